@@ -1,0 +1,27 @@
+# What can be done here. A Rust tool chain is all that is needed; cargo fetches the rest.
+
+CARGO ?= cargo
+
+.DEFAULT_GOAL := help
+.PHONY: help test demo bench fmt lint
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-6s %s\n' "$$name" "$$what"; done
+
+test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
+	@$(CARGO) xtask test
+
+demo: ## build it and watch it work: two daemons, a service, a client, on this machine
+	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search
+	@"$${CARGO_TARGET_DIR:-target}"/release/trunkline demo
+
+bench: ## measure it beside the bare limits of this machine
+	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-bench
+	$(CARGO) run --release --locked --package trunkline-bench
+
+fmt: ## format every file
+	$(CARGO) fmt --all
+
+lint: ## format check and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

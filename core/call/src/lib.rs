@@ -1,0 +1,41 @@
+//! The trade's words: what every other room means by a call, a status, a deadline, a stamp.
+//!
+//! This room holds the nouns of remote procedure calls and nothing that acts on them. It has no clock, no
+//! socket, no allocation policy and no dependency; each type is a value that can be copied, compared, printed
+//! and written to a fixed layout.
+//!
+//! * [`CallId`], [`RouteIndex`], [`Encoding`], [`Pattern`]: what a call is known by.
+//! * [`Code`], [`Status`], [`Execution`]: how a call ended, and whether the handler may have run. Execution is a
+//!   fact about *this* attempt: `NotExecuted` may be retried soundly, `Unknown` only if the method is idempotent.
+//! * [`Fault`]: everything that can go wrong in the infrastructure, with the party to blame. One total function,
+//!   [`Fault::status`], turns it into a gRPC status; a test lists every case.
+//! * [`Instant`], [`Deadline`]: nanoseconds on the host's monotonic clock, always passed in as an argument.
+//! * [`Metadata`]: ordered key/value pairs, and their one encoded form in shared memory and on the native wire.
+//! * [`ClientStamps`], [`ServerStamps`]: the fixed points at which a call is timed, and the 64-byte trailer in
+//!   which the server's part travels back to the caller.
+//! * [`entry`]: the 64-byte ring entries an application and its daemon exchange.
+//! * [`TimerTable`]: deadlines of many calls, asked "who is due at this instant?".
+//!
+//! # Invariants
+//! * Decoding never panics: every `decode` takes hostile bytes and returns a value or a [`Fault`].
+//! * A `Metadata` that exists is within [`Metadata::BYTES_MAX`] and has legal keys.
+//! * Layouts here are ABI. A change needs a new version in the attach handshake or the native hello.
+#![forbid(unsafe_code)]
+
+pub mod entry;
+mod fault;
+mod id;
+mod metadata;
+mod stamps;
+mod status;
+mod time;
+mod timer;
+mod trailers;
+
+pub use fault::{Blame, Fault};
+pub use id::{CallId, Encoding, Pattern, RouteIndex};
+pub use metadata::{Metadata, MetadataError};
+pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
+pub use status::{Code, Execution, Status};
+pub use time::{Deadline, Instant};
+pub use timer::{TimerKey, TimerTable};

@@ -1,0 +1,151 @@
+//! Many deadlines, one question: who is due?
+
+use crate::Instant;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
+
+/// Names one timer in a [`TimerTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TimerKey(u64);
+
+/// A set of timers ordered by instant.
+///
+/// Cancelling is lazy: most calls end long before their deadline, so a cancelled timer is forgotten by key and its heap
+/// entry dropped when it surfaces, or when the dead outnumber the living (so memory stays within twice the live
+/// timers).
+#[derive(Debug)]
+pub struct TimerTable<T> {
+    heap: BinaryHeap<Reverse<Timer<T>>>,
+    cancelled: HashSet<TimerKey>,
+    next_key: u64,
+}
+
+#[derive(Debug)]
+struct Timer<T> {
+    at: Instant,
+    key: TimerKey,
+    what: T,
+}
+
+impl<T> TimerTable<T> {
+    /// Dead entries are swept once there are this many and they are the majority.
+    const SWEEP_MIN: usize = 64;
+
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { heap: BinaryHeap::new(), cancelled: HashSet::new(), next_key: 0 }
+    }
+
+    /// Adds a timer that is due at `at`.
+    pub fn insert(&mut self, at: Instant, what: T) -> TimerKey {
+        let key = TimerKey(self.next_key);
+        self.next_key += 1;
+        self.heap.push(Reverse(Timer { at, key, what }));
+        key
+    }
+
+    /// Forgets a timer that has not been returned by [`TimerTable::due`] yet.
+    pub fn cancel(&mut self, key: TimerKey) {
+        self.cancelled.insert(key);
+        if self.cancelled.len() >= Self::SWEEP_MIN && self.cancelled.len() * 2 > self.heap.len() {
+            let cancelled = std::mem::take(&mut self.cancelled);
+            self.heap.retain(|Reverse(timer)| !cancelled.contains(&timer.key));
+        }
+    }
+
+    /// Takes the earliest timer that is due at `now`.
+    pub fn due(&mut self, now: Instant) -> Option<T> {
+        self.drop_cancelled();
+        if self.heap.peek()?.0.at > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(timer)| timer.what)
+    }
+
+    /// When the next timer is due.
+    pub fn next_due(&mut self) -> Option<Instant> {
+        self.drop_cancelled();
+        self.heap.peek().map(|Reverse(timer)| timer.at)
+    }
+
+    /// Number of live timers.
+    pub fn len(&self) -> usize {
+        self.heap.len().saturating_sub(self.cancelled.len())
+    }
+
+    /// Whether no timer is live.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn drop_cancelled(&mut self) {
+        while let Some(Reverse(timer)) = self.heap.peek() {
+            if self.cancelled.is_empty() || !self.cancelled.remove(&timer.key) {
+                return;
+            }
+            self.heap.pop();
+        }
+    }
+}
+
+impl<T> Default for TimerTable<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> PartialEq for Timer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.key) == (other.at, other.key)
+    }
+}
+
+impl<T> Eq for Timer<T> {}
+
+impl<T> PartialOrd for Timer<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Timer<T> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.key).cmp(&(other.at, other.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows order, cancellation, and that cancelled timers do not pile up.
+    use super::*;
+
+    #[test]
+    fn due_in_order_and_not_before() {
+        let mut timers = TimerTable::new();
+        for at in [30, 10, 20] {
+            timers.insert(Instant(at), at);
+        }
+        assert_eq!(timers.due(Instant(9)), None);
+        assert_eq!(timers.next_due(), Some(Instant(10)));
+        assert_eq!(
+            [timers.due(Instant(25)), timers.due(Instant(25)), timers.due(Instant(25))],
+            [Some(10), Some(20), None]
+        );
+        assert_eq!(timers.len(), 1);
+    }
+
+    #[test]
+    fn cancelled_timers_never_fire_and_are_swept() {
+        let mut timers = TimerTable::new();
+        let keep = timers.insert(Instant(1), 0);
+        for i in 1..10_000 {
+            let key = timers.insert(Instant(1_000_000), i);
+            timers.cancel(key);
+            assert!(timers.heap.len() < 200, "dead timers pile up: {}", timers.heap.len());
+        }
+        assert_eq!(timers.due(Instant(u64::MAX)), Some(0));
+        assert_eq!(timers.due(Instant(u64::MAX)), None);
+        assert_eq!(timers.len(), 0);
+        let _ = keep;
+    }
+}

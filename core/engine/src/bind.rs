@@ -1,0 +1,169 @@
+//! Binding: strings become numbers once, so that calls carry none.
+
+use crate::engine::Engine;
+use crate::registry::{BoundSchema, MessageType, MethodKey, MethodTypes, Server};
+use crate::session::{Route, Target};
+use crate::{RemoteKey, SessionKey};
+use std::sync::Arc;
+use trunkline_call::{Pattern, RouteIndex};
+use trunkline_schema::Method;
+
+/// What a session wants to call and serve.
+#[derive(Debug)]
+pub struct BindRequest<'a> {
+    /// The types of everything below.
+    pub schema: &'a Arc<BoundSchema>,
+    /// Full names of services to serve.
+    pub serves: &'a [String],
+    /// Paths to call, each with the endpoint they go to; `None` for whoever serves them.
+    pub calls: &'a [(String, Option<String>)],
+}
+
+/// The numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Binding {
+    /// One per element of [`BindRequest::calls`].
+    pub calls: Vec<RouteIndex>,
+    /// Every method of the services served.
+    pub serves: Vec<(String, RouteIndex)>,
+}
+
+/// Why nothing of a bind took effect.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BindError {
+    /// The descriptor set does not define it.
+    #[error("service {0} is not in the descriptor set")]
+    NoService(String),
+    /// The descriptor set does not define it.
+    #[error("method {0} is not in the descriptor set")]
+    NoMethod(String),
+    /// The session has too many routes.
+    #[error("session would have more than {0} routes")]
+    Routes(usize),
+    /// The host knows too many endpoints.
+    #[error("host would know more than {0} endpoints")]
+    Endpoints(usize),
+    /// The session is gone.
+    #[error("session is gone")]
+    Gone,
+}
+
+impl Engine {
+    /// Gives a session numbers for methods. All of the request takes effect, or nothing.
+    ///
+    /// # Errors
+    /// [`BindError`] names what is missing or which limit is reached.
+    pub fn bind(&mut self, session: SessionKey, request: &BindRequest<'_>) -> Result<Binding, BindError> {
+        let calls = request
+            .calls
+            .iter()
+            .map(|(path, _)| find_method(request.schema, path))
+            .collect::<Result<Vec<_>, _>>()?;
+        let serves = served_methods(request)?;
+        self.check_room(session, &calls, &serves)?;
+        let mut binding = Binding::default();
+        for (method, (_, endpoint)) in calls.iter().zip(request.calls) {
+            let target = match endpoint {
+                Some(endpoint) => Target::Remote(self.remote(endpoint)?),
+                None => Target::Anyone,
+            };
+            binding.calls.push(self.bind_call(session, request.schema, method, target));
+        }
+        for method in &serves {
+            binding.serves.push((method.path.clone(), self.bind_service(session, request.schema, method)));
+        }
+        Ok(binding)
+    }
+
+    /// Says where calls to a service go that no session of this host serves. Replaces what was said before.
+    ///
+    /// # Errors
+    /// [`BindError::Endpoints`] if the host would know too many.
+    pub fn configure_service(&mut self, service: &str, endpoints: &[String]) -> Result<(), BindError> {
+        let remotes =
+            endpoints.iter().map(|endpoint| self.remote(endpoint)).collect::<Result<Vec<_>, _>>()?;
+        self.remotes.configure(service, remotes);
+        Ok(())
+    }
+
+    fn remote(&mut self, endpoint: &str) -> Result<RemoteKey, BindError> {
+        self.remotes
+            .intern(endpoint, self.limits.endpoints)
+            .ok_or(BindError::Endpoints(self.limits.endpoints))
+    }
+
+    fn check_room(
+        &self,
+        session: SessionKey,
+        calls: &[&Method],
+        serves: &[&Method],
+    ) -> Result<(), BindError> {
+        let session = self.session(session).map_err(|_| BindError::Gone)?;
+        let limit = self.limits.routes_per_session;
+        if session.routes.len() + calls.len() + serves.len() > limit {
+            return Err(BindError::Routes(limit));
+        }
+        Ok(())
+    }
+
+    fn bind_call(
+        &mut self,
+        session: SessionKey,
+        schema: &Arc<BoundSchema>,
+        method: &Method,
+        target: Target,
+    ) -> RouteIndex {
+        let types = method_types(schema, method);
+        let method = self.intern(&types.path);
+        self.add_route(session, Route::Calls { method, types, target })
+    }
+
+    fn bind_service(
+        &mut self,
+        session: SessionKey,
+        schema: &Arc<BoundSchema>,
+        method: &Method,
+    ) -> RouteIndex {
+        let types = method_types(schema, method);
+        let key = self.intern(&types.path);
+        let route = self.add_route(session, Route::Serves);
+        self.registry.serve(key, Server { session, route, types });
+        route
+    }
+
+    fn intern(&mut self, path: &Arc<str>) -> MethodKey {
+        let telemetry = &mut self.telemetry;
+        self.registry.intern(path, || telemetry.method(path))
+    }
+
+    fn add_route(&mut self, session: SessionKey, route: Route) -> RouteIndex {
+        let Some(session) = self.sessions.find_mut(session) else { return RouteIndex(u32::MAX) };
+        session.routes.push(route);
+        RouteIndex((session.routes.len() - 1) as u32)
+    }
+}
+
+fn find_method<'s>(schema: &'s Arc<BoundSchema>, path: &str) -> Result<&'s Method, BindError> {
+    let missing = || BindError::NoMethod(path.to_owned());
+    let (service, method) =
+        path.strip_prefix('/').and_then(|path| path.split_once('/')).ok_or_else(missing)?;
+    schema.schema.method(service, method).ok_or_else(missing)
+}
+
+fn served_methods<'s>(request: &BindRequest<'s>) -> Result<Vec<&'s Method>, BindError> {
+    let mut methods = Vec::new();
+    for name in request.serves {
+        let service = request.schema.schema.services().iter().find(|service| service.full_name == *name);
+        methods.extend(&service.ok_or_else(|| BindError::NoService(name.clone()))?.methods);
+    }
+    Ok(methods)
+}
+
+fn method_types(schema: &Arc<BoundSchema>, method: &Method) -> Arc<MethodTypes> {
+    Arc::new(MethodTypes {
+        path: method.path.as_str().into(),
+        input: MessageType::new(schema, method.input),
+        output: MessageType::new(schema, method.output),
+        pattern: Pattern::of(method.client_streaming, method.server_streaming),
+    })
+}

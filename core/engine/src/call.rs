@@ -1,0 +1,281 @@
+//! One call between two ends, and what travels along it.
+
+use crate::registry::{MethodKey, MethodTypes};
+use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::entry::{Payload, Span};
+use trunkline_call::{
+    CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, TimerKey,
+};
+use trunkline_message::HEADER_BYTES;
+use trunkline_native::{MESSAGE_COST_BYTES, StreamId};
+use trunkline_telemetry::PeerIndex;
+
+/// A call in flight: two ends and two directions.
+///
+/// ```text
+///   client end ──── request half ───▶ server end
+///   (session            ◀── response half ────   (session
+///    or peer)                                      or peer)
+/// ```
+///
+/// Session to session is a same-host call; session to peer is the client's daemon; peer to session is the server's.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub method: MethodKey,
+    pub client: ClientEnd,
+    pub server: ServerEnd,
+    pub request: Half,
+    pub response: Half,
+    pub deadline: Deadline,
+    pub timer: Option<TimerKey>,
+    /// The delivered call whose handler makes this one.
+    pub parent: Option<CallKey>,
+    /// Calls the handler of this one has made; cancelled with it.
+    pub children: Vec<CallKey>,
+    /// W3C `traceparent` the call came with, inherited by its children.
+    pub trace: Option<Box<str>>,
+    pub client_stamps: ClientStamps,
+    pub server_stamps: ServerStamps,
+    /// Whether the server end sent its stamps (a peer may be older, or not ask).
+    pub server_measured: bool,
+    /// Whether any byte of the request left for the server end: decides *not executed* against *unknown*.
+    pub handed_over: bool,
+    /// A call from a peer: the response type it holds. Linear responses must have this fingerprint.
+    pub offered_output: Option<u64>,
+    /// The host that serves it, for the record.
+    pub peer_index: PeerIndex,
+    /// Set with the Finish completion; the call then waits for its Release.
+    pub outcome: Option<Code>,
+}
+
+/// Where a call comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum ClientEnd {
+    Session { session: SessionKey, id: CallId, types: Arc<MethodTypes> },
+    Peer { peer: PeerKey, stream: StreamId },
+}
+
+/// Where a call goes.
+#[derive(Clone, Debug)]
+pub(crate) enum ServerEnd {
+    /// Not found yet, or already through with the call.
+    Nobody,
+    /// An endpoint that is being dialled or is out of room.
+    Remote {
+        remote: RemoteKey,
+    },
+    Session {
+        session: SessionKey,
+        types: Arc<MethodTypes>,
+    },
+    Peer {
+        peer: PeerKey,
+        stream: StreamId,
+    },
+}
+
+/// One direction of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Half {
+    /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
+    pub backlog: VecDeque<Item<'static>>,
+    /// Since when the backlog's head waits.
+    pub waiting_since: Option<Instant>,
+    /// No more messages come.
+    pub ended: bool,
+    /// Messages passed on whose bytes have not been released by the receiver: (charged by the sender, by the receiver).
+    pub unreleased: VecDeque<(u32, u32)>,
+    /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
+    pub released_bytes: u64,
+    /// Message bytes passed on, as the sender counted them.
+    pub bytes: u64,
+    /// Messages passed on.
+    pub messages: u64,
+}
+
+/// The two directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Request,
+    Response,
+}
+
+/// One thing that travels along a call.
+#[derive(Debug)]
+pub(crate) enum Item<'a> {
+    /// The start (request only).
+    Open { metadata: Cow<'a, [u8]>, body: Option<Body<'a>>, end: bool },
+    /// A message of a stream.
+    Message { body: Body<'a>, end: bool },
+    /// No more messages (request only; a response ends with `Finish`).
+    HalfClose,
+    /// Response headers.
+    Headers { metadata: Cow<'a, [u8]> },
+    /// The end (response only).
+    Finish { code: Code, execution: Execution, body: Option<Body<'a>>, metadata: Cow<'a, [u8]> },
+}
+
+/// The bytes of a message, wherever they lie.
+#[derive(Debug)]
+pub(crate) enum Body<'a> {
+    /// In the sending session's send heap; goes back to it once used.
+    Lent { session: SessionKey, payload: Payload },
+    /// As a peer sent them: headerless linear, or protobuf. `ahead` of them are back in the sender's window already.
+    Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, ahead: u32 },
+    /// Whole in a receive block of the destination session, header still to be written; `ahead` as above.
+    Placed { session: SessionKey, block: Span, ahead: u32 },
+}
+
+impl Body<'_> {
+    /// Bytes as the sender counts them against its window.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Lent { payload, .. } => payload.span.len,
+            Self::Wire { bytes, .. } => bytes.len() as u32,
+            Self::Placed { block, .. } => block.len,
+        }
+    }
+
+    /// What the message took from its sender's window and is to be given back once the receiver has released it: less
+    /// what a long message that is larger than the window was given to arrive at all.
+    pub fn window_cost(&self, is_later_message: bool) -> u32 {
+        let own = if is_later_message { MESSAGE_COST_BYTES } else { 0 };
+        match self {
+            Self::Lent { payload, .. } => payload.span.len,
+            Self::Wire { bytes, ahead, .. } => (bytes.len() as u32 + own).saturating_sub(*ahead),
+            // The header before it was written here.
+            Self::Placed { block, ahead, .. } => {
+                (block.len - HEADER_BYTES as u32 + own).saturating_sub(*ahead)
+            }
+        }
+    }
+
+    /// Bytes the daemon itself holds for this body while it waits.
+    pub fn parked_bytes(&self) -> usize {
+        match self {
+            Self::Wire { bytes, .. } => bytes.len(),
+            Self::Lent { .. } | Self::Placed { .. } => 0,
+        }
+    }
+
+    fn into_owned(self) -> Body<'static> {
+        match self {
+            Self::Lent { session, payload } => Body::Lent { session, payload },
+            Self::Wire { bytes, encoding, ahead } => {
+                Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, ahead }
+            }
+            Self::Placed { session, block, ahead } => Body::Placed { session, block, ahead },
+        }
+    }
+}
+
+impl<'a> Item<'a> {
+    /// The message in it, if any.
+    pub fn body(&self) -> Option<&Body<'a>> {
+        match self {
+            Self::Open { body, .. } | Self::Finish { body, .. } => body.as_ref(),
+            Self::Message { body, .. } => Some(body),
+            Self::HalfClose | Self::Headers { .. } => None,
+        }
+    }
+
+    /// The same item, independent of the buffer it was read from.
+    pub fn into_owned(self) -> Item<'static> {
+        let own = |bytes: Cow<'a, [u8]>| Cow::Owned(bytes.into_owned());
+        match self {
+            Self::Open { metadata, body, end } => {
+                Item::Open { metadata: own(metadata), body: body.map(Body::into_owned), end }
+            }
+            Self::Message { body, end } => Item::Message { body: body.into_owned(), end },
+            Self::HalfClose => Item::HalfClose,
+            Self::Headers { metadata } => Item::Headers { metadata: own(metadata) },
+            Self::Finish { code, execution, body, metadata } => {
+                Item::Finish { code, execution, body: body.map(Body::into_owned), metadata: own(metadata) }
+            }
+        }
+    }
+}
+
+impl Call {
+    /// A call as it enters the engine.
+    pub fn new(method: MethodKey, client: ClientEnd, server: ServerEnd, deadline: Deadline) -> Self {
+        Self {
+            method,
+            client,
+            server,
+            request: Half::default(),
+            response: Half::default(),
+            deadline,
+            timer: None,
+            parent: None,
+            children: Vec::new(),
+            trace: None,
+            client_stamps: ClientStamps::default(),
+            server_stamps: ServerStamps::default(),
+            server_measured: false,
+            handed_over: false,
+            offered_output: None,
+            peer_index: PeerIndex::LOCAL,
+            outcome: None,
+        }
+    }
+
+    pub fn half(&mut self, direction: Direction) -> &mut Half {
+        match direction {
+            Direction::Request => &mut self.request,
+            Direction::Response => &mut self.response,
+        }
+    }
+
+    /// What is known of the execution if the call ends now without an answer.
+    pub fn execution(&self) -> Execution {
+        if self.handed_over { Execution::Unknown } else { Execution::NotExecuted }
+    }
+
+    /// The session that makes the call, and the id it chose.
+    pub fn maker(&self) -> Option<(SessionKey, CallId)> {
+        match self.client {
+            ClientEnd::Session { session, id, .. } => Some((session, id)),
+            ClientEnd::Peer { .. } => None,
+        }
+    }
+
+    /// The session that serves the call.
+    pub fn handler(&self) -> Option<SessionKey> {
+        match self.server {
+            ServerEnd::Session { session, .. } => Some(session),
+            ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+        }
+    }
+}
+
+impl Half {
+    /// Counts a message passed on.
+    pub fn count(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.messages += 1;
+    }
+
+    /// A message of a stream went to a session: once it releases `receiver_bytes`, the sender gets `sender_bytes` back.
+    pub fn expect_release(&mut self, sender_bytes: u32, receiver_bytes: u32) {
+        self.unreleased.push_back((sender_bytes, receiver_bytes));
+    }
+
+    /// The receiver released `bytes` of its own counting: how much credit the sender gets back.
+    pub fn release(&mut self, bytes: u32) -> u32 {
+        self.released_bytes += u64::from(bytes);
+        let mut credit = 0u32;
+        while let Some(&(sender, receiver)) = self.unreleased.front() {
+            if u64::from(receiver) > self.released_bytes {
+                break;
+            }
+            self.released_bytes -= u64::from(receiver);
+            credit = credit.saturating_add(sender);
+            self.unreleased.pop_front();
+        }
+        credit
+    }
+}

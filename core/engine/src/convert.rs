@@ -1,0 +1,262 @@
+//! Messages from the form they arrive in to the form the next end needs.
+//!
+//! | from \ to | session (linear) | peer, fingerprints agree | peer, otherwise |
+//! |---|---|---|---|
+//! | session, same fingerprint | copy heap to heap, check | bytes as they are, headerless | protobuf |
+//! | session, other fingerprint | protobuf in between | — | protobuf |
+//! | peer, linear | header, copy, check | | |
+//! | peer, placed | header, check in place | | |
+//! | protobuf | decode | protobuf as it is | protobuf as it is |
+//!
+//! Nothing reaches an application unchecked: every path into a receive heap ends in [`check`] or in the decoder, which
+//! writes only well-formed extents.
+
+use crate::SessionKey;
+use crate::call::Body;
+use crate::heaps::Heaps;
+use crate::registry::MessageType;
+use trunkline_call::Encoding;
+use trunkline_call::entry::{Payload, Span};
+use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, Encoded};
+use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
+
+/// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    sealed: Vec<u8>,
+    wire: Encoded,
+    extent: AlignedBuf,
+    limits: DecodeLimits,
+}
+
+/// Scratch that grew beyond this for one large message is given back to the allocator afterwards.
+const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+
+/// Why a message could not be converted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ConvertError {
+    /// No room in the receive heap now; there may be later.
+    NoRoom,
+    /// Larger than the receive heap or the message limit ever allow.
+    TooLarge { limit: u64 },
+    /// Not a valid message of its type.
+    Malformed(String),
+}
+
+/// A body ready for a connection.
+pub(crate) enum WireBody<'a> {
+    /// Copied into the connection's buffer.
+    Inline(&'a [u8]),
+    /// Gathered by the kernel from the sender's heap.
+    Shared(Span),
+}
+
+/// Writes `body` into a fresh block of `to`'s receive heap as a checked linear extent of type `wanted`.
+///
+/// `sent` is the sender's type; `None` for a peer, whose linear bodies were agreed to have `wanted`'s fingerprint.
+pub(crate) fn place(
+    heaps: &mut dyn Heaps,
+    scratch: &mut Scratch,
+    to: SessionKey,
+    wanted: &MessageType,
+    sent: Option<&MessageType>,
+    body: &Body<'_>,
+) -> Result<Payload, ConvertError> {
+    let span = match body {
+        // Not ours to discard: the item keeps its block until it is dropped.
+        Body::Placed { block, .. } => finish_placed(heaps, to, wanted, *block)?,
+        Body::Lent { session, payload } => match (payload.encoding, sent) {
+            (Encoding::Linear, Some(sent)) if sent.fingerprint == wanted.fingerprint => {
+                copy_checked(heaps, *session, payload.span, to, wanted)?
+            }
+            (Encoding::Linear, Some(sent)) => {
+                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+                let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)?
+            }
+            (_, _) => {
+                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)?
+            }
+        },
+        Body::Wire { bytes, encoding: Encoding::Linear, .. } => write_headerless(heaps, to, wanted, bytes)?,
+        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)?
+        }
+    };
+    scratch.trim();
+    Ok(Payload { span, encoding: Encoding::Linear })
+}
+
+/// Readies `body` of type `sent` for a connection. `agreed`: the peer holds the same fingerprint.
+pub(crate) fn for_wire<'a>(
+    heaps: &dyn Heaps,
+    scratch: &'a mut Scratch,
+    sent: &MessageType,
+    agreed: bool,
+    inline_max: u32,
+    body: &'a Body<'_>,
+) -> Result<(WireBody<'a>, Encoding), ConvertError> {
+    scratch.trim();
+    let (session, payload) = match body {
+        Body::Lent { session, payload } => (*session, *payload),
+        Body::Wire { bytes, encoding, .. } => return Ok((WireBody::Inline(bytes), *encoding)),
+        Body::Placed { .. } => {
+            return Err(ConvertError::Malformed("a placed body cannot leave again".into()));
+        }
+    };
+    let header = if payload.encoding == Encoding::Linear { HEADER_BYTES as u32 } else { 0 };
+    if payload.span.len < header {
+        return Err(ConvertError::Malformed("message is shorter than its header".into()));
+    }
+    if payload.encoding == Encoding::Linear && !agreed {
+        seal(heaps, session, payload.span, &mut scratch.sealed)?;
+        let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
+        return Ok((WireBody::Inline(wire), Encoding::Protobuf));
+    }
+    let span = Span { offset: payload.span.offset + header, len: payload.span.len - header };
+    if span.len > inline_max {
+        return Ok((WireBody::Shared(span), payload.encoding));
+    }
+    seal(heaps, session, span, &mut scratch.sealed)?;
+    Ok((WireBody::Inline(&scratch.sealed), payload.encoding))
+}
+
+impl Scratch {
+    /// Buffers for messages of at most `message_bytes`.
+    pub fn new(message_bytes: u32) -> Self {
+        let limits = DecodeLimits { linear_bytes_max: message_bytes as usize, ..DecodeLimits::default() };
+        Self { sealed: Vec::new(), wire: Encoded::new(), extent: AlignedBuf::new(), limits }
+    }
+
+    fn trim(&mut self) {
+        if self.sealed.capacity() > SCRATCH_KEPT_BYTES {
+            self.sealed = Vec::new();
+        }
+        if self.wire.bytes().len() > SCRATCH_KEPT_BYTES {
+            self.wire = Encoded::new();
+        }
+        if self.extent.bytes().len() > SCRATCH_KEPT_BYTES {
+            self.extent = AlignedBuf::new();
+        }
+    }
+}
+
+fn seal(heaps: &dyn Heaps, session: SessionKey, span: Span, out: &mut Vec<u8>) -> Result<(), ConvertError> {
+    out.clear();
+    if heaps.seal(session, span, out) { Ok(()) } else { Err(outside()) }
+}
+
+fn outside() -> ConvertError {
+    ConvertError::Malformed("message lies outside the send heap".into())
+}
+
+fn encode<'w>(sent: &MessageType, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
+    let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
+    done.map_err(|e| ConvertError::Malformed(e.to_string()))
+}
+
+/// Same host, same type: one copy, then the check on the copy the sender can no longer touch.
+fn copy_checked(
+    heaps: &mut dyn Heaps,
+    from: SessionKey,
+    span: Span,
+    to: SessionKey,
+    wanted: &MessageType,
+) -> Result<Span, ConvertError> {
+    let block = Span { offset: allocate(heaps, to, span.len)?, len: span.len };
+    if !heaps.copy_across(from, span, to, block.offset) {
+        heaps.discard(to, block.offset);
+        return Err(outside());
+    }
+    let placed = checked(heaps, to, wanted, block);
+    discard_unless_good(heaps, to, block, placed)
+}
+
+fn write_headerless(
+    heaps: &mut dyn Heaps,
+    to: SessionKey,
+    wanted: &MessageType,
+    bytes: &[u8],
+) -> Result<Span, ConvertError> {
+    let len = u32::try_from(HEADER_BYTES + bytes.len()).map_err(|_| too_large())?;
+    let block = Span { offset: allocate(heaps, to, len)?, len };
+    if let Some((_, body)) = heaps.receive_block(to, block).split_at_mut_checked(HEADER_BYTES) {
+        body.copy_from_slice(bytes);
+    }
+    let placed = finish_placed(heaps, to, wanted, block);
+    discard_unless_good(heaps, to, block, placed)
+}
+
+/// Gives a block back that was allocated here and turned out to hold no message.
+fn discard_unless_good(
+    heaps: &mut dyn Heaps,
+    to: SessionKey,
+    block: Span,
+    placed: Result<Span, ConvertError>,
+) -> Result<Span, ConvertError> {
+    if placed.is_err() {
+        heaps.discard(to, block.offset);
+    }
+    placed
+}
+
+/// The block's body is there; write the header the wire leaves out, and check.
+fn finish_placed(
+    heaps: &mut dyn Heaps,
+    to: SessionKey,
+    wanted: &MessageType,
+    block: Span,
+) -> Result<Span, ConvertError> {
+    let bytes = heaps.receive_block(to, block);
+    Header { total_bytes: block.len, fingerprint: wanted.fingerprint }.write(bytes);
+    checked(heaps, to, wanted, block)
+}
+
+fn checked(
+    heaps: &mut dyn Heaps,
+    to: SessionKey,
+    wanted: &MessageType,
+    block: Span,
+) -> Result<Span, ConvertError> {
+    match check(&wanted.schema.schema, wanted.index, &*heaps.receive_block(to, block)) {
+        Ok(_) => Ok(block),
+        Err(error) => Err(ConvertError::Malformed(error.to_string())),
+    }
+}
+
+fn decode_into_heap(
+    heaps: &mut dyn Heaps,
+    limits: &DecodeLimits,
+    extent: &mut AlignedBuf,
+    to: SessionKey,
+    wanted: &MessageType,
+    wire: &[u8],
+) -> Result<Span, ConvertError> {
+    let decoded = wanted.schema.transcoder.decode(wanted.index, wire, extent, limits);
+    let len = decoded.map_err(|error| decode_failed(wanted, &error))?;
+    let len = u32::try_from(len).map_err(|_| too_large())?;
+    let block = Span { offset: allocate(heaps, to, len)?, len };
+    let whole = extent.bytes().get(..len as usize).unwrap_or_default();
+    heaps.receive_block(to, block).copy_from_slice(whole);
+    Ok(block)
+}
+
+fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {
+    match error.kind {
+        DecodeErrorKind::Limit(limit) => ConvertError::TooLarge { limit: limit.limit_bytes as u64 },
+        _ => ConvertError::Malformed(error.describe(&wanted.schema.schema)),
+    }
+}
+
+fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, ConvertError> {
+    let capacity = heaps.receive_capacity(to);
+    if len > capacity {
+        return Err(ConvertError::TooLarge { limit: capacity.into() });
+    }
+    heaps.allocate(to, len).ok_or(ConvertError::NoRoom)
+}
+
+fn too_large() -> ConvertError {
+    ConvertError::TooLarge { limit: u64::from(u32::MAX) }
+}

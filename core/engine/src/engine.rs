@@ -1,0 +1,266 @@
+//! The engine's state, and what the host may ask of it.
+
+use crate::call::Call;
+use crate::convert::Scratch;
+use crate::expire::Due;
+use crate::heaps::Heaps;
+use crate::limits::Limits;
+use crate::peer::{Lent, Peer};
+use crate::registry::Registry;
+use crate::remote::{Dial, Remotes};
+use crate::session::Session;
+use crate::table::Table;
+use crate::{CallKey, PeerKey, SessionKey};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::entry::{Completion, EntryError, Span};
+use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
+use trunkline_native::Config;
+use trunkline_telemetry::Telemetry;
+
+/// What one turn of the host lends the engine: the time, and the heaps.
+pub struct Turn<'a> {
+    /// Now. The host refreshes it as often as it wants stamps to be fine.
+    pub now: Instant,
+    /// The memory of all sessions.
+    pub heaps: &'a mut dyn Heaps,
+}
+
+/// One shard's state.
+pub struct Engine {
+    pub(crate) limits: Limits,
+    pub(crate) native: NativeConfigs,
+    pub(crate) plant: Plant,
+    pub(crate) sessions: Table<Session>,
+    pub(crate) peers: Table<Peer>,
+    pub(crate) remotes: Remotes,
+    pub(crate) calls: Table<Call>,
+    pub(crate) registry: Registry,
+    pub(crate) timers: TimerTable<Due>,
+    pub(crate) scratch: Scratch,
+    pub(crate) telemetry: Telemetry,
+    /// Sessions with something in their outbox.
+    pub(crate) completing: VecDeque<SessionKey>,
+    /// Gone sessions whose heap no connection reads any more.
+    pub(crate) retired: Vec<SessionKey>,
+    /// Receive blocks nobody will fill any more.
+    pub(crate) abandoned: Vec<(SessionKey, u32)>,
+    /// Send-heap ranges connections read from, by the token the connection knows.
+    pub(crate) lent: Table<Lent>,
+    /// Peers with something to transmit, or to be closed.
+    pub(crate) transmitting: VecDeque<PeerKey>,
+    pub(crate) dials: VecDeque<Dial>,
+    pub(crate) draining: bool,
+    /// When the bytes being handled were first known to be there.
+    pub(crate) arrived: Instant,
+}
+
+/// The settings of connections: those that carry small calls, and the bulk lanes.
+pub(crate) struct NativeConfigs {
+    pub small: Arc<Config>,
+    pub bulk: Arc<Config>,
+}
+
+/// On a lane without small calls a segment may be as long as one turn writes.
+const BULK_SEGMENT_BYTES: u32 = 1 << 20;
+
+impl NativeConfigs {
+    fn new(limits: &Limits, node_name: &str, clock_id: u64) -> Self {
+        let mut small = Config { node_name: node_name.to_owned(), clock_id, ..Config::default() };
+        small.limits.stream_window_bytes = limits.stream_window_bytes;
+        small.limits.message_bytes_max = limits.message_bytes;
+        small.queue_bytes_max = limits.connection_queue_bytes as u64;
+        let bulk = Config { segment_bytes: BULK_SEGMENT_BYTES, ..small.clone() };
+        Self { small: Arc::new(small), bulk: Arc::new(bulk) }
+    }
+}
+
+/// Delays planted on purpose, to see that telemetry finds them (`[debug]` in the daemon's configuration).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plant {
+    /// Every call waits this long between its submission and its admission.
+    pub request_hold_ns: u64,
+    /// Every response waits this long between its submission and its hand-over.
+    pub response_hold_ns: u64,
+}
+
+/// How an application broke the ABI. The host detaches the session and tells it why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionFault {
+    /// Not an entry of this version.
+    #[error("submission entry is malformed: {0:?}")]
+    Entry(EntryError),
+    /// A route that no `Bind` gave out.
+    #[error("route {} was never bound", .0.0)]
+    UnknownRoute(RouteIndex),
+    /// A call id that is in flight, or has the daemon's bit set.
+    #[error("call id {0:?} is in use or reserved")]
+    CallIdInUse(CallId),
+    /// A range that is not in the send heap, or larger than its kind allows.
+    #[error("range {}+{} is not a valid block of the send heap", .0.offset, .0.len)]
+    OutsideHeap(Span),
+    /// A release of something that is not a block of the receive heap.
+    #[error("release of {}+{}: not a block of the receive heap", .0.offset, .0.len)]
+    NotABlock(Span),
+    /// The session is gone already.
+    #[error("session is gone")]
+    Gone,
+}
+
+impl Engine {
+    /// An engine with nobody attached. `node_name` and `clock_id` are what it tells peers about itself.
+    pub fn new(limits: Limits, node_name: &str, clock_id: u64) -> Self {
+        Self {
+            native: NativeConfigs::new(&limits, node_name, clock_id),
+            plant: Plant::default(),
+            sessions: Table::new(),
+            peers: Table::new(),
+            remotes: Remotes::default(),
+            calls: Table::new(),
+            registry: Registry::default(),
+            timers: TimerTable::new(),
+            scratch: Scratch::new(limits.message_bytes),
+            limits,
+            telemetry: Telemetry::default(),
+            completing: VecDeque::new(),
+            retired: Vec::new(),
+            abandoned: Vec::new(),
+            lent: Table::new(),
+            transmitting: VecDeque::new(),
+            dials: VecDeque::new(),
+            draining: false,
+            arrived: Instant::default(),
+        }
+    }
+
+    /// Takes a session in. Its heaps answer to the returned key from now on.
+    pub fn attach(&mut self, label: String, send_heap_bytes: u64) -> SessionKey {
+        self.sessions.insert(Session::new(label, send_heap_bytes))
+    }
+
+    /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
+    /// [`Engine::poll_retired`] names it.
+    pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
+        let Some(session) = self.sessions.find_mut(key).filter(|session| !session.gone) else { return };
+        session.gone = true;
+        session.outbox.clear();
+        let parked: Vec<_> = session.parked.drain(..).collect();
+        self.registry.withdraw(key);
+        let calls: Vec<CallKey> = self.calls_of(key);
+        for call in calls {
+            self.end_gone(turn, call, key);
+        }
+        for (call, _) in parked {
+            self.end_gone(turn, call, key);
+        }
+        self.retire_if_unlent(key);
+    }
+
+    /// Plants delays; zero takes them out.
+    pub fn plant(&mut self, plant: Plant) {
+        self.plant = plant;
+    }
+
+    /// Takes no new calls from here on; those in flight go on. Peers are told.
+    pub fn drain(&mut self, now: Instant) {
+        self.draining = true;
+        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
+        for key in peers {
+            if let Some(peer) = self.peers.find_mut(key) {
+                peer.connection.go_away(now, trunkline_call::Code::Unavailable);
+            }
+            self.transmit(key);
+        }
+        for (_, session) in self.sessions.iter_mut() {
+            session.complete(Completion::GoAway);
+        }
+        self.completing.extend(self.sessions.iter().map(|(key, _)| key));
+    }
+
+    /// Whether no call is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// A session whose outbox has something.
+    pub fn poll_completing(&mut self) -> Option<SessionKey> {
+        self.completing.pop_front()
+    }
+
+    /// The session's next completion; the host takes as many as its ring has room for.
+    pub fn poll_completion(&mut self, session: SessionKey) -> Option<Completion> {
+        self.sessions.find_mut(session)?.outbox.pop_front()
+    }
+
+    /// Puts the session back in line: its ring was full and its outbox is not empty.
+    pub fn completion_blocked(&mut self, session: SessionKey, completion: Completion) {
+        if let Some(found) = self.sessions.find_mut(session) {
+            found.outbox.push_front(completion);
+        }
+    }
+
+    /// Whether completions of this session wait.
+    pub fn has_completions(&self, session: SessionKey) -> bool {
+        self.sessions.find(session).is_some_and(|session| !session.outbox.is_empty())
+    }
+
+    /// A session that is gone and whose heaps nobody reads any more.
+    pub fn poll_retired(&mut self) -> Option<SessionKey> {
+        self.retired.pop()
+    }
+
+    /// An endpoint to connect to.
+    pub fn poll_dial(&mut self) -> Option<Dial> {
+        self.dials.pop_front()
+    }
+
+    /// What the daemon has measured.
+    pub fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {
+        self.sessions.find(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
+    }
+
+    pub(crate) fn session_mut(&mut self, key: SessionKey) -> Result<&mut Session, SessionFault> {
+        self.sessions.find_mut(key).filter(|session| !session.gone).ok_or(SessionFault::Gone)
+    }
+
+    /// Queues a completion and puts the session in line for the host.
+    pub(crate) fn complete(&mut self, key: SessionKey, completion: Completion) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            let was_empty = session.outbox.is_empty();
+            session.complete(completion);
+            if was_empty && !session.outbox.is_empty() {
+                self.completing.push_back(key);
+            }
+        }
+    }
+
+    /// Returns a send block to its session.
+    pub(crate) fn give_back(&mut self, key: SessionKey, span: Span) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            let was_empty = session.outbox.is_empty();
+            session.give_back(span);
+            if was_empty && !session.outbox.is_empty() {
+                self.completing.push_back(key);
+            }
+        }
+    }
+
+    pub(crate) fn retire_if_unlent(&mut self, key: SessionKey) {
+        if self.sessions.find(key).is_some_and(|session| session.gone && session.lent == 0) {
+            self.sessions.remove(key);
+            self.retired.push(key);
+        }
+    }
+
+    /// Every call one of whose ends is this session.
+    fn calls_of(&self, session: SessionKey) -> Vec<CallKey> {
+        let touches = |call: &Call| {
+            call.handler() == Some(session) || call.maker().is_some_and(|(maker, _)| maker == session)
+        };
+        self.calls.iter().filter(|(_, call)| touches(call)).map(|(key, _)| key).collect()
+    }
+}

@@ -1,0 +1,36 @@
+//! What time brings.
+
+use crate::call::Direction;
+use crate::engine::{Engine, Turn};
+use crate::{CallKey, PeerKey};
+use trunkline_call::Instant;
+
+/// What a timer of the engine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// A call must have ended.
+    Deadline(CallKey),
+    /// A held item may go on.
+    Held(CallKey, Direction),
+    /// A connection wants to look at the clock.
+    Peer(PeerKey),
+}
+
+impl Engine {
+    /// Does everything that is due at `turn.now`.
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.discard_abandoned(turn);
+        while let Some(due) = self.timers.due(turn.now) {
+            match due {
+                Due::Deadline(call) => self.expire(turn, call),
+                Due::Held(call, direction) => self.unblock(turn, call, direction),
+                Due::Peer(peer) => self.peer_timeout(turn, peer),
+            }
+        }
+    }
+
+    /// When [`Engine::handle_timeout`] is wanted next.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        self.timers.next_due()
+    }
+}

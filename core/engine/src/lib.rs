@@ -1,0 +1,68 @@
+//! The daemon's brain: from ring entry to transport core and back, without I/O.
+//!
+//! An [`Engine`] is one shard's whole state: the sessions attached to it, the peers it is connected to, and the calls
+//! between them. It decides and remembers; it does not know what a ring, a memfd, a socket or a clock is. The host
+//! gives it entries, bytes and the time ([`Turn`]), and takes from it completions to publish, endpoints to dial and
+//! bytes to send.
+//!
+//! # The way of a call
+//! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
+//! (open, message, half-close, headers, finish) going in one of two directions, and every item takes the same road:
+//!
+//! 1. `submit.rs` (entries of sessions) or `peer.rs` (events of connections) turns what came in into an item;
+//! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to;
+//! 3. `session_end.rs` or `peer_end.rs` hands it over: `convert.rs` brings the message into the form that end needs.
+//!
+//! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons, `finish.rs` ends calls
+//! in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators.
+//!
+//! # Invariants
+//! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
+//! * Every send block taken from a session is given back once, every receive block is allocated for one completion.
+//! * No message reaches an application unchecked (`convert.rs`).
+//! * What waits is bounded: by the sender's window, by the number of its calls, or by a named limit ([`Limits`]); a
+//!   full pool is a status for the call that met it, never growth and never somebody else's failure.
+//! * Bytes from sessions and peers end in a [`SessionFault`] or a protocol error for the one who sent them.
+#![forbid(unsafe_code)]
+
+mod assembly;
+mod bind;
+mod call;
+mod convert;
+mod engine;
+mod expire;
+mod finish;
+mod heaps;
+mod limits;
+mod observe;
+mod pass;
+mod peer;
+mod peer_end;
+mod peer_io;
+mod registry;
+mod remote;
+mod session;
+mod session_end;
+mod start;
+mod submit;
+mod table;
+
+pub use bind::{BindError, BindRequest, Binding};
+pub use engine::{Engine, Plant, SessionFault, Turn};
+pub use heaps::Heaps;
+pub use limits::Limits;
+pub use observe::{PeerRow, ServiceRow, SessionRow, Snapshot};
+pub use peer::PeerFault;
+pub use peer_io::Piece;
+pub use registry::{BoundSchema, MessageType, is_own_service};
+pub use remote::Dial;
+pub use table::{Key, Table};
+
+/// Names an attached session.
+pub type SessionKey = Key<session::Session>;
+/// Names a connection to another daemon.
+pub type PeerKey = Key<peer::Peer>;
+/// Names an endpoint other daemons listen on.
+pub type RemoteKey = Key<remote::Remote>;
+/// Names a call in flight.
+pub(crate) type CallKey = Key<call::Call>;

@@ -1,0 +1,54 @@
+//! Every pool of the engine, with its size and the reason for it. What happens at a limit is a typed outcome.
+
+/// The engine's limits. All are per shard unless they say otherwise.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Calls one session may have made and not seen released. Each holds about 300 bytes here and at most one
+    /// completion outside flow control. More are refused with RESOURCE_EXHAUSTED.
+    pub calls_made_per_session: usize,
+    /// Calls delivered to one session and not finished. A server that stops taking calls holds this many, and no more.
+    pub calls_delivered_per_session: usize,
+    /// Bytes one stream may have under way in one direction before the receiver gives credit.
+    pub stream_window_bytes: u32,
+    /// Routes of one session: methods it may call and serves.
+    pub routes_per_session: usize,
+    /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
+    /// peer). Same-host messages wait in their sender's heap and cost nothing here.
+    pub parked_bytes_per_session: usize,
+    /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
+    /// decoding or their receive heap is full.
+    pub assembling_bytes_per_peer: usize,
+    /// Calls waiting for one endpoint to be dialled.
+    pub calls_waiting_per_endpoint: usize,
+    /// Endpoints known at once.
+    pub endpoints: usize,
+    /// Largest message, as linear extent or on the wire. The format allows 2 GiB; a host wants less.
+    pub message_bytes: u32,
+    /// Bodies up to this size are copied into the connection's buffer, so that many leave in one write and the block is
+    /// free at once. Above it the kernel gathers from the application's heap. 4 KiB costs 0.1 µs to copy.
+    pub inline_body_bytes: u32,
+    /// Requests above this size take the endpoint's bulk connection, so that small calls never share a socket buffer
+    /// with them. Half of the default socket buffer slice one turn writes.
+    pub bulk_body_bytes: u32,
+    /// Bytes queued on one connection beyond which calls wait in their session instead.
+    pub connection_queue_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            calls_made_per_session: 4096,
+            calls_delivered_per_session: 4096,
+            stream_window_bytes: 1 << 20,
+            routes_per_session: 4096,
+            parked_bytes_per_session: 16 << 20,
+            assembling_bytes_per_peer: 64 << 20,
+            calls_waiting_per_endpoint: 4096,
+            endpoints: 4096,
+            message_bytes: 256 << 20,
+            inline_body_bytes: 4096,
+            bulk_body_bytes: 32 << 10,
+            connection_queue_bytes: 64 << 20,
+        }
+    }
+}

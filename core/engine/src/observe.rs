@@ -1,0 +1,161 @@
+//! What operators see: records of finished calls, and the state of things.
+
+use crate::call::ClientEnd;
+use crate::engine::Engine;
+use crate::{CallKey, SessionKey};
+use std::collections::BTreeMap;
+use trunkline_call::{Code, Instant};
+use trunkline_telemetry::{Record, Side};
+
+/// The state of a shard, for `trunkline list`.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Attached sessions.
+    pub sessions: Vec<SessionRow>,
+    /// Services somebody here serves.
+    pub services: Vec<ServiceRow>,
+    /// Connections to other daemons.
+    pub peers: Vec<PeerRow>,
+    /// Calls in flight.
+    pub calls: usize,
+}
+
+/// An attached session.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    /// Its key.
+    pub key: SessionKey,
+    /// Name and process id.
+    pub label: String,
+    /// Calls it made, in flight or not yet released.
+    pub calls_made: usize,
+    /// Calls delivered to it and not finished.
+    pub calls_delivered: usize,
+    /// Completions waiting for room in its ring.
+    pub completions_queued: usize,
+    /// Messages waiting for room in its receive heap.
+    pub parked: usize,
+    /// Bytes of its receive heap in use. Filled in by the host.
+    pub receive_heap_bytes: u64,
+    /// Whether it takes no new calls.
+    pub draining: bool,
+}
+
+/// A service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRow {
+    /// Full name.
+    pub name: String,
+    /// Its methods, by name.
+    pub methods: Vec<String>,
+    /// The sessions that serve it.
+    pub sessions: Vec<SessionKey>,
+}
+
+/// A connection to another daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerRow {
+    /// Address.
+    pub label: String,
+    /// The peer's name for itself, once it said hello.
+    pub node: Option<String>,
+    /// Whether it was dialled here.
+    pub outgoing: bool,
+    /// Streams open.
+    pub streams: usize,
+    /// Bytes queued for its socket.
+    pub queued_bytes: u64,
+}
+
+impl Engine {
+    /// The state of things, for operators. Walks everything; not for every turn.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            sessions: self.session_rows(),
+            services: self.service_rows(),
+            peers: self.peer_rows(),
+            calls: self.calls.len(),
+        }
+    }
+
+    /// A call made here is over, from the first stamp to the last.
+    pub(crate) fn record(&mut self, key: CallKey, now: Instant) {
+        let Some(call) = self.calls.find(key) else { return };
+        let code = call.outcome.unwrap_or(Code::Unknown);
+        let server = call.server_measured.then_some(call.server_stamps);
+        let record = Record {
+            side: Side::Made,
+            method: self.registry.number(call.method),
+            peer: call.peer_index,
+            code,
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+            client: call.client_stamps,
+            server,
+        };
+        self.telemetry.record(now, &record);
+    }
+
+    /// A call from another host was answered.
+    pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
+        let Some(call) = self.calls.find(key) else { return };
+        let ClientEnd::Peer { peer, .. } = call.client else { return };
+        let peer = self.peers.find(peer).map_or(trunkline_telemetry::PeerIndex::OTHER, |peer| peer.telemetry);
+        let record = Record {
+            side: Side::Served,
+            method: self.registry.number(call.method),
+            peer,
+            code,
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+            client: call.client_stamps,
+            server: Some(call.server_stamps),
+        };
+        self.telemetry.record(now, &record);
+    }
+
+    fn session_rows(&self) -> Vec<SessionRow> {
+        let attached = self.sessions.iter().filter(|(_, session)| !session.gone);
+        let row = |(key, session): (SessionKey, &crate::session::Session)| SessionRow {
+            key,
+            label: session.label.clone(),
+            calls_made: session.made.len(),
+            calls_delivered: session.delivered,
+            completions_queued: session.outbox.len(),
+            parked: session.parked.len(),
+            receive_heap_bytes: 0,
+            draining: session.draining,
+        };
+        attached.map(row).collect()
+    }
+
+    fn service_rows(&self) -> Vec<ServiceRow> {
+        let mut rows: BTreeMap<&str, ServiceRow> = BTreeMap::new();
+        for (path, servers) in self.registry.iter().filter(|(_, servers)| !servers.is_empty()) {
+            let service = crate::start::service_of(path);
+            let row = rows.entry(service).or_insert_with(|| ServiceRow {
+                name: service.to_owned(),
+                methods: Vec::new(),
+                sessions: Vec::new(),
+            });
+            row.methods.extend(path.rsplit('/').next().map(str::to_owned));
+            for server in servers {
+                if !row.sessions.contains(&server.session) {
+                    row.sessions.push(server.session);
+                }
+            }
+        }
+        rows.into_values().collect()
+    }
+
+    fn peer_rows(&self) -> Vec<PeerRow> {
+        let row = |peer: &crate::peer::Peer| PeerRow {
+            label: peer.label.clone(),
+            node: peer.connection.peer().map(|said| said.node_name.clone()),
+            outgoing: peer.lane.is_some(),
+            streams: peer.connection.stream_count(),
+            queued_bytes: peer.connection.send_queue_bytes(),
+        };
+        self.peers.iter().map(|(_, peer)| row(peer)).collect()
+    }
+}

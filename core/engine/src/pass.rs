@@ -1,0 +1,233 @@
+//! The one road every item takes: in order, or held until it can go.
+
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::expire::Due;
+use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use trunkline_call::{Fault, Instant};
+
+/// Why an item could not be handed over.
+pub(crate) enum Refusal<'a> {
+    /// Not now: the item comes back and waits for what is named.
+    Blocked(Item<'a>, Blocker),
+    /// Never.
+    Fault(Fault),
+}
+
+/// What an item waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Blocker {
+    /// Room in the session's receive heap.
+    Session(SessionKey),
+    /// Room in the connection's queue, or window.
+    Peer(PeerKey),
+    /// Room in the queue of the call's own stream: the connection names the call when there is.
+    Stream,
+    /// A connection to the endpoint.
+    Remote(RemoteKey),
+}
+
+impl Engine {
+    /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
+    pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
+        let half = call.half(direction);
+        if half.ended {
+            return self.drop_item(item);
+        }
+        half.ended = ends(&item);
+        if !half.backlog.is_empty() {
+            return self.hold(turn, key, direction, item);
+        }
+        if let Some(until) = self.plant.hold_until(turn.now, &item) {
+            self.timers.insert(until, Due::Held(key, direction));
+            return self.hold(turn, key, direction, item);
+        }
+        self.hand_over(turn, key, direction, item);
+    }
+
+    /// Goes on with what waits in one direction of a call.
+    pub(crate) fn unblock(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        loop {
+            let Some(call) = self.calls.find_mut(key) else { return };
+            let half = call.half(direction);
+            let Some(item) = half.backlog.pop_front() else { return };
+            let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+            match direction {
+                Direction::Request => call.client_stamps.wait_ns += waited,
+                Direction::Response => call.server_stamps.wait_ns += waited,
+            }
+            self.unaccount(key, direction, &item);
+            if !self.hand_over(turn, key, direction, item) {
+                return;
+            }
+        }
+    }
+
+    /// Hands over to the end the direction leads to. `false` if the item waits now or the call has ended.
+    fn hand_over(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) -> bool {
+        match self.try_hand_over(turn, key, direction, item) {
+            Ok(()) => true,
+            Err(Refusal::Blocked(item, blocker)) => {
+                self.line_up(key, direction, blocker);
+                self.hold_first(turn, key, direction, item);
+                false
+            }
+            Err(Refusal::Fault(fault)) => {
+                self.fail(turn, key, fault);
+                false
+            }
+        }
+    }
+
+    fn try_hand_over<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let Some(call) = self.calls.find(key) else {
+            self.drop_item(item);
+            return Ok(());
+        };
+        match direction {
+            Direction::Request => match call.server.clone() {
+                ServerEnd::Nobody => {
+                    self.drop_item(item);
+                    Ok(())
+                }
+                ServerEnd::Remote { remote } => self.hand_to_remote(turn, key, remote, item),
+                ServerEnd::Session { session, types } => {
+                    self.hand_to_server(turn, key, session, &types, item)
+                }
+                ServerEnd::Peer { peer, stream } => {
+                    self.hand_to_peer(turn, key, direction, peer, stream, item)
+                }
+            },
+            Direction::Response => match call.client.clone() {
+                ClientEnd::Session { session, id, types } => {
+                    self.hand_to_client(turn, key, session, id, &types, item)
+                }
+                ClientEnd::Peer { peer, stream } => {
+                    self.hand_to_peer(turn, key, direction, peer, stream, item)
+                }
+            },
+        }
+    }
+
+    /// Joins the line of what blocks; whoever unblocks serves the line in order.
+    fn line_up(&mut self, key: CallKey, direction: Direction, blocker: Blocker) {
+        match blocker {
+            Blocker::Session(session) => {
+                if let Some(session) = self.sessions.find_mut(session) {
+                    session.parked.push_back((key, direction));
+                }
+            }
+            Blocker::Peer(peer) => {
+                if let Some(peer) = self.peers.find_mut(peer) {
+                    peer.blocked.push_back((key, direction));
+                }
+            }
+            Blocker::Stream => {}
+            Blocker::Remote(remote) => self.remotes.line_up(remote, key),
+        }
+    }
+
+    fn hold(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        if let Err(fault) = self.account(key, direction, &item) {
+            self.drop_item(item);
+            return self.fail(turn, key, fault);
+        }
+        if let Some(call) = self.calls.find_mut(key) {
+            let half = call.half(direction);
+            half.waiting_since.get_or_insert(turn.now);
+            half.backlog.push_back(item.into_owned());
+        }
+    }
+
+    fn hold_first(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        if let Err(fault) = self.account(key, direction, &item) {
+            self.drop_item(item);
+            return self.fail(turn, key, fault);
+        }
+        if let Some(call) = self.calls.find_mut(key) {
+            let half = call.half(direction);
+            half.waiting_since.get_or_insert(turn.now);
+            half.backlog.push_front(item.into_owned());
+        }
+    }
+
+    /// Counts the bytes a waiting item makes the daemon hold against the session it waits for.
+    fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
+        let bytes = item.body().map_or(0, Body::parked_bytes);
+        let Some(session) = self.destination(key, direction) else { return Ok(()) };
+        let limit = self.limits.parked_bytes_per_session;
+        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
+        if bytes > 0 && session.parked_bytes + bytes > limit {
+            return Err(Fault::Limit { name: "bytes waiting for a full receive heap", limit: limit as u64 });
+        }
+        session.parked_bytes += bytes;
+        Ok(())
+    }
+
+    pub(crate) fn unaccount(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
+        let bytes = item.body().map_or(0, Body::parked_bytes);
+        let destination = self.destination(key, direction);
+        if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
+            session.parked_bytes = session.parked_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// The session a direction of a call leads to, if it leads to one.
+    fn destination(&self, key: CallKey, direction: Direction) -> Option<SessionKey> {
+        let call = self.calls.find(key)?;
+        match direction {
+            Direction::Request => call.handler(),
+            Direction::Response => call.maker().map(|(session, _)| session),
+        }
+    }
+
+    /// Throws an item away: its send block goes back to its session, its receive block to the heap.
+    pub(crate) fn drop_item(&mut self, item: Item<'_>) {
+        match item.body() {
+            Some(&Body::Lent { session, payload }) => self.give_back(session, payload.span),
+            Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
+            Some(Body::Wire { .. }) | None => {}
+        }
+    }
+
+    /// Room was made in a session's receive heap: those who wait for it go on.
+    pub(crate) fn unpark(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
+        while let Some((key, direction)) =
+            self.sessions.find_mut(session).and_then(|found| found.parked.pop_front())
+        {
+            self.unblock(turn, key, direction);
+            let Some(found) = self.sessions.find_mut(session) else { return };
+            if found.parked.back() == Some(&(key, direction)) {
+                found.parked.rotate_right(1);
+                return;
+            }
+        }
+    }
+}
+
+/// Whether this is the last item of its direction.
+fn ends(item: &Item<'_>) -> bool {
+    match item {
+        Item::Open { end, .. } | Item::Message { end, .. } => *end,
+        Item::HalfClose | Item::Finish { .. } => true,
+        Item::Headers { .. } => false,
+    }
+}
+
+impl crate::engine::Plant {
+    fn hold_until(self, now: Instant, item: &Item<'_>) -> Option<Instant> {
+        let ns = match item {
+            Item::Open { .. } => self.request_hold_ns,
+            Item::Finish { .. } => self.response_hold_ns,
+            _ => 0,
+        };
+        (ns > 0).then(|| now.plus_ns(ns))
+    }
+}

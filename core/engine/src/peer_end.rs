@@ -1,0 +1,447 @@
+//! Handing items to a peer: as frames of a connection.
+
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::convert::{ConvertError, WireBody, for_wire};
+use crate::engine::{Engine, Turn};
+use crate::pass::{Blocker, Refusal};
+use crate::peer::{Announced, Lent};
+use crate::registry::MethodTypes;
+use crate::submit::credit;
+use crate::table::Key;
+use crate::{CallKey, PeerKey, SessionKey};
+use std::sync::Arc;
+use trunkline_call::entry::Span;
+use trunkline_call::{Code, Deadline, Fault};
+use trunkline_native::{
+    Body as FrameBody, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange, StreamId,
+};
+
+impl Engine {
+    /// Opens a call at a peer.
+    pub(crate) fn open_at_peer<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        peer: PeerKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let Item::Open { metadata, end, .. } = &item else {
+            return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
+        };
+        let announced = match self.announce(key, peer) {
+            Ok(announced) => announced,
+            Err(refused) => return Err(self.refusal(refused, peer, item)),
+        };
+        let deadline = self.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
+        let call = NewCall {
+            tag: key.to_bits(),
+            method: announced.index,
+            deadline,
+            stamps: true,
+            metadata,
+            end: *end,
+        };
+        let sent = self.send(
+            turn,
+            key,
+            Direction::Request,
+            peer,
+            announced.agreed,
+            item.body(),
+            |connection, now, message| connection.open_call(now, &call, message),
+        );
+        match sent {
+            Ok(stream) => {
+                self.opened(turn, key, peer, stream);
+                Ok(())
+            }
+            Err(unsent) => Err(self.unsent(unsent, peer, Direction::Request, item)),
+        }
+    }
+
+    /// Sends a later item of a call along the stream it has at a peer.
+    pub(crate) fn hand_to_peer<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        peer: PeerKey,
+        stream: StreamId,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let agreed = self.agreed(key, direction, peer, stream);
+        let trailer = matches!(item, Item::Finish { .. }).then(|| self.trailer(turn, key));
+        let sent =
+            self.send(
+                turn,
+                key,
+                direction,
+                peer,
+                agreed,
+                item.body(),
+                |connection, now, message| match &item {
+                    Item::Message { end, .. } => match message {
+                        Some(message) => connection.send_message(now, stream, message, *end),
+                        None => Ok(()),
+                    },
+                    Item::HalfClose => connection.half_close(now, stream),
+                    Item::Headers { metadata } => connection.send_headers(now, stream, metadata),
+                    Item::Finish { code: Code::Ok, metadata, .. } => {
+                        let outcome = Outcome { trailer: trailer.as_ref(), metadata };
+                        connection.send_result(now, stream, &outcome, message)
+                    }
+                    Item::Finish { code, execution, metadata, .. } => {
+                        let (code, execution) = (*code, *execution);
+                        connection.send_error(
+                            now,
+                            stream,
+                            &Failure { code, execution, metadata, trailer: trailer.as_ref() },
+                        )
+                    }
+                    Item::Open { .. } => Err(Refused::OutOfPlace),
+                },
+            );
+        match sent {
+            Ok(()) => {
+                if let Item::Finish { code, .. } = item {
+                    self.record_served(key, code, turn.now);
+                    self.forget(key);
+                }
+                Ok(())
+            }
+            Err(unsent) => Err(self.unsent(unsent, peer, direction, item)),
+        }
+    }
+
+    /// Ends a call a peer made with a status made here: what waits on its stream is given up.
+    pub(crate) fn finish_to_peer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        peer: PeerKey,
+        stream: StreamId,
+        item: &Item<'_>,
+    ) {
+        if let Item::Finish { code, execution, metadata, .. } = item
+            && let Some(found) = self.peers.find_mut(peer)
+        {
+            let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
+            let _ = found.connection.abort(turn.now, stream, &failure);
+            self.transmit(peer);
+        }
+        self.forget(key);
+    }
+
+    /// Refuses a stream a peer opened, before it became a call.
+    pub(crate) fn refuse_stream(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        fault: &Fault,
+    ) {
+        let status = fault.status();
+        let metadata = crate::finish::status_metadata(&status);
+        if let Some(found) = self.peers.find_mut(peer) {
+            let failure = Failure {
+                code: status.code(),
+                execution: status.execution(),
+                metadata: &metadata,
+                trailer: None,
+            };
+            let _ = found.connection.abort(turn.now, stream, &failure);
+        }
+        self.transmit(peer);
+    }
+
+    /// Tells a peer that nobody waits for a call any more.
+    pub(crate) fn cancel_at_peer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        code: Code,
+    ) {
+        if let Some(found) = self.peers.find_mut(peer) {
+            let _ = found.connection.cancel(turn.now, stream, code);
+        }
+        self.transmit(peer);
+    }
+
+    /// The engine is through with a stream; what still arrives on it is nobody's.
+    pub(crate) fn forget_stream(&mut self, peer: PeerKey, stream: StreamId) {
+        self.abandon_assembly(peer, stream);
+    }
+
+    /// A connection no longer reads a send-heap range: its block goes back, and the sender may send as much again.
+    pub(crate) fn body_done(&mut self, token: u64) {
+        let Some(lent) = self.lent.remove(Key::from_bits(token)) else { return };
+        self.give_back(lent.session, lent.block);
+        self.credit_sender(lent.call, lent.direction, lent.block.len);
+        if let Some(session) = self.sessions.find_mut(lent.session) {
+            session.lent -= 1;
+        }
+        self.retire_if_unlent(lent.session);
+    }
+
+    /// The session that sends in this direction may send so many bytes more, if the direction is a stream.
+    pub(crate) fn credit_sender(&mut self, key: CallKey, direction: Direction, bytes: u32) {
+        if bytes == 0 {
+            return;
+        }
+        let Some(call) = self.calls.find(key).filter(|call| call.streams(direction)) else { return };
+        match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Session { session, id, .. }, _) => {
+                let (session, id) = (*session, *id);
+                self.complete(session, credit(id, bytes));
+            }
+            (Direction::Request, ClientEnd::Peer { peer, stream }, _)
+            | (Direction::Response, _, ServerEnd::Peer { peer, stream }) => {
+                let (peer, stream) = (*peer, *stream);
+                if let Some(found) = self.peers.find_mut(peer) {
+                    found.connection.grant(stream, bytes);
+                }
+                self.transmit(peer);
+            }
+            (Direction::Response, _, ServerEnd::Session { session, .. }) => {
+                let session = *session;
+                self.complete(session, credit(crate::submit::delivered_id(key), bytes));
+            }
+            (Direction::Response, _, ServerEnd::Nobody | ServerEnd::Remote { .. }) => {}
+        }
+    }
+
+    /// Converts a body, lends or copies it to the connection, and runs the command that queues the frame.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one road for every frame; the alternative is the same body five times"
+    )]
+    fn send<T>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        peer_key: PeerKey,
+        agreed: bool,
+        body: Option<&Body<'_>>,
+        command: impl FnOnce(&mut Connection, trunkline_call::Instant, Option<Payload<'_>>) -> Result<T, Refused>,
+    ) -> Result<T, Unsent> {
+        let Some(peer) = self.peers.find_mut(peer_key) else {
+            return Err(Unsent::Refused(Refused::NoStream));
+        };
+        let Some(body) = body else {
+            let done = command(&mut peer.connection, turn.now, None).map_err(Unsent::Refused)?;
+            self.transmit(peer_key);
+            return Ok(done);
+        };
+        let types = self
+            .calls
+            .find(key)
+            .and_then(|call| call.sender_types(direction))
+            .ok_or(Unsent::Refused(Refused::NoStream))?;
+        let sent = types.of(direction);
+        let inline_max = self.limits.inline_body_bytes;
+        let (wire, encoding) = for_wire(turn.heaps, &mut self.scratch, sent, agreed, inline_max, body)
+            .map_err(Unsent::Convert)?;
+        let (frame, token) = match wire {
+            WireBody::Inline(bytes) => (FrameBody::Inline(bytes), None),
+            WireBody::Shared(span) => {
+                let Some(lent) = lend(body, span, key, direction) else {
+                    return Err(Unsent::Refused(Refused::OutOfPlace));
+                };
+                let token = self.lent.insert(lent);
+                let range = SharedRange { token: token.to_bits(), offset: 0, len: span.len };
+                (FrameBody::Shared(range), Some(token))
+            }
+        };
+        let sent = command(&mut peer.connection, turn.now, Some(Payload { encoding, body: frame }));
+        match (&sent, token) {
+            (Ok(_), Some(_)) => self.note_lent(body),
+            (Ok(_), None) => self.note_copied(key, direction, body),
+            (Err(_), Some(token)) => drop(self.lent.remove(token)),
+            (Err(_), None) => {}
+        }
+        self.transmit(peer_key);
+        sent.map_err(Unsent::Refused)
+    }
+
+    fn note_lent(&mut self, body: &Body<'_>) {
+        if let Body::Lent { session, .. } = body
+            && let Some(session) = self.sessions.find_mut(*session)
+        {
+            session.lent += 1;
+        }
+    }
+
+    fn note_copied(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) {
+        if let Body::Lent { session, payload } = body {
+            self.give_back(*session, payload.span);
+            self.credit_sender(key, direction, payload.span.len);
+        }
+    }
+
+    fn opened(&mut self, turn: &Turn<'_>, key: CallKey, peer: PeerKey, stream: StreamId) {
+        let telemetry = self.peers.find(peer).map(|peer| peer.telemetry);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server = ServerEnd::Peer { peer, stream };
+            call.handed_over = true;
+            call.peer_index = telemetry.unwrap_or(call.peer_index);
+            call.client_stamps.d3 = turn.now;
+            call.client_stamps.d4 = turn.now;
+        }
+    }
+
+    /// The number of the call's method on this connection, announced now if it is new there.
+    fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Refused> {
+        let call = self.calls.find(key).ok_or(Refused::NoStream)?;
+        let types = call.sender_types(Direction::Request).ok_or(Refused::NoStream)?;
+        let fingerprints = [types.input.fingerprint, types.output.fingerprint];
+        let (method, path) = (call.method, Arc::clone(&types.path));
+        let peer = self.peers.find_mut(peer).ok_or(Refused::NoStream)?;
+        let index = match peer.announced.get(&(method, fingerprints)) {
+            Some(index) => *index,
+            None => {
+                let index = peer.connection.announce_schema(&path, fingerprints[0], fingerprints[1])?;
+                peer.announced.insert((method, fingerprints), index);
+                index
+            }
+        };
+        Ok(Announced { index, agreed: peer.connection.agreed(index).0 })
+    }
+
+    /// Whether linear messages may pass in this direction of a call.
+    fn agreed(&self, key: CallKey, direction: Direction, peer: PeerKey, stream: StreamId) -> bool {
+        let (Some(call), Some(peer)) = (self.calls.find(key), self.peers.find(peer)) else { return false };
+        match direction {
+            Direction::Request => {
+                let Some(types) = call.sender_types(Direction::Request) else { return false };
+                let fingerprints = [types.input.fingerprint, types.output.fingerprint];
+                let index = peer.announced.get(&(call.method, fingerprints));
+                index.is_some_and(|index| peer.connection.agreed(*index).0)
+            }
+            Direction::Response => {
+                let output = call.sender_types(Direction::Response).map(|types| types.output.fingerprint);
+                // The peer was told when it announced the method; a server that came later has not been spoken of.
+                let same = call.offered_output.is_some() && call.offered_output == output;
+                same && peer.connection.agreed_on(stream)
+            }
+        }
+    }
+
+    /// The server's stamps, taken at the last moment before the frame that carries them is written.
+    fn trailer(&mut self, turn: &Turn<'_>, key: CallKey) -> trunkline_native::Trailer {
+        let Some(call) = self.calls.find_mut(key) else { return [0; trunkline_call::SERVER_TRAILER_BYTES] };
+        call.server_stamps.k14 = turn.now;
+        trunkline_telemetry::settle(&call.server_stamps).encode()
+    }
+
+    fn unsent<'a>(
+        &mut self,
+        unsent: Unsent,
+        peer: PeerKey,
+        direction: Direction,
+        item: Item<'a>,
+    ) -> Refusal<'a> {
+        match unsent {
+            Unsent::Refused(refused) => self.refusal(refused, peer, item),
+            Unsent::Convert(error) => {
+                self.drop_item(item);
+                Refusal::Fault(conversion_fault(error, direction))
+            }
+        }
+    }
+
+    /// What a refused command means for its item.
+    fn refusal<'a>(&mut self, refused: Refused, peer: PeerKey, item: Item<'a>) -> Refusal<'a> {
+        match refused {
+            Refused::QueueFull { .. } | Refused::Streams { .. } => {
+                Refusal::Blocked(item, Blocker::Peer(peer))
+            }
+            Refused::StreamQueueFull { .. } => Refusal::Blocked(item, Blocker::Stream),
+            Refused::MessageTooLarge { limit } => {
+                self.drop_item(item);
+                Refusal::Fault(Fault::Limit { name: "message bytes of the peer", limit: limit.into() })
+            }
+            Refused::MetadataTooLarge { limit } => {
+                self.drop_item(item);
+                Refusal::Fault(Fault::Limit { name: "metadata bytes of the peer", limit: limit.into() })
+            }
+            Refused::Methods { limit } => {
+                self.drop_item(item);
+                Refusal::Fault(Fault::Limit { name: "methods of one connection", limit: limit.into() })
+            }
+            Refused::Draining => {
+                self.drop_item(item);
+                Refusal::Fault(Fault::Draining)
+            }
+            other => {
+                self.drop_item(item);
+                let endpoint = self.peers.find(peer).map_or_else(String::new, |peer| peer.label.clone());
+                Refusal::Fault(Fault::Unreachable { endpoint, why: other.to_string() })
+            }
+        }
+    }
+}
+
+/// Why a frame was not queued.
+enum Unsent {
+    Refused(Refused),
+    Convert(ConvertError),
+}
+
+fn lend(body: &Body<'_>, span: Span, call: CallKey, direction: Direction) -> Option<Lent> {
+    let Body::Lent { session, payload } = body else { return None };
+    let session: SessionKey = *session;
+    Some(Lent { session, span, block: payload.span, call, direction })
+}
+
+pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fault {
+    match (error, direction) {
+        (ConvertError::Malformed(why), Direction::Request) => Fault::MalformedRequest { why },
+        (ConvertError::Malformed(why), Direction::Response) => Fault::MalformedResponse { why },
+        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: "message bytes", limit },
+        (ConvertError::NoRoom, _) => Fault::Limit { name: "conversion buffer", limit: 0 },
+    }
+}
+
+impl Call {
+    /// The types of the session that sends in this direction.
+    pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
+        match direction {
+            Direction::Request => match &self.client {
+                ClientEnd::Session { types, .. } => Some(Arc::clone(types)),
+                ClientEnd::Peer { .. } => None,
+            },
+            Direction::Response => match &self.server {
+                ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
+                ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+            },
+        }
+    }
+
+    /// Whether messages stream in this direction.
+    pub fn streams(&self, direction: Direction) -> bool {
+        let types = self.sender_types(direction).or_else(|| self.receiver_types(direction));
+        types.is_some_and(|types| match direction {
+            Direction::Request => types.pattern.client_streams(),
+            Direction::Response => types.pattern.server_streams(),
+        })
+    }
+
+    fn receiver_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
+        match direction {
+            Direction::Request => self.sender_types(Direction::Response),
+            Direction::Response => self.sender_types(Direction::Request),
+        }
+    }
+}
+
+impl MethodTypes {
+    /// The type of messages in this direction.
+    pub fn of(&self, direction: Direction) -> &crate::registry::MessageType {
+        match direction {
+            Direction::Request => &self.input,
+            Direction::Response => &self.output,
+        }
+    }
+}

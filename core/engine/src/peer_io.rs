@@ -1,0 +1,235 @@
+//! Bytes of connections: the host reads and writes sockets, the engine says what, and what it means.
+
+use crate::engine::{Engine, Turn};
+use crate::expire::Due;
+use crate::peer::{Lent, Peer};
+use crate::remote::LaneIndex;
+use crate::table::{Key, Table};
+use crate::{Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use trunkline_call::entry::Span;
+use trunkline_call::{Execution, Fault, Instant};
+use trunkline_native::{Chunk, Config, Connection, Input, SharedRange, Side};
+
+/// A piece of what a connection writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// The engine's own bytes.
+    Bytes(&'a [u8]),
+    /// A range of a session's send heap, for the kernel to read.
+    Shared {
+        /// Whose heap.
+        session: SessionKey,
+        /// The range.
+        span: Span,
+    },
+}
+
+impl Piece<'_> {
+    fn lent(lent: &Table<Lent>, range: SharedRange) -> Self {
+        let found = lent.find(Key::from_bits(range.token));
+        // A range lives until the connection says it is done with it, so it is always found.
+        let (session, base) = found.map_or((Key::from_bits(0), 0), |lent| (lent.session, lent.span.offset));
+        Self::Shared { session, span: Span { offset: base + range.offset, len: range.len } }
+    }
+}
+
+impl Engine {
+    /// Takes in a connection somebody made to us. `label` is its address, for operators.
+    pub fn accept_peer(&mut self, now: Instant, label: String) -> PeerKey {
+        let config = Arc::clone(&self.native.small);
+        self.insert_peer(Side::Acceptor, config, now, label, None)
+    }
+
+    /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
+    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
+        self.peer_lost(turn, key, why);
+    }
+
+    /// Bytes of a connection, known to be there since `arrived` (before they were read, so that reading counts as stack
+    /// and not as wire). The read buffer begins with what [`Engine::resume`] put there.
+    ///
+    /// # Errors
+    /// [`PeerFault`] if the peer broke the protocol. The host transmits what is still queued (the reason, for the
+    /// peer), closes the socket and calls [`Engine::peer_lost`].
+    pub fn handle_input(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: PeerKey,
+        arrived: Instant,
+        bytes: &[u8],
+    ) -> Result<(), PeerFault> {
+        self.arrived = arrived;
+        self.discard_abandoned(turn);
+        let mut input = Input::new(bytes);
+        loop {
+            let Some(peer) = self.peers.find_mut(key) else { return Ok(()) };
+            match peer.connection.handle_bytes(turn.now, &mut input) {
+                Ok(Some(event)) => self.handle_event(turn, key, event),
+                Ok(None) => break,
+                Err(error) => {
+                    self.transmit(key);
+                    return Err(PeerFault(error.to_string()));
+                }
+            }
+        }
+        self.settle_peer(turn, key);
+        Ok(())
+    }
+
+    /// Puts the beginning of a cut frame to the front of the read buffer: the host reads behind it.
+    pub fn resume(&mut self, key: PeerKey, buffer: &mut [u8]) -> usize {
+        self.peers.find_mut(key).map_or(0, |peer| peer.connection.resume(buffer))
+    }
+
+    /// The memory the next bytes of the socket belong in, if they are the body of a large message: the host may read
+    /// straight into it and report with [`Engine::placed`].
+    pub fn wanted<'a>(&'a mut self, heaps: &'a mut dyn Heaps, key: PeerKey) -> Option<&'a mut [u8]> {
+        let placement = self.peers.find(key)?.connection.wanted()?;
+        self.assembly_room(heaps, key, placement.stream, placement.offset, placement.bytes)
+    }
+
+    /// So many bytes, known to be there since `arrived`, were read into the memory [`Engine::wanted`] named.
+    pub fn placed(&mut self, turn: &mut Turn<'_>, key: PeerKey, arrived: Instant, bytes: usize) {
+        self.arrived = arrived;
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if let Some(event) = peer.connection.placed(turn.now, bytes as u32) {
+            self.handle_event(turn, key, event);
+        }
+        self.settle_peer(turn, key);
+    }
+
+    /// A connection with bytes to write.
+    pub fn poll_transmitting(&mut self) -> Option<PeerKey> {
+        let key = self.transmitting.pop_front()?;
+        if let Some(peer) = self.peers.find_mut(key) {
+            peer.in_line = false;
+        }
+        Some(key)
+    }
+
+    /// What to write next, in order: about `bytes_max`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Instant,
+        key: PeerKey,
+        bytes_max: usize,
+    ) -> impl Iterator<Item = Piece<'_>> {
+        let Self { peers, lent, .. } = self;
+        let chunks = peers.find_mut(key).map(|peer| peer.connection.poll_transmit(now, bytes_max));
+        chunks.into_iter().flatten().map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => Piece::Bytes(bytes),
+            Chunk::Shared(range) => Piece::lent(lent, range),
+        })
+    }
+
+    /// The socket took so many of those bytes.
+    pub fn transmitted(&mut self, turn: &mut Turn<'_>, key: PeerKey, bytes: usize) {
+        if let Some(peer) = self.peers.find_mut(key) {
+            peer.connection.transmitted(bytes);
+        }
+        self.settle_peer(turn, key);
+    }
+
+    /// The connection is over: its calls end, those that never left as *not executed*.
+    pub fn peer_lost(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.connection.lost();
+        let lane = peer.lane;
+        self.take_notices(turn, key);
+        let Some(mut peer) = self.peers.remove(key) else { return };
+        for (_, assembly) in peer.assemblies.drain() {
+            self.abandoned.extend(assembly.block());
+        }
+        for (call, _) in peer.blocked {
+            self.fail(
+                turn,
+                call,
+                Fault::ConnectionLost { endpoint: peer.label.clone(), executed: Execution::Unknown },
+            );
+        }
+        self.discard_abandoned(turn);
+        if let Some((remote, lane)) = lane {
+            self.lane_lost(turn, remote, lane, key, why);
+        }
+    }
+
+    pub(crate) fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {
+        let label = self.remotes.find(remote).map_or_else(String::new, |remote| remote.endpoint.to_string());
+        let config = match lane {
+            LaneIndex::Small => &self.native.small,
+            LaneIndex::Bulk => &self.native.bulk,
+        };
+        self.insert_peer(Side::Initiator, Arc::clone(config), now, label, Some((remote, lane)))
+    }
+
+    /// Puts a connection in line for the host to transmit.
+    pub fn transmit(&mut self, key: PeerKey) {
+        if let Some(peer) = self.peers.find_mut(key)
+            && !peer.in_line
+        {
+            peer.in_line = true;
+            self.transmitting.push_back(key);
+        }
+    }
+
+    /// After every change of a connection: what it noticed, what it wants to send, when it wants the clock.
+    pub(crate) fn settle_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        self.take_notices(turn, key);
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if !peer.blocked.is_empty() && peer.connection.may_open().is_ok() {
+            self.unblock_peer(turn, key);
+        }
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if peer.connection.wants_write() {
+            self.transmit(key);
+        }
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        if let Some(at) = peer.connection.next_timeout()
+            && peer.timer_at.is_none_or(|set| at < set || set <= turn.now)
+        {
+            peer.timer_at = Some(at);
+            self.timers.insert(at, Due::Peer(key));
+        }
+    }
+
+    /// What became of what was sent.
+    fn take_notices(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        while let Some(notice) = self.peers.find_mut(key).and_then(|peer| peer.connection.poll_notice()) {
+            self.handle_notice(turn, key, notice);
+        }
+    }
+
+    /// Receive blocks of messages that will never be complete go back to their heaps.
+    pub(crate) fn discard_abandoned(&mut self, turn: &mut Turn<'_>) {
+        for (session, offset) in self.abandoned.drain(..) {
+            turn.heaps.discard(session, offset);
+        }
+    }
+
+    fn insert_peer(
+        &mut self,
+        side: Side,
+        config: Arc<Config>,
+        now: Instant,
+        label: String,
+        lane: Option<(RemoteKey, LaneIndex)>,
+    ) -> PeerKey {
+        let key = self.peers.insert(Peer {
+            connection: Connection::new(side, config, now),
+            lane,
+            label,
+            announced: HashMap::new(),
+            offered: HashMap::new(),
+            assemblies: HashMap::new(),
+            assembling_bytes: 0,
+            blocked: VecDeque::new(),
+            in_line: false,
+            timer_at: None,
+            telemetry: trunkline_telemetry::PeerIndex::OTHER,
+        });
+        self.transmit(key);
+        key
+    }
+}

@@ -1,0 +1,112 @@
+//! One attached session, as the engine sees it.
+
+use crate::limits::Limits;
+use crate::registry::{MethodKey, MethodTypes};
+use crate::{CallKey, RemoteKey};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use trunkline_call::CallId;
+use trunkline_call::entry::{Completion, FREED_MAX, Span};
+
+/// An attached session.
+#[derive(Debug)]
+pub struct Session {
+    /// Name and process, for operators.
+    pub(crate) label: String,
+    pub(crate) routes: Vec<Route>,
+    /// Calls this session has made and not yet released, by the id it chose.
+    pub(crate) made: HashMap<CallId, CallKey>,
+    /// Calls delivered to it and not finished.
+    pub(crate) delivered: usize,
+    /// Completions the host has not yet written into the ring.
+    pub(crate) outbox: VecDeque<Completion>,
+    /// Send blocks to be returned, not yet in an entry.
+    freed: Vec<u32>,
+    freed_bytes: u64,
+    /// Ask for Freed entries as soon as this many bytes wait: an eighth of the send heap.
+    freed_bytes_max: u64,
+    /// Calls with a message waiting for room in this session's receive heap, first come first served.
+    pub(crate) parked: VecDeque<(CallKey, crate::call::Direction)>,
+    /// Bytes of such messages that the daemon holds itself.
+    pub(crate) parked_bytes: usize,
+    /// Send-heap ranges a connection still reads from.
+    pub(crate) lent: usize,
+    pub(crate) draining: bool,
+    /// Gone: the slot stays until no connection reads its heap any more.
+    pub(crate) gone: bool,
+}
+
+/// A number an application may put into an entry.
+#[derive(Debug)]
+pub(crate) enum Route {
+    Calls { method: MethodKey, types: Arc<MethodTypes>, target: Target },
+    Serves,
+}
+
+/// Where a route's calls go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Whoever serves the method: sessions of this host, else the configured endpoints.
+    Anyone,
+    /// One endpoint.
+    Remote(RemoteKey),
+}
+
+impl Session {
+    pub(crate) fn new(label: String, send_heap_bytes: u64) -> Self {
+        Self {
+            label,
+            routes: Vec::new(),
+            made: HashMap::new(),
+            delivered: 0,
+            outbox: VecDeque::new(),
+            freed: Vec::with_capacity(FREED_MAX),
+            freed_bytes: 0,
+            freed_bytes_max: send_heap_bytes / 8,
+            parked: VecDeque::new(),
+            parked_bytes: 0,
+            lent: 0,
+            draining: false,
+            gone: false,
+        }
+    }
+
+    /// Whether one more call may be delivered to it.
+    pub(crate) fn has_room(&self, limits: &Limits) -> bool {
+        !self.draining && !self.gone && self.delivered < limits.calls_delivered_per_session
+    }
+
+    /// Queues a completion; waiting Freed entries travel along for free.
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        if self.gone {
+            return;
+        }
+        self.outbox.push_back(completion);
+        self.flush_freed();
+    }
+
+    /// Returns a send block. It reaches the application with the next completion, or soon enough that neither the
+    /// number nor the bytes of unreturned blocks can starve its allocator.
+    pub(crate) fn give_back(&mut self, span: Span) {
+        if span.len == 0 || self.gone {
+            return;
+        }
+        self.freed.push(span.offset);
+        self.freed_bytes += u64::from(span.len);
+        if self.freed.len() >= FREED_MAX || self.freed_bytes > self.freed_bytes_max {
+            self.flush_freed();
+        }
+    }
+
+    fn flush_freed(&mut self) {
+        if self.freed.is_empty() {
+            return;
+        }
+        let mut offsets = [0; FREED_MAX];
+        for (slot, offset) in offsets.iter_mut().zip(self.freed.drain(..)) {
+            *slot = offset;
+        }
+        self.freed_bytes = 0;
+        self.outbox.push_back(Completion::Freed { offsets });
+    }
+}

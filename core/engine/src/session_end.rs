@@ -1,0 +1,274 @@
+//! Handing items to a session: into its receive heap and its completion ring.
+
+use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::convert::{ConvertError, place};
+use crate::engine::{Engine, Turn};
+use crate::pass::{Blocker, Refusal};
+use crate::peer_end::conversion_fault;
+use crate::registry::{MessageType, MethodTypes};
+use crate::submit::delivered_id;
+use crate::{CallKey, SessionKey};
+use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
+use trunkline_call::{CallId, Fault, Instant};
+
+impl Engine {
+    /// Request items, to the session that serves the call.
+    pub(crate) fn hand_to_server<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        session: SessionKey,
+        types: &MethodTypes,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let sent = self.request_type(key);
+        let placed =
+            self.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
+        let call = delivered_id(key);
+        let completion = match placed {
+            Placed::Open { payload, metadata, end } => {
+                self.delivered_call(turn.now, key, payload, metadata, end)
+            }
+            Placed::Message { payload, end } => Completion::Message { call, payload, end },
+            Placed::HalfClose => Completion::HalfClose { call },
+            Placed::Headers { .. } | Placed::Finish(_) => return Err(Refusal::Fault(wrong_way())),
+        };
+        self.complete(session, completion);
+        Ok(())
+    }
+
+    /// Response items, to the session that made the call.
+    pub(crate) fn hand_to_client<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        session: SessionKey,
+        id: CallId,
+        types: &MethodTypes,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let sent = self.response_type(key);
+        let placed =
+            self.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
+        match placed {
+            Placed::Message { payload, end } => {
+                self.complete(session, Completion::Message { call: id, payload, end })
+            }
+            Placed::Headers { metadata } => {
+                self.complete(session, Completion::Headers { call: id, metadata })
+            }
+            Placed::Finish(finish) => self.deliver_finish(turn, key, session, Finish { call: id, ..finish }),
+            Placed::Open { .. } | Placed::HalfClose => return Err(Refusal::Fault(wrong_way())),
+        }
+        Ok(())
+    }
+
+    /// Notes what the receiver must release before the sender may send as much again.
+    fn note_passed(&mut self, key: CallKey, direction: Direction, item: &Item<'_>, payload: Option<Payload>) {
+        let (Some(body), Some(payload)) = (item.body(), payload) else { return };
+        let cost = body.window_cost(matches!(item, Item::Message { .. }));
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let streams = call.streams(direction);
+        let half = call.half(direction);
+        half.count(body.len());
+        if streams && !matches!(item, Item::Finish { .. }) {
+            half.expect_release(cost, payload.span.len);
+        }
+    }
+
+    /// The application is through with a message: its sender may send as much again.
+    pub(crate) fn released(&mut self, session: SessionKey, id: CallId, bytes: u32) {
+        let (key, direction) = match id.is_delivered() {
+            true => (self.delivered_key(session, id), Direction::Request),
+            false => (self.made_key(session, id), Direction::Response),
+        };
+        let Some(key) = key else { return };
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let credit = call.half(direction).release(bytes);
+        self.credit_sender(key, direction, credit);
+    }
+
+    /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
+    #[allow(clippy::too_many_arguments, reason = "who, which way, and the two types; all from two callers")]
+    fn place_item<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        wanted: &MessageType,
+        sent: Option<&MessageType>,
+        item: Item<'a>,
+    ) -> Result<Placed, Refusal<'a>> {
+        let payload = match item.body() {
+            None => None,
+            Some(body) => match place(turn.heaps, &mut self.scratch, to, wanted, sent, body) {
+                Ok(payload) => Some(payload),
+                Err(ConvertError::NoRoom) => return Err(Refusal::Blocked(item, Blocker::Session(to))),
+                Err(error) => {
+                    self.drop_item(item);
+                    return Err(Refusal::Fault(conversion_fault(error, direction)));
+                }
+            },
+        };
+        let metadata = match place_metadata(turn, to, item_metadata(&item)) {
+            Some(span) => span,
+            None => {
+                self.unplace(turn, to, &item, payload);
+                return Err(Refusal::Blocked(item, Blocker::Session(to)));
+            }
+        };
+        for span in
+            payload.map(|payload| payload.span).into_iter().chain([metadata]).filter(|span| span.len != 0)
+        {
+            turn.heaps.publish(to, span);
+        }
+        self.note_passed(key, direction, &item, payload);
+        let placed = Placed::of(&item, payload, metadata);
+        if let Some(&Body::Lent { session, payload }) = item.body() {
+            self.give_back(session, payload.span);
+        }
+        Ok(placed)
+    }
+
+    /// Takes a placed body back because its metadata found no room; a body placed by the socket stays where it is.
+    fn unplace(&mut self, turn: &mut Turn<'_>, to: SessionKey, item: &Item<'_>, payload: Option<Payload>) {
+        if matches!(item.body(), Some(Body::Placed { .. })) {
+            return;
+        }
+        if let Some(payload) = payload {
+            turn.heaps.discard(to, payload.span.offset);
+        }
+    }
+
+    fn delivered_call(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        payload: Option<Payload>,
+        metadata: Span,
+        end: bool,
+    ) -> Completion {
+        let (mut route, mut deadline) = (trunkline_call::RouteIndex(0), trunkline_call::Deadline::NONE);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.handed_over = true;
+            call.server_stamps.d9 = now;
+            if call.maker().is_some() {
+                call.client_stamps.d3 = now;
+                call.client_stamps.d4 = now;
+                call.client_stamps.k6 = now;
+                call.server_stamps.k7 = now;
+                call.server_stamps.d8 = now;
+            }
+            deadline = call.deadline;
+            let (method, handler) = (call.method, call.handler());
+            let server = self.registry.servers(method).iter().find(|server| Some(server.session) == handler);
+            route = server.map_or(route, |server| server.route);
+        }
+        Completion::Call(entry::Call {
+            route,
+            call: delivered_id(key),
+            payload,
+            metadata,
+            end,
+            deadline,
+            entered: now,
+            published: Instant::default(),
+            parent: CallId(0),
+        })
+    }
+
+    /// The last completion of a call its application made. The call now waits for the Release that says when it was
+    /// taken.
+    pub(crate) fn deliver_finish(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        session: SessionKey,
+        finish: Finish,
+    ) {
+        if let Some(call) = self.calls.find_mut(key) {
+            call.outcome = Some(finish.code);
+            let same_host = matches!(call.server, ServerEnd::Session { .. });
+            if same_host {
+                call.server_stamps.k14 = turn.now;
+                call.client_stamps.k15 = turn.now;
+                call.client_stamps.d16 = turn.now;
+            }
+            call.client_stamps.d17 = turn.now;
+        }
+        self.leave_server(key);
+        self.complete(session, Completion::Finish(finish));
+    }
+
+    /// The type the client end's messages have, if it is a session; a peer's were agreed by fingerprint.
+    fn request_type(&self, key: CallKey) -> Option<MessageType> {
+        match &self.calls.find(key)?.client {
+            crate::call::ClientEnd::Session { types, .. } => Some(types.input.clone()),
+            crate::call::ClientEnd::Peer { .. } => None,
+        }
+    }
+
+    fn response_type(&self, key: CallKey) -> Option<MessageType> {
+        match &self.calls.find(key)?.server {
+            ServerEnd::Session { types, .. } => Some(types.output.clone()),
+            ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+        }
+    }
+}
+
+/// An item whose bytes lie in the destination's receive heap.
+enum Placed {
+    Open { payload: Option<Payload>, metadata: Span, end: bool },
+    Message { payload: Payload, end: bool },
+    HalfClose,
+    Headers { metadata: Span },
+    Finish(Finish),
+}
+
+impl Placed {
+    fn of(item: &Item<'_>, payload: Option<Payload>, metadata: Span) -> Self {
+        match item {
+            Item::Open { end, .. } => Self::Open { payload, metadata, end: *end },
+            Item::Message { end, .. } => match payload {
+                Some(payload) => Self::Message { payload, end: *end },
+                None => Self::HalfClose,
+            },
+            Item::HalfClose => Self::HalfClose,
+            Item::Headers { .. } => Self::Headers { metadata },
+            Item::Finish { code, execution, .. } => Self::Finish(Finish {
+                call: CallId(0),
+                code: *code,
+                execution: *execution,
+                payload,
+                metadata,
+                taken: Instant::default(),
+                published: Instant::default(),
+                cpu_ns: 0,
+                subtree: 0,
+            }),
+        }
+    }
+}
+
+fn item_metadata<'i>(item: &'i Item<'_>) -> &'i [u8] {
+    match item {
+        Item::Open { metadata, .. } | Item::Headers { metadata } | Item::Finish { metadata, .. } => metadata,
+        Item::Message { .. } | Item::HalfClose => &[],
+    }
+}
+
+/// Writes metadata into a block of its own; nothing for none. `None` when there is no room.
+fn place_metadata(turn: &mut Turn<'_>, to: SessionKey, metadata: &[u8]) -> Option<Span> {
+    if metadata.is_empty() {
+        return Some(Span::default());
+    }
+    let len = metadata.len() as u32;
+    let span = Span { offset: turn.heaps.allocate(to, len)?, len };
+    turn.heaps.receive_block(to, span).copy_from_slice(metadata);
+    Some(span)
+}
+
+fn wrong_way() -> Fault {
+    Fault::HandlerProtocol { why: "an item of the other direction" }
+}

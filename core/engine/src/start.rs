@@ -1,0 +1,140 @@
+//! The start of a call: is it sound, and who serves it?
+
+use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::expire::Due;
+use crate::registry::{MethodKey, Server};
+use crate::session::Target;
+use crate::{CallKey, RemoteKey};
+use trunkline_call::{Execution, Fault, Metadata};
+
+impl Engine {
+    /// Finds the server end of a new call and sends its opening item on the way.
+    pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
+        let settled = match &opening {
+            Item::Open { metadata, body, .. } => {
+                let bytes = body.as_ref().map_or(0, Body::len);
+                self.settle(turn, key, target, metadata, bytes)
+            }
+            _ => Err(Fault::HandlerProtocol { why: "a call must start with its opening" }),
+        };
+        match settled {
+            Ok(()) => self.pass(turn, key, Direction::Request, opening),
+            Err(fault) => {
+                self.drop_item(opening);
+                self.fail(turn, key, fault);
+            }
+        }
+    }
+
+    /// Admits a call and gives it its server end, before its first message is there or with it.
+    pub(crate) fn settle(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        target: Target,
+        metadata: &[u8],
+        body_bytes: u32,
+    ) -> Result<(), Fault> {
+        self.admit(turn, key, metadata, body_bytes)?;
+        let server = self.find_server(key, target)?;
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server = server;
+        }
+        self.enter_server(key);
+        Ok(())
+    }
+
+    /// What must hold before anybody is bothered with the call.
+    fn admit(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        metadata: &[u8],
+        body_bytes: u32,
+    ) -> Result<(), Fault> {
+        if self.draining {
+            return Err(Fault::Draining);
+        }
+        if body_bytes > self.limits.message_bytes {
+            return Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() });
+        }
+        let trace = trace_of(metadata)?;
+        let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
+        call.trace = trace;
+        if call.deadline.has_passed(turn.now) {
+            return Err(Fault::DeadlinePassed { executed: Execution::NotExecuted });
+        }
+        if let Some(at) = call.deadline.instant() {
+            call.timer = Some(self.timers.insert(at, Due::Deadline(key)));
+        }
+        Ok(())
+    }
+
+    fn find_server(&mut self, key: CallKey, target: Target) -> Result<ServerEnd, Fault> {
+        let method = match self.calls.find(key) {
+            Some(call) => call.method,
+            None => return Err(Fault::Draining),
+        };
+        match target {
+            Target::Remote(remote) => Ok(ServerEnd::Remote { remote }),
+            Target::Anyone => match self.find_session(method)? {
+                Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
+                None => self.find_endpoint(method).map(|remote| ServerEnd::Remote { remote }),
+            },
+        }
+    }
+
+    /// A session of this host that serves the method and has room; `None` if none serves it at all.
+    pub(crate) fn find_session(&mut self, method: MethodKey) -> Result<Option<Server>, Fault> {
+        let (sessions, limits) = (&self.sessions, &self.limits);
+        let mut any = false;
+        for server in self.registry.rotate(method) {
+            any = true;
+            if sessions.find(server.session).is_some_and(|session| session.has_room(limits)) {
+                return Ok(Some(server.clone()));
+            }
+        }
+        if any {
+            let limit = self.limits.calls_delivered_per_session as u64;
+            return Err(Fault::Limit { name: "calls in flight at the server", limit });
+        }
+        Ok(None)
+    }
+
+    /// A configured endpoint of the method's service.
+    fn find_endpoint(&mut self, method: MethodKey) -> Result<RemoteKey, Fault> {
+        let path = self.registry.path(method).clone();
+        let service = service_of(&path);
+        if let Some(remote) = self.remotes.of_service(service) {
+            return Ok(remote);
+        }
+        if self.registry.serves_service(service) {
+            return Err(Fault::NoMethod { path: path.to_string() });
+        }
+        Err(Fault::NoRoute { what: service.to_owned() })
+    }
+
+    /// Counts the call with the session that will serve it.
+    pub(crate) fn enter_server(&mut self, key: CallKey) {
+        let handler = self.calls.find(key).and_then(|call| call.handler());
+        if let Some(session) = handler.and_then(|session| self.sessions.find_mut(session)) {
+            session.delivered += 1;
+        }
+    }
+}
+
+/// `package.Service` of `/package.Service/Method`.
+pub(crate) fn service_of(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split_once('/').map_or(path, |(service, _)| service)
+}
+
+/// Checks metadata and takes out the trace context that children of the call inherit.
+fn trace_of(metadata: &[u8]) -> Result<Option<Box<str>>, Fault> {
+    if metadata.is_empty() {
+        return Ok(None);
+    }
+    let decoded = Metadata::decode(metadata).map_err(|e| Fault::MalformedMetadata { why: e.to_string() })?;
+    Ok(decoded.text("traceparent").map(Into::into))
+}

@@ -1,0 +1,279 @@
+//! Entries from applications: the beginning of a call's way.
+
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::session::Route;
+use crate::{CallKey, SessionFault, SessionKey};
+use std::borrow::Cow;
+use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
+use trunkline_call::{CallId, Execution, Fault, Metadata};
+
+impl Engine {
+    /// Takes one submission of a session.
+    ///
+    /// # Errors
+    /// [`SessionFault`] if the application broke the ABI; the host detaches it. Everything else ends in a completion.
+    pub fn handle_submission(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        raw: &entry::Entry,
+    ) -> Result<(), SessionFault> {
+        self.discard_abandoned(turn);
+        match Submission::decode(raw).map_err(SessionFault::Entry)? {
+            Submission::Call(call) => self.submit_call(turn, session, call),
+            Submission::Message { call, payload, end, .. } => {
+                self.submit_message(turn, session, call, payload, end)
+            }
+            Submission::HalfClose { call } => self.submit_half_close(turn, session, call),
+            Submission::Cancel { call } => self.submit_cancel(turn, session, call),
+            Submission::Headers { call, metadata } => self.submit_headers(turn, session, call, metadata),
+            Submission::Finish(finish) => self.submit_finish(turn, session, finish),
+            Submission::Release { call, block, metadata, a18 } => {
+                self.submit_release(turn, session, call, [block, metadata], a18)
+            }
+            Submission::Drain => self.submit_drain(session),
+        }
+    }
+
+    fn submit_call(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        made: entry::Call,
+    ) -> Result<(), SessionFault> {
+        let metadata = self.take_metadata(turn, session, made.metadata)?;
+        self.claim(turn, session, made.payload)?;
+        let from = self.session(session)?;
+        let Some(Route::Calls { method, types, target }) = from.routes.get(made.route.0 as usize) else {
+            return Err(SessionFault::UnknownRoute(made.route));
+        };
+        let (method, types, target) = (*method, types.clone(), *target);
+        if made.call.is_delivered() || from.made.contains_key(&made.call) {
+            return Err(SessionFault::CallIdInUse(made.call));
+        }
+        let full = from.made.len() >= self.limits.calls_made_per_session;
+        let client = ClientEnd::Session { session, id: made.call, types };
+        let mut call = Call::new(method, client, ServerEnd::Nobody, made.deadline);
+        call.client_stamps.a0 = made.entered;
+        call.client_stamps.a1 = made.published;
+        call.client_stamps.d2 = turn.now;
+        let key = self.calls.insert(call);
+        self.session_mut(session)?.made.insert(made.call, key);
+        let metadata = self.inherit(key, session, made.parent, metadata);
+        let body = made.payload.map(|payload| Body::Lent { session, payload });
+        let item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
+        if full {
+            self.drop_item(item);
+            let limit = self.limits.calls_made_per_session as u64;
+            self.fail(turn, key, Fault::Limit { name: "calls in flight per session", limit });
+            return Ok(());
+        }
+        self.start(turn, key, target, item);
+        Ok(())
+    }
+
+    /// Takes over deadline and trace context from the delivered call whose handler makes this one.
+    fn inherit(&mut self, key: CallKey, session: SessionKey, parent: CallId, metadata: Vec<u8>) -> Vec<u8> {
+        let Some(parent_key) = self.delivered_key(session, parent) else { return metadata };
+        let Some(parent) = self.calls.find_mut(parent_key) else { return metadata };
+        parent.children.push(key);
+        let (deadline, trace) = (parent.deadline, parent.trace.clone());
+        if let Some(call) = self.calls.find_mut(key) {
+            call.parent = Some(parent_key);
+            call.deadline = call.deadline.earlier(deadline);
+        }
+        trace.map_or_else(|| metadata.clone(), |trace| with_trace(&metadata, &trace))
+    }
+
+    fn submit_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        id: CallId,
+        payload: Payload,
+        end: bool,
+    ) -> Result<(), SessionFault> {
+        self.claim(turn, session, Some(payload))?;
+        let item = Item::Message { body: Body::Lent { session, payload }, end };
+        self.submit_item(turn, session, id, item);
+        Ok(())
+    }
+
+    fn submit_half_close(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        id: CallId,
+    ) -> Result<(), SessionFault> {
+        if !id.is_delivered() {
+            self.submit_item(turn, session, id, Item::HalfClose);
+        }
+        Ok(())
+    }
+
+    fn submit_headers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        id: CallId,
+        metadata: Span,
+    ) -> Result<(), SessionFault> {
+        let metadata = self.take_metadata(turn, session, metadata)?;
+        if id.is_delivered() {
+            self.submit_item(turn, session, id, Item::Headers { metadata: Cow::Owned(metadata) });
+        }
+        Ok(())
+    }
+
+    fn submit_finish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        finish: Finish,
+    ) -> Result<(), SessionFault> {
+        let metadata = self.take_metadata(turn, session, finish.metadata)?;
+        self.claim(turn, session, finish.payload)?;
+        let body = finish.payload.map(|payload| Body::Lent { session, payload });
+        let metadata = Cow::Owned(metadata);
+        let item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
+        let Some(key) = self.delivered_key(session, finish.call) else {
+            self.drop_item(item);
+            return Ok(());
+        };
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server_measured = true;
+            call.server_stamps.a10 = finish.taken;
+            call.server_stamps.a11 = finish.published;
+            call.server_stamps.d12 = turn.now;
+            call.server_stamps.cpu_ns = finish.cpu_ns;
+            call.server_stamps.subtree = finish.subtree.saturating_add(1);
+        }
+        self.pass(turn, key, Direction::Response, item);
+        Ok(())
+    }
+
+    fn submit_cancel(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        id: CallId,
+    ) -> Result<(), SessionFault> {
+        if let Some(key) = self.made_key(session, id) {
+            self.cancel(turn, key);
+        }
+        Ok(())
+    }
+
+    fn submit_release(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        id: CallId,
+        blocks: [Span; 2],
+        a18: trunkline_call::Instant,
+    ) -> Result<(), SessionFault> {
+        let [block, metadata] = blocks;
+        for span in [block, metadata] {
+            if span.len != 0 {
+                turn.heaps.release(session, span.offset).ok_or(SessionFault::NotABlock(span))?;
+            }
+        }
+        if block.len != 0 {
+            self.released(session, id, block.len);
+        }
+        if let Some(key) = self.made_key(session, id) {
+            self.conclude(turn.now, key, a18);
+        }
+        self.unpark(turn, session);
+        Ok(())
+    }
+
+    fn submit_drain(&mut self, session: SessionKey) -> Result<(), SessionFault> {
+        self.registry.withdraw(session);
+        self.session_mut(session)?.draining = true;
+        Ok(())
+    }
+
+    /// Passes an item of an open call on, in the direction its sender sends.
+    fn submit_item(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, item: Item<'_>) {
+        let (key, direction) = if id.is_delivered() {
+            (self.delivered_key(session, id), Direction::Response)
+        } else {
+            (self.made_key(session, id), Direction::Request)
+        };
+        match key.filter(|key| self.calls.find(*key).is_some_and(|call| call.outcome.is_none())) {
+            Some(key) => self.pass(turn, key, direction, item),
+            None => self.drop_item(item),
+        }
+    }
+
+    /// The application says a message lies there: the range must be in its heap and within the message limit.
+    fn claim(
+        &mut self,
+        turn: &Turn<'_>,
+        session: SessionKey,
+        payload: Option<Payload>,
+    ) -> Result<(), SessionFault> {
+        let Some(payload) = payload else { return Ok(()) };
+        if !turn.heaps.send_heap_contains(session, payload.span) {
+            return Err(SessionFault::OutsideHeap(payload.span));
+        }
+        Ok(())
+    }
+
+    /// Copies a metadata block out and gives it back at once. What is in it is read by whoever needs it.
+    fn take_metadata(
+        &mut self,
+        turn: &Turn<'_>,
+        session: SessionKey,
+        span: Span,
+    ) -> Result<Vec<u8>, SessionFault> {
+        if span.len == 0 {
+            return Ok(Vec::new());
+        }
+        let mut metadata = Vec::new();
+        if span.len as usize > Metadata::BYTES_MAX || !turn.heaps.seal(session, span, &mut metadata) {
+            return Err(SessionFault::OutsideHeap(span));
+        }
+        self.session_mut(session)?.give_back(span);
+        Ok(metadata)
+    }
+
+    /// The call a session made under `id`, while it is not concluded.
+    pub(crate) fn made_key(&self, session: SessionKey, id: CallId) -> Option<CallKey> {
+        self.sessions.find(session)?.made.get(&id).copied()
+    }
+
+    /// The call delivered to `session` under `id`, if it still is.
+    pub(crate) fn delivered_key(&self, session: SessionKey, id: CallId) -> Option<CallKey> {
+        if !id.is_delivered() {
+            return None;
+        }
+        let key = CallKey::from_bits(id.0 & !CallId::DELIVERED);
+        let call = self.calls.find(key)?;
+        (call.handler() == Some(session)).then_some(key)
+    }
+}
+
+/// The id under which a delivered call is known to its handler.
+pub(crate) fn delivered_id(key: CallKey) -> CallId {
+    CallId(key.to_bits() | CallId::DELIVERED)
+}
+
+/// Credit for a session's stream.
+pub(crate) fn credit(call: CallId, bytes: u32) -> Completion {
+    Completion::Credit { call, bytes }
+}
+
+/// Adds the parent's trace context unless the application sent its own.
+fn with_trace(metadata: &[u8], trace: &str) -> Vec<u8> {
+    let decoded = if metadata.is_empty() { Ok(Metadata::new()) } else { Metadata::decode(metadata) };
+    let Ok(mut decoded) = decoded else { return metadata.to_vec() };
+    if decoded.first("traceparent").is_none() && decoded.insert("traceparent", trace).is_err() {
+        return metadata.to_vec();
+    }
+    let mut out = Vec::with_capacity(decoded.encoded_len());
+    decoded.encode(&mut out);
+    out
+}

@@ -1,0 +1,164 @@
+//! Slots with generations: a key to something that is gone never reaches its successor.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Names a slot of a [`Table`] for as long as its value lives.
+pub struct Key<T> {
+    index: u32,
+    generation: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+/// A slab whose keys go stale when their value is removed.
+#[derive(Debug)]
+pub struct Table<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+impl<T> Table<T> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Stores a value; reuses slots, so memory follows the largest number alive at once.
+    pub fn insert(&mut self, value: T) -> Key<T> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, value: None });
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.value = Some(value);
+        Key { index, generation: slot.generation, of: PhantomData }
+    }
+
+    /// Takes a value out; its key and all copies of it are stale from here on.
+    pub fn remove(&mut self, key: Key<T>) -> Option<T> {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1) & Key::<T>::GENERATION_MAX;
+        self.free.push(key.index);
+        Some(value)
+    }
+
+    /// The value, unless it is gone.
+    pub fn find(&self, key: Key<T>) -> Option<&T> {
+        self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?.value.as_ref()
+    }
+
+    /// The value, unless it is gone.
+    pub fn find_mut(&mut self, key: Key<T>) -> Option<&mut T> {
+        self.slots
+            .get_mut(key.index as usize)
+            .filter(|slot| slot.generation == key.generation)?
+            .value
+            .as_mut()
+    }
+
+    /// Everything alive, in slot order.
+    pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
+            slot.value.as_ref().map(|value| (key, value))
+        })
+    }
+
+    /// Everything alive, in slot order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
+        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+            let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
+            slot.value.as_mut().map(|value| (key, value))
+        })
+    }
+
+    /// Number alive.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether nothing is alive.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Key<T> {
+    /// Generations use 31 bits, so that a key fits a delivered call id beside its direction bit.
+    const GENERATION_MAX: u32 = u32::MAX >> 1;
+
+    /// The key as a number below 2^63.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The key this number would be; it may name nothing.
+    pub fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32, of: PhantomData }
+    }
+
+    /// The slot, dense from zero: for side tables.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Clone for Key<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Key<T> {}
+
+impl<T> PartialEq for Key<T> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.index, self.generation) == (other.index, other.generation)
+    }
+}
+
+impl<T> Eq for Key<T> {}
+
+impl<T> std::hash::Hash for Key<T> {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.to_bits().hash(state);
+    }
+}
+
+impl<T> fmt::Debug for Key<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}v{}", self.index, self.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that stale keys find nothing and that slots are reused.
+    use super::*;
+
+    #[test]
+    fn stale_keys_find_nothing() {
+        let mut table = Table::new();
+        let first = table.insert("a");
+        assert_eq!(table.remove(first), Some("a"));
+        let second = table.insert("b");
+        assert_eq!(first.index(), second.index());
+        assert_eq!((table.find(first), table.find(second)), (None, Some(&"b")));
+        assert_eq!(table.remove(first), None);
+        assert_eq!(Key::from_bits(second.to_bits()), second);
+        assert_eq!(table.len(), 1);
+    }
+}

@@ -1,0 +1,405 @@
+//! Shows calls between applications of one host and of two: all patterns, every way to end, and that nothing is left.
+
+mod world;
+
+use trunkline_call::entry::{Completion, Submission};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant};
+use trunkline_engine::Limits;
+use world::*;
+
+const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
+
+/// A unary call, from submission to release; returns what the handler saw and what came back.
+fn unary(world: &mut World, client: &mut App, server: &mut App, data: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let payload = world.blob(client, data);
+    let call = client.call(0, Some(payload), true);
+    world.submit(client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut *client, &mut *server]);
+    let delivered = server.take_call();
+    assert!(delivered.end);
+    let seen = world.data(server, delivered.payload.unwrap());
+    world.submit(server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+    let answer: Vec<u8> = seen.iter().rev().copied().collect();
+    let reply = world.blob(server, &answer);
+    world.submit(server, Submission::Finish(finish(delivered.call, Code::Ok, Some(reply)))).unwrap();
+    world.settle(&mut [&mut *client, &mut *server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.call, outcome.code), (call.call, Code::Ok));
+    let back = world.data(client, outcome.payload.unwrap());
+    world.submit(client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+    (seen, back)
+}
+
+fn data_of(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 31 % 251) as u8).collect()
+}
+
+#[test]
+fn unary_on_one_host() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    for bytes in [0, 1, 100, 100_000, 3_000_000] {
+        let data = data_of(bytes);
+        let (seen, back) = unary(&mut world, &mut client, &mut server, &data);
+        assert_eq!(seen, data);
+        assert_eq!(back, data.iter().rev().copied().collect::<Vec<_>>());
+    }
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+#[test]
+fn unary_between_hosts_whole_and_in_pieces() {
+    for piece_bytes in [usize::MAX, 1000, 7] {
+        let mut world = World::new();
+        world.piece_bytes = piece_bytes;
+        let mut server = world.attach(1, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        let sizes =
+            if piece_bytes == 7 { &[0, 40, 40_000][..] } else { &[0, 40, 5_000, 40_000, 3_000_000, 64] };
+        for &bytes in sizes {
+            let data = data_of(bytes);
+            let (seen, back) = unary(&mut world, &mut client, &mut server, &data);
+            assert_eq!(seen, data, "{bytes} bytes in pieces of {piece_bytes}");
+            assert_eq!(back, data.iter().rev().copied().collect::<Vec<_>>());
+        }
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn schemas_that_differ_are_bridged() {
+    for host in [0, 1] {
+        let mut world = World::new();
+        let mut server = world.attach(host, OLDER_PROTO, None, true);
+        let target = if host == 0 { None } else { TARGET };
+        let mut client = world.attach(0, PROTO, target, false);
+        for _ in 0..2 {
+            let (seen, _) = unary(&mut world, &mut client, &mut server, &data_of(50_000));
+            assert_eq!(seen, data_of(50_000));
+        }
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn a_handlers_error_reaches_the_caller() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, target, false);
+        let payload = world.blob(&mut client, b"x");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        world.submit(&server, Submission::Finish(finish(delivered.call, Code::NotFound, None))).unwrap();
+        world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        assert_eq!((outcome.code, outcome.execution), (Code::NotFound, Execution::Executed));
+        world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn streams_in_both_directions_with_credit() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, target, false);
+        let call = client.call(3, None, false);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        assert!(!delivered.end && delivered.payload.is_none());
+        let mut credited = 0u64;
+        for round in 0..40u8 {
+            let payload = world.blob(&mut client, &vec![round; 100_000]);
+            let message = Submission::Message { call: call.call, payload, end: round == 39, a1: Instant(5) };
+            world.submit(&client, message).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let taken = server.take();
+            let messages: Vec<_> = taken.iter().filter(|c| !matches!(c, Completion::Credit { .. })).collect();
+            let [&Completion::Message { call: id, payload, end }] = messages[..] else { panic!("{taken:?}") };
+            assert_eq!((id, end), (delivered.call, round == 39));
+            assert_eq!(world.data(&server, payload), vec![round; 100_000]);
+            world.submit(&server, release(id, Some(payload), Default::default(), 0)).unwrap();
+            let reply = world.blob(&mut server, &[round]);
+            let message = Submission::Message { call: id, payload: reply, end: false, a1: Instant(6) };
+            world.submit(&server, message).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            for completion in client.take() {
+                match completion {
+                    Completion::Message { call: id, payload, .. } => {
+                        assert_eq!(world.data(&client, payload), [round]);
+                        world.submit(&client, release(id, Some(payload), Default::default(), 0)).unwrap();
+                    }
+                    Completion::Credit { bytes, .. } => credited += u64::from(bytes),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert!(credited >= 39 * 100_000, "the sender got its window back: {credited}");
+        world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, None))).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        assert_eq!(outcome.code, Code::Ok);
+        world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn a_deadline_ends_both_sides() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, target, false);
+        let payload = world.blob(&mut client, b"x");
+        let mut call = client.call(0, Some(payload), true);
+        call.deadline = Deadline::at(world.now.plus_ns(1000));
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        assert_eq!(delivered.deadline.instant(), Some(world.now.plus_ns(1000)));
+        world.advance(1000);
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        assert_eq!((outcome.code, outcome.execution), (Code::DeadlineExceeded, Execution::Unknown));
+        let told = server.take();
+        assert_eq!(told, [Completion::Cancelled { call: delivered.call, code: Code::DeadlineExceeded }]);
+        let late = world.blob(&mut server, b"late");
+        world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, Some(late)))).unwrap();
+        world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+        world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(client.take().is_empty(), "a late answer reaches nobody");
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn a_cancel_reaches_the_handler_and_its_children() {
+    let mut world = World::new();
+    let mut leaf = world.attach(1, PROTO, None, true);
+    let mut middle = world.attach(0, PROTO, TARGET, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, b"x");
+    let mut call = client.call(0, Some(payload), true);
+    call.deadline = Deadline::at(world.now.plus_ns(5_000));
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut leaf, &mut middle, &mut client]);
+    let delivered = middle.take_call();
+    let payload = world.blob(&mut middle, b"y");
+    let mut nested = middle.call(0, Some(payload), true);
+    nested.parent = delivered.call;
+    world.submit(&middle, Submission::Call(nested)).unwrap();
+    world.settle(&mut [&mut leaf, &mut middle, &mut client]);
+    let at_leaf = leaf.take_call();
+    assert_eq!(at_leaf.deadline, call.deadline, "a child never outlives its parent");
+    world.submit(&client, Submission::Cancel { call: call.call }).unwrap();
+    world.settle(&mut [&mut leaf, &mut middle, &mut client]);
+    assert!(client.take().is_empty());
+    let told = middle.take();
+    assert!(
+        told.contains(&Completion::Cancelled { call: delivered.call, code: Code::Cancelled }),
+        "{told:?}"
+    );
+    let nested_end = told.iter().find_map(|completion| match completion {
+        Completion::Finish(finish) => Some(*finish),
+        _ => None,
+    });
+    assert_eq!(nested_end.map(|finish| finish.code), Some(Code::Cancelled));
+    assert_eq!(leaf.take(), [Completion::Cancelled { call: at_leaf.call, code: Code::Cancelled }]);
+}
+
+#[test]
+fn nobody_serves_it() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.code, outcome.execution), (Code::Unavailable, Execution::NotExecuted));
+}
+
+#[test]
+fn an_unreachable_endpoint_fails_the_call_and_is_left_alone_for_a_while() {
+    let mut world = World::new();
+    world.unreachable = true;
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    for attempt in 0..3 {
+        let payload = world.blob(&mut client, b"x");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client]);
+        let outcome = client.take_finish();
+        assert_eq!(
+            (outcome.code, outcome.execution),
+            (Code::Unavailable, Execution::NotExecuted),
+            "{attempt}"
+        );
+        world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    }
+    world.unreachable = false;
+    world.advance(10_000_000_000);
+    let mut server = world.attach(1, PROTO, None, true);
+    unary(&mut world, &mut client, &mut server, b"again");
+}
+
+#[test]
+fn a_lost_connection_says_what_is_known() {
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    unary(&mut world, &mut client, &mut server, b"warm");
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = server.take_call();
+    world.cut(0);
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.code, outcome.execution), (Code::Unavailable, Execution::Unknown));
+    assert_eq!(server.take(), [Completion::Cancelled { call: delivered.call, code: Code::Cancelled }]);
+    world.submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0)).unwrap();
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    unary(&mut world, &mut client, &mut server, b"over a new connection");
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+#[test]
+fn a_handler_that_dies_ends_its_calls_only() {
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    server.take_call();
+    world.detach(&server);
+    world.settle(&mut [&mut client]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.code, outcome.execution), (Code::Unavailable, Execution::Unknown));
+    let mut other = world.attach(1, PROTO, None, true);
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    unary(&mut world, &mut client, &mut other, b"somebody else serves it");
+}
+
+#[test]
+fn a_full_receive_heap_holds_calls_back_and_loses_none() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach_sized(host, PROTO, None, true, 256 << 10);
+        let mut client = world.attach(0, PROTO, target, false);
+        for number in 0..20u8 {
+            let payload = world.blob(&mut client, &vec![number; 50_000]);
+            let call = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(call)).unwrap();
+        }
+        let mut seen = Vec::new();
+        while seen.len() < 20 {
+            world.settle(&mut [&mut client, &mut server]);
+            let calls = server.take();
+            assert!(!calls.is_empty(), "stuck after {seen:?}");
+            for completion in calls {
+                let Completion::Call(call) = completion else { panic!("{completion:?}") };
+                seen.push(world.data(&server, call.payload.unwrap())[0]);
+                world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+                world.submit(&server, Submission::Finish(finish(call.call, Code::Ok, None))).unwrap();
+            }
+        }
+        assert_eq!(seen, (0..20).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_message_no_heap_can_hold_is_refused_by_name() {
+    let mut world = World::new();
+    let mut server = world.attach_sized(0, PROTO, None, true, 128 << 10);
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, &vec![0; 200_000]);
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(client.take_finish().code, Code::ResourceExhausted);
+}
+
+#[test]
+fn too_many_calls_are_refused_by_name() {
+    let mut world = World::with_limits(Limits { calls_made_per_session: 3, ..Limits::default() });
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    for _ in 0..4 {
+        let payload = world.blob(&mut client, b"x");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.code, outcome.execution), (Code::ResourceExhausted, Execution::NotExecuted));
+    assert_eq!(server.take().len(), 3);
+}
+
+#[test]
+fn an_id_of_the_wrong_direction_is_nobodys() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, None, false);
+    let stray = CallId(CallId::DELIVERED | 77);
+    let payload = world.blob(&mut client, b"x");
+    world.submit(&client, Submission::Finish(finish(stray, Code::Ok, Some(payload)))).unwrap();
+    world.submit(&client, Submission::Cancel { call: CallId(5) }).unwrap();
+    world.settle(&mut [&mut client]);
+    assert!(client.take().is_empty());
+}
+
+#[test]
+fn a_large_malformed_message_leaves_no_block_behind() {
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    unary(&mut world, &mut client, &mut server, b"so that linear is agreed");
+    let mut bytes = vec![0xff; 100_000];
+    bytes[..2].copy_from_slice(b"TL");
+    let payload = world.put(&mut client, &bytes, Encoding::Linear);
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!((outcome.code, outcome.execution), (Code::Internal, Execution::NotExecuted));
+    assert!(server.take().is_empty(), "nothing unchecked reaches an application");
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    world.advance(1);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+#[test]
+fn a_deadline_while_a_large_message_arrives() {
+    let mut world = World::new();
+    world.piece_bytes = 1000;
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    unary(&mut world, &mut client, &mut server, b"warm");
+    let payload = world.blob(&mut client, &vec![1; 500_000]);
+    let mut call = client.call(0, Some(payload), true);
+    call.deadline = Deadline::at(world.now.plus_ns(100));
+    world.submit(&client, Submission::Call(call)).unwrap();
+    for _ in 0..50 {
+        world.step(&mut [&mut client, &mut server]);
+    }
+    world.advance(100);
+    world.settle(&mut [&mut client, &mut server]);
+    let outcome = client.take_finish();
+    assert_eq!(outcome.code, Code::DeadlineExceeded);
+    assert!(!server.take().iter().any(|c| matches!(c, Completion::Call(_))), "half a message is no call");
+    world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+    world.advance(1);
+    assert_eq!(world.leftovers(), (0, 0));
+    unary(&mut world, &mut client, &mut server, b"and the connection goes on");
+}

@@ -1,0 +1,256 @@
+//! Shows, over random histories of two hosts, that every call ends exactly once, every send block comes back exactly
+//! once, and nothing is left when all is done — whatever is cancelled, cut, killed, malformed or late in between.
+
+mod world;
+
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_call::entry::{Completion, Payload, Span, Submission};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Instant};
+use world::*;
+
+/// One thing that happens. Numbers pick among what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Call { app: u8, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16> },
+    Malformed { app: u8 },
+    Message { pick: u8, bytes: u32, end: bool },
+    Answer { pick: u8, bytes: u32 },
+    Finish { pick: u8, ok: bool },
+    Cancel { pick: u8 },
+    Nested { pick: u8 },
+    Cut,
+    Pass { ns: u16 },
+    Move,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop_oneof![4 => 0u32..200, 2 => 4_000u32..6_000, 1 => 15_000u32..200_000];
+    let call = (any::<u8>(), any::<u8>(), bytes.clone(), any::<bool>(), proptest::option::of(1u16..2_000));
+    let step = prop_oneof![
+        6 => call
+            .prop_map(|(app, method, bytes, end, deadline_ns)| Step::Call { app, method, bytes, end, deadline_ns }),
+        1 => any::<u8>().prop_map(|app| Step::Malformed { app }),
+        3 => (any::<u8>(), bytes.clone(), any::<bool>())
+            .prop_map(|(pick, bytes, end)| Step::Message { pick, bytes, end }),
+        3 => (any::<u8>(), bytes).prop_map(|(pick, bytes)| Step::Answer { pick, bytes }),
+        4 => (any::<u8>(), any::<bool>()).prop_map(|(pick, ok)| Step::Finish { pick, ok }),
+        1 => any::<u8>().prop_map(|pick| Step::Cancel { pick }),
+        1 => any::<u8>().prop_map(|pick| Step::Nested { pick }),
+        1 => Just(Step::Cut),
+        2 => (0u16..1_000).prop_map(|ns| Step::Pass { ns }),
+        6 => Just(Step::Move),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+/// What the test remembers, to hold the engines to it.
+#[derive(Default)]
+struct Books {
+    /// Calls made and not ended: (application, id) to method.
+    open: BTreeMap<(usize, u64), usize>,
+    /// Calls delivered and neither finished nor cancelled: (application, id) to method.
+    delivered: BTreeMap<(usize, u64), usize>,
+    /// Calls cancelled: an outcome may have been on its way already.
+    cancelled: BTreeSet<(usize, u64)>,
+    /// Send blocks out: (application, offset).
+    lent: BTreeSet<(usize, u32)>,
+}
+
+struct History {
+    world: World,
+    apps: Vec<App>,
+    books: Books,
+}
+
+impl History {
+    fn new(piece_bytes: usize) -> Self {
+        let mut world = World::new();
+        world.piece_bytes = piece_bytes;
+        let target = Some("tcp://127.0.0.1:1");
+        // Two that serve and call, on either host; one more on the near host whose target is its own host.
+        let apps = vec![
+            world.attach(0, PROTO, target, true),
+            world.attach(1, PROTO, None, true),
+            world.attach(0, OLDER_PROTO, None, false),
+        ];
+        Self { world, apps, books: Books::default() }
+    }
+
+    fn blob(&mut self, app: usize, bytes: u32) -> Payload {
+        let payload = self.world.blob(&mut self.apps[app], &vec![app as u8; bytes as usize]);
+        self.books.lent.insert((app, payload.span.offset));
+        payload
+    }
+
+    fn call(
+        &mut self,
+        app: usize,
+        method: usize,
+        payload: Option<Payload>,
+        end: bool,
+        deadline: Deadline,
+        parent: CallId,
+    ) {
+        let mut call = self.apps[app].call(method, payload, end);
+        (call.deadline, call.parent) = (deadline, parent);
+        self.books.open.insert((app, call.call.0), method);
+        self.world.submit(&self.apps[app], Submission::Call(call)).unwrap();
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Call { app, method, bytes, end, deadline_ns } => {
+                let (app, method) = (usize::from(app) % 3, usize::from(method) % 4);
+                let streams = method == 1 || method == 3;
+                let payload = (!streams || bytes % 2 == 0).then(|| self.blob(app, bytes));
+                let deadline =
+                    deadline_ns.map_or(Deadline::NONE, |ns| Deadline::at(self.world.now.plus_ns(ns.into())));
+                self.call(app, method, payload, end || !streams, deadline, CallId(0));
+            }
+            Step::Malformed { app } => {
+                let app = usize::from(app) % 3;
+                let payload = self.world.put(&mut self.apps[app], &[0xee; 300], Encoding::Linear);
+                self.books.lent.insert((app, payload.span.offset));
+                self.call(app, 0, Some(payload), true, Deadline::NONE, CallId(0));
+            }
+            Step::Message { pick, bytes, end } => {
+                let Some((app, id)) = nth(&self.books.open, pick) else { return };
+                let payload = self.blob(app, bytes);
+                self.submit(app, Submission::Message { call: CallId(id), payload, end, a1: Instant(1) });
+            }
+            Step::Answer { pick, bytes } => {
+                let Some((app, id)) = nth(&self.books.delivered, pick) else { return };
+                if self.books.delivered[&(app, id)] < 2 {
+                    return;
+                }
+                let payload = self.blob(app, bytes);
+                self.submit(
+                    app,
+                    Submission::Message { call: CallId(id), payload, end: false, a1: Instant(1) },
+                );
+            }
+            Step::Finish { pick, ok } => {
+                let Some((app, id)) = nth(&self.books.delivered, pick) else { return };
+                self.finish(app, id, ok);
+            }
+            Step::Cancel { pick } => {
+                let Some((app, id)) = nth(&self.books.open, pick) else { return };
+                self.cancel(app, id);
+            }
+            Step::Nested { pick } => {
+                let Some((app, id)) = nth(&self.books.delivered, pick) else { return };
+                let payload = self.blob(app, 10);
+                self.call(app, 0, Some(payload), true, Deadline::NONE, CallId(id));
+            }
+            Step::Cut => {
+                if let Some(link) = self.world.links.iter().rposition(|link| link.up) {
+                    self.world.cut(link);
+                }
+            }
+            Step::Pass { ns } => self.world.advance(ns.into()),
+            Step::Move => self.settle(),
+        }
+    }
+
+    fn finish(&mut self, app: usize, id: u64, ok: bool) {
+        let method = self.books.delivered.remove(&(app, id)).unwrap();
+        let payload = (ok && method < 2).then(|| self.blob(app, 50));
+        let code = if ok { Code::Ok } else { Code::Aborted };
+        self.submit(app, Submission::Finish(finish(CallId(id), code, payload)));
+    }
+
+    fn cancel(&mut self, app: usize, id: u64) {
+        self.books.open.remove(&(app, id));
+        self.books.cancelled.insert((app, id));
+        self.submit(app, Submission::Cancel { call: CallId(id) });
+    }
+
+    fn submit(&mut self, app: usize, submission: Submission) {
+        self.world.submit(&self.apps[app], submission).unwrap();
+    }
+
+    /// Moves everything and takes what came, releasing it at once.
+    fn settle(&mut self) {
+        let mut apps: Vec<&mut App> = self.apps.iter_mut().collect();
+        self.world.settle(&mut apps);
+        for app in 0..self.apps.len() {
+            for completion in std::mem::take(&mut self.apps[app].inbox) {
+                self.take_completion(app, completion);
+            }
+        }
+    }
+
+    fn take_completion(&mut self, app: usize, completion: Completion) {
+        match completion {
+            Completion::Call(call) => {
+                let path = self.apps[app].served.iter().position(|(_, route)| *route == call.route);
+                let twice = self.books.delivered.insert((app, call.call.0), path.unwrap());
+                assert!(twice.is_none(), "a handler sees a call once");
+                self.release(app, call.call, call.payload, call.metadata, 0);
+            }
+            Completion::Message { call, payload, .. } => {
+                self.release(app, call, Some(payload), Span::default(), 0)
+            }
+            Completion::Headers { call, metadata } => self.release(app, call, None, metadata, 0),
+            Completion::Finish(finish) => {
+                let ended = (app, finish.call.0);
+                let known = self.books.open.remove(&ended).is_some() || self.books.cancelled.remove(&ended);
+                assert!(known, "call {:?} ended twice", finish.call);
+                self.release(app, finish.call, finish.payload, finish.metadata, 9);
+            }
+            Completion::Cancelled { call, .. } => {
+                self.books.delivered.remove(&(app, call.0));
+            }
+            Completion::Freed { offsets } => {
+                for offset in offsets.into_iter().filter(|offset| *offset != 0) {
+                    assert!(self.books.lent.remove(&(app, offset)), "block {offset} came back twice");
+                }
+            }
+            Completion::HalfClose { .. } | Completion::Credit { .. } | Completion::GoAway => {}
+        }
+    }
+
+    fn release(&mut self, app: usize, call: CallId, payload: Option<Payload>, metadata: Span, a18: u64) {
+        self.submit(app, release(call, payload, metadata, a18));
+    }
+
+    /// Everything still open is ended; then nothing may be left.
+    fn end(&mut self) {
+        for _ in 0..100 {
+            self.settle();
+            let Some((app, id)) = nth(&self.books.delivered, 0) else { break };
+            self.finish(app, id, true);
+        }
+        while let Some((app, id)) = nth(&self.books.open, 0) {
+            self.cancel(app, id);
+        }
+        self.settle();
+        self.world.advance(1);
+        self.settle();
+        assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
+        // Fewer than a full entry of send blocks may still be waiting for company.
+        for app in 0..self.apps.len() {
+            let out = self.books.lent.iter().filter(|(owner, _)| *owner == app).count();
+            assert!(out < 14, "{out} send blocks of application {app} never came back");
+        }
+    }
+}
+
+/// The `pick`-th key, counting around.
+fn nth<V>(map: &BTreeMap<(usize, u64), V>, pick: u8) -> Option<(usize, u64)> {
+    map.keys().nth(usize::from(pick) % map.len().max(1)).copied()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn histories(steps in steps(), piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)]) {
+        let mut history = History::new(piece);
+        for step in steps {
+            history.take(step);
+        }
+        history.end();
+    }
+}

@@ -1,0 +1,512 @@
+//! Two hosts in one test: engines, heaps, applications and the wire between them, all driven by virtual time.
+
+#![allow(dead_code, reason = "each test file uses its part of the world")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
+use trunkline_engine::{
+    BindRequest, BoundSchema, Engine, Heaps, Limits, PeerKey, Piece, SessionFault, SessionKey, Turn,
+};
+use trunkline_message::{AlignedBuf, Extent};
+use trunkline_schema::Schema;
+
+/// The service of every test: a blob in, a blob out, in all four patterns.
+pub const PROTO: &str = r#"
+syntax = "proto3";
+package world;
+message Blob { bytes data = 1; string note = 2; }
+service Echo {
+  rpc Once(Blob) returns (Blob);
+  rpc Gather(stream Blob) returns (Blob);
+  rpc Scatter(Blob) returns (stream Blob);
+  rpc Chat(stream Blob) returns (stream Blob);
+}
+"#;
+
+/// The same service as an older program has it: other types, bridged through protobuf.
+pub const OLDER_PROTO: &str = r#"
+syntax = "proto3";
+package world;
+message Blob { bytes data = 1; int32 since_removed = 9; }
+service Echo {
+  rpc Once(Blob) returns (Blob);
+  rpc Gather(stream Blob) returns (Blob);
+  rpc Scatter(Blob) returns (stream Blob);
+  rpc Chat(stream Blob) returns (stream Blob);
+}
+"#;
+
+pub const ONCE: &str = "/world.Echo/Once";
+pub const GATHER: &str = "/world.Echo/Gather";
+pub const SCATTER: &str = "/world.Echo/Scatter";
+pub const CHAT: &str = "/world.Echo/Chat";
+
+/// Heap sizes of a session, unless a test says otherwise.
+const HEAP_BYTES: u32 = 64 << 20;
+
+/// Everything.
+pub struct World {
+    pub now: Instant,
+    pub hosts: Vec<Host>,
+    pub links: Vec<Link>,
+    /// Most bytes delivered in one piece; small values cut every frame.
+    pub piece_bytes: usize,
+    /// Dialling fails while this is set.
+    pub unreachable: bool,
+}
+
+/// One host.
+pub struct Host {
+    pub engine: Engine,
+    pub heaps: VecHeaps,
+}
+
+/// A connection between host 0 and host 1.
+pub struct Link {
+    pub ends: [PeerKey; 2],
+    pub pipes: [VecDeque<u8>; 2],
+    pub up: bool,
+}
+
+/// An application attached to a host.
+pub struct App {
+    pub host: usize,
+    pub key: SessionKey,
+    pub schema: Arc<BoundSchema>,
+    pub routes: Vec<RouteIndex>,
+    pub served: Vec<(String, RouteIndex)>,
+    pub inbox: Vec<Completion>,
+    next_call: u64,
+    next_offset: u32,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    pub fn with_limits(limits: Limits) -> Self {
+        let host = |name| Host { engine: Engine::new(limits.clone(), name, 1), heaps: VecHeaps::default() };
+        let hosts = vec![host("near"), host("far")];
+        Self {
+            now: Instant(1_000_000),
+            hosts,
+            links: Vec::new(),
+            piece_bytes: usize::MAX,
+            unreachable: false,
+        }
+    }
+
+    /// Attaches an application that calls all methods at `target` and serves the service if asked to.
+    pub fn attach(&mut self, host: usize, proto: &str, target: Option<&str>, serves: bool) -> App {
+        self.attach_sized(host, proto, target, serves, HEAP_BYTES)
+    }
+
+    pub fn attach_sized(
+        &mut self,
+        host: usize,
+        proto: &str,
+        target: Option<&str>,
+        serves: bool,
+        heap_bytes: u32,
+    ) -> App {
+        let schema = Arc::new(BoundSchema::new(Schema::from_proto_source("world.proto", proto).unwrap()));
+        let Host { engine, heaps } = &mut self.hosts[host];
+        let key = engine.attach(format!("app{host}"), heap_bytes.into());
+        heaps.insert(key, heap_bytes);
+        let calls: Vec<_> =
+            [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
+        let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
+        let request = BindRequest { schema: &schema, serves: &services, calls: &calls };
+        let binding = engine.bind(key, &request).unwrap();
+        App {
+            host,
+            key,
+            schema,
+            routes: binding.calls,
+            served: binding.serves,
+            inbox: Vec::new(),
+            next_call: 1,
+            next_offset: 64,
+        }
+    }
+
+    pub fn submit(&mut self, app: &App, submission: Submission) -> Result<(), SessionFault> {
+        self.submit_raw(app, &submission.encode())
+    }
+
+    pub fn submit_raw(&mut self, app: &App, entry: &[u64; 8]) -> Result<(), SessionFault> {
+        let Host { engine, heaps } = &mut self.hosts[app.host];
+        let mut turn = Turn { now: self.now, heaps };
+        let outcome = engine.handle_submission(&mut turn, app.key, entry);
+        if outcome.is_err() {
+            engine.detach(&mut turn, app.key);
+        }
+        outcome
+    }
+
+    pub fn detach(&mut self, app: &App) {
+        let Host { engine, heaps } = &mut self.hosts[app.host];
+        engine.detach(&mut Turn { now: self.now, heaps }, app.key);
+    }
+
+    /// Lets time pass.
+    pub fn advance(&mut self, ns: u64) {
+        self.now = self.now.plus_ns(ns);
+        for Host { engine, heaps } in &mut self.hosts {
+            engine.handle_timeout(&mut Turn { now: self.now, heaps });
+        }
+    }
+
+    /// Moves everything that can move, until nothing does. Completions land in the inboxes.
+    pub fn settle(&mut self, apps: &mut [&mut App]) {
+        for round in 0.. {
+            assert!(round < 100_000, "the world does not come to rest");
+            let dialled = self.dial();
+            if !dialled & !self.carry() & !self.complete(apps) {
+                return;
+            }
+        }
+    }
+
+    /// Moves one piece in every direction.
+    pub fn step(&mut self, apps: &mut [&mut App]) {
+        self.dial();
+        self.carry();
+        self.complete(apps);
+    }
+
+    /// Cuts a connection; what is in its pipes is lost.
+    pub fn cut(&mut self, link: usize) {
+        self.links[link].up = false;
+        for (host, end) in self.links[link].ends.into_iter().enumerate() {
+            let Host { engine, heaps } = &mut self.hosts[host];
+            engine.peer_lost(&mut Turn { now: self.now, heaps }, end, "cut");
+        }
+    }
+
+    fn dial(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(dial) = self.hosts[0].engine.poll_dial() {
+            moved = true;
+            if self.unreachable {
+                let Host { engine, heaps } = &mut self.hosts[0];
+                engine.handle_dial_failed(&mut Turn { now: self.now, heaps }, dial.peer, "refused");
+                continue;
+            }
+            let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
+            self.links.push(Link { ends: [dial.peer, far], pipes: Default::default(), up: true });
+        }
+        moved
+    }
+
+    fn carry(&mut self) -> bool {
+        let mut moved = false;
+        for index in 0..self.links.len() {
+            for host in 0..2 {
+                moved |= self.links[index].up && self.send(index, host);
+                moved |= self.links[index].up && self.receive(index, host);
+            }
+        }
+        moved
+    }
+
+    fn send(&mut self, link: usize, host: usize) -> bool {
+        while self.hosts[host].engine.poll_transmitting().is_some() {}
+        let Host { engine, heaps } = &mut self.hosts[host];
+        let peer = self.links[link].ends[host];
+        let mut bytes = Vec::new();
+        for piece in engine.poll_transmit(self.now, peer, 1 << 20) {
+            match piece {
+                Piece::Bytes(own) => bytes.extend_from_slice(own),
+                Piece::Shared { session, span } => assert!(heaps.seal(session, span, &mut bytes)),
+            }
+        }
+        engine.transmitted(&mut Turn { now: self.now, heaps }, peer, bytes.len());
+        self.links[link].pipes[host].extend(&bytes);
+        !bytes.is_empty()
+    }
+
+    fn receive(&mut self, link: usize, host: usize) -> bool {
+        let peer = self.links[link].ends[host];
+        let pipe = &mut self.links[link].pipes[1 - host];
+        if pipe.is_empty() {
+            return false;
+        }
+        let Host { engine, heaps } = &mut self.hosts[host];
+        if let Some(room) = engine.wanted(heaps, peer) {
+            let count = room.len().min(pipe.len()).min(self.piece_bytes);
+            for (byte, from) in room.iter_mut().zip(pipe.drain(..count)) {
+                *byte = from;
+            }
+            engine.placed(&mut Turn { now: self.now, heaps }, peer, self.now, count);
+            return true;
+        }
+        let mut buffer = vec![0; 256 << 10];
+        let start = engine.resume(peer, &mut buffer);
+        let count = pipe.len().min(self.piece_bytes).min(buffer.len() - start);
+        for (byte, from) in buffer[start..].iter_mut().zip(pipe.drain(..count)) {
+            *byte = from;
+        }
+        let handled =
+            engine.handle_input(&mut Turn { now: self.now, heaps }, peer, self.now, &buffer[..start + count]);
+        if let Err(fault) = handled {
+            panic!("peer fault: {fault}");
+        }
+        true
+    }
+
+    fn complete(&mut self, apps: &mut [&mut App]) -> bool {
+        let mut moved = false;
+        for app in apps {
+            let engine = &mut self.hosts[app.host].engine;
+            while let Some(completion) = engine.poll_completion(app.key) {
+                app.inbox.push(completion);
+                moved = true;
+            }
+        }
+        for Host { engine, .. } in &mut self.hosts {
+            while engine.poll_completing().is_some() {}
+        }
+        moved
+    }
+
+    /// Calls in flight, receive blocks in use and send blocks not returned, over everything: zero when all is done.
+    pub fn leftovers(&self) -> (usize, usize) {
+        let calls = self.hosts.iter().map(|host| host.engine.snapshot().calls).sum();
+        let blocks = self.hosts.iter().map(|host| host.heaps.blocks()).sum();
+        (calls, blocks)
+    }
+
+    /// Writes a linear message into the application's send heap.
+    pub fn blob(&mut self, app: &mut App, data: &[u8]) -> Payload {
+        let wire = wire_of(data);
+        let index = app.schema.schema.message_named("world.Blob").unwrap();
+        let mut extent = AlignedBuf::new();
+        let limits = Default::default();
+        let len = app.schema.transcoder.decode(index, &wire, &mut extent, &limits).unwrap();
+        self.put(app, &extent.bytes()[..len], Encoding::Linear)
+    }
+
+    /// Writes bytes into the application's send heap.
+    pub fn put(&mut self, app: &mut App, bytes: &[u8], encoding: Encoding) -> Payload {
+        let span = Span { offset: app.next_offset, len: bytes.len() as u32 };
+        app.next_offset += (bytes.len() as u32).next_multiple_of(64).max(64);
+        let heap = self.hosts[app.host].heaps.slots.get_mut(&app.key.to_bits()).unwrap();
+        heap.send[span.offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        Payload { span, encoding }
+    }
+
+    /// The data of a message in the application's receive heap.
+    pub fn data(&self, app: &App, payload: Payload) -> Vec<u8> {
+        let heap = &self.hosts[app.host].heaps.slots[&app.key.to_bits()];
+        let bytes = &heap.receive[payload.span.offset as usize..][..payload.span.len as usize];
+        let index = app.schema.schema.message_named("world.Blob").unwrap();
+        let mut wire = Vec::new();
+        app.schema.transcoder.encode(index, bytes, &mut wire).unwrap();
+        data_of(&wire)
+    }
+}
+
+impl App {
+    /// An opening entry for the method at `route` of the four.
+    pub fn call(&mut self, route: usize, payload: Option<Payload>, end: bool) -> Call {
+        self.next_call += 1;
+        Call {
+            route: self.routes[route],
+            call: CallId(self.next_call),
+            payload,
+            metadata: Span::default(),
+            end,
+            deadline: Deadline::NONE,
+            entered: Instant(1),
+            published: Instant(2),
+            parent: CallId(0),
+        }
+    }
+
+    /// Takes the completions so far, without those that only return send blocks.
+    pub fn take(&mut self) -> Vec<Completion> {
+        let all = std::mem::take(&mut self.inbox);
+        all.into_iter().filter(|completion| !matches!(completion, Completion::Freed { .. })).collect()
+    }
+
+    /// The one call delivered.
+    #[track_caller]
+    pub fn take_call(&mut self) -> Call {
+        match self.take().as_slice() {
+            [Completion::Call(call)] => *call,
+            other => panic!("expected one call, found {other:?}"),
+        }
+    }
+
+    /// The one outcome.
+    #[track_caller]
+    pub fn take_finish(&mut self) -> Finish {
+        match self.take().as_slice() {
+            [Completion::Finish(finish)] => *finish,
+            other => panic!("expected one outcome, found {other:?}"),
+        }
+    }
+}
+
+/// A handler's end of a call.
+pub fn finish(call: CallId, code: Code, payload: Option<Payload>) -> Finish {
+    Finish {
+        call,
+        code,
+        execution: Execution::Executed,
+        payload,
+        metadata: Span::default(),
+        taken: Instant(3),
+        published: Instant(4),
+        cpu_ns: 0,
+        subtree: 0,
+    }
+}
+
+/// A release of everything a completion named; the last one of a call says when it was taken.
+pub fn release(call: CallId, payload: Option<Payload>, metadata: Span, a18: u64) -> Submission {
+    Submission::Release {
+        call,
+        block: payload.map_or(Span::default(), |p| p.span),
+        metadata,
+        a18: Instant(a18),
+    }
+}
+
+/// `Blob { data }` on the wire.
+pub fn wire_of(data: &[u8]) -> Vec<u8> {
+    let mut wire = vec![0x0a];
+    let mut len = data.len();
+    while len >= 0x80 {
+        wire.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    wire.push(len as u8);
+    wire.extend_from_slice(data);
+    wire
+}
+
+fn data_of(wire: &[u8]) -> Vec<u8> {
+    let Some((0x0a, rest)) = wire.split_first().map(|(tag, rest)| (*tag, rest)) else { return Vec::new() };
+    let (mut len, mut shift, mut at) = (0usize, 0, 0);
+    loop {
+        len |= usize::from(rest[at] & 0x7f) << shift;
+        shift += 7;
+        at += 1;
+        if rest[at - 1] & 0x80 == 0 {
+            break;
+        }
+    }
+    rest[at..at + len].to_vec()
+}
+
+/// Heaps made of vectors.
+#[derive(Default)]
+pub struct VecHeaps {
+    pub slots: BTreeMap<u64, Slot>,
+}
+
+/// One session's heaps.
+pub struct Slot {
+    pub send: Vec<u8>,
+    pub receive: Vec<u8>,
+    /// Receive blocks: offset to (length, published).
+    pub blocks: BTreeMap<u32, (u32, bool)>,
+}
+
+impl VecHeaps {
+    fn insert(&mut self, key: SessionKey, bytes: u32) {
+        let (send, receive) = (vec![0; bytes as usize], vec![0; bytes as usize]);
+        self.slots.insert(key.to_bits(), Slot { send, receive, blocks: BTreeMap::new() });
+    }
+
+    fn slot(&self, key: SessionKey) -> &Slot {
+        &self.slots[&key.to_bits()]
+    }
+
+    fn slot_mut(&mut self, key: SessionKey) -> &mut Slot {
+        self.slots.get_mut(&key.to_bits()).expect("the engine names sessions it was told of")
+    }
+
+    fn blocks(&self) -> usize {
+        self.slots.values().map(|slot| slot.blocks.len()).sum()
+    }
+}
+
+impl Heaps for VecHeaps {
+    fn allocate(&mut self, session: SessionKey, bytes: u32) -> Option<u32> {
+        let slot = self.slot_mut(session);
+        let mut offset = 64;
+        for (start, (len, _)) in &slot.blocks {
+            if start - offset >= bytes {
+                break;
+            }
+            offset = (start + len).next_multiple_of(64);
+        }
+        if offset as usize + bytes as usize > slot.receive.len() {
+            return None;
+        }
+        slot.blocks.insert(offset, (bytes, false));
+        Some(offset)
+    }
+
+    fn receive_capacity(&self, session: SessionKey) -> u32 {
+        self.slot(session).receive.len() as u32 - 64
+    }
+
+    fn discard(&mut self, session: SessionKey, offset: u32) {
+        let block = self.slot_mut(session).blocks.remove(&offset);
+        assert!(block.is_some_and(|(_, published)| !published), "only an unpublished block is discarded");
+    }
+
+    fn publish(&mut self, session: SessionKey, span: Span) {
+        let block = self.slot_mut(session).blocks.get_mut(&span.offset).expect("a published block exists");
+        assert!(!block.1, "a block is published once");
+        block.1 = true;
+    }
+
+    fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
+        let slot = self.slot_mut(session);
+        slot.blocks.get(&offset).filter(|(_, published)| *published)?;
+        slot.blocks.remove(&offset).map(|(len, _)| len)
+    }
+
+    fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {
+        let slot = self.slot_mut(session);
+        match slot.blocks.get(&span.offset) {
+            Some((len, false)) if span.len <= *len => {
+                &mut slot.receive[span.offset as usize..][..span.len as usize]
+            }
+            _ => &mut [],
+        }
+    }
+
+    fn send_heap_contains(&self, session: SessionKey, span: Span) -> bool {
+        u64::from(span.offset) + u64::from(span.len) <= self.slot(session).send.len() as u64
+    }
+
+    fn seal(&self, session: SessionKey, span: Span, out: &mut Vec<u8>) -> bool {
+        if !self.send_heap_contains(session, span) {
+            return false;
+        }
+        out.extend_from_slice(&self.slot(session).send[span.offset as usize..][..span.len as usize]);
+        true
+    }
+
+    fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool {
+        let mut bytes = Vec::new();
+        if !self.seal(from, span, &mut bytes) {
+            return false;
+        }
+        let into = self.receive_block(to, Span { offset, len: span.len });
+        if into.len() != bytes.len() {
+            return false;
+        }
+        into.copy_from_slice(&bytes);
+        true
+    }
+}

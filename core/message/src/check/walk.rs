@@ -1,0 +1,240 @@
+//! The walk of the check, written so that what is right costs few instructions: conditions that never hold are
+//! joined to one branch and told apart later, success is an empty register, and arrays are kept out of the way.
+
+use trunkline_schema::{Form, Message, MessageIndex, OneofMask, Slot};
+
+use crate::bytes::{read_pair, read_u32, slice};
+use crate::header::HEADER_BYTES;
+use crate::place::DEPTH_MAX;
+
+use super::{CheckError, CheckErrorKind};
+
+/// The walk has stopped; [`Walk::fault`] says why. Empty, so that success costs no more than a register.
+pub(super) struct Halt;
+
+/// What was found wrong, as far as the place knows.
+struct Fault {
+    kind: CheckErrorKind,
+    offset: u32,
+    /// Type and presence bit, once known.
+    place: Option<(MessageIndex, u32)>,
+}
+
+/// A walk from the root through everything that is present.
+pub(super) struct Walk<'a> {
+    messages: &'a [Message],
+    extent: &'a [u8],
+    fault: Option<Fault>,
+}
+
+/// Bytes that may still be visited. Handed from call to call and not kept in [`Walk`]: through memory, each charge
+/// would wait for the one before it.
+type Budget = u64;
+
+/// What a visit leaves of the budget.
+type Step = Result<Budget, Halt>;
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(messages: &'a [Message], extent: &'a [u8]) -> Self {
+        Self { messages, extent, fault: None }
+    }
+
+    /// Visits everything, from the root of type `index`.
+    pub(super) fn root(&mut self, index: MessageIndex) -> Result<(), Halt> {
+        let budget = self.extent.len().saturating_sub(HEADER_BYTES) as Budget;
+        self.block(index, HEADER_BYTES as u32, DEPTH_MAX, budget).map(drop)
+    }
+
+    /// Visits the message of type `index` at `at`, which may have `depth_left` levels below it.
+    fn block(&mut self, index: MessageIndex, at: u32, depth_left: u32, budget: Budget) -> Step {
+        let Some(Message { layout, .. }) = self.messages.get(index.0 as usize) else {
+            return Err(self.halt(CheckErrorKind::NoSuchMessage, at));
+        };
+        let (block, mut budget) = self.range(at, layout.block_bytes.into(), 8, budget)?;
+        if read_u32(block, 0) != 0 {
+            budget = self.unknown(read_u32(block, 0), budget)?;
+        }
+        if !layout.oneofs.is_empty()
+            && let Err(bit) = check_oneofs(block, &layout.oneofs)
+        {
+            self.halt(CheckErrorKind::Oneof, at);
+            return Err(self.blame(index, bit));
+        }
+        let mut first = 0;
+        for word in &layout.words {
+            let present = read_u32(block, 4 + first as usize / 8);
+            if present & !word.defined != 0 {
+                self.halt(CheckErrorKind::NoSuchField, at);
+                return Err(self.blame(index, u32::MAX));
+            }
+            let mut follow = present & word.pointers;
+            while follow != 0 {
+                let bit = first + follow.trailing_zeros();
+                follow &= follow - 1;
+                let Some(slot) = layout.slots.get(bit as usize) else { break };
+                budget = match self.slot(slot, block, depth_left, budget) {
+                    Ok(budget) => budget,
+                    Err(Halt) => return Err(self.blame(index, bit)),
+                };
+            }
+            first += 32;
+        }
+        Ok(budget)
+    }
+
+    /// Follows one slot. Strings and messages are handled here, the rarer arrays out of the way.
+    #[inline(always)]
+    fn slot(&mut self, slot: &Slot, block: &[u8], depth_left: u32, budget: Budget) -> Step {
+        match slot.form {
+            Form::Message => {
+                self.message(slot.message, read_u32(block, slot.offset as usize), depth_left, budget)
+            }
+            Form::Bytes => {
+                let (at, length) = read_pair(block, slot.offset as usize);
+                self.charge(at, length.into(), 1, budget)
+            }
+            Form::Text => {
+                let (at, length) = read_pair(block, slot.offset as usize);
+                self.text(at, length, budget)
+            }
+            _ => self.array(slot, block, depth_left, budget),
+        }
+    }
+
+    #[inline(never)]
+    fn array(&mut self, slot: &Slot, block: &[u8], depth_left: u32, budget: Budget) -> Step {
+        let (at, count) = read_pair(block, slot.offset as usize);
+        let length = |element_bytes: u64| element_bytes * u64::from(count);
+        match slot.form {
+            _ if count == 0 => Ok(budget),
+            Form::Array1 => self.charge(at, length(1), 1, budget),
+            Form::Array4 => self.charge(at, length(4), 4, budget),
+            Form::Array8 => self.charge(at, length(8), 8, budget),
+            Form::BytesArray => self.strings(at, length(8), false, budget),
+            Form::TextArray => self.strings(at, length(8), true, budget),
+            _ => {
+                let (offsets, mut budget) = self.range(at, length(4), 4, budget)?;
+                for offset in offsets.chunks_exact(4) {
+                    budget = self.message(slot.message, read_u32(offset, 0), depth_left, budget)?;
+                }
+                Ok(budget)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn message(&mut self, message: MessageIndex, at: u32, depth_left: u32, budget: Budget) -> Step {
+        match depth_left.checked_sub(1) {
+            Some(depth_left) if at != 0 => self.block(message, at, depth_left, budget),
+            Some(_) => Err(self.halt(CheckErrorKind::Null, at)),
+            None => Err(self.halt(CheckErrorKind::Depth, at)),
+        }
+    }
+
+    fn strings(&mut self, at: u32, length: u64, utf8: bool, budget: Budget) -> Step {
+        let (pairs, mut budget) = self.range(at, length, 4, budget)?;
+        for element in pairs.chunks_exact(8) {
+            let (at, length) = read_pair(element, 0);
+            budget = match utf8 {
+                true => self.text(at, length, budget)?,
+                false => self.charge(at, length.into(), 1, budget)?,
+            };
+        }
+        Ok(budget)
+    }
+
+    #[inline(never)]
+    fn text(&mut self, at: u32, length: u32, budget: Budget) -> Step {
+        let (text, budget) = self.range(at, length.into(), 1, budget)?;
+        match simdutf8::basic::from_utf8(text) {
+            Ok(_) => Ok(budget),
+            Err(_) => Err(self.halt(CheckErrorKind::Utf8, at)),
+        }
+    }
+
+    #[inline(never)]
+    fn unknown(&mut self, at: u32, budget: Budget) -> Step {
+        let (length, budget) = self.range(at, 4, 4, budget)?;
+        self.charge(at.saturating_add(4), read_u32(length, 0).into(), 1, budget)
+    }
+
+    /// As [`Walk::charge`], and hands the bytes out.
+    #[inline(always)]
+    fn range(
+        &mut self,
+        at: u32,
+        length: u64,
+        alignment: u32,
+        budget: Budget,
+    ) -> Result<(&'a [u8], Budget), Halt> {
+        let budget = self.charge(at, length, alignment, budget)?;
+        // Bounds were just checked; this repeats it in the form the compiler wants.
+        Ok((slice(self.extent, at, length as usize).unwrap_or_default(), budget))
+    }
+
+    /// Makes sure that `length` bytes at `at` are in the extent, aligned and within the budget, and charges them.
+    #[inline(always)]
+    fn charge(&mut self, at: u32, length: u64, alignment: u32, budget: Budget) -> Step {
+        let outside = u64::from(at) + length > self.extent.len() as u64;
+        // One branch for what never happens; which it was is found out later.
+        if outside | (length > budget) | (at & (alignment - 1) != 0) {
+            return self.refuse(at, length, outside, budget);
+        }
+        Ok(budget - length)
+    }
+
+    /// What [`Walk::charge`] found, told apart. Where nothing lies is nobody's business: empty strings pass.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, at: u32, length: u64, outside: bool, budget: Budget) -> Step {
+        let kind = match outside {
+            _ if length == 0 => return Ok(budget),
+            true => CheckErrorKind::OutOfBounds,
+            false if length > budget => CheckErrorKind::Overlap,
+            false => CheckErrorKind::Misaligned,
+        };
+        Err(self.halt(kind, at))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn halt(&mut self, kind: CheckErrorKind, offset: u32) -> Halt {
+        self.fault = Some(Fault { kind, offset, place: None });
+        Halt
+    }
+
+    /// Names the field the fault came up through, unless an inner one has been named.
+    #[cold]
+    #[inline(never)]
+    fn blame(&mut self, message: MessageIndex, bit: u32) -> Halt {
+        if let Some(fault) = &mut self.fault {
+            fault.place.get_or_insert((message, bit));
+        }
+        Halt
+    }
+
+    /// Why the walk stopped.
+    pub(super) fn error(&self, root: MessageIndex) -> CheckError {
+        let Some(fault) = &self.fault else {
+            return CheckError { kind: CheckErrorKind::NoSuchMessage, offset: 0, message: root, field: 0 };
+        };
+        let (message, bit) = fault.place.unwrap_or((root, u32::MAX));
+        let fields = self.messages.get(message.0 as usize).map(|m| m.fields.as_slice());
+        let field = fields.and_then(|f| f.get(bit as usize)).map_or(0, |f| f.number);
+        CheckError { kind: fault.kind, offset: fault.offset, message, field }
+    }
+}
+
+/// At most one member of each oneof is present; `Err` is the presence bit of one too many.
+fn check_oneofs(block: &[u8], oneofs: &[OneofMask]) -> Result<(), u32> {
+    let mut seen = false;
+    for part in oneofs {
+        let members = read_u32(block, 4 + 4 * part.word as usize) & part.mask;
+        seen &= !part.first;
+        if members != 0 && (seen || !members.is_power_of_two()) {
+            return Err(32 * part.word + 31 - members.leading_zeros());
+        }
+        seen |= members != 0;
+    }
+    Ok(())
+}

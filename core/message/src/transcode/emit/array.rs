@@ -1,0 +1,133 @@
+//! Repeated fields, written from the last element to the first.
+
+use super::output::{Free, put_bytes, put_element, put_varint};
+use super::table::{EmitEntry, Tag};
+use super::value::*;
+use super::walk::{Emitter, Halt, word};
+
+/// Bytes of an array element that is a string or a message.
+const STRING_BYTES: u32 = 8;
+const OFFSET_BYTES: u32 = 4;
+
+/// The slot of a repeated field.
+#[derive(Clone, Copy)]
+pub(super) struct Array {
+    at: u32,
+    count: u32,
+}
+
+impl Array {
+    #[inline(always)]
+    pub(super) fn of(entry: &EmitEntry, block: &[u8]) -> Self {
+        Array { at: word(block, entry.slot), count: word(block, entry.slot + 4) }
+    }
+}
+
+impl<'a> Emitter<'a> {
+    #[inline(never)]
+    pub(super) fn run<'o, S: Scalar>(&mut self, entry: &EmitEntry, array: Array, free: Free<'o>) -> Free<'o> {
+        let mut free = free;
+        let tag = entry.tag;
+        let Ok(elements) = self.elements(array, S::BYTES, S::BYTES) else {
+            return self.in_field(entry.number);
+        };
+        for element in elements.chunks_exact(S::BYTES as usize).rev() {
+            let stored = load::<S>(element, 0);
+            free = match S::FIXED {
+                true => put_scalar::<S>(free, tag, stored),
+                false => put_element(free, S::to_wire(stored), tag),
+            };
+        }
+        free
+    }
+
+    #[inline(never)]
+    pub(super) fn packed<'o, S: Scalar>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let end = free.len();
+        let mut free = free;
+        let Ok(elements) = self.elements(array, S::BYTES, S::BYTES) else {
+            return self.in_field(entry.number);
+        };
+        for element in elements.chunks_exact(S::BYTES as usize).rev() {
+            free = put_element(free, S::to_wire(load::<S>(element, 0)), Tag::NONE);
+        }
+        match end - free.len() {
+            0 => free,
+            len => put_varint(free, len as u64, entry.tag),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn packed_fixed<'o, S: Scalar>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let Ok(elements) = self.elements(array, S::BYTES, S::BYTES) else {
+            return self.in_field(entry.number);
+        };
+        if elements.is_empty() {
+            return free;
+        }
+        let free = put_bytes(free, elements);
+        put_varint(free, elements.len() as u64, entry.tag)
+    }
+
+    #[inline(never)]
+    pub(super) fn run_strings<'o, const TEXT: bool>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let mut free = free;
+        let Ok(elements) = self.elements(array, STRING_BYTES, 4) else { return self.in_field(entry.number) };
+        for element in elements.chunks_exact(STRING_BYTES as usize).rev() {
+            free = self.put_string::<TEXT>(entry, word(element, 0), word(element, 4), free);
+        }
+        free
+    }
+
+    #[inline(never)]
+    pub(super) fn run_messages<'o>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        depth: u32,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let mut free = free;
+        let Ok(elements) = self.elements(array, OFFSET_BYTES, 4) else { return self.in_field(entry.number) };
+        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
+            free = self.put_message(entry, word(element, 0), depth, free);
+        }
+        free
+    }
+
+    #[inline(never)]
+    pub(super) fn run_groups<'o>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        depth: u32,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let mut free = free;
+        let Ok(elements) = self.elements(array, OFFSET_BYTES, 4) else { return self.in_field(entry.number) };
+        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
+            free = self.put_group(entry, word(element, 0), depth, free);
+        }
+        free
+    }
+
+    #[inline(always)]
+    fn elements(&mut self, array: Array, bytes: u32, align: u32) -> Result<&'a [u8], Halt> {
+        self.range(array.at, array.count, bytes, align)
+    }
+}

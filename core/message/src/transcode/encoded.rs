@@ -1,0 +1,57 @@
+//! A buffer for encoded messages that is kept from one to the next.
+
+/// Protobuf bytes, written from the end of a buffer that is reused.
+#[derive(Debug, Default, Clone)]
+pub struct Encoded {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Encoded {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The message last encoded.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// A buffer that takes over a vector's memory.
+    pub(super) fn over(buffer: Vec<u8>) -> Self {
+        Encoded { start: buffer.len(), buffer }
+    }
+
+    /// The message last encoded, at the start of a vector.
+    pub(super) fn into_vec(mut self) -> Vec<u8> {
+        let len = self.buffer.len() - self.start;
+        self.buffer.copy_within(self.start.., 0);
+        self.buffer.truncate(len);
+        self.buffer
+    }
+
+    /// The message last encoded, to be overwritten in place.
+    pub(super) fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
+    }
+
+    /// Makes the buffer at least `bytes` long; what it holds is lost.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        if self.buffer.len() < bytes {
+            // A new allocation comes zeroed from the system, where growing would copy.
+            self.buffer = vec![0; bytes];
+        }
+        self.start = self.buffer.len();
+    }
+
+    pub(super) fn set_start(&mut self, start: usize) {
+        self.start = start;
+    }
+}
+
+impl AsRef<[u8]> for Encoded {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}

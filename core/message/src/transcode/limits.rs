@@ -1,0 +1,32 @@
+//! How much a message may be.
+
+use crate::DEPTH_MAX;
+
+/// Bytes of an encoded message: lengths in protobuf are 31 bits, and the longest tag with the longest varint has to fit
+/// behind the last of them.
+pub const WIRE_BYTES_MAX: usize = i32::MAX as usize - 16;
+/// Bytes of a linear message: one word short of [`EXTENT_BYTES_MAX`](crate::EXTENT_BYTES_MAX), so that the sum of two
+/// offsets is still an offset.
+pub const LINEAR_BYTES_MAX: usize = crate::EXTENT_BYTES_MAX - 8;
+
+/// What one decoding may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeLimits {
+    /// Bytes of the protobuf form.
+    pub wire_bytes_max: usize,
+    /// Bytes of the linear form. An empty message is two bytes on the wire and a whole block here, so this is what
+    /// bounds memory.
+    pub linear_bytes_max: usize,
+    /// Messages and groups within one another, below the root; never more than [`DEPTH_MAX`].
+    pub depth_max: u32,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        DecodeLimits {
+            wire_bytes_max: WIRE_BYTES_MAX,
+            linear_bytes_max: LINEAR_BYTES_MAX,
+            depth_max: DEPTH_MAX,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The native protocol: calls over one byte stream, without I/O.
+//!
+//! A [`Connection`] is both directions of one TCP or Unix stream between two daemons. It takes bytes, the time and
+//! commands; it gives events, notices, bytes to write and the next time to wake. It does not know what a socket, a
+//! handler, a policy or a linear extent is: messages are bytes with an encoding flag, methods are numbers both ends
+//! have agreed on, and the owner's own name for a call (`tag`) comes back with every event. The bytes are specified in
+//! docs/native-protocol.md; tests read the examples there.
+//!
+//! # The way of the data
+//! In: `connection.rs` takes input apart by `receive.rs` (frames with a message) and `control.rs` (the others). A small
+//! frame becomes one [`Event`] that borrows its body from the read buffer: no copy, no allocation. A long message is
+//! announced with its length, then arrives in chunks, or is read by the host from the socket straight into place
+//! ([`Connection::wanted`]).
+//!
+//! Out: `command.rs` (calls) and `connection_command.rs` check a command and hand a frame to `outgoing.rs`, which lets
+//! small frames go at once (`lane.rs`) and large bodies in turn, one segment each. `transmit.rs` shows the gather list;
+//! bodies in an application's memory are only named in it ([`SharedRange`]).
+//!
+//! # Invariants
+//! * Bytes from the peer never panic, never allocate by a claim, and end in an event or a [`ProtocolError`] that names
+//!   frame, field and value.
+//! * A small message waits for at most one segment of a large one; frames of one stream keep their order.
+//! * Stream ids rise on the wire in the order the calls were opened.
+//! * Every [`Body::Shared`] taken is given back by exactly one [`Notice::BodyDone`].
+//! * What is known of a call when the connection ends (*not executed* or *unknown*) errs only towards *unknown*.
+//!
+//! # Limits
+//! [`Limits`] are announced to the peer and held against it; [`Config`] bounds what waits here. At a limit a command is
+//! [`Refused`] and a peer's frame is a [`ProtocolError`], except one call too many, which is refused as a call.
+#![forbid(unsafe_code)]
+
+mod body;
+mod checksum;
+mod command;
+mod config;
+mod connection;
+mod connection_command;
+mod control;
+mod error;
+mod event;
+mod head;
+mod hello;
+mod input;
+mod keepalive;
+mod lane;
+mod methods;
+mod outgoing;
+mod receive;
+mod stream;
+mod stream_id;
+mod table;
+mod transmit;
+mod window;
+mod wire;
+
+pub use body::{Body, Chunk, Payload, SharedRange};
+pub use command::{Failure, NewCall, Outcome};
+pub use config::{Config, Features, Limits, Side};
+pub use connection::{Connection, Windows};
+pub use error::{ProtocolError, Refused};
+pub use event::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer};
+pub use hello::Peer;
+pub use input::{INPUT_BYTES_MIN, Input};
+pub use stream::MESSAGE_COST_BYTES;
+pub use transmit::Placement;
+pub use wire::{FrameType, HEADER_BYTES, Header, PREAMBLE};

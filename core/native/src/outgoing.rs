@@ -1,0 +1,367 @@
+//! What waits to be sent, and whose turn it is.
+//!
+//! Two lanes. The *prompt* lane holds control frames and small messages in the order they were given; a frame enters it
+//! at once if nothing of its own stream waits and the windows have room. Everything else queues on its stream, and
+//! streams take turns to put one frame (one segment of a large message, usually) into the *bulk* lane when the socket
+//! asks for more. A write takes the rest of a cut bulk frame, then the whole prompt lane, then bulk frames: so a small
+//! message waits for at most one segment, however much is queued.
+
+use crate::Notice;
+use crate::body::{Body, Chunk, Store};
+use crate::head::Head;
+use crate::lane::{Lane, Left};
+use crate::stream::{CallEnd, Pending, State, Stream, Turn, cost_bytes};
+use crate::table::Streams;
+use crate::wire::{FrameType, Header};
+use crate::{SharedRange, StreamId};
+use std::collections::VecDeque;
+use trunkline_call::Instant;
+
+/// The sending half of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    prompt: Lane,
+    bulk: Lane,
+    /// Streams with something to send and a window to send it in, in turn.
+    ready: VecDeque<StreamId>,
+    /// Message bytes the peer still takes on the whole connection.
+    window: u64,
+    /// Longest part of a message in one frame.
+    segment_bytes: u32,
+    /// End of the prompt lane when it was last shown: what came later has not been written.
+    shown_end: u64,
+    /// Message bytes waiting in the queues of streams.
+    pending_bytes: u64,
+}
+
+/// Messages up to this size leave whole, in order, in the prompt lane; longer ones are cut. At 10 Gbit/s one takes 13
+/// µs.
+pub(crate) const WHOLE_BYTES_MAX: u32 = 16 << 10;
+
+/// A segment that is not the last of its message is at least this long: a trickle of grants must not become a trickle
+/// of tiny frames. Far below a quarter of the smallest window, so a receiver that gives back what was taken always
+/// unblocks the sender.
+const SEGMENT_BYTES_MIN: u32 = 4 << 10;
+
+/// Why a stream's next frame does not go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Short {
+    Stream,
+    Connection,
+}
+
+impl Outgoing {
+    /// Sets what the peer's HELLO allows.
+    pub fn establish(&mut self, window: u32, segment_bytes: u32, seals: bool) {
+        self.window = window.into();
+        self.segment_bytes = segment_bytes;
+        if seals {
+            self.prompt.seal_frames();
+            self.bulk.seal_frames();
+        }
+    }
+
+    /// Sends a frame of the connection, or one of a stream that must not wait.
+    pub fn control(&mut self, header: Header, body: &[u8]) {
+        self.prompt.append(None, true, |out| {
+            out.extend(header.encode());
+            out.extend(body);
+        });
+    }
+
+    /// Writes our HELLO.
+    pub fn hello<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut result = None;
+        self.prompt.append(None, true, |out| result = Some(write(out)));
+        result.expect("append calls its writer")
+    }
+
+    /// Sends a frame with a message, or without one, in the stream's order.
+    pub fn dispatch(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>, body: Option<Body<'_>>) {
+        let is_call = head.frame == FrameType::Call;
+        let Some(body) = body else { return self.dispatch_bare(now, stream, head) };
+        let (cost, len) = (cost_bytes(head.frame), body.len());
+        let is_small = len <= WHOLE_BYTES_MAX.min(self.segment_bytes);
+        if is_small && stream.is_clear() && self.charge(stream, cost + len).is_ok() {
+            write_frame(&mut self.prompt, None, now, &head, body);
+            if is_call {
+                stream.call_end = CallEnd::Prompt(self.prompt.end());
+            }
+        } else if is_small && !is_call {
+            self.queue(
+                stream,
+                Pending::Frame { head: head.into_owned(), total: None, body: body.into_store() },
+            );
+        } else {
+            self.dispatch_cut(now, stream, head, body);
+        }
+    }
+
+    /// Sends a stream's last frame outside its order; what waits is given up.
+    ///
+    /// It may overtake the stream's frames in the bulk lane: the peer ignores those. Its CALL it cannot overtake,
+    /// because that went through the prompt lane, too.
+    pub fn dispatch_last(
+        &mut self,
+        now: Instant,
+        stream: &mut Stream,
+        head: &Head<'_>,
+        notices: &mut VecDeque<Notice>,
+    ) {
+        self.purge(stream, notices);
+        self.prompt.append(None, true, |out| head.encode(now, None, 0, out));
+    }
+
+    /// Gives up everything that waits on a stream.
+    pub fn purge(&mut self, stream: &mut Stream, notices: &mut VecDeque<Notice>) {
+        for pending in stream.queue.drain(..) {
+            self.pending_bytes -= pending.bytes();
+            if let Some(token) = pending.body().token()
+                && !self.bulk.finish_with(token)
+            {
+                notices.push_back(Notice::BodyDone { token });
+            }
+        }
+        stream.queued_bytes = 0;
+    }
+
+    /// More may be sent: on the connection, or on a stream.
+    pub fn grant_connection(&mut self, bytes: u32) -> u64 {
+        self.window += u64::from(bytes);
+        self.window
+    }
+
+    /// Puts a stream that waited for its window back into the ring.
+    pub fn unblock(&mut self, stream: &mut Stream) {
+        if stream.turn == Turn::Blocked {
+            stream.turn = Turn::Ready;
+            self.ready.push_back(stream.id);
+        }
+    }
+
+    /// Fills the bulk lane up to `budget_bytes` (one frame at least) from the streams, in turn.
+    pub fn schedule(
+        &mut self,
+        now: Instant,
+        streams: &mut Streams,
+        budget_bytes: u64,
+        mut drained: impl FnMut(&mut Stream),
+    ) {
+        while self.bulk.len() < budget_bytes.max(1) {
+            let Some(id) = self.ready.pop_front() else { return };
+            let Some(stream) = streams.find_mut(id) else { continue };
+            match self.commit(now, stream) {
+                Err(Short::Stream) => stream.turn = Turn::Blocked,
+                Err(Short::Connection) => return self.ready.push_front(id),
+                Ok(()) if !stream.queue.is_empty() => self.ready.push_back(id),
+                Ok(()) => {
+                    stream.turn = Turn::Idle;
+                    drained(stream);
+                    if stream.state == State::Finishing {
+                        streams.remove(id);
+                    }
+                    continue;
+                }
+            }
+            drained(stream);
+        }
+    }
+
+    /// What to write next, in order.
+    pub fn show(&mut self) -> impl Iterator<Item = Chunk<'_>> {
+        self.shown_end = self.prompt.end();
+        let cut = usize::from(self.bulk.is_front_cut());
+        let first = self.bulk.chunks(0, cut);
+        first.chain(self.prompt.chunks(0, usize::MAX)).chain(self.bulk.chunks(cut, usize::MAX))
+    }
+
+    /// Takes off what the socket took of what was shown, in the same order.
+    ///
+    /// # Panics
+    /// If the socket took more than it was shown.
+    pub fn take(&mut self, mut count: usize, mut left: impl FnMut(Left)) {
+        if self.bulk.is_front_cut() {
+            count = self.bulk.take(count, self.bulk.front_end(), &mut left);
+        }
+        count = self.prompt.take(count, self.shown_end, &mut left);
+        count = self.bulk.take(count, u64::MAX, &mut left);
+        assert_eq!(count, 0, "more bytes were written than were shown");
+    }
+
+    /// Everything that has not reached the socket.
+    pub fn bytes(&self) -> u64 {
+        self.prompt.len() + self.bulk.len() + self.pending_bytes
+    }
+
+    /// Message bytes the peer still takes on the connection.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// Bytes in the prompt lane that are this connection's memory.
+    pub fn prompt_own_bytes(&self) -> u64 {
+        self.prompt.own_bytes() as u64
+    }
+
+    pub fn prompt_bytes(&self) -> u64 {
+        self.prompt.len()
+    }
+
+    /// Whether a write could be made now, given what the windows allow.
+    pub fn has_work(&self) -> bool {
+        !self.prompt.is_empty() || !self.bulk.is_empty() || !self.ready.is_empty()
+    }
+
+    /// The positions both lanes have reached at the socket: prompt, bulk.
+    pub fn taken(&self) -> (u64, u64) {
+        (self.prompt.taken(), self.bulk.taken())
+    }
+
+    /// Every token of the lanes.
+    pub fn tokens(&self) -> impl Iterator<Item = u64> {
+        self.prompt.tokens().chain(self.bulk.tokens())
+    }
+
+    /// Forgets everything: the socket is gone.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn dispatch_bare(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>) {
+        if !stream.is_clear() {
+            return self.queue(
+                stream,
+                Pending::Frame { head: head.into_owned(), total: None, body: Store::Nothing },
+            );
+        }
+        self.prompt.append(None, true, |out| head.encode(now, None, 0, out));
+        if head.frame == FrameType::Call {
+            stream.call_end = CallEnd::Prompt(self.prompt.end());
+        }
+    }
+
+    /// Sends the head at once if it may go, and queues the body. A CALL's head always may: ids rise on the wire.
+    fn dispatch_cut(&mut self, now: Instant, stream: &mut Stream, head: Head<'_>, body: Body<'_>) {
+        let of_call = head.frame == FrameType::Call;
+        let total = Some(body.len());
+        if stream.is_clear() && self.charge(stream, cost_bytes(head.frame)).is_ok() {
+            self.prompt.append(None, true, |out| head.encode(now, total, 0, out));
+        } else {
+            self.queue(stream, Pending::Frame { head: head.into_owned(), total, body: Store::Nothing });
+        }
+        self.queue(stream, Pending::Segments { body: body.into_store(), offset: 0, of_call });
+    }
+
+    fn queue(&mut self, stream: &mut Stream, pending: Pending) {
+        self.pending_bytes += pending.bytes();
+        stream.queued_bytes += pending.bytes();
+        stream.queue.push_back(pending);
+        if stream.turn == Turn::Idle {
+            stream.turn = Turn::Ready;
+            self.ready.push_back(stream.id);
+        }
+    }
+
+    /// Takes bytes off both windows, or says which is too small.
+    fn charge(&mut self, stream: &mut Stream, bytes: u32) -> Result<(), Short> {
+        let bytes = u64::from(bytes);
+        if stream.send_window < bytes {
+            return Err(Short::Stream);
+        }
+        if self.window < bytes {
+            return Err(Short::Connection);
+        }
+        stream.send_window -= bytes;
+        self.window -= bytes;
+        Ok(())
+    }
+
+    /// Moves the stream's next frame into the bulk lane.
+    fn commit(&mut self, now: Instant, stream: &mut Stream) -> Result<(), Short> {
+        let bytes = match stream.queue.front() {
+            None => return Ok(()),
+            Some(Pending::Frame { head, body, .. }) => {
+                let (cost, len) = (cost_bytes(head.frame), body.len());
+                self.charge(stream, cost + len)?;
+                self.commit_frame(now, stream);
+                len
+            }
+            Some(&Pending::Segments { ref body, offset, .. }) => {
+                let part = self.segment(stream, body.len() - offset)?;
+                self.charge(stream, part)?;
+                self.commit_segment(stream, part);
+                part
+            }
+        };
+        stream.units += 1;
+        stream.queued_bytes -= u64::from(bytes);
+        self.pending_bytes -= u64::from(bytes);
+        Ok(())
+    }
+
+    fn commit_frame(&mut self, now: Instant, stream: &mut Stream) {
+        let Some(Pending::Frame { head, total, body }) = stream.queue.pop_front() else { return };
+        match body {
+            Store::Nothing => self.bulk.append(Some(stream.id), false, |out| head.encode(now, total, 0, out)),
+            Store::Owned(bytes) => {
+                write_frame(&mut self.bulk, Some(stream.id), now, &head, Body::Owned(bytes))
+            }
+            Store::Shared(range) => {
+                write_frame(&mut self.bulk, Some(stream.id), now, &head, Body::Shared(range))
+            }
+        }
+    }
+
+    fn commit_segment(&mut self, stream: &mut Stream, part: u32) {
+        let Some(Pending::Segments { body, offset, of_call }) = stream.queue.front_mut() else { return };
+        let (from, to) = (*offset, *offset + part);
+        let header =
+            Header { frame: FrameType::Segment, flags: 0, code: 0, stream: stream.id.0, length: part };
+        let is_last = to == body.len();
+        self.bulk.append(Some(stream.id), false, |out| {
+            out.extend(header.encode());
+            if let Store::Owned(bytes) = body {
+                out.extend(&bytes[from as usize..to as usize]);
+            }
+        });
+        if let Store::Shared(range) = body {
+            let part = SharedRange { offset: range.offset + from, len: part, ..*range };
+            self.bulk.append_shared(part, is_last);
+        }
+        *offset = to;
+        if is_last {
+            if *of_call {
+                stream.call_end = CallEnd::Bulk(self.bulk.end());
+            }
+            stream.queue.pop_front();
+        }
+    }
+
+    /// How much of `remaining` goes into the next segment.
+    fn segment(&self, stream: &Stream, remaining: u32) -> Result<u32, Short> {
+        let wish = remaining.min(self.segment_bytes);
+        let (window, short) = if stream.send_window <= self.window {
+            (stream.send_window, Short::Stream)
+        } else {
+            (self.window, Short::Connection)
+        };
+        let part = u64::from(wish).min(window) as u32;
+        if part < wish.min(SEGMENT_BYTES_MIN) { Err(short) } else { Ok(part) }
+    }
+}
+
+/// Appends a whole frame; `counted` names the stream that counts it as a unit of its own.
+fn write_frame(lane: &mut Lane, counted: Option<StreamId>, now: Instant, head: &Head<'_>, body: Body<'_>) {
+    let len = body.len();
+    lane.append(counted, counted.is_none(), |out| {
+        head.encode(now, None, len, out);
+        match &body {
+            Body::Inline(bytes) => out.extend_from_slice(bytes),
+            Body::Owned(bytes) => out.extend_from_slice(bytes),
+            Body::Shared(_) => {}
+        }
+    });
+    if let Body::Shared(range) = body {
+        lane.append_shared(range, true);
+    }
+}

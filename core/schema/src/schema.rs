@@ -1,0 +1,142 @@
+//! The schema: all types and services of one descriptor set.
+
+use std::sync::OnceLock;
+
+use crate::build;
+use crate::error::SchemaError;
+use crate::fingerprint;
+use crate::message::{Enum, EnumIndex, Message, MessageIndex};
+use crate::service::{Method, Service};
+
+/// Every message, enum and service of one descriptor set, resolved. Immutable; share it by `Arc`.
+///
+/// ```
+/// let schema = trunkline_schema::Schema::from_proto_source(
+///     "greeter.proto",
+///     r#"syntax = "proto3"; package greeter;
+///        message Hello { string name = 1; int32 times = 2; }
+///        service Greeter { rpc Say(Hello) returns (Hello); }"#,
+/// )?;
+/// let hello = schema.message(schema.message_named("greeter.Hello").unwrap());
+/// assert_eq!(hello.layout.block_bytes, 24); // unknown, presence, {offset, length}, int32, padding
+/// assert_eq!(schema.method("greeter.Greeter", "Say").unwrap().path, "/greeter.Greeter/Say");
+/// # Ok::<(), trunkline_schema::SchemaError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Schema {
+    messages: Vec<Message>,
+    enums: Vec<Enum>,
+    services: Vec<Service>,
+    /// Message positions ordered by full name.
+    by_name: Vec<MessageIndex>,
+    /// Computed when first asked for: only the roots of methods need one, and one walks all it reaches.
+    fingerprints: Vec<OnceLock<u64>>,
+    descriptor_set: Vec<u8>,
+}
+
+impl Schema {
+    /// Reads an encoded `FileDescriptorSet` that need not be trusted. Files may come in any order; imports that no
+    /// field or method uses may be missing.
+    ///
+    /// # Errors
+    /// [`SchemaError`] naming the file, message and field at fault.
+    pub fn from_descriptor_set(bytes: &[u8]) -> Result<Self, SchemaError> {
+        let resolved = build::resolve(bytes)?;
+        let mut by_name: Vec<_> = (0..resolved.messages.len() as u32).map(MessageIndex).collect();
+        by_name.sort_unstable_by_key(|i| resolved.messages.get(i.0 as usize).map(|m| m.full_name.as_str()));
+        Ok(Self {
+            fingerprints: vec![OnceLock::new(); resolved.messages.len()],
+            messages: resolved.messages,
+            enums: resolved.enums,
+            services: resolved.services,
+            by_name,
+            descriptor_set: bytes.to_vec(),
+        })
+    }
+
+    /// Compiles `.proto` files with everything they import. Reads the file system.
+    ///
+    /// # Errors
+    /// [`SchemaError::Compile`] with the compiler's words, or as [`Schema::from_descriptor_set`].
+    #[cfg(feature = "protox")]
+    pub fn from_proto_files(
+        files: &[impl AsRef<std::path::Path>],
+        includes: &[impl AsRef<std::path::Path>],
+    ) -> Result<Self, SchemaError> {
+        Self::from_descriptor_set(&crate::compile_proto_files(files, includes)?)
+    }
+
+    /// Compiles one `.proto` file given as text; it may import only `google/protobuf/*.proto`.
+    ///
+    /// # Errors
+    /// As [`Schema::from_proto_files`].
+    #[cfg(feature = "protox")]
+    pub fn from_proto_source(name: &str, text: &str) -> Result<Self, SchemaError> {
+        Self::from_descriptor_set(&crate::compile_proto_source(name, text)?)
+    }
+
+    /// The encoded `FileDescriptorSet` this schema was made from, byte for byte.
+    pub fn descriptor_set(&self) -> &[u8] {
+        &self.descriptor_set
+    }
+
+    /// All messages, nested ones and map entries included.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// The message at an index of this schema.
+    ///
+    /// # Panics
+    /// If the index comes from another schema and is out of range here.
+    pub fn message(&self, index: MessageIndex) -> &Message {
+        &self.messages[index.0 as usize]
+    }
+
+    /// The message with a full name (no leading dot).
+    pub fn message_named(&self, full_name: &str) -> Option<MessageIndex> {
+        let named = |i: &MessageIndex| self.messages.get(i.0 as usize).map_or("", |m| m.full_name.as_str());
+        let at = self.by_name.binary_search_by(|i| named(i).cmp(full_name)).ok()?;
+        self.by_name.get(at).copied()
+    }
+
+    /// All enums.
+    pub fn enums(&self) -> &[Enum] {
+        &self.enums
+    }
+
+    /// The enum at an index of this schema.
+    ///
+    /// # Panics
+    /// If the index comes from another schema and is out of range here.
+    pub fn enumeration(&self, index: EnumIndex) -> &Enum {
+        &self.enums[index.0 as usize]
+    }
+
+    /// All services, in order of declaration.
+    pub fn services(&self) -> &[Service] {
+        &self.services
+    }
+
+    /// A method by its service's full name and its own.
+    pub fn method(&self, service: &str, method: &str) -> Option<&Method> {
+        let service = self.services.iter().find(|s| s.full_name == service)?;
+        service.methods.iter().find(|m| m.name == method)
+    }
+
+    /// A method by `/package.Service/Method`.
+    pub fn method_at(&self, path: &str) -> Option<&Method> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        self.method(service, method)
+    }
+
+    /// The fingerprint of a message type: equal fingerprints mean that linear messages of the type may pass
+    /// untouched. Computed on first use (time proportional to all the type reaches), then remembered.
+    ///
+    /// # Panics
+    /// If the index comes from another schema and is out of range here.
+    pub fn fingerprint(&self, index: MessageIndex) -> u64 {
+        let cell = &self.fingerprints[index.0 as usize];
+        *cell.get_or_init(|| fingerprint::of(&self.messages, &self.enums, index))
+    }
+}

@@ -1,0 +1,146 @@
+//! Where the time goes: the answer to `trunkline explain`, as data.
+
+use crate::component::Component;
+use crate::histogram::Histogram;
+use crate::record::Side;
+use crate::series::Series;
+use crate::snapshot::Snapshot;
+use crate::what_if::{WhatIf, what_if};
+use serde::{Deserialize, Serialize};
+use trunkline_call::Code;
+
+/// Where the completion time of a set of calls went.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Which end of the calls this host was.
+    pub side: Side,
+    /// Paths of the methods added up here.
+    pub methods: Vec<String>,
+    /// The other hosts.
+    pub peers: Vec<String>,
+    /// Calls, ended well or not.
+    pub calls: u64,
+    /// Codes other than OK and how often, most frequent first.
+    pub errors: Vec<(String, u64)>,
+    /// Completion time.
+    pub total: Spread,
+    /// The nine, in the order a call passes them.
+    pub components: Vec<Row>,
+    /// Both wires and the server in one, of calls whose peer sent no stamps.
+    pub remote: Option<Spread>,
+    /// Between kernel and daemon on the server (part of request processing + stack) and on the client (part of response
+    /// processing + stack): mostly the wake-up of an idle core.
+    pub wakeups: [Spread; 2],
+    /// Calls of which only five of nine components could be measured.
+    pub client_only: u64,
+    /// Calls whose server claimed more time than there was.
+    pub clipped: u64,
+    /// Calls in which the kernel said when the last byte left.
+    pub kernel_stamped: u64,
+    /// Mean half-width of the clock offset, in nanoseconds: how much the two wires may have to give each other.
+    pub half_width_ns: u64,
+    /// What if a component were never worse than its median; empty if too few calls were seen one by one.
+    pub what_if: Vec<WhatIf>,
+    /// Calls the what-if rests on.
+    pub samples: u64,
+}
+
+/// One component's part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which.
+    pub component: Component,
+    /// How it is spread.
+    pub spread: Spread,
+}
+
+/// How a set of durations is spread. Nanoseconds; percentiles are within 3.2 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Share of the sum of all completion times, in percent.
+    pub share_percent: f64,
+    /// Calls in which it was measured.
+    pub calls: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 90th percentile.
+    pub p90_ns: u64,
+    /// 99th percentile.
+    pub p99_ns: u64,
+    /// 99.9th percentile.
+    pub p999_ns: u64,
+    /// Largest.
+    pub max_ns: u64,
+}
+
+impl Explanation {
+    /// Adds up every series of one side in the snapshot; `None` if it has no call.
+    pub fn of(snapshot: &Snapshot, side: Side) -> Option<Self> {
+        let sum = snapshot.sum(side);
+        if sum.calls() == 0 {
+            return None;
+        }
+        let spread = |histogram: &Histogram| Spread::of(histogram, sum.total.sum());
+        let what_if = what_if(&snapshot.samples, side);
+        Some(Self {
+            side,
+            methods: names(snapshot, side, |entry| &entry.method),
+            peers: names(snapshot, side, |entry| &entry.peer),
+            calls: sum.calls(),
+            errors: errors(&sum),
+            total: spread(&sum.total),
+            components: Component::ALL
+                .into_iter()
+                .map(|component| Row { component, spread: spread(&sum.components[component as usize]) })
+                .collect(),
+            remote: (sum.client_only > 0).then(|| spread(&sum.remote)),
+            wakeups: [spread(&sum.request_wakeup), spread(&sum.response_wakeup)],
+            client_only: sum.client_only,
+            clipped: sum.clipped,
+            kernel_stamped: sum.kernel_stamped,
+            half_width_ns: sum.half_width_ns / sum.calls(),
+            samples: snapshot.samples.iter().filter(|sample| sample.side == side).count() as u64,
+            what_if,
+        })
+    }
+
+    /// The part of the completion time that is not the application: the RPC latency tax, in percent. What a peer
+    /// without stamps did counts as application.
+    pub fn tax_percent(&self) -> f64 {
+        let application = self.components[Component::ServerApplication as usize].spread.share_percent;
+        100.0 - application - self.remote.map_or(0.0, |remote| remote.share_percent)
+    }
+}
+
+impl Spread {
+    fn of(histogram: &Histogram, whole_ns: u128) -> Self {
+        let share = if whole_ns == 0 { 0.0 } else { histogram.sum() as f64 / whole_ns as f64 };
+        Self {
+            share_percent: 100.0 * share,
+            calls: histogram.count(),
+            mean_ns: histogram.mean().round() as u64,
+            p50_ns: histogram.quantile(0.5),
+            p90_ns: histogram.quantile(0.9),
+            p99_ns: histogram.quantile(0.99),
+            p999_ns: histogram.quantile(0.999),
+            max_ns: histogram.max(),
+        }
+    }
+}
+
+fn names(snapshot: &Snapshot, side: Side, name: fn(&crate::snapshot::Entry) -> &String) -> Vec<String> {
+    let mut names: Vec<String> =
+        snapshot.series.iter().filter(|entry| entry.side == side).map(|entry| name(entry).clone()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn errors(series: &Series) -> Vec<(String, u64)> {
+    let coded = Code::ALL.into_iter().zip(series.codes).skip(1).filter(|(_, n)| *n > 0);
+    let mut errors: Vec<_> = coded.map(|(code, n)| (code.name().to_owned(), n)).collect();
+    errors.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    errors
+}

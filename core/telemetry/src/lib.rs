@@ -1,0 +1,62 @@
+//! Where the time of a call goes.
+//!
+//! A call is stamped at fixed points on both hosts ([`trunkline_call::ClientStamps`],
+//! [`trunkline_call::ServerStamps`]). When it is over, both ends' stamps meet in one [`Record`], and this room divides
+//! its completion time into the nine components of the cloud-scale study (seed 004 §3.1), counts them, and answers the
+//! question *a slow service, a slow network, or a slow client?*
+//!
+//! This room knows stamps and numbers. It does not know who took the stamps, reads no clock, and prints nothing:
+//! answers are plain data ([`Snapshot`], [`Explanation`], [`TopRow`]) and pure functions that turn them into text
+//! ([`render`], [`prometheus`]).
+//!
+//! # The way of the data
+//! ```text
+//! Record ──▶ timeline: put the stamps in order ──▶ record: nine parts ──▶ Series      (histograms, every call)
+//!    │                                                    ▲          └──▶ FlightRecorder (the last 64 k, one by one)
+//!    └─────▶ clock: what the call proves about θ ─────────┘
+//!                                                   Telemetry::snapshot ──▶ Snapshot ──▶ merge over shards
+//!                                                        ──▶ Explanation, top, what_if ──▶ render, prometheus
+//! ```
+//!
+//! # Invariants
+//! * The nine components sum to the completion time exactly, and none is negative: whatever the clocks say, whatever
+//!   stamps are missing, whatever a peer claims. A property test tries wild stamps.
+//! * What was not measured is not shown as zero. A peer without stamps gives *5 of 9*; a stamp that was missing or out
+//!   of order is named in [`Components::stand_ins`].
+//! * The clock offset only moves time between the two wires.
+//!
+//! # Limits
+//! * [`Telemetry::METHODS_MAX`], [`Telemetry::PEERS_MAX`], [`Telemetry::SERIES_MAX`]: what is told apart; everything
+//!   beyond is counted under `(other)`.
+//! * [`recorder::RING_CALLS`], [`recorder::STRATUM_CALLS`]: calls kept one by one.
+//! * Recording allocates nothing once a method's orders of magnitude have been seen. `cargo run --release --example
+//!   cost` prints what it costs.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod component;
+mod explain;
+pub mod histogram;
+pub mod prometheus;
+mod record;
+pub mod recorder;
+pub mod render;
+mod series;
+mod snapshot;
+mod telemetry;
+mod timeline;
+mod top;
+mod what_if;
+
+pub use clock::{ClockOffset, ClockPair};
+pub use component::{Component, Components, Coverage, Stamp, StampSet};
+pub use explain::{Explanation, Row, Spread};
+pub use histogram::Histogram;
+pub use record::{Record, Side};
+pub use recorder::{FlightRecorder, FlightRow, Weighted};
+pub use series::Series;
+pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};
+pub use telemetry::{MethodIndex, PeerIndex, Telemetry};
+pub use timeline::settle;
+pub use top::{TopRow, top};
+pub use what_if::{WhatIf, what_if};

@@ -1,0 +1,312 @@
+//! The flight recorder: the last calls one by one, and the ones worth keeping for longer.
+
+use crate::component::{Component, Components, Coverage, StampSet};
+use crate::record::{Record, Side};
+use crate::{MethodIndex, PeerIndex};
+use trunkline_call::{Code, Instant};
+
+/// Calls in the ring. At 64 bytes each, 4 MiB per shard, of which only what was written is resident.
+pub const RING_CALLS: usize = 64 * 1024;
+/// Calls each of the three strata keeps: 256 KiB.
+pub const STRATUM_CALLS: usize = 4 * 1024;
+/// How far the strata reach back, at least: ten minutes.
+pub const EPOCH_NS: u64 = 600_000_000_000;
+
+/// One shard's recorder.
+///
+/// The ring holds every one of the last [`RING_CALLS`] calls; on a busy host that is less than a second. Beside it,
+/// three strata reach back between one and two [`EPOCH_NS`]: calls that failed, the slowest twentieth of each
+/// method, and the rest. A stratum that is full drops every second call and from then on takes every second one, so
+/// each call it keeps stands for the same number of calls, its *weight*. No randomness, and no part of the period is
+/// favoured.
+#[derive(Debug, Default)]
+pub struct FlightRecorder {
+    ring: Vec<Flight>,
+    /// Where the next call goes once the ring is full.
+    next: usize,
+    /// The calls since the epoch began.
+    current: Strata,
+    /// Those of the epoch before.
+    previous: Strata,
+    epoch_began: Instant,
+}
+
+/// The sample of one epoch.
+#[derive(Debug, Default)]
+struct Strata {
+    failed: Stratum,
+    slow: Stratum,
+    rest: Stratum,
+}
+
+/// One recorded call, as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlightRow {
+    /// When it ended.
+    pub at: Instant,
+    /// Which end this host was.
+    pub side: Side,
+    /// The method.
+    pub method: MethodIndex,
+    /// The other host.
+    pub peer: PeerIndex,
+    /// How it ended.
+    pub code: Code,
+    /// Where its time went. A part of a call longer than 4.29 s is exact to one in 2³¹ of the call.
+    pub components: Components,
+    /// Request message bytes, at most `u32::MAX`.
+    pub request_bytes: u32,
+    /// Response message bytes, at most `u32::MAX`.
+    pub response_bytes: u32,
+}
+
+/// A row and how many calls it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weighted {
+    /// The call.
+    pub row: FlightRow,
+    /// Calls it stands for, itself included.
+    pub weight: u64,
+}
+
+/// A row in one cache line.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    at: u64,
+    method: u32,
+    request_bytes: u32,
+    response_bytes: u32,
+    /// Nanoseconds >> `shift`.
+    parts: [u32; Component::COUNT],
+    /// Bits 0…16 stand-ins, 17…18 coverage, 19 clipped, 20 side, 21…25 code, 26…31 shift.
+    bits: u32,
+    peer: u32,
+}
+
+const _: () = assert!(size_of::<Flight>() == 64);
+
+/// An evenly thinned sample.
+#[derive(Debug)]
+struct Stratum {
+    kept: Vec<Flight>,
+    /// Every so many calls one is kept.
+    stride: u64,
+    /// Calls seen since the last one kept.
+    skipped: u64,
+}
+
+impl FlightRecorder {
+    /// An empty recorder. Memory is taken as calls come.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Writes one call down; `slow` if it is among the slowest twentieth of its method.
+    pub fn record(&mut self, at: Instant, record: &Record, components: &Components, slow: bool) {
+        let flight = Flight::pack(at, record, components);
+        if self.ring.len() < RING_CALLS {
+            grow(&mut self.ring, RING_CALLS);
+            self.ring.push(flight);
+        } else if let Some(oldest) = self.ring.get_mut(self.next) {
+            *oldest = flight;
+            self.next = (self.next + 1) % RING_CALLS;
+        }
+        if at.since_ns(self.epoch_began) >= EPOCH_NS {
+            self.turn_epoch(at);
+        }
+        let stratum = match (record.code, slow) {
+            (Code::Ok, false) => &mut self.current.rest,
+            (Code::Ok, true) => &mut self.current.slow,
+            _ => &mut self.current.failed,
+        };
+        stratum.offer(flight);
+    }
+
+    /// The last calls, newest first.
+    pub fn recent(&self) -> impl Iterator<Item = FlightRow> {
+        let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
+        newer.iter().rev().chain(older.iter().rev()).map(Flight::unpack)
+    }
+
+    /// A sample of all calls of this epoch and the one before, with weights.
+    pub fn sample(&self) -> impl Iterator<Item = Weighted> {
+        self.strata().flat_map(|stratum| {
+            stratum.kept.iter().map(|flight| Weighted { row: flight.unpack(), weight: stratum.stride })
+        })
+    }
+
+    /// Heap bytes in use.
+    pub fn heap_bytes(&self) -> usize {
+        let kept = self.strata().map(|stratum| stratum.kept.capacity());
+        (self.ring.capacity() + kept.sum::<usize>()) * size_of::<Flight>()
+    }
+
+    fn strata(&self) -> impl Iterator<Item = &Stratum> {
+        [&self.current, &self.previous]
+            .into_iter()
+            .flat_map(|strata| [&strata.failed, &strata.slow, &strata.rest])
+    }
+
+    /// Begins an epoch at `at`; the memory of the one before the last is used again.
+    #[cold]
+    fn turn_epoch(&mut self, at: Instant) {
+        std::mem::swap(&mut self.current, &mut self.previous);
+        let Strata { failed, slow, rest } = &mut self.current;
+        for stratum in [failed, slow, rest] {
+            stratum.clear();
+        }
+        self.epoch_began = at;
+    }
+}
+
+impl Stratum {
+    fn offer(&mut self, flight: Flight) {
+        self.skipped += 1;
+        if self.skipped < self.stride {
+            return;
+        }
+        self.skipped = 0;
+        grow(&mut self.kept, STRATUM_CALLS);
+        self.kept.push(flight);
+        if self.kept.len() == STRATUM_CALLS {
+            self.thin();
+        }
+    }
+
+    fn thin(&mut self) {
+        let mut nth = 0;
+        self.kept.retain(|_| {
+            nth += 1;
+            nth % 2 == 0
+        });
+        self.stride *= 2;
+    }
+
+    fn clear(&mut self) {
+        self.kept.clear();
+        self.stride = 1;
+        self.skipped = 0;
+    }
+}
+
+impl Default for Stratum {
+    fn default() -> Self {
+        Self { kept: Vec::new(), stride: 1, skipped: 0 }
+    }
+}
+
+impl Flight {
+    fn pack(at: Instant, record: &Record, components: &Components) -> Self {
+        let largest = components.ns.iter().fold(0, |all, ns| all | ns);
+        let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(u32::BITS);
+        let bits = components.stand_ins.bits()
+            | (components.coverage as u32) << 17
+            | u32::from(components.clipped) << 19
+            | (record.side as u32) << 20
+            | u32::from(record.code.number()) << 21
+            | shift << 26;
+        Self {
+            at: at.0,
+            method: record.method.0,
+            request_bytes: narrow(record.request_bytes),
+            response_bytes: narrow(record.response_bytes),
+            parts: components.ns.map(|ns| (ns >> shift) as u32),
+            bits,
+            peer: record.peer.0,
+        }
+    }
+
+    fn unpack(&self) -> FlightRow {
+        let shift = self.bits >> 26;
+        let components = Components {
+            ns: self.parts.map(|part| u64::from(part) << shift),
+            coverage: [Coverage::Whole, Coverage::ClientOnly, Coverage::ServerOnly, Coverage::Whole]
+                [(self.bits >> 17 & 3) as usize],
+            stand_ins: StampSet::from_bits(self.bits),
+            clipped: self.bits >> 19 & 1 == 1,
+            ..Components::default()
+        };
+        FlightRow {
+            at: Instant(self.at),
+            side: if self.bits >> 20 & 1 == 0 { Side::Made } else { Side::Served },
+            method: MethodIndex(self.method),
+            peer: PeerIndex(self.peer),
+            code: Code::from_number((self.bits >> 21 & 31) as u16),
+            components,
+            request_bytes: self.request_bytes,
+            response_bytes: self.response_bytes,
+        }
+    }
+}
+
+/// Makes room by doubling, but never for more than `max`.
+fn grow(calls: &mut Vec<Flight>, max: usize) {
+    if calls.len() == calls.capacity() {
+        calls.reserve_exact(calls.len().clamp(64, max).min(max - calls.len()));
+    }
+}
+
+fn narrow(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a row comes back as it went in, and how a stratum thins.
+    use super::*;
+    use crate::component::Stamp;
+    use proptest::prelude::*;
+
+    fn record(side: Side, code: Code) -> Record {
+        Record {
+            side,
+            method: MethodIndex(7),
+            peer: PeerIndex(9),
+            code,
+            request_bytes: 1 << 40,
+            response_bytes: 8,
+            client: Default::default(),
+            server: None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_back(
+            ns in prop::array::uniform9(0..=u64::MAX / 9),
+            small in any::<bool>(),
+            code in 0..17_u16,
+            clipped in any::<bool>(),
+            served in any::<bool>(),
+        ) {
+            let ns = if small { ns.map(|ns| ns % (1 << 32)) } else { ns };
+            let mut stand_ins = StampSet::default();
+            stand_ins.insert(Stamp::A0);
+            stand_ins.insert(Stamp::A18);
+            let coverage = if served { Coverage::ServerOnly } else { Coverage::ClientOnly };
+            let parts = Components { ns, coverage, clipped, stand_ins, ..Components::default() };
+            let side = if served { Side::Served } else { Side::Made };
+            let row = Flight::pack(Instant(5), &record(side, Code::from_number(code)), &parts).unpack();
+            prop_assert_eq!((row.side, row.code, row.at), (side, Code::from_number(code), Instant(5)));
+            prop_assert_eq!((row.method, row.peer), (MethodIndex(7), PeerIndex(9)));
+            prop_assert_eq!((row.request_bytes, row.response_bytes), (u32::MAX, 8));
+            let back = row.components;
+            prop_assert_eq!((back.coverage, back.clipped, back.stand_ins), (coverage, clipped, stand_ins));
+            let largest = ns.into_iter().max().unwrap_or(0);
+            for (kept, exact) in back.ns.into_iter().zip(ns) {
+                prop_assert!(exact - kept <= largest >> 31, "{} for {}", kept, exact);
+                prop_assert!(!small || kept == exact);
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_stratum_keeps_every_second() {
+        let mut stratum = Stratum::default();
+        for n in 1..=(3 * STRATUM_CALLS as u64) {
+            stratum.offer(Flight::pack(Instant(n), &record(Side::Made, Code::Ok), &Components::default()));
+        }
+        assert_eq!((stratum.stride, stratum.kept.len()), (4, STRATUM_CALLS / 4 * 3));
+        assert!(stratum.kept.windows(2).all(|pair| pair[1].at - pair[0].at == 4));
+    }
+}

@@ -1,0 +1,188 @@
+//! Explanations and rows as text.
+
+use crate::component::Component;
+use crate::explain::{Explanation, Row, Spread};
+use crate::record::Side;
+use crate::top::TopRow;
+use crate::what_if::WhatIf;
+use std::fmt::Write;
+
+/// The table `trunkline explain` prints.
+pub fn explanation(explanation: &Explanation) -> String {
+    let mut out = String::new();
+    head(&mut out, explanation);
+    table(&mut out, explanation);
+    notes(&mut out, explanation);
+    out
+}
+
+/// The table `trunkline top` prints.
+pub fn top(rows: &[TopRow]) -> String {
+    let width = rows.iter().map(|row| row.method.chars().count()).max().unwrap_or(0).max(6);
+    let mut out = format!(
+        "{:width$}  {:6} {:>10} {:>8} {:>9} {:>9}  most time in\n",
+        "method", "side", "calls/s", "errors", "p50", "p99"
+    );
+    for row in rows {
+        let biggest = row.biggest.map_or("remote (not divided)", Component::name);
+        line(
+            &mut out,
+            format_args!(
+                "{:width$}  {:6} {:>10.1} {:>8} {:>9} {:>9}  {biggest} {:.0} %",
+                row.method,
+                row.side.name(),
+                row.rate,
+                row.errors,
+                duration(row.p50_ns),
+                duration(row.p99_ns),
+                row.biggest_percent,
+            ),
+        );
+    }
+    out
+}
+
+/// A duration in three significant digits: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
+pub fn duration(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return format!("{ns} ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$} {unit}")
+}
+
+fn head(out: &mut String, explanation: &Explanation) {
+    let what = match explanation.methods.as_slice() {
+        [one] => one.clone(),
+        many => format!("{} methods", many.len()),
+    };
+    let peers = match explanation.peers.as_slice() {
+        [one] => one.clone(),
+        many => format!("{} peers", many.len()),
+    };
+    let (verb, preposition) = if explanation.side == Side::Made { ("made", "to") } else { ("served", "for") };
+    line(out, format_args!("{what}: {} calls {verb} here, {preposition} {peers}", explanation.calls));
+    let errors = explanation.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
+    if errors > 0 {
+        let list: Vec<_> = explanation.errors.iter().map(|(code, n)| format!("{code} {n}")).collect();
+        line(out, format_args!("{errors} errors: {}", list.join(", ")));
+    }
+    out.push('\n');
+}
+
+fn table(out: &mut String, explanation: &Explanation) {
+    let what_if = !explanation.what_if.is_empty();
+    let head = if what_if { "  P95 at median  escape" } else { "" };
+    line(
+        out,
+        format_args!(
+            "{:28} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9}{head}",
+            "component", "share", "mean", "p50", "p90", "p99", "p99.9"
+        ),
+    );
+    for row in &explanation.components {
+        let found = explanation.what_if.iter().find(|what_if| what_if.component == row.component);
+        let tail = found.map_or_else(String::new, |found| {
+            format!("{:>15} {:>7}", reduction(found.p95_reduction_percent), share(found.tail_escape_percent))
+        });
+        spread(out, row.component.name(), &row.spread, &tail);
+        match row.component {
+            Component::RequestStack => wakeup(out, &explanation.wakeups[0]),
+            Component::ResponseStack => wakeup(out, &explanation.wakeups[1]),
+            _ => {}
+        }
+    }
+    if let Some(remote) = &explanation.remote {
+        spread(out, "remote (not divided)", remote, "");
+    }
+    spread(out, "completion time", &explanation.total, "");
+}
+
+fn notes(out: &mut String, explanation: &Explanation) {
+    verdict(out, explanation);
+    line(out, format_args!("RPC latency tax: {:.1} % of completion time", explanation.tax_percent()));
+    match (explanation.side, explanation.client_only) {
+        (Side::Served, _) => line(out, format_args!("5 of 9 components: the server's own part of each call")),
+        (Side::Made, 0) => line(out, format_args!("9 of 9 components measured in every call")),
+        (Side::Made, n) => line(
+            out,
+            format_args!(
+                "5 of 9 components measured in {n} calls: no stamps came back, so wires and server are one"
+            ),
+        ),
+    }
+    if explanation.half_width_ns > 0 {
+        line(
+            out,
+            format_args!("wires: clock offset known within ±{} (mean)", duration(explanation.half_width_ns)),
+        );
+    }
+    if explanation.clipped > 0 {
+        line(
+            out,
+            format_args!(
+                "{} calls: the server claimed more time than there was; scaled down",
+                explanation.clipped
+            ),
+        );
+    }
+    if !explanation.what_if.is_empty() {
+        line(out, format_args!("what-if columns: from {} calls seen one by one", explanation.samples));
+    }
+}
+
+/// Where to look first.
+fn verdict(out: &mut String, explanation: &Explanation) {
+    let by_share = |a: &&Row, b: &&Row| a.spread.share_percent.total_cmp(&b.spread.share_percent);
+    if let Some(most) = explanation.components.iter().max_by(by_share) {
+        let (name, percent) = (most.component, most.spread.share_percent);
+        line(out, format_args!("\nmost of the time: {name}, {percent:.1} %"));
+    }
+    let by_p95 = |a: &&WhatIf, b: &&WhatIf| a.p95_reduction_percent.total_cmp(&b.p95_reduction_percent);
+    if let Some(tail) =
+        explanation.what_if.iter().max_by(by_p95).filter(|tail| tail.p95_reduction_percent >= 1.0)
+    {
+        let (name, percent) = (tail.component, tail.p95_reduction_percent);
+        line(
+            out,
+            format_args!("most of the tail: {name}, P95 −{percent:.1} % if it were never above its median"),
+        );
+    }
+}
+
+fn spread(out: &mut String, name: &str, spread: &Spread, tail: &str) {
+    if spread.calls == 0 {
+        return line(out, format_args!("{name:28} {:>6}", "–"));
+    }
+    let [mean, p50, p90, p99, p999] =
+        [spread.mean_ns, spread.p50_ns, spread.p90_ns, spread.p99_ns, spread.p999_ns].map(duration);
+    line(
+        out,
+        format_args!(
+            "{name:28} {:>6} {mean:>9} {p50:>9} {p90:>9} {p99:>9} {p999:>9}{tail}",
+            share(spread.share_percent)
+        ),
+    );
+}
+
+fn wakeup(out: &mut String, wakeup: &Spread) {
+    if wakeup.max_ns > 0 {
+        spread(out, "  of it kernel to daemon", wakeup, "");
+    }
+}
+
+fn share(percent: f64) -> String {
+    format!("{percent:.1}%")
+}
+
+fn reduction(percent: f64) -> String {
+    if percent < 0.05 { "–".to_owned() } else { format!("−{percent:.1}%") }
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "{text}");
+}

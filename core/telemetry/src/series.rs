@@ -1,0 +1,152 @@
+//! What is counted for one (side, method, peer).
+
+use crate::component::{Component, Components, Coverage, Stamp};
+use crate::histogram::Histogram;
+use crate::record::Record;
+use serde::{Deserialize, Serialize};
+use trunkline_call::Code;
+
+/// Counters and histograms of one (side, method, peer), over every call.
+///
+/// A call whose peer sent no stamps counts in the four components its client measured and in [`Series::remote`]; the
+/// others hold only calls that were measured there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Calls by status, indexed by gRPC code number.
+    pub codes: [u64; CODES],
+    /// Nanoseconds per component, indexed by [`Component`].
+    pub components: [Histogram; Component::COUNT],
+    /// Both wires and the server in one lump, of calls whose peer sent no stamps.
+    pub remote: Histogram,
+    /// Completion time.
+    pub total: Histogram,
+    /// Between the server's kernel and its daemon; part of the request stack.
+    pub request_wakeup: Histogram,
+    /// Between the client's kernel and its daemon; part of the response stack.
+    pub response_wakeup: Histogram,
+    /// Request message bytes.
+    pub request_bytes: Histogram,
+    /// Response message bytes.
+    pub response_bytes: Histogram,
+    /// Calls whose peer sent no stamps: five of nine measured.
+    pub client_only: u64,
+    /// Calls whose server claimed more time than there was.
+    pub clipped: u64,
+    /// Calls in which the kernel's word on the last byte out (k6) was there.
+    pub kernel_stamped: u64,
+    /// Sum of clock offset half-widths, for their mean.
+    pub half_width_ns: u64,
+}
+
+/// Number of gRPC status codes.
+pub const CODES: usize = Code::ALL.len();
+
+impl Series {
+    /// Counts one call.
+    pub(crate) fn record(&mut self, record: &Record, parts: &Components, half_width_ns: u64) {
+        self.codes[usize::from(record.code.number())] += 1;
+        self.total.record(parts.total_ns());
+        self.request_bytes.record(record.request_bytes);
+        self.response_bytes.record(record.response_bytes);
+        for component in measured(parts.coverage) {
+            self.components[*component as usize].record(parts[*component]);
+        }
+        match parts.coverage {
+            Coverage::Whole => {
+                self.request_wakeup.record(parts.request_wakeup_ns);
+                self.response_wakeup.record(parts.response_wakeup_ns);
+            }
+            Coverage::ClientOnly => {
+                self.client_only += 1;
+                self.remote.record(parts[Component::ServerApplication]);
+                self.response_wakeup.record(parts.response_wakeup_ns);
+            }
+            Coverage::ServerOnly => self.request_wakeup.record(parts.request_wakeup_ns),
+        }
+        self.clipped += u64::from(parts.clipped);
+        self.kernel_stamped += u64::from(!parts.stand_ins.contains(Stamp::K6));
+        self.half_width_ns = self.half_width_ns.saturating_add(half_width_ns);
+    }
+
+    /// Calls counted.
+    pub fn calls(&self) -> u64 {
+        self.codes.iter().fold(0, |sum, calls| sum.saturating_add(*calls))
+    }
+
+    /// Calls that ended with anything but OK.
+    pub fn errors(&self) -> u64 {
+        self.codes.iter().skip(1).fold(0, |sum, calls| sum.saturating_add(*calls))
+    }
+
+    /// Heap bytes in use.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let more = [
+            &self.remote,
+            &self.total,
+            &self.request_wakeup,
+            &self.response_wakeup,
+            &self.request_bytes,
+            &self.response_bytes,
+        ];
+        self.components.iter().chain(more).map(Histogram::heap_bytes).sum()
+    }
+
+    /// Adds what another shard, or another peer's series, has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.zip(other, |a, b| *a = a.saturating_add(b), Histogram::merge);
+    }
+
+    /// What was counted here and not yet in `earlier`, an older copy.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut left = self.clone();
+        left.zip(earlier, |a, b| *a = a.saturating_sub(b), |a, b| *a = a.since(b));
+        left
+    }
+
+    /// A light copy: counters and completion times whole, of everything else only the sums.
+    pub fn totals(&self) -> Self {
+        Self {
+            codes: self.codes,
+            total: self.total.clone(),
+            components: std::array::from_fn(|i| self.components[i].sum_only()),
+            remote: self.remote.sum_only(),
+            client_only: self.client_only,
+            clipped: self.clipped,
+            kernel_stamped: self.kernel_stamped,
+            half_width_ns: self.half_width_ns,
+            ..Self::default()
+        }
+    }
+
+    /// Pairs every counter and histogram with the other series' of the same name.
+    fn zip(&mut self, other: &Self, counter: fn(&mut u64, u64), histogram: fn(&mut Histogram, &Histogram)) {
+        for (a, b) in self.codes.iter_mut().zip(other.codes) {
+            counter(a, b);
+        }
+        counter(&mut self.client_only, other.client_only);
+        counter(&mut self.clipped, other.clipped);
+        counter(&mut self.kernel_stamped, other.kernel_stamped);
+        counter(&mut self.half_width_ns, other.half_width_ns);
+        for (a, b) in self.components.iter_mut().zip(&other.components) {
+            histogram(a, b);
+        }
+        histogram(&mut self.remote, &other.remote);
+        histogram(&mut self.total, &other.total);
+        histogram(&mut self.request_wakeup, &other.request_wakeup);
+        histogram(&mut self.response_wakeup, &other.response_wakeup);
+        histogram(&mut self.request_bytes, &other.request_bytes);
+        histogram(&mut self.response_bytes, &other.response_bytes);
+    }
+}
+
+/// The components of which a call with this coverage says something.
+fn measured(coverage: Coverage) -> &'static [Component] {
+    use Component::*;
+    match coverage {
+        Coverage::Whole => &Component::ALL,
+        Coverage::ClientOnly => &[ClientSendQueue, RequestStack, ResponseStack, ClientReceiveQueue],
+        Coverage::ServerOnly => {
+            &[RequestStack, ServerReceiveQueue, ServerApplication, ServerSendQueue, ResponseStack]
+        }
+    }
+}

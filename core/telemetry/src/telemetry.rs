@@ -1,0 +1,306 @@
+//! One shard's telemetry: takes finished calls, answers questions.
+
+use crate::clock::{ClockOffset, ClockPair};
+use crate::record::{Lines, Record, Side};
+use crate::recorder::{FlightRecorder, FlightRow, Weighted};
+use crate::series::Series;
+use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
+use std::collections::BTreeMap;
+use trunkline_call::Instant;
+
+/// A method, as this shard numbers it. Zero stands for all methods beyond the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MethodIndex(pub u32);
+
+/// Another host, as this shard numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PeerIndex(pub u32);
+
+impl MethodIndex {
+    /// All methods beyond [`Telemetry::METHODS_MAX`].
+    pub const OTHER: Self = Self(0);
+}
+
+impl PeerIndex {
+    /// All peers beyond [`Telemetry::PEERS_MAX`].
+    pub const OTHER: Self = Self(0);
+    /// Both applications are on this host.
+    pub const LOCAL: Self = Self(1);
+}
+
+/// Counters, histograms, flight recorder and clock estimates of one shard.
+///
+/// Names are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
+/// application can make it hold is bounded by the three limits; what is beyond them is counted under `(other)`.
+#[derive(Debug)]
+pub struct Telemetry {
+    methods: Names,
+    peers: Names,
+    clocks: Vec<Clock>,
+    series: Vec<Keyed>,
+    /// Per method: its series, ascending by (peer, side).
+    by_method: Vec<Vec<(PeerIndex, Side, u32)>>,
+    recorder: FlightRecorder,
+}
+
+#[derive(Debug)]
+struct Keyed {
+    side: Side,
+    method: MethodIndex,
+    peer: PeerIndex,
+    series: Box<Series>,
+    /// The slowest twentieth of the method is at least this slow, in nanoseconds.
+    slow_ns: u64,
+    /// Calls until `slow_ns` is looked up again.
+    slow_due: u32,
+}
+
+#[derive(Debug)]
+enum Clock {
+    Same,
+    Estimated(Box<ClockPair>),
+}
+
+impl Telemetry {
+    /// Most methods that are told apart. A series with typical spreads takes about 12 KiB.
+    pub const METHODS_MAX: usize = 2048;
+    /// Most peers that are told apart.
+    pub const PEERS_MAX: usize = 1024;
+    /// Most (side, method, peer) that are told apart.
+    pub const SERIES_MAX: usize = 4096;
+    /// Longer names are cut.
+    pub const NAME_BYTES_MAX: usize = 256;
+    /// A series' threshold for *slow* is looked up once in so many calls: it scans some hundred buckets.
+    const SLOW_REFRESH_CALLS: u32 = 256;
+    /// Until this many calls, none is slow: a twentieth of fewer is nobody.
+    const SLOW_AFTER_CALLS: u32 = 20;
+
+    /// Nothing recorded.
+    pub fn new() -> Self {
+        let mut telemetry = Self {
+            methods: Names::new(Self::METHODS_MAX),
+            peers: Names::new(Self::PEERS_MAX),
+            clocks: vec![Clock::Same],
+            series: vec![Keyed::other(Side::Made), Keyed::other(Side::Served)],
+            by_method: vec![vec![
+                (PeerIndex::OTHER, Side::Made, Side::Made as u32),
+                (PeerIndex::OTHER, Side::Served, Side::Served as u32),
+            ]],
+            recorder: FlightRecorder::new(),
+        };
+        telemetry.peer("(local)", true);
+        telemetry
+    }
+
+    /// The number of a method, by its path `/package.Service/Method`. Not for the call path: looks the name up.
+    pub fn method(&mut self, path: &str) -> MethodIndex {
+        let index = self.methods.number(path);
+        self.by_method.resize_with(self.methods.len(), Vec::new);
+        MethodIndex(index)
+    }
+
+    /// The number of another host, by the name reports shall show. `same_clock` if both hosts read one clock (equal
+    /// clock ids in the native hello): then the offset is zero exactly, and nothing is estimated. Not for the call
+    /// path.
+    pub fn peer(&mut self, name: &str, same_clock: bool) -> PeerIndex {
+        let index = self.peers.number(name);
+        while self.clocks.len() < self.peers.len() {
+            self.clocks.push(Clock::Same);
+        }
+        let clock = &mut self.clocks[index as usize];
+        match (same_clock || index == PeerIndex::OTHER.0, &clock) {
+            (true, _) => *clock = Clock::Same,
+            (false, Clock::Same) => *clock = Clock::Estimated(Box::default()),
+            (false, Clock::Estimated(_)) => {}
+        }
+        PeerIndex(index)
+    }
+
+    /// Takes a finished call in. `now` bounds what its application may claim.
+    ///
+    /// Allocates only for the first call of a (side, method, peer), for a first value of a new order of magnitude, and
+    /// while the recorder fills.
+    pub fn record(&mut self, now: Instant, record: &Record) {
+        let mut record = *record;
+        record.client.a18 = record.client.a18.min(now);
+        let lines = record.lines();
+        let clock = self.clock(record.peer, &lines);
+        let components = lines.divide(clock);
+        let slot = self.slot(&record);
+        let keyed = &mut self.series[slot];
+        keyed.series.record(&record, &components, clock.half_width_ns);
+        let slow = keyed.is_slow(components.total_ns());
+        self.recorder.record(now, &record, &components, slow);
+    }
+
+    /// The series and, if asked for, calls one by one, with names instead of numbers.
+    ///
+    /// Not for every turn: copies what is asked for, and with samples reads the whole ring (4 MiB).
+    pub fn snapshot(&self, now: Instant, ask: &Ask) -> Snapshot {
+        let series = self.series.iter().filter(|keyed| keyed.series.calls() > 0);
+        let series = series.filter(|keyed| ask.wants(self.method_name(keyed.method))).map(|keyed| Entry {
+            side: keyed.side,
+            method: self.method_name(keyed.method).to_owned(),
+            peer: self.peer_name(keyed.peer).to_owned(),
+            series: match ask.detail {
+                Detail::Whole => (*keyed.series).clone(),
+                Detail::Totals => keyed.series.totals(),
+            },
+        });
+        Snapshot { at_ns: now.0, series: series.collect(), samples: self.samples(ask) }
+    }
+
+    /// The calls one by one.
+    pub fn recorder(&self) -> &FlightRecorder {
+        &self.recorder
+    }
+
+    /// Heap bytes in use by counters and calls; names and clock estimates come to less than a megabyte on top.
+    pub fn heap_bytes(&self) -> usize {
+        let series = self.series.iter().map(|keyed| size_of::<Series>() + keyed.series.heap_bytes());
+        self.recorder.heap_bytes() + series.sum::<usize>()
+    }
+
+    /// The name behind a number.
+    pub fn method_name(&self, method: MethodIndex) -> &str {
+        self.methods.name(method.0)
+    }
+
+    /// The name behind a number.
+    pub fn peer_name(&self, peer: PeerIndex) -> &str {
+        self.peers.name(peer.0)
+    }
+
+    /// The offset estimate to this peer, at `now`.
+    pub fn offset(&self, peer: PeerIndex, now: Instant) -> ClockOffset {
+        match self.clocks.get(peer.0 as usize) {
+            Some(Clock::Estimated(pair)) => pair.offset(now.0),
+            Some(Clock::Same) | None => ClockOffset::SAME,
+        }
+    }
+
+    /// What is known of the two clocks when this call ended, the call itself included.
+    fn clock(&mut self, peer: PeerIndex, lines: &Lines) -> ClockOffset {
+        let Lines::Both(client, server) = lines else { return ClockOffset::SAME };
+        match self.clocks.get_mut(peer.0 as usize) {
+            Some(Clock::Estimated(pair)) => {
+                pair.observe_lines(client, server);
+                pair.offset(client.stamps.k15.0)
+            }
+            Some(Clock::Same) | None => ClockOffset::SAME,
+        }
+    }
+
+    fn slot(&mut self, record: &Record) -> usize {
+        let known = |index: u32, count: usize| if (index as usize) < count { index } else { 0 };
+        let method = MethodIndex(known(record.method.0, self.by_method.len()));
+        let peer = PeerIndex(known(record.peer.0, self.clocks.len()));
+        let wanted = (peer, record.side);
+        let places = &self.by_method[method.0 as usize];
+        match places.binary_search_by_key(&wanted, |&(peer, side, _)| (peer, side)) {
+            Ok(at) => places[at].2 as usize,
+            Err(at) => self.new_slot(record.side, method, peer, at),
+        }
+    }
+
+    /// Makes room for a new series, or falls back to the one all others share.
+    #[cold]
+    fn new_slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex, at: usize) -> usize {
+        if self.series.len() >= Self::SERIES_MAX {
+            return side as usize;
+        }
+        let slot = self.series.len();
+        self.by_method[method.0 as usize].insert(at, (peer, side, slot as u32));
+        self.series.push(Keyed::new(side, method, peer));
+        slot
+    }
+
+    /// The newest calls the ring has of the methods asked for; if the strata have more of them, those, with weights.
+    fn samples(&self, ask: &Ask) -> Vec<Sample> {
+        if ask.samples_max == 0 {
+            return Vec::new();
+        }
+        let wanted: Vec<bool> = self.methods.names.iter().map(|name| ask.wants(name)).collect();
+        let wants = |row: &FlightRow| wanted.get(row.method.0 as usize).copied().unwrap_or(false);
+        let recent: Vec<_> = self.recorder.recent().filter(wants).take(ask.samples_max).collect();
+        let kept: Vec<_> = self.recorder.sample().filter(|weighted| wants(&weighted.row)).collect();
+        if recent.len() >= kept.len().min(ask.samples_max) {
+            return recent.into_iter().map(|row| self.named(row, 1)).collect();
+        }
+        let step = kept.len().div_ceil(ask.samples_max);
+        let thinned = kept.into_iter().step_by(step);
+        thinned.map(|Weighted { row, weight }| self.named(row, weight * step as u64)).collect()
+    }
+
+    fn named(&self, row: FlightRow, weight: u64) -> Sample {
+        Sample::new(&row, weight, self.method_name(row.method), self.peer_name(row.peer))
+    }
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Keyed {
+    fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
+        let slow_due = Telemetry::SLOW_AFTER_CALLS;
+        Self { side, method, peer, series: Box::default(), slow_ns: u64::MAX, slow_due }
+    }
+
+    /// The series of everything beyond the limits; its slot is the side's number.
+    fn other(side: Side) -> Self {
+        Self::new(side, MethodIndex::OTHER, PeerIndex::OTHER)
+    }
+
+    fn is_slow(&mut self, total_ns: u64) -> bool {
+        self.slow_due -= 1;
+        if self.slow_due == 0 {
+            self.slow_due = Telemetry::SLOW_REFRESH_CALLS;
+            self.slow_ns = self.series.total.quantile(0.95);
+        }
+        total_ns > self.slow_ns
+    }
+}
+
+/// Numbers for names, up to a limit; number zero is everything beyond it.
+#[derive(Debug)]
+struct Names {
+    names: Vec<Box<str>>,
+    numbers: BTreeMap<Box<str>, u32>,
+    max: usize,
+}
+
+impl Names {
+    fn new(max: usize) -> Self {
+        Self { names: vec!["(other)".into()], numbers: BTreeMap::new(), max }
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        let name = cut(name);
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        if self.names.len() >= self.max {
+            return 0;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        number
+    }
+
+    fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("(other)", |name| name)
+    }
+
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+fn cut(name: &str) -> &str {
+    let end = (0..=Telemetry::NAME_BYTES_MAX.min(name.len())).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}

@@ -1,0 +1,120 @@
+//! Stamps put in order: what is missing is filled in, what is out of order is moved, so that differences are never
+//! negative and always add up.
+//!
+//! Whose word counts: the daemon reads its own clock and is the frame; an application's stamps and kernel stamps are
+//! moved into it. A missing stamp takes its neighbour's value *towards the daemon*, so that time nobody stamped is
+//! booked where the daemon was: before the wire on the way out, after it on the way in.
+
+use crate::component::{Stamp, StampSet};
+use trunkline_call::{ClientStamps, Instant, ServerStamps};
+
+/// A client's stamps, all present and in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientLine {
+    pub stamps: ClientStamps,
+    pub stand_ins: StampSet,
+    /// The call ended before it was admitted: nothing left this host.
+    pub stayed: bool,
+}
+
+impl ClientLine {
+    pub fn of(raw: &ClientStamps) -> Self {
+        let mut set = StampSet::default();
+        let d2 = first([raw.d2, raw.d3, raw.d4, raw.a1, raw.a0, raw.d16, raw.d17, raw.a18]);
+        let d17 = first([raw.d17, raw.d16, raw.k15, raw.a18, d2]).max(d2);
+        let a1 = fit(&mut set, Stamp::A1, raw.a1, d2, FLOOR, d2);
+        let a0 = fit(&mut set, Stamp::A0, raw.a0, a1, FLOOR, a1);
+        let a18 = fit(&mut set, Stamp::A18, raw.a18, d17, d17, CEILING);
+        note(&mut set, Stamp::D2, raw.d2, d2);
+        note(&mut set, Stamp::D17, raw.d17, d17);
+        let stayed = !taken(raw.d3) && !taken(raw.d4) && !taken(raw.k15);
+        if stayed {
+            let wait_ns = d17.since_ns(d2);
+            let (d3, d4, k6, k15, d16) = (d17, d17, d17, d17, d17);
+            let stamps = ClientStamps { a0, a1, d2, d3, wait_ns, d4, k6, k15, d16, d17, a18 };
+            return Self { stamps, stand_ins: set, stayed };
+        }
+        let d3 = fit(&mut set, Stamp::D3, raw.d3, d2, d2, d17);
+        let d4 = fit(&mut set, Stamp::D4, raw.d4, d3, d3, d17);
+        let d16 = fit(&mut set, Stamp::D16, raw.d16, d17, d4, d17);
+        let k15 = fit(&mut set, Stamp::K15, raw.k15, d16, d4, d16);
+        let k6 = fit(&mut set, Stamp::K6, raw.k6, d4, d4, k15);
+        let wait_ns = raw.wait_ns.min(d3.since_ns(d2));
+        let stamps = ClientStamps { a0, a1, d2, d3, wait_ns, d4, k6, k15, d16, d17, a18 };
+        Self { stamps, stand_ins: set, stayed }
+    }
+
+    /// Nanoseconds between the last byte out and the first byte back: what wires and server share.
+    pub fn away_ns(&self) -> u64 {
+        self.stamps.k15.since_ns(self.stamps.k6)
+    }
+}
+
+/// A server's stamps, all present and in order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerLine {
+    pub stamps: ServerStamps,
+    pub stand_ins: StampSet,
+}
+
+impl ServerLine {
+    pub fn of(raw: &ServerStamps) -> Self {
+        let mut set = StampSet::default();
+        let d9 = first([raw.d9, raw.d8, raw.k7, raw.a10, raw.a11, raw.d12, raw.k14]);
+        let d12 = first([raw.d12, raw.k14, raw.a11, raw.a10, d9]).max(d9);
+        note(&mut set, Stamp::D9, raw.d9, d9);
+        note(&mut set, Stamp::D12, raw.d12, d12);
+        let d8 = fit(&mut set, Stamp::D8, raw.d8, d9, FLOOR, d9);
+        let k7 = fit(&mut set, Stamp::K7, raw.k7, d8, FLOOR, d8);
+        let a10 = fit(&mut set, Stamp::A10, raw.a10, d9, d9, d12);
+        let a11 = fit(&mut set, Stamp::A11, raw.a11, d12, a10, d12);
+        let k14 = fit(&mut set, Stamp::K14, raw.k14, d12, d12, CEILING);
+        let wait_ns = raw.wait_ns.min(k14.since_ns(d12));
+        Self { stamps: ServerStamps { k7, d8, d9, a10, a11, d12, wait_ns, k14, ..*raw }, stand_ins: set }
+    }
+
+    /// Nanoseconds the server says the call spent there.
+    pub fn stay_ns(&self) -> u64 {
+        self.stamps.k14.since_ns(self.stamps.k7)
+    }
+}
+
+/// The server's stamps as they should travel: complete and in order, so that the trailer's intervals mean what they
+/// say.
+///
+/// A handler that does not stamp, or stamps nonsense, moves time between its own two queues and nowhere else.
+pub fn settle(server: &ServerStamps) -> ServerStamps {
+    ServerLine::of(server).stamps
+}
+
+const FLOOR: Instant = Instant(0);
+const CEILING: Instant = Instant(u64::MAX);
+
+/// The stamp within its bounds, or its stand-in if it was not taken.
+fn fit(
+    set: &mut StampSet,
+    stamp: Stamp,
+    raw: Instant,
+    stand_in: Instant,
+    low: Instant,
+    high: Instant,
+) -> Instant {
+    let wanted = if taken(raw) { raw } else { stand_in };
+    let fitted = wanted.clamp(low, high);
+    note(set, stamp, raw, fitted);
+    fitted
+}
+
+fn note(set: &mut StampSet, stamp: Stamp, raw: Instant, settled: Instant) {
+    if raw != settled || !taken(raw) {
+        set.insert(stamp);
+    }
+}
+
+fn first<const N: usize>(stamps: [Instant; N]) -> Instant {
+    stamps.into_iter().find(|&stamp| taken(stamp)).unwrap_or_default()
+}
+
+fn taken(stamp: Instant) -> bool {
+    stamp != Instant::default()
+}

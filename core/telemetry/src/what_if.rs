@@ -1,0 +1,127 @@
+//! What if one component were never worse than its median? (seed 004, Figure 15)
+
+use crate::component::{Component, Coverage};
+use crate::record::Side;
+use crate::snapshot::Sample;
+use serde::{Deserialize, Serialize};
+
+/// Fewer calls than this have no 95th percentile to speak of.
+pub const CALLS_MIN: usize = 20;
+
+/// What capping one component would do to the tail, by both readings of the study's figure.
+///
+/// The two disagree on purpose: the first says how far the 95th percentile would move, the second how many of the calls
+/// that make the tail owe it to this component alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WhatIf {
+    /// The component that is changed.
+    pub component: Component,
+    /// 100·(P95(T) − P95(T′)) / P95(T), with this component capped at its median in T′. Reproduces the printed matrix.
+    pub p95_reduction_percent: f64,
+    /// The share of calls at or above P95(T) that fall below it when this component is set to its median, in percent.
+    pub tail_escape_percent: f64,
+}
+
+/// Both figures for every component, from calls that ended well and were measured whole on that side; empty if there
+/// are fewer than twenty.
+pub fn what_if(samples: &[Sample], side: Side) -> Vec<WhatIf> {
+    let coverage = if side == Side::Made { Coverage::Whole } else { Coverage::ServerOnly };
+    let calls: Vec<&Sample> = samples
+        .iter()
+        .filter(|sample| (sample.side, sample.coverage, sample.code) == (side, coverage, 0))
+        .collect();
+    if calls.len() < CALLS_MIN {
+        return Vec::new();
+    }
+    let p95 = quantile(calls.iter().map(|call| (call.total_ns(), call.weight)).collect(), 0.95);
+    Component::ALL.into_iter().map(|component| one(&calls, component, p95)).collect()
+}
+
+fn one(calls: &[&Sample], component: Component, p95: u64) -> WhatIf {
+    let part = |call: &Sample| call.ns[component as usize];
+    let median = quantile(calls.iter().map(|call| (part(call), call.weight)).collect(), 0.5);
+    let rest = |call: &Sample| call.total_ns() - part(call);
+    let capped = calls.iter().map(|call| (rest(call).saturating_add(part(call).min(median)), call.weight));
+    let reduced = quantile(capped.collect(), 0.95);
+    let tail = || calls.iter().filter(|call| call.total_ns() >= p95);
+    let escaped = tail().filter(|call| rest(call).saturating_add(median) < p95);
+    WhatIf {
+        component,
+        p95_reduction_percent: percent(p95.saturating_sub(reduced), p95),
+        tail_escape_percent: percent(weigh(escaped), weigh(tail())),
+    }
+}
+
+fn weigh<'a>(calls: impl Iterator<Item = &'a &'a Sample>) -> u64 {
+    calls.fold(0, |sum, call| sum.saturating_add(call.weight))
+}
+
+/// The smallest value that at least `share` of the weight does not exceed.
+pub(crate) fn quantile(mut values: Vec<(u64, u64)>, share: f64) -> u64 {
+    values.sort_unstable();
+    let whole = values.iter().fold(0, |sum: u64, (_, weight)| sum.saturating_add(*weight));
+    let rank = ((share * whole as f64).ceil() as u64).max(1);
+    let mut below = 0;
+    let reached = values.iter().find(|(_, weight)| {
+        below = weight.saturating_add(below);
+        below >= rank
+    });
+    reached.map_or(0, |(value, _)| *value)
+}
+
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows both figures by hand, and that weights count.
+    use super::*;
+
+    /// Nine calls of 100 with 10 in the queue, and one of 1090 that waited 1000.
+    fn samples(weight: u64) -> Vec<Sample> {
+        let sample = |queue: u64, weight: u64| Sample {
+            at_ns: 0,
+            side: Side::Made,
+            method: String::new(),
+            peer: String::new(),
+            code: 0,
+            weight,
+            ns: [queue, 0, 0, 0, 90, 0, 0, 0, 0],
+            coverage: Coverage::Whole,
+            stand_ins: Vec::new(),
+            clipped: false,
+            request_bytes: 0,
+            response_bytes: 0,
+        };
+        (0..20).map(|n| if n % 10 == 0 { sample(1_000, weight) } else { sample(10, 1) }).collect()
+    }
+
+    fn of(found: &[WhatIf], component: Component) -> (f64, f64) {
+        let found = found.iter().find(|what_if| what_if.component == component).unwrap();
+        (found.p95_reduction_percent, found.tail_escape_percent)
+    }
+
+    #[test]
+    fn the_queue_makes_the_tail() {
+        let found = what_if(&samples(1), Side::Made);
+        let (reduction, escape) = of(&found, Component::ClientSendQueue);
+        assert!((reduction - 100.0 * 990.0 / 1_090.0).abs() < 1e-9);
+        assert_eq!(escape, 100.0);
+        assert_eq!(of(&found, Component::ServerApplication), (0.0, 0.0));
+    }
+
+    #[test]
+    fn weights_move_the_percentile() {
+        assert_eq!(quantile(vec![(5, 1), (1, 99)], 0.5), 1);
+        assert_eq!(quantile(vec![(5, 99), (1, 1)], 0.5), 5);
+        let heavy = what_if(&samples(100), Side::Made);
+        assert_eq!(of(&heavy, Component::ClientSendQueue), (0.0, 0.0), "waiting is the median now");
+    }
+
+    #[test]
+    fn few_calls_have_no_tail() {
+        assert_eq!(what_if(&samples(1)[..CALLS_MIN - 1], Side::Made), []);
+        assert_eq!(what_if(&samples(1), Side::Served), []);
+    }
+}

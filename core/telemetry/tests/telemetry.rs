@@ -1,0 +1,294 @@
+//! Shows what telemetry answers: planted delays are found where they were planted, shards add up, memory stays bounded,
+//! and nothing is forgotten that should be kept.
+
+mod world;
+
+use trunkline_call::{Code, Instant};
+use trunkline_telemetry::recorder::{EPOCH_NS, RING_CALLS, STRATUM_CALLS};
+use trunkline_telemetry::{
+    Ask, Component, Detail, Explanation, MethodIndex, PeerIndex, Record, Side, Snapshot, Telemetry,
+    prometheus, render, top,
+};
+use world::{GREETER, call, dice};
+
+const USUAL: [u64; 9] = [700, 4_000, 20_000, 900, 50_000, 800, 20_000, 5_000, 1_100];
+
+/// `calls` calls with the usual parts and some jitter, changed by `plant`; returns when the last one ended.
+fn greet(telemetry: &mut Telemetry, calls: u64, plant: impl Fn(u64, &mut Record, &mut [u64; 9])) -> Instant {
+    let (method, peer) = (telemetry.method(GREETER), telemetry.peer("10.0.0.7:7878", true));
+    let mut now = Instant(1_000_000_000);
+    for n in 0..calls {
+        let mut parts = USUAL.map(|ns| ns + dice(n + ns, ns / 4));
+        let mut record = call(now.0, method, peer, parts);
+        plant(n, &mut record, &mut parts);
+        let planted = call(now.0, method, peer, parts);
+        record.client = planted.client;
+        record.server = record.server.and(planted.server);
+        now = record.client.a18;
+        telemetry.record(now, &record);
+    }
+    now
+}
+
+fn whole() -> Ask {
+    Ask { samples_max: 100_000, ..Ask::default() }
+}
+
+fn explain(telemetry: &Telemetry, now: Instant) -> Explanation {
+    Explanation::of(&telemetry.snapshot(now, &whole()), Side::Made).expect("calls were made")
+}
+
+#[test]
+fn a_planted_delay_is_found_in_its_component() {
+    for planted in Component::ALL {
+        let mut telemetry = Telemetry::new();
+        let now = greet(&mut telemetry, 500, |n, _, parts| {
+            if n % 10 == 0 {
+                parts[planted as usize] += 3_000_000;
+            }
+        });
+        let explanation = explain(&telemetry, now);
+        let largest = explanation.components.iter().max_by(|a, b| a.spread.p99_ns.cmp(&b.spread.p99_ns));
+        assert_eq!(largest.map(|row| row.component), Some(planted));
+        let tail = explanation
+            .what_if
+            .iter()
+            .max_by(|a, b| a.p95_reduction_percent.total_cmp(&b.p95_reduction_percent));
+        assert_eq!(tail.map(|what_if| what_if.component), Some(planted));
+        assert!(
+            tail.is_some_and(|tail| tail.p95_reduction_percent > 90.0 && tail.tail_escape_percent > 90.0)
+        );
+    }
+}
+
+#[test]
+fn shares_add_up_to_the_whole() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, 300, |n, record, _| {
+        if n % 3 == 0 {
+            record.server = None;
+        }
+    });
+    let explanation = explain(&telemetry, now);
+    let divided: f64 = explanation.components.iter().map(|row| row.spread.share_percent).sum();
+    let remote = explanation.remote.expect("a third came back without stamps");
+    assert!((divided + remote.share_percent - 100.0).abs() < 1e-6);
+    assert_eq!((explanation.client_only, remote.calls, explanation.calls), (100, 100, 300));
+    let of = |component: Component| explanation.components[component as usize].spread.calls;
+    assert_eq!((of(Component::ClientSendQueue), of(Component::ServerApplication)), (300, 200));
+}
+
+#[test]
+fn errors_are_counted_by_code() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, 100, |n, record, _| {
+        record.code = match n % 10 {
+            0 => Code::Unavailable,
+            1 | 2 => Code::DeadlineExceeded,
+            _ => Code::Ok,
+        };
+    });
+    let errors = explain(&telemetry, now).errors;
+    assert_eq!(errors, [("DEADLINE_EXCEEDED".to_owned(), 20), ("UNAVAILABLE".to_owned(), 10)]);
+}
+
+#[test]
+fn shards_add_up_to_the_host() {
+    let (mut one, mut two, mut both) = (Telemetry::new(), Telemetry::new(), Telemetry::new());
+    let other = |telemetry: &mut Telemetry| telemetry.method("/other.Service/Call");
+    let _ = other(&mut two);
+    let slower = |_: u64, _: &mut Record, parts: &mut [u64; 9]| parts[4] *= 3;
+    let end = greet(&mut one, 200, |_, _, _| {});
+    greet(&mut two, 300, slower);
+    greet(&mut both, 200, |_, _, _| {});
+    greet(&mut both, 300, slower);
+    let mut merged = one.snapshot(end, &whole());
+    merged.merge(two.snapshot(end, &whole()));
+    let expected = both.snapshot(end, &whole());
+    assert_eq!(merged.series.len(), 1);
+    let sum = |snapshot: &Snapshot| {
+        let series = snapshot.sum(Side::Made);
+        (series.calls(), series.total.sum(), series.total.quantile(0.5), series.total.quantile(0.99))
+    };
+    assert_eq!(sum(&merged), sum(&expected));
+    assert_eq!(merged.samples.len(), 500);
+}
+
+#[test]
+fn a_snapshot_survives_json() {
+    let (telemetry, now) = world::queueing_greeter();
+    let snapshot = telemetry.snapshot(now, &whole());
+    let json = serde_json::to_string(&snapshot).unwrap();
+    let copy: Snapshot = serde_json::from_str(&json).unwrap();
+    assert_eq!(Explanation::of(&copy, Side::Made), Explanation::of(&snapshot, Side::Made));
+    assert_eq!(copy.samples, snapshot.samples);
+}
+
+#[test]
+fn a_snapshot_of_absurd_counts_is_explained_anyway() {
+    let (telemetry, now) = world::queueing_greeter();
+    let json = serde_json::to_value(telemetry.snapshot(now, &whole())).unwrap();
+    let absurd: Snapshot = serde_json::from_value(with_numbers(json, u64::MAX)).unwrap();
+    let mut twice = absurd.clone();
+    twice.merge(absurd.clone());
+    for snapshot in [&twice, &twice.since(&absurd)] {
+        let explanation = Explanation::of(snapshot, Side::Made);
+        let _ = explanation.map(|explanation| render::explanation(&explanation));
+        let _ = render::top(&top(snapshot, Some(&absurd), 0));
+        let _ = prometheus::text(snapshot);
+    }
+    assert_eq!(twice.sum(Side::Made).calls(), u64::MAX, "counts stay at the end instead of wrapping");
+}
+
+/// The same value with every count, weight and duration replaced; bucket numbers, codes and sizes stay.
+fn with_numbers(value: serde_json::Value, number: u64) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Array(pair) if pair.len() == 2 && pair[0].as_u64().is_some_and(|id| id < 976) => {
+            Value::Array(vec![pair[0].clone(), number.into()])
+        }
+        Value::Array(values) => values.into_iter().map(|value| with_numbers(value, number)).collect(),
+        Value::Object(fields) => {
+            let kept = ["code", "request_bytes", "response_bytes"];
+            let fields = fields.into_iter().map(|(name, value)| {
+                let keep = value.is_number() && kept.contains(&name.as_str());
+                (name, if keep { value } else { with_numbers(value, number) })
+            });
+            Value::Object(fields.collect())
+        }
+        Value::Number(_) => number.into(),
+        other => other,
+    }
+}
+
+#[test]
+fn top_shows_what_happened_since() {
+    let mut telemetry = Telemetry::new();
+    let ask = Ask { detail: Detail::Totals, ..Ask::default() };
+    let before = greet(&mut telemetry, 1_000, |_, _, _| {});
+    let earlier = telemetry.snapshot(before, &ask);
+    let after = greet(&mut telemetry, 50, |n, record, parts| {
+        parts[Component::ClientReceiveQueue as usize] = 1_000_000;
+        record.code = if n == 0 { Code::Internal } else { Code::Ok };
+    });
+    let rows = top(&telemetry.snapshot(after, &ask), Some(&earlier), 2_000_000_000);
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!((row.calls, row.errors, row.rate), (50, 1, 25.0));
+    assert_eq!(row.biggest, Some(Component::ClientReceiveQueue));
+    assert!(row.biggest_percent > 85.0 && row.p50_ns > 1_000_000, "{row:?}");
+    assert!(top(&earlier, Some(&earlier), 1).is_empty(), "nothing happened between a snapshot and itself");
+}
+
+#[test]
+fn names_beyond_the_limits_share_a_series() {
+    let mut telemetry = Telemetry::new();
+    let methods: Vec<MethodIndex> =
+        (0..Telemetry::METHODS_MAX + 50).map(|n| telemetry.method(&format!("/many.Methods/{n}"))).collect();
+    assert_eq!(methods.last(), Some(&MethodIndex::OTHER));
+    assert_eq!(
+        telemetry.peer(&"x".repeat(10_000), false),
+        telemetry.peer(&"x".repeat(9_000), false),
+        "cut alike"
+    );
+    let peers: Vec<PeerIndex> =
+        (0..Telemetry::PEERS_MAX + 50).map(|n| telemetry.peer(&format!("10.0.0.{n}"), true)).collect();
+    assert_eq!(peers.last(), Some(&PeerIndex::OTHER));
+    let calls = Telemetry::SERIES_MAX as u64 + 500;
+    for n in 0..calls {
+        let (method, peer) = (methods[n as usize % 1_000], peers[n as usize % 997]);
+        telemetry.record(Instant(u64::MAX), &call(n * 1_000_000, method, peer, USUAL));
+    }
+    let wild = call(1, MethodIndex(u32::MAX), PeerIndex(u32::MAX), USUAL);
+    telemetry.record(Instant(u64::MAX), &wild);
+    let snapshot = telemetry.snapshot(Instant(1), &Ask::default());
+    assert!(snapshot.series.len() <= Telemetry::SERIES_MAX);
+    assert_eq!(snapshot.sum(Side::Made).calls(), calls + 1, "none is lost");
+}
+
+#[test]
+fn steady_recording_takes_no_memory() {
+    let mut telemetry = Telemetry::new();
+    greet(&mut telemetry, 3 * RING_CALLS as u64, |_, _, _| {});
+    let before = telemetry.heap_bytes();
+    greet(&mut telemetry, 20_000, |_, _, _| {});
+    assert_eq!(telemetry.heap_bytes(), before);
+    assert!(before < 8 << 20, "{before} bytes");
+}
+
+#[test]
+fn failures_and_the_slow_outlive_the_ring() {
+    let mut telemetry = Telemetry::new();
+    let calls = 3 * RING_CALLS as u64;
+    greet(&mut telemetry, calls, |n, record, parts| {
+        if n == 5 {
+            record.code = Code::Internal;
+        } else if n % 40 == 0 {
+            parts[4] = 300_000;
+        }
+    });
+    let recorder = telemetry.recorder();
+    assert_eq!(recorder.recent().count(), RING_CALLS);
+    assert!(recorder.recent().zip(recorder.recent().skip(1)).all(|(newer, older)| newer.at > older.at));
+    let kept: Vec<_> = recorder.sample().collect();
+    assert!(kept.len() <= 6 * STRATUM_CALLS);
+    assert!(kept.iter().any(|kept| kept.row.code == Code::Internal && kept.weight == 1));
+    let slow = kept.iter().filter(|kept| kept.row.components.total_ns() > 300_000);
+    let stood_for: u64 = kept.iter().map(|kept| kept.weight).sum();
+    let weight = slow.map(|kept| kept.weight).max().unwrap_or(0);
+    assert!(stood_for.abs_diff(calls) < 64, "the sample stands for {stood_for} of {calls} calls");
+    assert!((1..=8).contains(&weight), "the slow twentieth is kept more densely than the rest: {weight}");
+}
+
+#[test]
+fn an_application_cannot_claim_the_future() {
+    let mut telemetry = Telemetry::new();
+    let method = telemetry.method(GREETER);
+    let mut record = call(1_000, method, PeerIndex::LOCAL, USUAL);
+    let now = record.client.a18;
+    record.client.a18 = Instant(u64::MAX);
+    telemetry.record(now, &record);
+    let sum = telemetry.snapshot(now, &Ask::default()).sum(Side::Made);
+    assert_eq!(sum.total.max(), USUAL.iter().sum::<u64>());
+}
+
+#[test]
+fn prometheus_text_is_well_formed() {
+    let (mut telemetry, now) = world::queueing_greeter();
+    let odd = telemetry.method("/odd\"name\\with\nlines/M");
+    telemetry.record(now, &Record { side: Side::Served, ..call(1, odd, PeerIndex::LOCAL, USUAL) });
+    let text = prometheus::text(&telemetry.snapshot(now, &Ask::default()));
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            family = declared.split(' ').next().unwrap_or_default().to_owned();
+        } else if !line.starts_with('#') {
+            let (series, value) = line.rsplit_once(' ').expect("a value");
+            assert!(series.starts_with(&family) && series.ends_with('}'), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+    let greeted = "grpc_client_call_duration_seconds_count{grpc_method=\"greeter.v1.Greeter/SayHello\"";
+    assert!(text.lines().any(|line| line.starts_with(greeted) && line.ends_with(" 1000")));
+    assert!(text.contains(r#"method="odd\"name\\with\nlines/M""#));
+    assert!(text.contains("code=\"DEADLINE_EXCEEDED\"} 3\n"));
+    let mut last = 0;
+    for line in text.lines().filter(|line| line.starts_with("grpc_client_call_duration_seconds_bucket")) {
+        let count = line.rsplit_once(' ').and_then(|(_, count)| count.parse().ok()).expect("a count");
+        assert!(count >= last, "buckets are cumulative: {line}");
+        last = count;
+    }
+}
+
+#[test]
+fn the_sample_forgets_what_is_two_epochs_old() {
+    let mut telemetry = Telemetry::new();
+    let method = telemetry.method(GREETER);
+    for epoch in 1..4 {
+        let record = call(epoch * EPOCH_NS, method, PeerIndex::LOCAL, USUAL);
+        telemetry.record(record.client.a18, &record);
+    }
+    let kept: Vec<u64> = telemetry.recorder().sample().map(|kept| kept.row.at.0 / EPOCH_NS).collect();
+    assert_eq!(kept, [3, 2]);
+    assert_eq!(telemetry.recorder().recent().count(), 3, "the ring goes by number, not by time");
+}

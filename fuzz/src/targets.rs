@@ -1,0 +1,282 @@
+//! The targets, and the seeds of each.
+
+use std::sync::{Arc, LazyLock};
+use trunkline_call::entry::{Completion, Entry, Submission};
+use trunkline_call::{Instant, Metadata, ServerStamps};
+use trunkline_daemon::Config;
+use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, check};
+use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
+use trunkline_net::Endpoint;
+use trunkline_schema::{MessageIndex, Schema};
+
+/// A parser of hostile bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// What it is called on command lines.
+    pub name: &'static str,
+    /// Runs it.
+    pub run: fn(&[u8]),
+    /// Inputs that lead it past the first check.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "control", run: control, seeds: control_seeds },
+    Target { name: "descriptors", run: descriptors, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
+    Target { name: "linear", run: linear, seeds: linear_seeds },
+    Target { name: "transcode", run: transcode, seeds: wire_seeds },
+    Target { name: "native", run: native, seeds: native_seeds },
+    Target { name: "entries", run: entries, seeds: || vec![vec![0; 64], vec![1; 64], vec![3; 128]] },
+    Target { name: "metadata", run: metadata, seeds: metadata_seeds },
+    Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
+    Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
+];
+
+/// A message of every kind of field, itself included.
+static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {
+    let text = r#"
+        syntax = "proto3";
+        package fuzz;
+        enum Mood { CALM = 0; WILD = 7; }
+        message All {
+            bool a = 1; int32 b = 2; sint64 c = 3; fixed32 d = 4; double e = 5; string f = 6; bytes g = 7; Mood h = 8;
+            All i = 9; repeated All j = 10; repeated string k = 11; repeated sint32 l = 12; map<string, All> m = 13;
+            optional uint64 n = 14; oneof o { float p = 15; All q = 16; string r = 17; } repeated fixed64 s = 2000;
+        }
+        service Any { rpc One(All) returns (All); rpc Many(stream All) returns (stream All); }
+    "#;
+    Arc::new(Schema::from_proto_source("fuzz.proto", text).expect("the schema is sound"))
+});
+
+static TRANSCODER: LazyLock<Transcoder> = LazyLock::new(|| Transcoder::new(Arc::clone(&SCHEMA)));
+
+fn root() -> MessageIndex {
+    SCHEMA.message_named("fuzz.All").expect("it is there")
+}
+
+/// Packets of the control socket, from either side.
+fn control(bytes: &[u8]) {
+    let _ = trunkline_control::decode_request(bytes);
+    let _ = trunkline_control::decode_reply(bytes);
+}
+
+fn control_seeds() -> Vec<Vec<u8>> {
+    vec![b"\x08\x01\x12\x04\x0a\x02ab".to_vec(), b"\x08\x01\x1a\x08\x0a\x02ab\x12\x02cd".to_vec()]
+}
+
+/// Descriptor sets of applications.
+fn descriptors(bytes: &[u8]) {
+    let Ok(schema) = Schema::from_descriptor_set(bytes) else { return };
+    for index in 0..schema.messages().len() {
+        let _ = schema.fingerprint(MessageIndex(index as u32));
+    }
+}
+
+/// Linear extents: views of anything must not panic, and what passes the check can be read and encoded.
+fn linear(bytes: &[u8]) {
+    let mut buffer = AlignedBuf::default();
+    if buffer.grow(bytes.len()).is_err() {
+        return;
+    }
+    buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+    let extent = &buffer.bytes()[..bytes.len()];
+    let mut budget = 10_000;
+    walk(DynamicView::root(&SCHEMA, root(), extent), &mut budget, 0);
+    let mut wire = Vec::new();
+    let encoded = TRANSCODER.encode(root(), extent, &mut wire);
+    if check(&SCHEMA, root(), extent).is_ok() {
+        encoded.expect("what passes the check can be encoded");
+    }
+}
+
+fn linear_seeds() -> Vec<Vec<u8>> {
+    wire_seeds().iter().filter_map(|wire| decoded(wire)).collect()
+}
+
+fn decoded(wire: &[u8]) -> Option<Vec<u8>> {
+    let mut buffer = AlignedBuf::default();
+    let len = TRANSCODER.decode(root(), wire, &mut buffer, &Default::default()).ok()?;
+    Some(buffer.bytes()[..len].to_vec())
+}
+
+fn walk(view: DynamicView<'_>, budget: &mut u32, depth: u32) {
+    for (_, value) in view.fields() {
+        visit(value, budget, depth);
+    }
+    std::hint::black_box(view.unknown().len());
+}
+
+fn visit(value: Value<'_>, budget: &mut u32, depth: u32) {
+    if *budget == 0 || depth > 200 {
+        return;
+    }
+    *budget -= 1;
+    match value {
+        Value::Message(view) => walk(view, budget, depth + 1),
+        Value::List(list) => {
+            for value in list.iter().take(*budget as usize) {
+                visit(value, budget, depth + 1);
+            }
+        }
+        Value::String(bytes) | Value::Bytes(bytes) => drop(std::hint::black_box(bytes.last().copied())),
+        _ => {}
+    }
+}
+
+/// Protobuf: what is decoded passes the check, is encoded, and decodes to the same again.
+fn transcode(wire: &[u8]) {
+    let Some(first) = decoded(wire) else { return };
+    let mut aligned = AlignedBuf::default();
+    aligned.grow(first.len()).expect("it fitted before");
+    aligned.bytes_mut()[..first.len()].copy_from_slice(&first);
+    let extent = &aligned.bytes()[..first.len()];
+    check(&SCHEMA, root(), extent).expect("what is decoded is sound");
+    let mut again = Vec::new();
+    TRANSCODER.encode(root(), extent, &mut again).expect("what is decoded can be encoded");
+    let second = decoded(&again).expect("what is encoded can be decoded");
+    let mut third = Vec::new();
+    TRANSCODER.decode(root(), &again, &mut aligned, &Default::default()).expect("as before");
+    TRANSCODER.encode(root(), &aligned.bytes()[..second.len()], &mut third).expect("as before");
+    assert_eq!(again, third, "encoding settles after one round");
+}
+
+fn wire_seeds() -> Vec<Vec<u8>> {
+    let inner = b"\x08\x01\x10\x96\x01\x18\x03\x32\x05hello\x3a\x03\x00\x01\x02\x40\x07".to_vec();
+    let nested = [&[0x4a, inner.len() as u8][..], &inner, &[0x52, inner.len() as u8], &inner].concat();
+    let lists =
+        b"\x5a\x01a\x5a\x00\x62\x03\x01\x02\x03\x60\x05\x82\x7d\x08\x01\x02\x03\x04\x05\x06\x07\x08".to_vec();
+    let map = [&[0x6a, inner.len() as u8 + 5][..], b"\x0a\x01k\x12", &[inner.len() as u8], &inner].concat();
+    let choice = b"\x7d\x00\x00\x80\x3f\x8a\x01\x02hi\x70\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01".to_vec();
+    let unknown = b"\xc0\x3e\x05\xca\x3e\x02ab\xd3\x3e\x08\x01\xd4\x3e".to_vec();
+    vec![Vec::new(), inner, nested, lists, map, choice, unknown]
+}
+
+/// The native protocol, with a peer that at least said hello.
+fn native(bytes: &[u8]) {
+    let now = Instant(1_000);
+    let mut server = Connection::new(Side::Acceptor, Arc::default(), now);
+    let mut rest = bytes;
+    for piece in [hello(), announced()] {
+        feed(&mut server, &piece, now);
+    }
+    // In two pieces, so that frames are cut as well.
+    let (head, tail) = rest.split_at(rest.len() / 2);
+    if feed(&mut server, head, now) {
+        rest = tail;
+        feed(&mut server, rest, now);
+    }
+    let _ = server.handle_timeout(Instant(u64::MAX / 2));
+    let sent: usize = server.poll_transmit(now, 1 << 20).count();
+    std::hint::black_box(sent);
+}
+
+/// Whether the connection goes on.
+fn feed(connection: &mut Connection, bytes: &[u8], now: Instant) -> bool {
+    let mut buffer = vec![0; INPUT_BYTES_MIN + bytes.len()];
+    let start = connection.resume(&mut buffer);
+    buffer[start..start + bytes.len()].copy_from_slice(bytes);
+    let mut input = Input::new(&buffer[..start + bytes.len()]);
+    loop {
+        match connection.handle_bytes(now, &mut input) {
+            Ok(Some(_)) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// What a client says first.
+fn hello() -> Vec<u8> {
+    let mut client = Connection::new(Side::Initiator, Arc::default(), Instant(1_000));
+    let mut out = Vec::new();
+    for chunk in client.poll_transmit(Instant(1_000), 1 << 20) {
+        if let trunkline_native::Chunk::Bytes(bytes) = chunk {
+            out.extend_from_slice(bytes);
+        }
+    }
+    out
+}
+
+fn frame(kind: u8, flags: u8, code: u16, stream: u32, body: &[u8]) -> Vec<u8> {
+    let mut out = b"TRK1".to_vec();
+    out.extend([kind, flags]);
+    out.extend(code.to_le_bytes());
+    out.extend(stream.to_le_bytes());
+    out.extend((body.len() as u32).to_le_bytes());
+    out.extend(body);
+    out
+}
+
+/// A method announced, so that calls can be made.
+fn announced() -> Vec<u8> {
+    frame(trunkline_native::FrameType::Schema as u8, 0, 0, 0, &[&[1; 16][..], b"/fuzz.Any/One"].concat())
+}
+
+fn native_seeds() -> Vec<Vec<u8>> {
+    let every = (0..24).flat_map(|kind| frame(kind, 0, 0, 1, &[0; 8]));
+    let call = frame(trunkline_native::FrameType::Call as u8, 0x43, 0, 1, b"\x08\x01");
+    let ping = frame(trunkline_native::FrameType::Ping as u8, 0, 0, 0, &[7; 8]);
+    vec![every.collect(), [call.clone(), ping.clone(), call].concat(), ping]
+}
+
+/// Ring entries, 64 bytes each: what decodes encodes to something that decodes to the same.
+fn entries(bytes: &[u8]) {
+    for chunk in bytes.chunks_exact(64) {
+        let mut entry: Entry = [0; 8];
+        for (word, bytes) in entry.iter_mut().zip(chunk.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight"));
+        }
+        if let Ok(submission) = Submission::decode(&entry) {
+            assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
+        }
+        if let Ok(completion) = Completion::decode(&entry) {
+            assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
+        }
+    }
+}
+
+/// Metadata: what decodes encodes to the same bytes.
+fn metadata(bytes: &[u8]) {
+    if let Ok(metadata) = Metadata::decode(bytes) {
+        let mut again = Vec::new();
+        metadata.encode(&mut again);
+        assert_eq!(Metadata::decode(&again).as_ref(), Ok(&metadata));
+    }
+    if let Some(trailer) = bytes.first_chunk() {
+        std::hint::black_box(ServerStamps::decode(trailer));
+    }
+}
+
+fn metadata_seeds() -> Vec<Vec<u8>> {
+    let mut metadata = Metadata::new();
+    for (key, value) in [("grpc-message", &b"100%25 gone"[..]), ("a-bin", &[0, 255]), ("tenant", b"blue")] {
+        metadata.insert(key, value).expect("it is sound");
+    }
+    let mut bytes = Vec::new();
+    metadata.encode(&mut bytes);
+    vec![bytes]
+}
+
+/// Configuration files: what is taken can be written, and is taken again.
+fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match Config::from_toml(text, "fuzz") {
+        Ok(config) => assert_eq!(Config::from_toml(&config.to_toml(), "again").ok(), Some(config)),
+        Err(error) => assert!(error.to_string().starts_with("fuzz")),
+    }
+}
+
+/// Addresses: what is taken can be written, and is taken again.
+fn endpoint(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(endpoint) = text.parse::<Endpoint>() {
+        assert_eq!(endpoint.to_string().parse::<Endpoint>().ok(), Some(endpoint));
+    }
+}
+
+fn endpoint_seeds() -> Vec<Vec<u8>> {
+    ["tcp://127.0.0.1:80", "tcp://[::1]:7878", "tcp://host.example:1", "unix:/run/x.sock"]
+        .map(Vec::from)
+        .into()
+}

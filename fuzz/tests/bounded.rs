@@ -1,0 +1,41 @@
+//! Runs every target over its seeds and over damage done to them: the same inputs every time, a few seconds in all.
+
+use trunkline_fuzz::{Mutator, TARGETS, Target};
+
+/// Enough that a fault one step from a seed is found; what is further away is libFuzzer's.
+const ROUNDS: usize = 60_000;
+
+fn run(name: &str) {
+    let target: &Target = TARGETS.iter().find(|target| target.name == name).unwrap();
+    let seeds = (target.seeds)();
+    seeds.iter().for_each(|seed| (target.run)(seed));
+    let mut mutator = Mutator::new(name.bytes().map(u64::from).sum());
+    for round in 0..rounds(name) {
+        let input = mutator.next(&seeds);
+        let outcome = std::panic::catch_unwind(|| (target.run)(&input));
+        assert!(outcome.is_ok(), "{name}, round {round}: {input:02x?}");
+    }
+}
+
+/// Files are slow to read, and few are hostile.
+fn rounds(name: &str) -> usize {
+    match name {
+        "config" => ROUNDS / 60,
+        "descriptors" | "native" => ROUNDS / 4,
+        _ => ROUNDS,
+    }
+}
+
+macro_rules! tests {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { run(stringify!($name)); })*
+
+        #[test]
+        fn every_target_is_run() {
+            let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+            assert_eq!(names, [$(stringify!($name)),*]);
+        }
+    };
+}
+
+tests!(control descriptors linear transcode native entries metadata config endpoint);

@@ -1,0 +1,172 @@
+//! Where something listens, as users write it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use thiserror::Error;
+
+/// An address a stream can be opened to.
+///
+/// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative) or
+/// `unix:///run/greeter.sock`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+/// Why a text is not an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum EndpointError {
+    /// No scheme, or one that is not known here.
+    #[error("{text:?} is not an endpoint: write tcp://ADDRESS:PORT or unix:PATH")]
+    Scheme {
+        /// What was written.
+        text: String,
+    },
+    /// The port is missing or not a number up to 65535.
+    #[error("{text:?} has no port from 0 to 65535: write tcp://ADDRESS:PORT")]
+    Port {
+        /// What was written.
+        text: String,
+    },
+    /// The host is a name. Names are looked up by the control plane, not here.
+    #[error("{host:?} is a name, not an IP address: resolve it first (only localhost is known here)")]
+    Name {
+        /// The name.
+        host: String,
+        /// The port beside it.
+        port: u16,
+    },
+    /// An IPv6 address without brackets.
+    #[error("{text:?}: put an IPv6 address in brackets, as in tcp://[::1]:7878")]
+    Brackets {
+        /// What was written.
+        text: String,
+    },
+    /// The path is empty, has a NUL, or is too long for a socket address.
+    #[error("unix socket path {path:?} must have 1 to {limit} bytes and no NUL")]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Longest a socket address holds.
+        limit: usize,
+    },
+}
+
+impl Endpoint {
+    /// Longest path of a Unix socket: 108 bytes with the NUL (unix(7)).
+    pub const PATH_BYTES_MAX: usize = 107;
+
+    /// An endpoint at a path.
+    ///
+    /// # Errors
+    /// [`EndpointError::Path`] if no socket address can hold it.
+    pub fn unix(path: impl Into<PathBuf>) -> Result<Self, EndpointError> {
+        let path = path.into();
+        let bytes = path.as_os_str().as_encoded_bytes();
+        if bytes.is_empty() || bytes.len() > Self::PATH_BYTES_MAX || bytes.contains(&0) {
+            return Err(EndpointError::Path { path, limit: Self::PATH_BYTES_MAX });
+        }
+        Ok(Self::Unix(path))
+    }
+
+    /// The path of a Unix endpoint.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(path) => Some(path),
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(rest) = text.strip_prefix("tcp://") {
+            return tcp(text, rest);
+        }
+        match text.strip_prefix("unix:") {
+            Some(rest) => Self::unix(rest.strip_prefix("//").unwrap_or(rest)),
+            None => Err(EndpointError::Scheme { text: text.to_owned() }),
+        }
+    }
+}
+
+impl From<SocketAddr> for Endpoint {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Unix(path) if path.is_absolute() => write!(f, "unix://{}", path.display()),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
+    let no_port = || EndpointError::Port { text: text.to_owned() };
+    let (host, port) = rest.rsplit_once(':').ok_or_else(no_port)?;
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(EndpointError::Brackets { text: text.to_owned() });
+    }
+    let port: u16 = port.parse().map_err(|_| no_port())?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare == "localhost" {
+        return Ok(Endpoint::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)));
+    }
+    match bare.parse::<IpAddr>() {
+        Ok(address) => Ok(Endpoint::Tcp(SocketAddr::new(address, port))),
+        Err(_) => Err(EndpointError::Name { host: bare.to_owned(), port }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists what can be written, what it means, and what the user is told otherwise.
+    use super::*;
+
+    #[test]
+    fn what_can_be_written() {
+        for (text, shown) in [
+            ("tcp://127.0.0.1:80", "tcp://127.0.0.1:80"),
+            ("tcp://localhost:7878", "tcp://127.0.0.1:7878"),
+            ("tcp://[::1]:0", "tcp://[::1]:0"),
+            ("unix:/run/a.sock", "unix:///run/a.sock"),
+            ("unix:///run/a.sock", "unix:///run/a.sock"),
+            ("unix:a.sock", "unix:a.sock"),
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!(endpoint.to_string(), shown);
+            assert_eq!(shown.parse::<Endpoint>(), Ok(endpoint));
+        }
+    }
+
+    #[test]
+    fn what_the_user_is_told() {
+        let long = format!("unix:/{}", "x".repeat(107));
+        for (text, told) in [
+            ("10.0.0.1:80", "write tcp://ADDRESS:PORT or unix:PATH"),
+            ("http://10.0.0.1:80", "is not an endpoint"),
+            ("tcp://10.0.0.1", "has no port"),
+            ("tcp://10.0.0.1:65536", "has no port from 0 to 65535"),
+            ("tcp://::1:80", "in brackets"),
+            ("tcp://db.example:80", "\"db.example\" is a name"),
+            ("unix:", "must have 1 to 107 bytes"),
+            (&long, "must have 1 to 107 bytes"),
+            ("unix:a\0b", "no NUL"),
+        ] {
+            let error = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+    }
+}

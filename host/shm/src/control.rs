@@ -1,0 +1,288 @@
+//! Control sockets: SEQPACKET Unix sockets that carry one control message per packet, with descriptors.
+//!
+//! What a packet means is the business of the control room; this file bounds it. A packet is at most 64 KiB, arrives
+//! whole or as an error, and brings no more descriptors than the receiver asked for: the rest the kernel drops
+//! before they exist in this process.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
+    socket_with, socketpair,
+};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+/// Bytes of the largest packet. Larger things go through the send heap or a sealed memfd.
+pub const PACKET_BYTES_MAX: usize = 64 << 10;
+
+/// Descriptors of the fullest packet: a session's five and room for three more.
+pub const PACKET_FDS_MAX: usize = 8;
+
+/// How long `connect` waits for a daemon whose queue of connections is full, before `EAGAIN`.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of a socket path, without the closing zero, that `sockaddr_un` can hold.
+const PATH_BYTES_MAX: usize = 107;
+
+/// Why a control socket did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// A packet to send is empty or too large.
+    #[error("a packet of {bytes} bytes where 1 to {PACKET_BYTES_MAX} can be sent")]
+    PacketBytes {
+        /// Bytes of the packet.
+        bytes: usize,
+    },
+    /// A packet received was larger than [`PACKET_BYTES_MAX`]; its beginning was discarded.
+    #[error("the other side sent a packet of more than {PACKET_BYTES_MAX} bytes")]
+    Oversized,
+    /// Too many descriptors to send, or the other side sent more than were asked for; those were closed.
+    #[error("more than {limit} descriptors in a packet")]
+    Descriptors {
+        /// How many were allowed.
+        limit: usize,
+    },
+    /// The path does not fit a Unix socket address.
+    #[error("{} is longer than a socket path of {PATH_BYTES_MAX} bytes", path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Something else than a socket lies at the path; it is left alone.
+    #[error("{} exists and is not a socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Another daemon serves this path.
+    #[error("another daemon serves {}", path.display())]
+    Served {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The directory of a default socket can be written by others, who could have put a socket of theirs there.
+    #[error("{} belongs to or can be written by others", directory.display())]
+    Untrusted {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The kernel refused.
+    #[error("{what}: {errno}")]
+    System {
+        /// What was asked of it.
+        what: &'static str,
+        /// Its answer; `EAGAIN` when a non-blocking socket has nothing.
+        errno: Errno,
+    },
+}
+
+impl ControlError {
+    /// Whether a non-blocking socket merely has nothing to give or no room now.
+    #[must_use]
+    pub fn would_block(&self) -> bool {
+        matches!(self, ControlError::System { errno: Errno::AGAIN, .. })
+    }
+
+    /// Whether the other side has closed. What it sent before that can still be received.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self, ControlError::System { errno: Errno::PIPE | Errno::CONNRESET, .. })
+    }
+}
+
+/// Who is at the other end, as the kernel saw it when the connection was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Process id, in our process id namespace.
+    pub pid: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// One end of a control connection.
+#[derive(Debug)]
+pub struct ControlSocket {
+    fd: OwnedFd,
+}
+
+impl ControlSocket {
+    /// Connects to the daemon at `path`. The socket is blocking.
+    ///
+    /// # Errors
+    /// [`ControlError::Path`]; [`ControlError::System`] with `ENOENT` or `ECONNREFUSED` when no daemon serves it.
+    pub fn connect(path: impl AsRef<Path>) -> Result<ControlSocket, ControlError> {
+        let address = address(path.as_ref())?;
+        let fd = seqpacket()?;
+        // A connection to a Unix socket waits for nothing but room in that queue, and that as long as a send may.
+        set_socket_timeout(&fd, Timeout::Send, Some(CONNECT_TIMEOUT)).map_err(system("SO_SNDTIMEO"))?;
+        connect(&fd, &address).map_err(system("connect"))?;
+        set_socket_timeout(&fd, Timeout::Send, None).map_err(system("SO_SNDTIMEO"))?;
+        Ok(ControlSocket { fd })
+    }
+
+    /// Two connected sockets in one process.
+    ///
+    /// # Errors
+    /// [`ControlError::System`].
+    pub fn pair() -> Result<(ControlSocket, ControlSocket), ControlError> {
+        let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(system("socketpair"))?;
+        Ok((ControlSocket { fd: one }, ControlSocket { fd: other }))
+    }
+
+    /// Sends one packet.
+    ///
+    /// # Errors
+    /// [`ControlError::PacketBytes`], [`ControlError::Descriptors`]; [`ControlError::System`] with `EAGAIN` when the
+    /// socket is non-blocking and the other side does not read, `EPIPE` when it is gone (no signal is raised).
+    pub fn send(&self, packet: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
+        if packet.is_empty() || packet.len() > PACKET_BYTES_MAX {
+            return Err(ControlError::PacketBytes { bytes: packet.len() });
+        }
+        if fds.len() > PACKET_FDS_MAX {
+            return Err(ControlError::Descriptors { limit: PACKET_FDS_MAX });
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        let sent = loop {
+            match sendmsg(&self.fd, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => break sent,
+            }
+        };
+        sent.map(drop).map_err(system("sendmsg"))
+    }
+
+    /// Receives one packet into `packet` (its former contents are replaced) with at most `fds_max` descriptors.
+    ///
+    /// `None` when the other side has closed. A side that expects no descriptors passes 0: those sent anyway never
+    /// come to exist here, so a hostile one (whose mere closing could block) does no harm.
+    ///
+    /// # Errors
+    /// [`ControlError::Oversized`], [`ControlError::Descriptors`]: the connection should be closed.
+    /// [`ControlError::System`] with `EAGAIN` when the socket is non-blocking and nothing waits.
+    pub fn recv(&self, packet: &mut Vec<u8>, fds_max: usize) -> Result<Option<Vec<OwnedFd>>, ControlError> {
+        let limit = fds_max.min(PACKET_FDS_MAX);
+        packet.resize(PACKET_BYTES_MAX, 0);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PACKET_FDS_MAX))];
+        let space_bytes = if limit == 0 { 0 } else { rustix::cmsg_space!(ScmRights(limit)) };
+        let mut control = RecvAncillaryBuffer::new(&mut space[..space_bytes]);
+        let received = loop {
+            let into = &mut [IoSliceMut::new(packet)];
+            match recvmsg(&self.fd, into, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                // The other side closed with packets of ours unread. That is said once and ahead of the packets it had
+                // sent, its reason for closing among them; they are still there, and after them the end.
+                Err(Errno::INTR | Errno::CONNRESET) => {}
+                Err(errno) => {
+                    packet.clear();
+                    return Err(ControlError::System { what: "recvmsg", errno });
+                }
+                Ok(received) => break received,
+            }
+        };
+        packet.truncate(received.bytes);
+        let fds = descriptors(&mut control);
+        if received.flags.contains(ReturnFlags::TRUNC) {
+            packet.clear();
+            return Err(ControlError::Oversized);
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) || fds.len() > limit {
+            packet.clear();
+            return Err(ControlError::Descriptors { limit });
+        }
+        Ok((received.bytes > 0).then_some(fds))
+    }
+
+    /// Who connected, or who listened when the connection was made.
+    ///
+    /// # Errors
+    /// [`ControlError::System`].
+    pub fn peer_credentials(&self) -> Result<PeerCredentials, ControlError> {
+        let peer = socket_peercred(&self.fd).map_err(system("SO_PEERCRED"))?;
+        let pid = u32::try_from(peer.pid.as_raw_nonzero().get()).unwrap_or(0);
+        Ok(PeerCredentials { pid, uid: peer.uid.as_raw(), gid: peer.gid.as_raw() })
+    }
+
+    /// A descriptor that becomes readable when the process at the other end dies, even while processes it forked keep
+    /// its sockets open. `None` when it is already gone.
+    ///
+    /// # Errors
+    /// [`ControlError::System`].
+    pub fn peer_process(&self) -> Result<Option<OwnedFd>, ControlError> {
+        let peer = socket_peercred(&self.fd).map_err(system("SO_PEERCRED"))?;
+        match pidfd_open(peer.pid, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Some(fd)),
+            Err(Errno::SRCH) => Ok(None),
+            Err(errno) => Err(ControlError::System { what: "pidfd_open", errno }),
+        }
+    }
+
+    /// Makes `send` and `recv` answer `EAGAIN` instead of waiting, or wait again.
+    ///
+    /// # Errors
+    /// [`ControlError::System`].
+    pub fn set_nonblocking(&self, nonblocking: bool) -> Result<(), ControlError> {
+        rustix::io::ioctl_fionbio(&self.fd, nonblocking).map_err(system("FIONBIO"))
+    }
+}
+
+impl AsFd for ControlSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl From<ControlSocket> for OwnedFd {
+    fn from(socket: ControlSocket) -> OwnedFd {
+        socket.fd
+    }
+}
+
+impl From<OwnedFd> for ControlSocket {
+    /// Takes over a connected SEQPACKET socket, for example one inherited from an older daemon.
+    fn from(fd: OwnedFd) -> ControlSocket {
+        ControlSocket { fd }
+    }
+}
+
+/// A new SEQPACKET socket.
+pub(crate) fn seqpacket() -> Result<OwnedFd, ControlError> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .map_err(system("socket"))
+}
+
+/// The address of `path`.
+pub(crate) fn address(path: &Path) -> Result<SocketAddrUnix, ControlError> {
+    let too_long = || ControlError::Path { path: path.to_path_buf() };
+    if path.as_os_str().as_bytes().len() > PATH_BYTES_MAX {
+        return Err(too_long());
+    }
+    SocketAddrUnix::new(path).map_err(|_| too_long())
+}
+
+fn descriptors(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    fds
+}
+
+pub(crate) fn system(what: &'static str) -> impl Fn(Errno) -> ControlError {
+    move |errno| ControlError::System { what, errno }
+}

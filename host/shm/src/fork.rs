@@ -1,0 +1,97 @@
+//! Telling a forked child from the process that attached.
+//!
+//! A child made by `fork` without `exec` inherits every object of the parent, among them rings that exactly one
+//! process may use. Asking for the process id before every call would be a system call. Instead one anonymous page
+//! is marked `MADV_WIPEONFORK`: the kernel hands the child a page of zeros, so the question costs one load.
+
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+
+/// Remembers the process it was made in.
+///
+/// The client library keeps one per session and asks [`ForkGuard::is_foreign`] at the start of every operation. When
+/// it answers `true`, this process is a child forked after the session was opened: the library must not touch rings,
+/// heaps or doorbells of that session, closes its descriptors (so that the daemon sees the parent's death when it
+/// comes), forgets it, and attaches anew when the child makes a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForkGuard {
+    born: u64,
+}
+
+impl ForkGuard {
+    /// Remembers the calling process.
+    #[must_use]
+    pub fn new() -> ForkGuard {
+        ForkGuard { born: generation() }
+    }
+
+    /// Whether this is another process than the one that called [`ForkGuard::new`].
+    #[inline]
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        generation() != self.born
+    }
+}
+
+impl Default for ForkGuard {
+    fn default() -> ForkGuard {
+        ForkGuard::new()
+    }
+}
+
+/// A number that this process has and no process it descends from had.
+#[inline]
+fn generation() -> u64 {
+    match generation_word().load(Ordering::Relaxed) {
+        0 => name_generation(),
+        known => known,
+    }
+}
+
+/// First question after a fork (or ever): gives this process a number above its parent's.
+#[cold]
+fn name_generation() -> u64 {
+    /// Generations ever named, in ordinary memory: a child's copy begins where its parent's stood. It is raised before
+    /// the page is written, so that a fork between the two still gives the child another number than its parent.
+    static NAMED: AtomicU64 = AtomicU64::new(0);
+    // SYNC: pairs with itself in another thread of this process: every name is given once.
+    let next = NAMED.fetch_add(1, Ordering::AcqRel) + 1;
+    // SYNC: pairs with the same exchange in another thread: whoever comes second reads the name the first wrote.
+    match generation_word().compare_exchange(0, next, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => next,
+        Err(named_by_another_thread) => named_by_another_thread,
+    }
+}
+
+#[inline]
+fn generation_word() -> &'static AtomicU64 {
+    struct Page(NonNull<AtomicU64>);
+    // SAFETY: the pointer is to a word of a mapping that is never unmapped, and the word is atomic.
+    unsafe impl Send for Page {}
+    // SAFETY: as above.
+    unsafe impl Sync for Page {}
+
+    static PAGE: OnceLock<Page> = OnceLock::new();
+    let page = PAGE.get_or_init(|| Page(wiped_page()));
+    // SAFETY: `wiped_page` returned a page-aligned, zeroed, writable mapping that lives as long as the process.
+    unsafe { page.0.as_ref() }
+}
+
+/// A page of zeros that is zeros again in every forked child.
+///
+/// Panics when the kernel refuses one anonymous page or does not know `MADV_WIPEONFORK` (Linux 4.14): without it
+/// a forked child could not be told from its parent, and going on would corrupt the parent's calls.
+fn wiped_page() -> NonNull<AtomicU64> {
+    const PAGE_BYTES: usize = 4096;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no existing memory.
+    let page = unsafe { mmap_anonymous(std::ptr::null_mut(), PAGE_BYTES, prot, MapFlags::PRIVATE) };
+    let page = page.expect("one anonymous page for fork detection");
+    // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+    let advised = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) };
+    advised.expect("MADV_WIPEONFORK, Linux 4.14 or later");
+    NonNull::new(page.cast()).expect("a mapping is not at address zero")
+}

@@ -1,0 +1,310 @@
+//! How long to look before sleeping: the one waiting policy, used by stubs and by shards.
+//!
+//! Waking an idle core costs 15–40 µs, a hand-over between two that look 0.2 µs, a `sched_yield` 0.2 µs. So a waiter
+//! looks for a while and yields the core between looks; if nothing comes it sleeps on its doorbells. How long is a
+//! bet on how long this wait will be, and the best tip is how long the last ones were: waits that ended soon (also
+//! those that ended soon after going to sleep) double the patience, waits that did not halve it. An idle waiter
+//! therefore soon does not look at all, and a busy one hardly sleeps.
+//!
+//! This file only decides. [`crate::sleep`] has the hands: clock, yield and poll.
+
+/// What to do now that nothing has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Look again at once (after [`std::hint::spin_loop`]).
+    Spin,
+    /// Give the core to whoever wants it, then look again.
+    Yield,
+    /// Announce it, look once more, and sleep.
+    Block,
+}
+
+/// Bounds of a waiter's patience.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitLimits {
+    /// Longest time to look before sleeping.
+    pub patience_ns_max: u64,
+    /// Patience below which looking is not worth the clock reads: treated as none.
+    pub patience_ns_min: u64,
+    /// What waking from sleep may cost; a wait that took no longer than this plus the longest patience would have
+    /// been worth looking for.
+    pub wake_ns: u64,
+    /// A yield that took this long gave the core to somebody who does not yield.
+    pub stall_ns: u64,
+    /// Waits that do not look after such a stall. One stall in so many waits stays below the 99.9th percentile.
+    pub sober_waits: u32,
+    /// Looks without yielding at the start of a wait. None on a single core, where the other side cannot run
+    /// meanwhile.
+    pub spins_max: u32,
+}
+
+impl Default for WaitLimits {
+    fn default() -> WaitLimits {
+        WaitLimits {
+            patience_ns_max: 50_000,
+            patience_ns_min: 1_000,
+            wake_ns: 50_000,
+            stall_ns: 400_000,
+            sober_waits: 1024,
+            spins_max: 16,
+        }
+    }
+}
+
+impl WaitLimits {
+    /// The defaults, without spinning if this process may use one core only.
+    #[must_use]
+    pub fn of_this_process() -> WaitLimits {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let defaults = WaitLimits::default();
+        WaitLimits { spins_max: if cores > 1 { defaults.spins_max } else { 0 }, ..defaults }
+    }
+}
+
+/// Every so many waits spinning gets another chance although it did not pay before.
+const SPIN_PROBE_WAITS: u32 = 64;
+
+/// Decides, wait by wait, between looking and sleeping. Holds no clock: every method takes the time.
+///
+/// ```
+/// # use trunkline_shm::{Decision, WaitLimits, Waiter};
+/// let mut waiter = Waiter::new(WaitLimits::default());
+/// waiter.begin(0);
+/// assert_eq!(waiter.decide(0), Decision::Spin);
+/// assert_eq!(waiter.decide(50_000), Decision::Block);
+/// waiter.arrived(90_000); // woken: looking a little longer would have found it
+/// assert_eq!(waiter.patience_ns(), 50_000);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    limits: WaitLimits,
+    patience_ns: u64,
+    /// Looks without yielding in the present wait's beginning.
+    spins: u32,
+    /// Waits still to be done without looking.
+    sober: u32,
+    waits: u32,
+    began_ns: u64,
+    looked_ns: u64,
+    looks: u32,
+    blocked: bool,
+}
+
+impl Waiter {
+    /// A waiter that begins with patience at its longest: the first waits tell.
+    #[must_use]
+    pub fn new(limits: WaitLimits) -> Waiter {
+        Waiter {
+            limits,
+            patience_ns: limits.patience_ns_max,
+            spins: limits.spins_max,
+            sober: 0,
+            waits: 0,
+            began_ns: 0,
+            looked_ns: 0,
+            looks: 0,
+            blocked: false,
+        }
+    }
+
+    /// Nothing to do as of `now_ns`: a wait begins.
+    #[inline]
+    pub fn begin(&mut self, now_ns: u64) {
+        (self.began_ns, self.looked_ns, self.looks, self.blocked) = (now_ns, now_ns, 0, false);
+        self.sober = self.sober.saturating_sub(1);
+        self.waits = self.waits.wrapping_add(1);
+        if self.waits.is_multiple_of(SPIN_PROBE_WAITS) {
+            self.spins = self.limits.spins_max;
+        }
+    }
+
+    /// Looked and found nothing, as of `now_ns`. The time need not be read anew after a [`Decision::Spin`].
+    #[inline]
+    pub fn decide(&mut self, now_ns: u64) -> Decision {
+        self.notice_stall(now_ns);
+        let patience_ns = if self.sober > 0 { 0 } else { self.patience_ns };
+        if now_ns.saturating_sub(self.began_ns) >= patience_ns {
+            self.blocked = true;
+            return Decision::Block;
+        }
+        self.looks = self.looks.saturating_add(1);
+        if self.looks <= self.spins { Decision::Spin } else { Decision::Yield }
+    }
+
+    /// Work came at `now_ns`, found by looking or by being woken: learns from the length of this wait.
+    #[inline]
+    pub fn arrived(&mut self, now_ns: u64) {
+        let limits = self.limits;
+        let waited_ns = now_ns.saturating_sub(self.began_ns);
+        if !self.blocked {
+            self.notice_stall(now_ns);
+            self.spins = if self.looks <= self.spins { limits.spins_max } else { self.spins / 2 };
+        }
+        self.patience_ns = if waited_ns <= limits.patience_ns_max.saturating_add(limits.wake_ns) {
+            let worth_ns = self.patience_ns.max(waited_ns).max(limits.patience_ns_min);
+            worth_ns.saturating_mul(2).min(limits.patience_ns_max)
+        } else {
+            self.halved()
+        };
+    }
+
+    /// The wait ended without work (a time-out): counts as a long one.
+    pub fn ran_dry(&mut self) {
+        self.patience_ns = self.halved();
+    }
+
+    /// How long the next wait would look before sleeping, unless a stall forbids looking.
+    #[must_use]
+    pub fn patience_ns(&self) -> u64 {
+        self.patience_ns
+    }
+
+    /// A yield normally takes under a microsecond; one that took a scheduler's time slice went to a thread that
+    /// computes. Yielding would lose as much again and again, while a sleeper preempts such a thread when woken.
+    #[inline]
+    fn notice_stall(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns) >= self.limits.stall_ns {
+            self.sober = self.limits.sober_waits;
+        }
+        self.looked_ns = now_ns;
+    }
+
+    fn halved(&self) -> u64 {
+        let half = self.patience_ns / 2;
+        if half < self.limits.patience_ns_min { 0 } else { half }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a look with a yield, and a wake from sleep, take here.
+    const LOOK_NS: u64 = 200;
+    const WAKE_NS: u64 = 35_000;
+
+    /// How one simulated wait went.
+    #[derive(Debug, Default, PartialEq)]
+    struct Wait {
+        spins: u32,
+        yields: u32,
+        slept: bool,
+    }
+
+    /// Lets `waiter` wait for work that comes after `work_ns`; its first yield takes `first_yield_ns`.
+    fn wait_with_yield(waiter: &mut Waiter, work_ns: u64, first_yield_ns: u64) -> Wait {
+        let (began_ns, mut wait) = (1_000_000, Wait::default());
+        let mut now_ns = began_ns;
+        waiter.begin(now_ns);
+        loop {
+            match waiter.decide(now_ns) {
+                Decision::Spin => wait.spins += 1,
+                Decision::Yield => {
+                    now_ns += if wait.yields == 0 { first_yield_ns } else { LOOK_NS };
+                    wait.yields += 1;
+                }
+                Decision::Block => {
+                    wait.slept = true;
+                    now_ns = now_ns.max(began_ns + work_ns) + WAKE_NS;
+                }
+            }
+            if now_ns >= began_ns + work_ns {
+                waiter.arrived(now_ns);
+                return wait;
+            }
+        }
+    }
+
+    fn wait(waiter: &mut Waiter, work_ns: u64) -> Wait {
+        wait_with_yield(waiter, work_ns, LOOK_NS)
+    }
+
+    fn waiter() -> Waiter {
+        Waiter::new(WaitLimits::default())
+    }
+
+    /// Work every few microseconds is found by looking, always.
+    #[test]
+    fn a_busy_waiter_does_not_sleep() {
+        let mut waiter = waiter();
+        assert!((0..1_000).all(|round| !wait(&mut waiter, 1_000 + round % 20 * 1_000).slept));
+        assert_eq!(waiter.patience_ns(), 50_000);
+    }
+
+    /// Work every ten milliseconds is not looked for: a tenth of a millisecond in all, then none.
+    #[test]
+    fn an_idle_waiter_sleeps_at_once() {
+        let mut waiter = waiter();
+        let looks: Vec<u32> =
+            (0..10).map(|_| wait(&mut waiter, 10_000_000)).map(|wait| wait.yields).collect();
+        assert_eq!(looks[0], 250, "50 µs of 200 ns each");
+        assert!(looks.iter().sum::<u32>() <= 500, "{looks:?}");
+        assert_eq!((looks[9], waiter.patience_ns()), (0, 0));
+        assert_eq!(wait(&mut waiter, 10_000_000), Wait { slept: true, ..Wait::default() });
+    }
+
+    /// After idleness a few quick answers are enough to look again, although the first are slept through.
+    #[test]
+    fn a_waiter_wakes_up_to_load() {
+        let mut waiter = waiter();
+        (0..10).for_each(|_| _ = wait(&mut waiter, 10_000_000));
+        let slept = (0..10).filter(|_| wait(&mut waiter, 8_000).slept).count();
+        assert_eq!(slept, 1);
+    }
+
+    /// Waits as long as a sleep and longer end the looking, one step at a time.
+    #[test]
+    fn patience_halves_and_doubles_within_its_bounds() {
+        let mut waiter = waiter();
+        let mut after = |work_ns| {
+            wait(&mut waiter, work_ns);
+            waiter.patience_ns()
+        };
+        let long = 1_000_000;
+        let steps = [long, long, 5_000, long, long, long, long, long, long, long, 500, 500, 500, 500];
+        let expected =
+            [25_000, 12_500, 25_000, 12_500, 6_250, 3_125, 1_562, 0, 0, 0, 50_000, 50_000, 50_000, 50_000];
+        assert_eq!(steps.map(&mut after), expected);
+        waiter.ran_dry();
+        assert_eq!(waiter.patience_ns(), 25_000, "a time-out counts as a long wait");
+    }
+
+    /// A yield that loses a time slice to a computing thread ends the looking for a thousand waits.
+    #[test]
+    fn a_stalled_yield_sobers() {
+        let mut waiter = waiter();
+        assert!(wait_with_yield(&mut waiter, 5_000_000, 3_000_000).slept);
+        assert!((0..1023).all(|_| wait(&mut waiter, 8_000).slept));
+        assert!(!wait(&mut waiter, 8_000).slept, "then it looks again");
+        assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept, "found, but late");
+        assert!(wait(&mut waiter, 8_000).slept);
+    }
+
+    /// Spinning without yielding goes on while it finds something, stops when it does not, and is tried again.
+    #[test]
+    fn spinning_must_pay() {
+        let mut waiter = waiter();
+        let spins: Vec<u32> = (0..80).map(|_| wait(&mut waiter, 8_000).spins).collect();
+        assert_eq!(spins[..6], [16, 8, 4, 2, 1, 0]);
+        assert_eq!(spins.iter().skip(5).filter(|spins| **spins == 16).count(), 1, "one probe");
+    }
+
+    /// Where one core is all there is, nothing spins without yielding.
+    #[test]
+    fn one_core_only_yields() {
+        let mut waiter = Waiter::new(WaitLimits { spins_max: 0, ..WaitLimits::default() });
+        assert!((0..200).all(|_| wait(&mut waiter, 8_000).spins == 0));
+    }
+
+    /// A clock that jumps, either way, ends in a decision and breaks nothing.
+    #[test]
+    fn a_jumping_clock_is_survived() {
+        let mut waiter = waiter();
+        for (begin, look, end) in [(100, 50, 0), (u64::MAX, 0, u64::MAX), (0, u64::MAX, 1), (5, 5, 5)] {
+            waiter.begin(begin);
+            waiter.decide(look);
+            waiter.arrived(end);
+            assert!(waiter.patience_ns() <= 50_000);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
+
+use crate::waker::Waker;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use trunkline_engine::{BindError, Binding, BoundSchema, SessionKey, Snapshot};
+use trunkline_shm::DaemonEnd;
+use trunkline_telemetry::{Ask, Snapshot as Measured};
+
+/// A request to a shard. Answered through the sender it carries, if it carries one.
+pub(crate) enum Command {
+    /// Take a session in.
+    Attach { end: Box<DaemonEnd>, label: String, reply: Sender<SessionKey> },
+    /// Give a session routes.
+    Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
+    /// The application closed its control socket, or died.
+    Detach { session: SessionKey },
+    /// Where calls go that nobody here serves.
+    ConfigureService { service: String, endpoints: Vec<String> },
+    /// Tell about yourself.
+    Observe { ask: Ask, reply: Sender<Observation> },
+    /// Take no new calls.
+    Drain,
+    /// End the thread.
+    Stop,
+}
+
+/// What a session binds, owned so that it can cross threads.
+pub(crate) struct Bind {
+    pub schema: Arc<BoundSchema>,
+    pub serves: Vec<String>,
+    pub calls: Vec<(String, Option<String>)>,
+}
+
+/// What a shard tells the control thread unasked.
+pub(crate) enum Notice {
+    /// A session broke the ABI; its control socket is to be told and closed.
+    Detached { session: SessionKey, reason: String },
+}
+
+/// What a shard knows about itself.
+pub struct Observation {
+    /// Sessions, services, peers, queues.
+    pub snapshot: Snapshot,
+    /// What it measured.
+    pub telemetry: Measured,
+}
+
+/// The control thread's end of a shard.
+#[derive(Clone)]
+pub(crate) struct ShardSender {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+}
+
+/// The shard's end.
+pub(crate) struct ShardReceiver {
+    commands: Receiver<Command>,
+    pub waker: Arc<Waker>,
+}
+
+/// A channel into a shard that wakes it.
+pub(crate) fn shard_channel(waker: Waker) -> (ShardSender, ShardReceiver) {
+    let (sender, receiver) = channel();
+    let waker = Arc::new(waker);
+    (ShardSender { commands: sender, waker: Arc::clone(&waker) }, ShardReceiver { commands: receiver, waker })
+}
+
+impl ShardSender {
+    /// Sends a command. `false` if the shard has ended.
+    pub fn send(&self, command: Command) -> bool {
+        let sent = self.commands.send(command).is_ok();
+        self.waker.wake();
+        sent
+    }
+
+    /// Sends a command that is answered, and waits for the answer. `None` if the shard has ended.
+    pub fn ask<T>(&self, command: impl FnOnce(Sender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = channel();
+        self.send(command(reply)).then(|| answer.recv().ok()).flatten()
+    }
+}
+
+impl ShardReceiver {
+    pub fn next(&self) -> Option<Command> {
+        self.commands.try_recv().ok()
+    }
+}

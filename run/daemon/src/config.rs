@@ -1,0 +1,307 @@
+//! The configuration file: every key, its default and its reason. `docs/configuration.md` lists the same, and a test
+//! holds the two together.
+//!
+//! A file is read whole or refused whole: an unknown key, a wrong type or a number out of bounds is a [`ConfigError`]
+//! that names place, key, problem and remedy. Every key may be left out; no file at all is a good configuration.
+
+mod error;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod value;
+
+pub use error::ConfigError;
+pub use value::{Address, Bytes, Mode};
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use trunkline_control::Attach;
+use trunkline_engine::Limits;
+use trunkline_net::Endpoint;
+use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
+
+/// All that can be set about a daemon.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The daemon as the host sees it.
+    pub daemon: Daemon,
+    /// What an attached application gets.
+    pub sessions: Sessions,
+    /// What one shard holds at most.
+    pub limits: LimitKeys,
+    /// How threads wait.
+    pub waiting: Waiting,
+    /// What is logged.
+    pub log: Log,
+    /// Faults planted on purpose.
+    pub debug: Debug,
+    /// Where calls go that no application of this host serves, by full service name.
+    pub services: BTreeMap<String, Service>,
+}
+
+/// `[daemon]`: the daemon as the host sees it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Daemon {
+    /// Name shown to peers and operators. Empty: the host's name.
+    pub node: String,
+    /// Path of the socket applications attach to. Empty: where applications look for it (docs/shared-memory.md).
+    pub socket: PathBuf,
+    /// Permissions of that socket: who may attach is who may write to it.
+    pub socket_mode: Mode,
+    /// Threads that carry calls. One carries several hundred thousand calls a second and costs no locks.
+    pub shards: usize,
+    /// Addresses other daemons reach this one at. None: nothing listens.
+    pub listen: Vec<Address>,
+}
+
+/// `[sessions]`: what an attached application gets.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sessions {
+    /// Control connections, and so sessions, served at once. More are turned away.
+    pub count_max: usize,
+    /// Entries of each ring for an application that does not ask.
+    pub ring_entries: u32,
+    /// Most entries of a ring an application gets, whatever it asks for.
+    pub ring_entries_max: u32,
+    /// Bytes of each heap for an application that does not ask. Address space; memory only when touched.
+    pub heap_bytes: Bytes,
+    /// Largest heap an application gets, whatever it asks for.
+    pub heap_bytes_max: Bytes,
+}
+
+/// `[limits]`: what one shard holds at most; the reasons stand at [`Limits`], key by key.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names and their reasons are those of `trunkline_engine::Limits`")]
+pub struct LimitKeys {
+    pub calls_made_per_session: usize,
+    pub calls_delivered_per_session: usize,
+    pub stream_window_bytes: Bytes,
+    pub routes_per_session: usize,
+    pub parked_bytes_per_session: Bytes,
+    pub assembling_bytes_per_peer: Bytes,
+    pub calls_waiting_per_endpoint: usize,
+    pub endpoints: usize,
+    pub message_bytes: Bytes,
+    pub inline_body_bytes: Bytes,
+    pub bulk_body_bytes: Bytes,
+    pub connection_queue_bytes: Bytes,
+}
+
+/// `[waiting]`: how threads wait.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Waiting {
+    /// Longest time a shard looks for work before it sleeps. Zero: sleeps at once, saves the core, costs a wake-up.
+    pub patience_us_max: u64,
+}
+
+/// `[log]`: what is logged, to standard error.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Lowest level logged, or directives as `TRUNKLINE_LOG` takes them: `info,trunkline_daemon=debug`.
+    pub level: String,
+    /// Lines for people or objects for machines.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line of text per event.
+    #[default]
+    Text,
+    /// One JSON object per event.
+    Json,
+}
+
+/// `[debug]`: faults planted on purpose, to see where telemetry puts them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Debug {
+    /// Time every request waits before admission.
+    pub request_hold_us: u64,
+    /// Time every response waits before admission.
+    pub response_hold_us: u64,
+}
+
+/// `[services."package.Service"]`: where its calls go.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Service {
+    /// Addresses of daemons whose applications serve it.
+    pub endpoints: Vec<Address>,
+}
+
+impl Config {
+    /// Reads a configuration; `origin` names it in errors, usually the file's path.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for the first thing wrong, with its place.
+    ///
+    /// ```
+    /// # use trunkline_daemon::Config;
+    /// let config = Config::from_toml("[limits]\nmessage_bytes = \"64 MiB\"", "daemon.toml").unwrap();
+    /// assert_eq!(config.limits().message_bytes, 64 << 20);
+    /// let error = Config::from_toml("[daemon]\nlisen = []", "daemon.toml").unwrap_err();
+    /// assert!(error.to_string().starts_with("daemon.toml:2:1: daemon.lisen"));
+    /// ```
+    pub fn from_toml(text: &str, origin: &str) -> Result<Self, ConfigError> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::of_parser(&error, text, origin))?;
+        config.check().map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
+        Ok(config)
+    }
+
+    /// This configuration as a file that sets every key.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("every key has a TOML form")
+    }
+
+    /// The daemon's name.
+    pub fn node(&self) -> &str {
+        if self.daemon.node.is_empty() { host_name() } else { &self.daemon.node }
+    }
+
+    /// Where applications attach, if it is set.
+    pub fn socket(&self) -> Option<&Path> {
+        (!self.daemon.socket.as_os_str().is_empty()).then_some(&*self.daemon.socket)
+    }
+
+    /// Where other daemons reach this one.
+    pub fn listen(&self) -> impl Iterator<Item = &Endpoint> {
+        self.daemon.listen.iter().map(|address| &address.0)
+    }
+
+    /// Where the calls of services go that no application of this host serves: full name, endpoints.
+    pub fn services(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &Endpoint>)> {
+        self.services
+            .iter()
+            .map(|(name, service)| (name.as_str(), service.endpoints.iter().map(|address| &address.0)))
+    }
+
+    /// Longest time to look for work before sleeping, in nanoseconds.
+    pub fn patience_ns_max(&self) -> u64 {
+        self.waiting.patience_us_max.saturating_mul(1000)
+    }
+
+    /// The engine's limits.
+    ///
+    /// Written out field by field, so that a limit without a key does not compile.
+    pub fn limits(&self) -> Limits {
+        let keys = &self.limits;
+        Limits {
+            calls_made_per_session: keys.calls_made_per_session,
+            calls_delivered_per_session: keys.calls_delivered_per_session,
+            stream_window_bytes: keys.stream_window_bytes.as_u32(),
+            routes_per_session: keys.routes_per_session,
+            parked_bytes_per_session: keys.parked_bytes_per_session.as_usize(),
+            assembling_bytes_per_peer: keys.assembling_bytes_per_peer.as_usize(),
+            calls_waiting_per_endpoint: keys.calls_waiting_per_endpoint,
+            endpoints: keys.endpoints,
+            message_bytes: keys.message_bytes.as_u32(),
+            inline_body_bytes: keys.inline_body_bytes.as_u32(),
+            bulk_body_bytes: keys.bulk_body_bytes.as_u32(),
+            connection_queue_bytes: keys.connection_queue_bytes.as_usize(),
+        }
+    }
+
+    /// The sizes an application gets that asks for these: zero is the default, everything else is rounded up to what
+    /// the session format allows and capped.
+    pub fn session_geometry(&self, wanted: &Attach) -> SessionConfig {
+        let sessions = &self.sessions;
+        SessionConfig {
+            submission_entries: sessions.ring(wanted.submission_entries),
+            completion_entries: sessions.ring(wanted.completion_entries),
+            send_heap_bytes: sessions.heap(wanted.send_heap_bytes),
+            receive_heap_bytes: sessions.heap(wanted.receive_heap_bytes),
+        }
+    }
+}
+
+impl Sessions {
+    fn ring(&self, wanted: u32) -> u32 {
+        let wanted = if wanted == 0 { self.ring_entries } else { wanted };
+        // The largest is a power of two (rules.rs), so that capping first keeps the rounding below it.
+        wanted.clamp(RING_ENTRIES_MIN, self.ring_entries_max).next_power_of_two()
+    }
+
+    fn heap(&self, wanted: u64) -> u32 {
+        let wanted = if wanted == 0 { self.heap_bytes } else { Bytes(wanted) };
+        let within = wanted.0.clamp(HEAP_BYTES_MIN.into(), self.heap_bytes_max.0);
+        Bytes(within.next_multiple_of(HEAP_BYTES_MIN.into())).as_u32()
+    }
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            socket: PathBuf::new(),
+            socket_mode: Mode(0o660),
+            shards: 1,
+            listen: Vec::new(),
+        }
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        let session = SessionConfig::default();
+        Self {
+            count_max: 4096,
+            ring_entries: session.submission_entries,
+            ring_entries_max: 16_384,
+            heap_bytes: Bytes(session.send_heap_bytes.into()),
+            heap_bytes_max: Bytes(1 << 30),
+        }
+    }
+}
+
+impl Default for LimitKeys {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            calls_made_per_session: limits.calls_made_per_session,
+            calls_delivered_per_session: limits.calls_delivered_per_session,
+            stream_window_bytes: limits.stream_window_bytes.into(),
+            routes_per_session: limits.routes_per_session,
+            parked_bytes_per_session: limits.parked_bytes_per_session.into(),
+            assembling_bytes_per_peer: limits.assembling_bytes_per_peer.into(),
+            calls_waiting_per_endpoint: limits.calls_waiting_per_endpoint,
+            endpoints: limits.endpoints,
+            message_bytes: limits.message_bytes.into(),
+            inline_body_bytes: limits.inline_body_bytes.into(),
+            bulk_body_bytes: limits.bulk_body_bytes.into(),
+            connection_queue_bytes: limits.connection_queue_bytes.into(),
+        }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self { patience_us_max: 50 }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".into(), format: LogFormat::Text }
+    }
+}
+
+/// The kernel's name for this host. It seldom changes and is only a label: read once.
+fn host_name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        if name.trim().is_empty() { "localhost".into() } else { name.trim().into() }
+    })
+}

@@ -1,0 +1,165 @@
+//! Configuration errors, with the place they point at.
+
+use std::fmt;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// What is wrong with a configuration file. Prints as `file:line:column: key: problem`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file, as it was named.
+    pub origin: String,
+    /// From 1; 0 if no place is to blame.
+    pub line: usize,
+    /// In characters from 1.
+    pub column: usize,
+    /// Dotted path of the key at fault; empty if the text is no TOML.
+    pub key: String,
+    /// What is wrong.
+    pub problem: String,
+    /// What to write instead; may be empty.
+    pub advice: String,
+}
+
+/// A value that has the right type and the wrong content.
+#[derive(Debug)]
+pub(super) struct Breach {
+    /// Dotted path of the key.
+    pub key: String,
+    pub problem: String,
+    pub advice: String,
+}
+
+impl ConfigError {
+    /// An error of the TOML parser or of a value's own form.
+    pub(super) fn of_parser(error: &toml::de::Error, text: &str, origin: &str) -> Self {
+        let at = error.span().map_or(0, |span| span.start);
+        let key = key_at(text, at).join(".");
+        let (problem, advice) = match unknown_key(error.message()) {
+            Some((found, known)) => (format!("there is no key {found:?} here"), advice(found, &known)),
+            None => (error.message().trim_end().replace('\n', "; "), String::new()),
+        };
+        Self::at(text, origin, at, Breach { key, problem, advice })
+    }
+
+    /// A rule of ours that the file breaks.
+    pub(super) fn of_rule(breach: Breach, text: &str, origin: &str) -> Self {
+        let at = place_of(text, &breach.key).unwrap_or(0);
+        Self::at(text, origin, at, breach)
+    }
+
+    fn at(text: &str, origin: &str, at: usize, breach: Breach) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            origin: origin.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            key: breach.key,
+            problem: breach.problem,
+            advice: breach.advice,
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.origin, self.line, self.column)?;
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.problem)?;
+        if self.advice.is_empty() { Ok(()) } else { write!(f, "; {}", self.advice) }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Takes serde's words apart: ``unknown field `a`, expected one of `b`, `c` ``. They are the one place that names both
+/// the key and its neighbours; if serde changes them, the message is passed on as it is (and a test says so).
+fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
+    let mut words = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    Some((words.next()?, words.collect()))
+}
+
+fn advice(found: &str, known: &[&str]) -> String {
+    match nearest(found, known) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("keys here: {}", known.join(", ")),
+    }
+}
+
+/// The known name closest to `found`, if it is close enough to be what was meant: a third of its letters.
+fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+    let (distance, name) = known.iter().map(|name| (edits(found, name), *name)).min()?;
+    (distance <= name.len().max(3) / 3).then_some(name)
+}
+
+/// Edit distance (Levenshtein), one row at a time. Both words are keys; a long `found` is cut, it is no typo of ours.
+fn edits(found: &str, name: &str) -> usize {
+    let name: Vec<char> = name.chars().collect();
+    let mut row: Vec<usize> = (0..=name.len()).collect();
+    for (i, a) in found.chars().take(64).enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in name.iter().enumerate() {
+            let substituted = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[name.len()]
+}
+
+/// The path of keys whose key or value covers byte `at`, outermost first. Empty for text that is no TOML.
+fn key_at(text: &str, at: usize) -> Vec<String> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let mut path = Vec::new();
+    descend(document.get_ref(), at, &mut path);
+    path
+}
+
+fn descend(table: &DeTable<'_>, at: usize, path: &mut Vec<String>) -> bool {
+    for (key, value) in table {
+        path.push(quoted(key.get_ref()));
+        let inside = match value.get_ref() {
+            DeValue::Table(inner) => descend(inner, at, path),
+            _ => false,
+        };
+        if inside || covers(&key.span(), at) || covers(&value.span(), at) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+fn covers(span: &Range<usize>, at: usize) -> bool {
+    span.start <= at && at < span.end.max(span.start + 1)
+}
+
+/// Where the value of a dotted path stands, or the innermost table on the way to it.
+fn place_of(text: &str, path: &str) -> Option<usize> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let mut table = document.get_ref();
+    let mut place = None;
+    let mut rest = path;
+    loop {
+        let (key, value) = table.iter().find(|(key, _)| leads(rest, &quoted(key.get_ref())))?;
+        place = Some(value.span().start).filter(|start| *start > 0).or(place);
+        rest = rest.get(quoted(key.get_ref()).len() + 1..).unwrap_or_default();
+        match value.get_ref() {
+            DeValue::Table(inner) if !rest.is_empty() && !inner.is_empty() => table = inner,
+            _ => return place,
+        }
+    }
+}
+
+fn leads(path: &str, key: &str) -> bool {
+    path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// A key as it stands in a dotted path.
+pub(super) fn quoted(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if bare { key.to_owned() } else { format!("{key:?}") }
+}

@@ -1,0 +1,123 @@
+//! What a well-typed configuration may still get wrong.
+
+use super::error::{Breach, quoted};
+use super::{Bytes, Config};
+use std::fmt::Display;
+use trunkline_shm::{HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN};
+
+const KIB: u64 = 1 << 10;
+const GIB: u64 = 1 << 30;
+/// More calls, routes or endpoints than this are a mistake in the file, not a load: a call costs about 300 bytes.
+const COUNT_MAX: usize = 1 << 20;
+/// The native protocol adds windows up in 31 bits.
+const WINDOW_BYTES_MAX: u64 = (1 << 31) - 1;
+/// Ten seconds: looking or holding for longer is never meant.
+const PAUSE_US_MAX: u64 = 10_000_000;
+/// A node's name travels in the native HELLO.
+const NODE_BYTES_MAX: usize = 255;
+
+impl Config {
+    /// Checks every value against its bounds and its neighbours.
+    pub(super) fn check(&self) -> Result<(), Breach> {
+        self.check_daemon()?;
+        self.check_sessions()?;
+        self.check_limits()?;
+        self.check_services()?;
+        within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
+        within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
+        within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)
+    }
+
+    fn check_daemon(&self) -> Result<(), Breach> {
+        if self.daemon.node.len() > NODE_BYTES_MAX || self.daemon.node.contains(char::is_control) {
+            let problem = format!("must be at most {NODE_BYTES_MAX} bytes of printable text");
+            return Err(breach("daemon.node", problem, "leave it out to use the host's name"));
+        }
+        if self.daemon.shards != 1 {
+            let problem =
+                "this version runs one shard: a session on one would not reach a service on another";
+            return Err(breach("daemon.shards", problem.into(), "write 1, or leave it out"));
+        }
+        Ok(())
+    }
+
+    fn check_sessions(&self) -> Result<(), Breach> {
+        let s = &self.sessions;
+        within("sessions.count_max", s.count_max, 1, 1 << 16)?;
+        ring("sessions.ring_entries_max", s.ring_entries_max, RING_ENTRIES_MAX)?;
+        ring("sessions.ring_entries", s.ring_entries, s.ring_entries_max)?;
+        heap("sessions.heap_bytes_max", s.heap_bytes_max, HEAP_BYTES_MAX.into())?;
+        heap("sessions.heap_bytes", s.heap_bytes, s.heap_bytes_max)
+    }
+
+    fn check_limits(&self) -> Result<(), Breach> {
+        let l = &self.limits;
+        within("limits.calls_made_per_session", l.calls_made_per_session, 1, COUNT_MAX)?;
+        within("limits.calls_delivered_per_session", l.calls_delivered_per_session, 1, COUNT_MAX)?;
+        within("limits.routes_per_session", l.routes_per_session, 1, COUNT_MAX)?;
+        within("limits.calls_waiting_per_endpoint", l.calls_waiting_per_endpoint, 1, COUNT_MAX)?;
+        within("limits.endpoints", l.endpoints, 1, COUNT_MAX)?;
+        bytes("limits.stream_window_bytes", l.stream_window_bytes, 64 * KIB, WINDOW_BYTES_MAX)?;
+        bytes("limits.parked_bytes_per_session", l.parked_bytes_per_session, 64 * KIB, 64 * GIB)?;
+        bytes("limits.assembling_bytes_per_peer", l.assembling_bytes_per_peer, 64 * KIB, 64 * GIB)?;
+        bytes("limits.message_bytes", l.message_bytes, 4 * KIB, WINDOW_BYTES_MAX)?;
+        bytes("limits.inline_body_bytes", l.inline_body_bytes, 0, 64 * KIB)?;
+        bytes("limits.bulk_body_bytes", l.bulk_body_bytes, l.inline_body_bytes.0, WINDOW_BYTES_MAX)?;
+        bytes("limits.connection_queue_bytes", l.connection_queue_bytes, 64 * KIB, 64 * GIB)
+    }
+
+    fn check_services(&self) -> Result<(), Breach> {
+        for (name, service) in &self.services {
+            let key = format!("services.{}", quoted(name));
+            let is_name = name.split('.').all(|part| {
+                part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                    && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            });
+            if !is_name {
+                let advice = "write it as in the .proto, with its package, in quotes: \"search.v1.Search\"";
+                return Err(breach(&key, "is not the full name of a service".into(), advice));
+            }
+            if service.endpoints.is_empty() {
+                let advice = "write endpoints = [\"tcp://10.0.0.7:7878\"], or leave the service out";
+                return Err(breach(&key, "has no endpoints".into(), advice));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn breach(key: &str, problem: String, advice: &str) -> Breach {
+    Breach { key: key.to_owned(), problem, advice: advice.to_owned() }
+}
+
+fn within<T: PartialOrd + Display>(key: &str, value: T, min: T, max: T) -> Result<(), Breach> {
+    if min <= value && value <= max {
+        return Ok(());
+    }
+    Err(breach(key, format!("is {value}"), &format!("write a number from {min} to {max}")))
+}
+
+fn bytes(key: &str, value: Bytes, min: u64, max: u64) -> Result<(), Breach> {
+    if min <= value.0 && value.0 <= max {
+        return Ok(());
+    }
+    let advice = format!("write a size from {} to {}", Bytes(min), Bytes(max));
+    Err(breach(key, format!("is {value}"), &advice))
+}
+
+fn ring(key: &str, entries: u32, max: u32) -> Result<(), Breach> {
+    if entries.is_power_of_two() && (RING_ENTRIES_MIN..=max).contains(&entries) {
+        return Ok(());
+    }
+    let advice = format!("write a power of two from {RING_ENTRIES_MIN} to {max}");
+    Err(breach(key, format!("is {entries}"), &advice))
+}
+
+fn heap(key: &str, size: Bytes, max: Bytes) -> Result<(), Breach> {
+    let granule = u64::from(HEAP_BYTES_MIN);
+    if size.0.is_multiple_of(granule) && (granule..=max.0).contains(&size.0) {
+        return Ok(());
+    }
+    let advice = format!("write a multiple of {} up to {max}", Bytes(granule));
+    Err(breach(key, format!("is {size}"), &advice))
+}

@@ -1,0 +1,194 @@
+//! Shows that no file is a good configuration, that every key is documented with its default, that errors say where,
+//! what and what instead, and that no text makes the reader panic.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
+
+fn refusal(text: &str) -> String {
+    Config::from_toml(text, "d.toml").expect_err("must be refused").to_string()
+}
+
+#[test]
+fn no_file_is_a_good_configuration() {
+    let config = Config::from_toml("", "nothing").unwrap();
+    assert_eq!(config, Config::default());
+    assert!(!config.node().is_empty());
+    assert_eq!(config.socket(), None);
+    let limits = config.limits();
+    assert_eq!(
+        format!("{limits:?}"),
+        format!("{:?}", Limits::default()),
+        "the engine's defaults are the file's"
+    );
+    assert_eq!(config.session_geometry(&Attach::default()), SessionConfig::default());
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let mut config = Config::default();
+    config.daemon.listen.push(Address("tcp://[::1]:0".parse().unwrap()));
+    config
+        .services
+        .insert("a.v1.B".into(), Service { endpoints: vec![Address("unix:/run/b.sock".parse().unwrap())] });
+    assert_eq!(Config::from_toml(&config.to_toml(), "round").unwrap(), config);
+}
+
+#[test]
+fn errors_say_where_what_and_what_instead() {
+    let table = [
+        (
+            "[daemon]\nlisen = []",
+            "d.toml:2:1: daemon.lisen: there is no key \"lisen\" here; did you mean \"listen\"?",
+        ),
+        ("[deamon]", "d.toml:1:2: deamon: there is no key \"deamon\" here; did you mean \"daemon\"?"),
+        (
+            "[waiting]\n zebra = 1",
+            "d.toml:2:2: waiting.zebra: there is no key \"zebra\" here; keys here: patience_us_max",
+        ),
+        (
+            "[daemon]\n\nshards = 2",
+            "d.toml:3:10: daemon.shards: this version runs one shard: a session on one would not reach a \
+         service on another; write 1, or leave it out",
+        ),
+        (
+            "[sessions]\nring_entries = 500",
+            "d.toml:2:16: sessions.ring_entries: is 500; write a power of two from 16 to 16384",
+        ),
+        (
+            "sessions.heap_bytes = 65537",
+            "d.toml:1:23: sessions.heap_bytes: is 65537 B; write a multiple of 64 KiB up to 1 GiB",
+        ),
+        (
+            "[limits]\nmessage_bytes = \"3 GiB\"",
+            "d.toml:2:17: limits.message_bytes: is 3 GiB; write a size from 4 KiB to 2147483647 B",
+        ),
+        (
+            "[services.\"a.B\"]\nendpoints = [\n  \"tcp://127.0.0.1:1\",\n  \"http://h\",\n]",
+            "d.toml:2:13: services.\"a.B\".endpoints: \"http://h\" is not an endpoint: write tcp://ADDRESS:PORT \
+         or unix:PATH",
+        ),
+        (
+            "[services.\"a-B\"]\nendpoints = []",
+            "d.toml:1:2: services.a-B: is not the full name of a service; write it as in the .proto, with its \
+         package, in quotes: \"search.v1.Search\"",
+        ),
+        (
+            "[daemon]\nsocket_mode = \"0999\"",
+            "d.toml:2:15: daemon.socket_mode: invalid value: string \"0999\", expected octal permissions as \
+         text, such as \"0660\"",
+        ),
+        (
+            "[log]\nformat = \"xml\"",
+            "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`",
+        ),
+    ];
+    for (text, expected) in table {
+        assert_eq!(refusal(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn types_and_syntax_have_places_too() {
+    for (text, start, part) in [
+        ("[daemon]\nshards = \"two\"", "d.toml:2:10: daemon.shards: ", "invalid type"),
+        ("[daemon]\nshards = ", "d.toml:2:10: ", ""),
+        ("[limits]\nmessage_bytes = \"64 MB\"", "d.toml:2:17: limits.message_bytes: ", "units: B, KiB, MiB"),
+        ("[daemon]\nnode = \"ä\" x", "d.toml:2:12: ", ""),
+    ] {
+        let error = refusal(text);
+        assert!(error.starts_with(start) && error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn sizes_have_units() {
+    let table = [
+        ("0", Some(0)),
+        ("4096", Some(4096)),
+        ("64 KiB", Some(64 << 10)),
+        ("64MiB", Some(64 << 20)),
+        ("1.5 GiB", Some(3 << 29)),
+        ("1.5 B", None),
+        ("1. KiB", None),
+        ("64 MB", None),
+        ("-1", None),
+        ("", None),
+        ("99999999 TiB", None),
+        ("1.00000000000000000000000001 KiB", None),
+    ];
+    for (text, bytes) in table {
+        assert_eq!(Bytes::parse(text), bytes.map(Bytes), "{text}");
+    }
+    for bytes in [0, 1, 1023, 1024, 1536, 64 << 20, u64::MAX] {
+        assert_eq!(Bytes::parse(&Bytes(bytes).to_string()), Some(Bytes(bytes)));
+    }
+}
+
+#[test]
+fn wishes_are_rounded_and_capped() {
+    let config = Config::default();
+    let wish = Attach {
+        submission_entries: 1,
+        completion_entries: u32::MAX,
+        send_heap_bytes: 100_000,
+        receive_heap_bytes: u64::MAX,
+        ..Attach::default()
+    };
+    let geometry = config.session_geometry(&wish);
+    assert_eq!(geometry.submission_entries, RING_ENTRIES_MIN);
+    assert_eq!(geometry.completion_entries, 16_384);
+    assert_eq!(geometry.send_heap_bytes, 128 << 10);
+    assert_eq!(geometry.receive_heap_bytes, 1 << 30);
+    geometry.check().unwrap();
+}
+
+/// Every key with its default, as a table of the document shows them: ``| `daemon.shards` | `1` | …``.
+fn documented() -> BTreeMap<String, String> {
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let rows = DOCUMENT.lines().filter(|line| line.starts_with("| `")).map(cells);
+    rows.map(|row| (row[1].trim_matches('`').to_owned(), row[2].trim_matches('`').to_owned())).collect()
+}
+
+fn flatten(path: &str, value: &toml::Value, keys: &mut BTreeMap<String, String>) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                flatten(&path, value, keys);
+            }
+        }
+        leaf => drop(keys.insert(path.to_owned(), leaf.to_string())),
+    }
+}
+
+#[test]
+fn the_document_lists_exactly_the_keys_that_exist() {
+    let mut config = Config::default();
+    config.services.insert("NAME".into(), Service::default());
+    let mut keys = BTreeMap::new();
+    flatten("", &toml::Value::try_from(&config).unwrap(), &mut keys);
+    assert_eq!(documented(), keys, "docs/configuration.md (left) differs from the code (right)");
+}
+
+#[test]
+fn the_documents_example_is_valid() {
+    let example = DOCUMENT.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let config = Config::from_toml(example, "docs/configuration.md").unwrap();
+    assert!(!config.services.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "[\\[\\]a-z_.=\"\n0-9 ä]{0,60}") {
+        let _ = Config::from_toml(&text, "x").map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn any_value_of_a_known_key_is_read_or_refused(value in "[\\[\\]{}=\"a-z0-9:/. -]{0,20}", key in 0..4usize) {
+        let key = ["daemon.shards", "limits.message_bytes", "services.x", "daemon.listen"][key];
+        let _ = Config::from_toml(&format!("{key} = {value}"), "x").map_err(|error| error.to_string());
+    }
+}

@@ -1,0 +1,292 @@
+//! The control thread: who may attach, with what memory, and under which names.
+//!
+//! Everything slow or rare happens here, so that no shard ever waits for it: creating regions, building schemas,
+//! telling an application why it must go. It talks to shards by [`Command`], and they to it by [`Notice`].
+
+use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
+use crate::config::Config;
+use crate::schemas::SchemaCache;
+use crate::waker::Waker;
+use prost::Message;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use trunkline_control::{
+    ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Reply, decode_request, reply, request,
+};
+use trunkline_engine::{BindError, Binding, SessionKey, is_own_service};
+use trunkline_shm::{ControlListener, ControlSocket, SessionConfig, create_session};
+
+/// What other threads tell the control thread.
+pub(crate) enum ControlMessage {
+    /// From the shard with this index.
+    Notice(usize, Notice),
+    /// An application of this very process attaches (embedded mode).
+    Adopt(ControlSocket),
+    /// End the thread.
+    Stop,
+}
+
+/// The control thread's state.
+pub(crate) struct Control {
+    pub listener: Option<ControlListener>,
+    pub shards: Vec<ShardSender>,
+    pub messages: Receiver<ControlMessage>,
+    pub waker: Arc<Waker>,
+    pub config: Arc<Config>,
+    pub clients: Vec<Client>,
+    pub schemas: SchemaCache,
+    pub next_session: u64,
+}
+
+/// One connection to the control socket.
+pub(crate) struct Client {
+    socket: ControlSocket,
+    session: Option<AttachedSession>,
+    closed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct AttachedSession {
+    shard: usize,
+    key: SessionKey,
+}
+
+impl Control {
+    /// Serves until told to stop.
+    pub fn run(mut self) {
+        loop {
+            self.wait();
+            self.waker.quiet();
+            while let Ok(message) = self.messages.try_recv() {
+                match message {
+                    ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
+                    ControlMessage::Adopt(socket) => self.welcome(socket),
+                    ControlMessage::Stop => return,
+                }
+            }
+            self.accept();
+            self.serve();
+            self.clients.retain(|client| !client.closed);
+        }
+    }
+
+    /// Sleeps until something is to be done. Ready descriptors are found by trying: there are few, and none is hot.
+    fn wait(&self) {
+        let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
+        if let Some(listener) = &self.listener {
+            fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
+        }
+        fds.extend(
+            self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.socket.as_fd(), PollFlags::IN)),
+        );
+        if let Err(error) = poll(&mut fds, None)
+            && error != rustix::io::Errno::INTR
+        {
+            tracing::error!(%error, "control thread cannot poll");
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        let mut accepted = Vec::new();
+        while let Ok(socket) = listener.accept() {
+            accepted.push(socket);
+        }
+        for socket in accepted {
+            self.welcome(socket);
+        }
+    }
+
+    fn welcome(&mut self, socket: ControlSocket) {
+        let mut client = Client { socket, session: None, closed: false };
+        // Connections that have not attached count too: each holds a descriptor.
+        let count_max = self.config.sessions.count_max;
+        if self.clients.len() >= count_max {
+            client.dismiss(0, format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
+            return;
+        }
+        if client.socket.set_nonblocking(true).is_ok() {
+            self.clients.push(client);
+        }
+    }
+
+    fn serve(&mut self) {
+        for index in 0..self.clients.len() {
+            while !self.clients[index].closed {
+                let mut packet = Vec::new();
+                match self.clients[index].socket.recv(&mut packet, 1) {
+                    Ok(Some(fds)) => self.handle_packet(index, &packet, fds),
+                    Err(error) if error.would_block() => break,
+                    Ok(None) | Err(_) => self.clients[index].closed = true,
+                }
+            }
+            if self.clients[index].closed {
+                self.part(index);
+            }
+        }
+    }
+
+    /// The application closed its socket, died, or was dismissed: its session ends.
+    fn part(&mut self, index: usize) {
+        if let Some(AttachedSession { shard, key }) = self.clients[index].session.take() {
+            self.shards[shard].send(Command::Detach { session: key });
+        }
+    }
+
+    fn handle_packet(&mut self, index: usize, packet: &[u8], fds: Vec<OwnedFd>) {
+        let (tag, outcome) = match decode_request(packet) {
+            Err(error) => (0, Err(error.to_string())),
+            Ok((tag, request::Kind::Attach(attach))) => (tag, self.handle_attach(index, tag, &attach)),
+            Ok((tag, request::Kind::Bind(bind))) => (tag, self.handle_bind(index, tag, bind, fds)),
+        };
+        if let Err(reason) = outcome {
+            tracing::warn!(%reason, "application dismissed");
+            self.clients[index].dismiss(tag, reason);
+        }
+    }
+
+    fn handle_attach(&mut self, index: usize, tag: u64, attach: &Attach) -> Result<(), String> {
+        if self.clients[index].session.is_some() {
+            return Err("attached already; one session per control connection".into());
+        }
+        if attach.abi_version != ABI_VERSION {
+            return Err(format!(
+                "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
+                attach.abi_version
+            ));
+        }
+        let peer = self.clients[index].socket.peer_credentials().map_err(|e| e.to_string())?;
+        let name: String = attach.name.chars().filter(|c| !c.is_control()).take(64).collect();
+        let label = format!("{name}[{}]", peer.pid);
+        let geometry = self.config.session_geometry(attach);
+        let (end, session_fds) =
+            create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
+        let shard = self.next_session as usize % self.shards.len();
+        let end = Box::new(end);
+        let attached = self.shards[shard].ask(|reply| Command::Attach { end, label: label.clone(), reply });
+        let key = attached.ok_or("daemon is stopping")?;
+        self.clients[index].session = Some(AttachedSession { shard, key });
+        self.next_session += 1;
+        tracing::info!(session = self.next_session, application = %label, uid = peer.uid, shard, "attached");
+        let reply = self.attached(&geometry);
+        self.clients[index].reply(tag, reply::Kind::Attached(reply), Some(&session_fds.as_fds()));
+        Ok(())
+    }
+
+    fn attached(&self, geometry: &SessionConfig) -> Attached {
+        Attached {
+            abi_version: ABI_VERSION,
+            session: self.next_session,
+            submission_entries: geometry.submission_entries,
+            completion_entries: geometry.completion_entries,
+            send_heap_bytes: geometry.send_heap_bytes.into(),
+            receive_heap_bytes: geometry.receive_heap_bytes.into(),
+            calls_max: u32::try_from(self.config.limits().calls_made_per_session).unwrap_or(u32::MAX),
+            stream_window_bytes: self.config.limits().stream_window_bytes,
+            node: self.config.node().to_owned(),
+        }
+    }
+
+    fn handle_bind(&mut self, index: usize, tag: u64, bind: Bind, fds: Vec<OwnedFd>) -> Result<(), String> {
+        let session = self.clients[index].session.ok_or("bind before attach")?;
+        let bound = match self.bind(session, bind, fds)? {
+            Ok(binding) => bound_reply(binding),
+            Err(error) => Bound { error, ..Bound::default() },
+        };
+        self.clients[index].reply(tag, reply::Kind::Bound(bound), None);
+        Ok(())
+    }
+
+    /// Inner error: told to the application, which may go on. Outer error: the application is dismissed.
+    fn bind(
+        &mut self,
+        session: AttachedSession,
+        bind: Bind,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Result<Binding, String>, String> {
+        let memfd = fds.first().ok_or("bind must come with one memfd that holds the descriptor set")?;
+        let schema = match self.schemas.schema_in(memfd, bind.descriptor_set_bytes) {
+            Ok(schema) => schema,
+            Err(error) => return Ok(Err(error)),
+        };
+        let own = bind.serves.iter().find(|service| is_own_service(service));
+        if let Some(own) = own
+            && !self.is_own_process(session)
+        {
+            return Ok(Err(format!("{own} is the daemon's own: no application may serve it")));
+        }
+        let mut calls = Vec::with_capacity(bind.calls.len());
+        for call in bind.calls {
+            let target = match checked_target(call.target) {
+                Ok(target) => target,
+                Err(error) => return Ok(Err(error)),
+            };
+            calls.push((call.path, target));
+        }
+        let bind = Box::new(BindCommand { schema, serves: bind.serves, calls });
+        let answer =
+            self.shards[session.shard].ask(|reply| Command::Bind { session: session.key, bind, reply });
+        Ok(answer.ok_or("daemon is stopping")?.map_err(|error: BindError| error.to_string()))
+    }
+
+    /// Whether a session belongs to the process this daemon runs in, by the kernel's word.
+    fn is_own_process(&self, session: AttachedSession) -> bool {
+        let client = self.clients.iter().find(|client| {
+            client.session.is_some_and(|own| own.key == session.key && own.shard == session.shard)
+        });
+        let peer = client.and_then(|client| client.socket.peer_credentials().ok());
+        peer.is_some_and(|peer| peer.pid == std::process::id())
+    }
+
+    fn handle_notice(&mut self, shard: usize, notice: Notice) {
+        let Notice::Detached { session, reason } = notice;
+        let client = self.clients.iter_mut().find(|client| {
+            client.session.is_some_and(|attached| attached.shard == shard && attached.key == session)
+        });
+        if let Some(client) = client {
+            tracing::warn!(%reason, "application detached");
+            client.session = None;
+            client.dismiss(0, reason);
+        }
+    }
+}
+
+impl Client {
+    fn reply(&mut self, tag: u64, kind: reply::Kind, fds: Option<&[rustix::fd::BorrowedFd<'_>]>) {
+        let packet = Reply { tag, kind: Some(kind) }.encode_to_vec();
+        // An application that does not read its control socket loses it: nobody waits for it.
+        if self.socket.send(&packet, fds.unwrap_or_default()).is_err() {
+            self.closed = true;
+        }
+    }
+
+    fn dismiss(&mut self, tag: u64, reason: String) {
+        self.reply(tag, reply::Kind::Detached(Detached { reason }), None);
+        self.closed = true;
+    }
+}
+
+fn bound_reply(binding: Binding) -> Bound {
+    Bound {
+        calls: binding.calls.into_iter().map(|route| route.0).collect(),
+        serves: binding
+            .serves
+            .into_iter()
+            .map(|(path, route)| BoundMethod { path, route: route.0 })
+            .collect(),
+        error: String::new(),
+    }
+}
+
+/// An empty target means *whoever serves it*; anything else must be an endpoint we can dial.
+fn checked_target(target: String) -> Result<Option<String>, String> {
+    if target.is_empty() {
+        return Ok(None);
+    }
+    match target.parse::<trunkline_net::Endpoint>() {
+        Ok(_) => Ok(Some(target)),
+        Err(error) => Err(format!("target {target:?}: {error}")),
+    }
+}

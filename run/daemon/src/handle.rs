@@ -1,0 +1,276 @@
+//! A running daemon: started from a configuration, asked and stopped through a handle.
+
+use crate::command::{Command, Observation, ShardSender, shard_channel};
+use crate::config::Config;
+use crate::control::{Control, ControlMessage};
+use crate::heaps::SessionHeaps;
+use crate::schemas::SchemaCache;
+use crate::shard::{ControlSender, Sessions, Shard, Token, now};
+use crate::sockets::{INPUT_BYTES, Listening};
+use crate::waker::Waker;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use trunkline_engine::{Engine, Plant};
+use trunkline_net::{Interest, Listener, Poller};
+use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
+use trunkline_telemetry::Ask;
+
+/// Why a daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The control socket cannot be made.
+    #[error("control socket {path}: {why}")]
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel says, or who listens there already.
+        why: String,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {endpoint}: {error}")]
+    Listen {
+        /// The address.
+        endpoint: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// A thread, poller or eventfd cannot be made.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A running daemon. Dropping the handle stops it.
+pub struct Daemon {
+    shards: Vec<ShardSender>,
+    control: ControlSender,
+    threads: Vec<JoinHandle<()>>,
+    control_path: Option<PathBuf>,
+    endpoints: Vec<String>,
+}
+
+impl Daemon {
+    /// Starts the shards and the control thread, listening wherever the configuration says.
+    ///
+    /// # Errors
+    /// [`StartError`] names what could not be had; nothing keeps running then.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let path = config.socket().map(PathBuf::from);
+        let listener = path.as_ref().map(|path| control_listener(path, &config)).transpose()?;
+        Self::assemble(config, listener, path)
+    }
+
+    /// Starts a daemon inside this process, without a control socket: applications of this process attach with
+    /// [`Daemon::connect`] (embedded mode).
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn embedded(config: Config) -> Result<Self, StartError> {
+        Self::assemble(config, None, None)
+    }
+
+    /// A fresh control connection to this daemon, as if an application had connected to its socket.
+    ///
+    /// # Errors
+    /// If the kernel has no socket pair left.
+    pub fn connect(&self) -> io::Result<ControlSocket> {
+        let (ours, theirs) = ControlSocket::pair().map_err(io::Error::other)?;
+        self.tell_control(ControlMessage::Adopt(ours));
+        Ok(theirs)
+    }
+
+    /// Where applications attach; `None` for an embedded daemon.
+    pub fn control_path(&self) -> Option<&std::path::Path> {
+        self.control_path.as_deref()
+    }
+
+    /// Where peers connect, with the ports the kernel chose.
+    pub fn endpoints(&self) -> &[String] {
+        &self.endpoints
+    }
+
+    /// What every shard knows about itself, in order.
+    pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
+        let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
+        self.shards.iter().filter_map(observe).collect()
+    }
+
+    /// Says where calls to a service go that nobody on this host serves.
+    pub fn configure_service(&self, service: &str, endpoints: &[String]) {
+        for shard in &self.shards {
+            let (service, endpoints) = (service.to_owned(), endpoints.to_vec());
+            shard.send(Command::ConfigureService { service, endpoints });
+        }
+    }
+
+    /// Takes no new calls from now on; those in flight go on.
+    pub fn drain(&self) {
+        for shard in &self.shards {
+            shard.send(Command::Drain);
+        }
+    }
+
+    /// Whether no call is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.observe(&Ask::default()).iter().all(|shard| shard.snapshot.calls == 0)
+    }
+
+    /// Stops every thread and waits for them. Calls in flight end as their connections do.
+    pub fn stop(mut self) {
+        self.stop_threads();
+    }
+
+    /// Starts the threads of a configuration.
+    fn assemble(
+        config: Config,
+        listener: Option<ControlListener>,
+        control_path: Option<PathBuf>,
+    ) -> Result<Self, StartError> {
+        raise_descriptor_limit();
+        let (messages, inbox) = channel();
+        let control = ControlSender { messages, waker: Arc::new(Waker::new()?) };
+        let mut daemon =
+            Self { shards: Vec::new(), control, threads: Vec::new(), control_path, endpoints: Vec::new() };
+        for index in 0..config.daemon.shards.max(1) {
+            daemon.start_shard(index, &config)?;
+        }
+        for (service, configured) in &config.services {
+            let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
+            daemon.configure_service(service, &endpoints);
+        }
+        let control = Control {
+            listener,
+            shards: daemon.shards.clone(),
+            messages: inbox,
+            waker: Arc::clone(&daemon.control.waker),
+            config: Arc::new(config),
+            clients: Vec::new(),
+            schemas: SchemaCache::default(),
+            next_session: 0,
+        };
+        daemon.spawn("trunkline-control", move || control.run())?;
+        Ok(daemon)
+    }
+
+    fn start_shard(&mut self, index: usize, config: &Config) -> Result<(), StartError> {
+        let (sender, commands) = shard_channel(Waker::new()?);
+        let poller = Poller::new()?;
+        poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
+        let mut listening = Vec::new();
+        for address in &config.daemon.listen {
+            listening.push(self.listen(
+                &address.to_string(),
+                &poller,
+                listening.len(),
+                config.daemon.shards,
+            )?);
+        }
+        let mut engine = Engine::new(config.limits(), config.node(), clock_id());
+        engine.plant(Plant {
+            request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
+            response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
+        });
+        let waiting =
+            WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
+        let shard = Shard {
+            index,
+            engine,
+            heaps: SessionHeaps::default(),
+            sessions: Sessions::default(),
+            sockets: HashMap::new(),
+            listening,
+            poller,
+            ready: Vec::new(),
+            waiter: Waiter::new(waiting),
+            commands,
+            control: self.control.clone(),
+            stopping: false,
+            pressing: false,
+            turns_unlooked: 0,
+            sockets_worked: now(),
+            choked: Vec::new(),
+            input: vec![0; INPUT_BYTES],
+        };
+        self.shards.push(sender);
+        self.spawn("trunkline-shard", move || shard.run())
+    }
+
+    fn listen(
+        &mut self,
+        address: &str,
+        poller: &Poller,
+        index: usize,
+        shards: usize,
+    ) -> Result<Listening, StartError> {
+        let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
+        let endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
+        let listener = Listener::bind(&endpoint, shards > 1).map_err(|e| failed(io::Error::other(e)))?;
+        poller.add(&listener, Token::Listener(index).to_poller(), Interest::Read)?;
+        let endpoint = listener.endpoint().to_string();
+        if !self.endpoints.contains(&endpoint) {
+            self.endpoints.push(endpoint.clone());
+        }
+        Ok(Listening { listener, endpoint })
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        self.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(run)?);
+        Ok(())
+    }
+
+    fn tell_control(&self, message: ControlMessage) {
+        let _ = self.control.messages.send(message);
+        self.control.waker.wake();
+    }
+
+    fn stop_threads(&mut self) {
+        self.tell_control(ControlMessage::Stop);
+        for shard in &self.shards {
+            shard.send(Command::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop_threads();
+    }
+}
+
+fn control_listener(path: &PathBuf, config: &Config) -> Result<ControlListener, StartError> {
+    let failed = |why: String| StartError::Control { path: path.clone(), why };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| failed(e.to_string()))?;
+    }
+    let listener =
+        ControlListener::bind(path, config.daemon.socket_mode.0).map_err(|e| failed(e.to_string()))?;
+    listener.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
+    Ok(listener)
+}
+
+/// A session takes four descriptors, a connection one; the soft limit of 1024 is for programs that use `select`.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "cannot raise the descriptor limit");
+    }
+}
+
+/// Equal on two daemons exactly if they read the same clock: the same boot of the same kernel.
+fn clock_id() -> u64 {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    match boot.trim() {
+        // Unknown: a number of our own, so that nobody takes our clock for theirs.
+        "" => std::hash::RandomState::new().hash_one(std::process::id()),
+        boot => BuildHasherDefault::<DefaultHasher>::default().hash_one(boot),
+    }
+}

@@ -1,0 +1,38 @@
+//! The host daemon: shards, their loop, and who may attach.
+//!
+//! This room gives the engine hands. It owns every thread, socket, ring and mapping of the daemon and decides nothing
+//! about calls: it copies entries out of rings, bytes out of sockets, tells the engine the time, and carries out what
+//! the engine wants done.
+//!
+//! * `turn.rs` is the loop of a shard, on one page. Start reading there.
+//! * `shard.rs` is what a shard holds; `sockets.rs` moves bytes between connections and the engine, `heaps.rs` lets the
+//!   engine reach the sessions' memory.
+//! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
+//!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk.
+//! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
+//!
+//! # Invariants
+//! * A shard has its engine to itself: no lock is taken on the way of a call.
+//! * A shard blocks only in its poller, and only when every session's ring is armed.
+//! * A session that breaks the ABI is detached and told why; no other session notices.
+//! * Memory of a session stays mapped until no connection reads from it.
+//!
+//! # Limits
+//! Sizes and counts come from the configuration (docs/configuration.md); what one turn takes from one ring or socket is
+//! bounded in `turn.rs` and `sockets.rs`, so that nobody keeps the others waiting.
+#![forbid(unsafe_code)]
+
+mod command;
+mod config;
+mod control;
+mod handle;
+mod heaps;
+mod schemas;
+mod shard;
+mod sockets;
+mod turn;
+mod waker;
+
+pub use command::Observation;
+pub use config::{Address, Bytes, Config, ConfigError, LogFormat, Mode};
+pub use handle::{Daemon, StartError};

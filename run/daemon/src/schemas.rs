@@ -1,0 +1,67 @@
+//! Descriptor sets from applications: read from their memfd, built once, shared by all that send the same.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{fcntl_get_seals, fstat};
+use rustix::io::pread;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use trunkline_control::DESCRIPTOR_SET_BYTES_MAX;
+use trunkline_engine::BoundSchema;
+use trunkline_schema::Schema;
+
+/// Schemas in use, by the bytes they were built from. Entries die with the last session that uses them.
+#[derive(Default)]
+pub(crate) struct SchemaCache {
+    built: HashMap<Vec<u8>, Weak<BoundSchema>>,
+}
+
+/// Dead entries are swept when the cache has doubled beyond this.
+const SWEEP_MIN: usize = 64;
+
+impl SchemaCache {
+    /// The schema in a memfd an application sent.
+    ///
+    /// # Errors
+    /// A sentence for the application: what is wrong with the descriptor or its contents.
+    pub fn schema_in(&mut self, memfd: &OwnedFd, claimed_bytes: u64) -> Result<Arc<BoundSchema>, String> {
+        let bytes = read_memfd(memfd, claimed_bytes)?;
+        if let Some(schema) = self.built.get(&bytes).and_then(Weak::upgrade) {
+            return Ok(schema);
+        }
+        let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
+        let schema = Arc::new(BoundSchema::new(schema));
+        if self.built.len() >= SWEEP_MIN {
+            self.built.retain(|_, schema| schema.strong_count() > 0);
+        }
+        self.built.insert(bytes, Arc::downgrade(&schema));
+        Ok(schema)
+    }
+}
+
+/// A private copy of a memfd's contents. Only memory files are read: a pipe or a file on a slow disk could hang us.
+fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>, String> {
+    if claimed_bytes == 0 || claimed_bytes > DESCRIPTOR_SET_BYTES_MAX as u64 {
+        return Err(format!(
+            "descriptor set of {claimed_bytes} bytes: must be between 1 and {DESCRIPTOR_SET_BYTES_MAX}"
+        ));
+    }
+    fcntl_get_seals(memfd.as_fd()).map_err(|_| "descriptor set must come in a memfd".to_owned())?;
+    let stat = fstat(memfd).map_err(|e| format!("descriptor set: {e}"))?;
+    if stat.st_size < 0 || (stat.st_size as u64) < claimed_bytes {
+        return Err(format!(
+            "descriptor set: memfd has {} bytes, {claimed_bytes} were announced",
+            stat.st_size
+        ));
+    }
+    let mut bytes = vec![0; claimed_bytes as usize];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match pread(memfd, &mut bytes[filled..], filled as u64) {
+            Ok(0) => return Err("descriptor set: memfd was cut while it was read".into()),
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(format!("descriptor set: {e}")),
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,217 @@
+//! One shard: an engine, and the rings, heaps and sockets it works with.
+
+use crate::command::{Command, Notice, Observation, ShardReceiver};
+use crate::control::ControlMessage;
+use crate::heaps::SessionHeaps;
+use crate::sockets::{Listening, Socket};
+use crate::waker::Waker;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use trunkline_call::Instant;
+use trunkline_engine::{BindRequest, Engine, PeerKey, SessionKey, Turn};
+use trunkline_net::{Interest, Poller, Ready};
+use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
+use trunkline_telemetry::Ask;
+
+/// A shard. Lives on its own thread; see `turn.rs` for what it does all day.
+pub(crate) struct Shard {
+    pub index: usize,
+    pub engine: Engine,
+    pub heaps: SessionHeaps,
+    pub sessions: Sessions,
+    pub sockets: HashMap<PeerKey, Socket>,
+    pub listening: Vec<Listening>,
+    pub poller: Poller,
+    pub ready: Vec<Ready>,
+    pub waiter: Waiter,
+    pub commands: ShardReceiver,
+    pub control: ControlSender,
+    pub stopping: bool,
+    /// Something was left for the next turn: do not wait.
+    pub pressing: bool,
+    /// Turns since the poller was asked, and when it last had something to tell.
+    pub turns_unlooked: u32,
+    pub sockets_worked: Instant,
+    /// Sessions whose completion ring was full.
+    pub choked: Vec<SessionKey>,
+    /// The read buffer all connections share: filled, handled and empty again within one visit.
+    pub input: Vec<u8>,
+}
+
+/// The rings of a session.
+pub(crate) struct Rings {
+    pub submissions: Consumer,
+    pub completions: Producer,
+    pub peer_doorbell: Ringer,
+    pub own_doorbell: Doorbell,
+    /// Looked at every turn; otherwise its ring is armed and its doorbell brings it back.
+    pub active: bool,
+    /// Turns without an entry since it became active.
+    pub idle_turns: u32,
+}
+
+/// The sessions of a shard, by slot, and those that are looked at every turn.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    slots: Vec<Option<(SessionKey, Rings)>>,
+    pub active: Vec<SessionKey>,
+}
+
+/// How a shard reaches the control thread.
+#[derive(Clone)]
+pub(crate) struct ControlSender {
+    pub messages: Sender<ControlMessage>,
+    pub waker: Arc<Waker>,
+}
+
+/// What a poller token names: the kind in the low bits, the key above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    Waker,
+    Session(SessionKey),
+    Peer(PeerKey),
+    Listener(usize),
+}
+
+impl Shard {
+    /// Does what the control thread and the admin API asked for.
+    pub fn take_commands(&mut self) {
+        self.commands.waker.quiet();
+        while let Some(command) = self.commands.next() {
+            match command {
+                Command::Attach { end, label, reply } => {
+                    let key = self.attach(*end, label);
+                    let _ = reply.send(key);
+                }
+                Command::Bind { session, bind, reply } => {
+                    let request =
+                        BindRequest { schema: &bind.schema, serves: &bind.serves, calls: &bind.calls };
+                    let _ = reply.send(self.engine.bind(session, &request));
+                }
+                Command::Detach { session } => self.detach(session),
+                Command::ConfigureService { service, endpoints } => {
+                    if let Err(error) = self.engine.configure_service(&service, &endpoints) {
+                        tracing::error!(%service, %error, "service not configured");
+                    }
+                }
+                Command::Observe { ask, reply } => {
+                    self.look_everywhere();
+                    let _ = reply.send(self.observe(&ask));
+                }
+                Command::Drain => self.engine.drain(now()),
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    fn attach(&mut self, end: DaemonEnd, label: String) -> SessionKey {
+        let DaemonEnd { submissions, completions, send_heap, receive_heap, peer_doorbell, own_doorbell } =
+            end;
+        let key = self.engine.attach(label, send_heap.capacity_bytes() as u64);
+        self.heaps.insert(key, send_heap, receive_heap);
+        if let Err(error) = self.poller.add(&own_doorbell, Token::Session(key).to_poller(), Interest::Read) {
+            tracing::error!(%error, "cannot watch a session's doorbell");
+        }
+        let rings =
+            Rings { submissions, completions, peer_doorbell, own_doorbell, active: false, idle_turns: 0 };
+        self.sessions.insert(key, rings);
+        self.sessions.activate(key);
+        key
+    }
+
+    /// The application is gone: its calls end, its memory follows once no connection reads it.
+    pub fn detach(&mut self, key: SessionKey) {
+        self.sessions.remove(key);
+        self.engine.detach(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
+    }
+
+    /// The application broke the ABI: it is detached and told why.
+    pub fn dismiss(&mut self, key: SessionKey, reason: String) {
+        self.detach(key);
+        let notice = Notice::Detached { session: key, reason };
+        let _ = self.control.messages.send(ControlMessage::Notice(self.index, notice));
+        self.control.waker.wake();
+    }
+
+    fn observe(&mut self, ask: &Ask) -> Observation {
+        let mut snapshot = self.engine.snapshot();
+        for row in &mut snapshot.sessions {
+            row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
+        }
+        Observation { snapshot, telemetry: self.engine.telemetry().snapshot(now(), ask) }
+    }
+}
+
+impl Sessions {
+    pub fn insert(&mut self, key: SessionKey, rings: Rings) {
+        if self.slots.len() <= key.index() {
+            self.slots.resize_with(key.index() + 1, || None);
+        }
+        self.slots[key.index()] = Some((key, rings));
+    }
+
+    pub fn remove(&mut self, key: SessionKey) {
+        if self.find(key).is_some() {
+            self.slots[key.index()] = None;
+            self.active.retain(|active| *active != key);
+        }
+    }
+
+    pub fn keys(&self) -> Vec<SessionKey> {
+        self.slots.iter().flatten().map(|(key, _)| *key).collect()
+    }
+
+    pub fn find(&mut self, key: SessionKey) -> Option<&mut Rings> {
+        match self.slots.get_mut(key.index())? {
+            Some((found, rings)) if *found == key => Some(rings),
+            _ => None,
+        }
+    }
+
+    /// From now on looked at every turn.
+    pub fn activate(&mut self, key: SessionKey) {
+        let Some(rings) = self.find(key) else { return };
+        rings.idle_turns = 0;
+        if !rings.active {
+            rings.active = true;
+            rings.submissions.disarm();
+            self.active.push(key);
+        }
+    }
+}
+
+impl Token {
+    const KINDS: u64 = 4;
+
+    /// As the poller carries it. Keys have 63 bits; a generation that does not fit beside the kind wraps two bits
+    /// earlier, and a stale token then finds nothing, or a session that is looked at once for nothing.
+    pub fn to_bits(self) -> u64 {
+        match self {
+            Self::Waker => 0,
+            Self::Session(key) => key.to_bits() * Self::KINDS + 1,
+            Self::Peer(key) => key.to_bits() * Self::KINDS + 2,
+            Self::Listener(index) => index as u64 * Self::KINDS + 3,
+        }
+    }
+
+    /// The same, in the poller's own type.
+    pub fn to_poller(self) -> trunkline_net::Token {
+        trunkline_net::Token(self.to_bits())
+    }
+
+    pub fn from_bits(bits: u64) -> Self {
+        let key = bits / Self::KINDS;
+        match bits % Self::KINDS {
+            0 => Self::Waker,
+            1 => Self::Session(SessionKey::from_bits(key)),
+            2 => Self::Peer(PeerKey::from_bits(key)),
+            _ => Self::Listener(key as usize),
+        }
+    }
+}
+
+/// The shard's clock, read once a turn and once per entry that wants a stamp.
+pub(crate) fn now() -> Instant {
+    Instant(monotonic_ns())
+}

@@ -1,0 +1,260 @@
+//! The daemon's loop. Everything a shard does is on this page.
+//!
+//! A turn looks once at everything that may have work, in this order: commands, submission rings, sockets, timers; then
+//! it lets out what came of it: bytes to sockets, completions to rings. A turn that found nothing is followed by a
+//! wait: look and yield for as long as the last waits make that worthwhile, then block until a doorbell, a socket or a
+//! timer.
+
+use crate::shard::{Shard, Token, now};
+use trunkline_engine::{SessionKey, Turn};
+use trunkline_shm::{Decision, RingError};
+
+/// Entries taken from one ring before the others get their turn.
+const ENTRIES_PER_TURN: usize = 64;
+/// An application that lets its completion ring run full does not ring when it makes room; it is asked again this
+/// often.
+const CHOKED_RETRY_NS: u64 = 10_000_000;
+/// After this time without work from sockets, they are looked at every few turns only: while same-host calls keep the
+/// loop busy, a first byte waits for a few microseconds.
+const SPARSE_AFTER_NS: u64 = 1_000_000;
+const SPARSE_TURNS: u32 = 8;
+/// Turns without an entry after which a session's ring is armed instead of looked at.
+const IDLE_TURNS_MAX: u32 = 256;
+
+impl Shard {
+    /// Turns until told to stop.
+    pub fn run(mut self) {
+        while !self.stopping {
+            if !self.turn() {
+                self.wait();
+            }
+        }
+    }
+
+    /// One turn. Whether there was anything to do.
+    fn turn(&mut self) -> bool {
+        let mut worked = self.drain_submissions();
+        if worked {
+            self.let_out();
+        }
+        if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.fire_timers() {
+            self.let_out();
+            worked = true;
+        }
+        worked | std::mem::take(&mut self.pressing)
+    }
+
+    /// What came of the work goes where it belongs.
+    fn let_out(&mut self) {
+        self.dial();
+        self.transmit();
+        self.publish_completions();
+        self.bury_retired();
+    }
+
+    /// Asking the poller is a system call, and dear beside a ring that is looked at for nothing. While sockets bring
+    /// work it is asked every turn; when they have brought none for a while, every few turns.
+    fn sockets_are_due(&mut self) -> bool {
+        self.turns_unlooked += 1;
+        self.turns_unlooked >= SPARSE_TURNS || now().since_ns(self.sockets_worked) < SPARSE_AFTER_NS
+    }
+
+    /// Nothing to do: look a little longer, or block.
+    fn wait(&mut self) {
+        self.waiter.begin(now().0);
+        loop {
+            match self.waiter.decide(now().0) {
+                Decision::Spin => std::hint::spin_loop(),
+                Decision::Yield => rustix::thread::sched_yield(),
+                Decision::Block => break self.block(),
+            }
+            if self.turn() {
+                break self.waiter.arrived(now().0);
+            }
+        }
+    }
+
+    /// Every ring is armed, so whoever publishes next rings; then the poller sleeps.
+    fn block(&mut self) {
+        for key in std::mem::take(&mut self.sessions.active) {
+            if !self.arm(key) {
+                self.sessions.activate(key);
+            }
+        }
+        if !self.sessions.active.is_empty() {
+            return;
+        }
+        let timer_ns = self.engine.next_timeout().map(|at| at.since_ns(now()));
+        let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
+        let timeout_ns = timer_ns.into_iter().chain(choked_ns).min();
+        if self.look_at_sockets(timeout_ns) {
+            self.waiter.arrived(now().0);
+        } else {
+            self.waiter.ran_dry();
+        }
+        self.fire_timers();
+        self.let_out();
+    }
+
+    /// Lets a session sleep. `false` if entries came meanwhile.
+    fn arm(&mut self, key: SessionKey) -> bool {
+        let Some(rings) = self.sessions.find(key) else { return true };
+        rings.active = false;
+        match rings.submissions.arm() {
+            Ok(armed) => armed,
+            Err(error) => {
+                self.dismiss(key, ring_fault(&error));
+                true
+            }
+        }
+    }
+
+    fn drain_submissions(&mut self) -> bool {
+        let mut worked = false;
+        for index in (0..self.sessions.active.len()).rev() {
+            let Some(&key) = self.sessions.active.get(index) else { continue };
+            worked |= self.drain_session(key);
+        }
+        worked
+    }
+
+    /// Takes a session's entries, up to its share of the turn.
+    fn drain_session(&mut self, key: SessionKey) -> bool {
+        for taken in 0..ENTRIES_PER_TURN {
+            let Some(rings) = self.sessions.find(key) else { return true };
+            let entry = match rings.submissions.pop() {
+                Ok(Some(entry)) => entry,
+                Ok(None) if taken > 0 => return true,
+                Ok(None) => {
+                    self.rest(key);
+                    return false;
+                }
+                Err(error) => {
+                    self.dismiss(key, ring_fault(&error));
+                    return true;
+                }
+            };
+            rings.idle_turns = 0;
+            let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+            if let Err(fault) = self.engine.handle_submission(&mut turn, key, &entry) {
+                self.dismiss(key, fault.to_string());
+                return true;
+            }
+        }
+        true
+    }
+
+    /// Takes what applications published without ringing, as the blocks and last stamps they return when nothing is
+    /// urgent: before telling what is held, and how the last calls went.
+    pub(crate) fn look_everywhere(&mut self) {
+        for key in self.sessions.keys() {
+            self.sessions.activate(key);
+            // A full ring, and not what a busy application adds meanwhile.
+            let looks = self
+                .sessions
+                .find(key)
+                .map_or(0, |rings| rings.submissions.capacity() as usize / ENTRIES_PER_TURN);
+            for _ in 0..looks.max(1) {
+                if !self.drain_session(key) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// A session without entries: after many such turns it is armed and left alone.
+    fn rest(&mut self, key: SessionKey) {
+        let Some(rings) = self.sessions.find(key) else { return };
+        rings.idle_turns += 1;
+        if rings.idle_turns >= IDLE_TURNS_MAX && self.arm(key) {
+            self.sessions.active.retain(|active| *active != key);
+        } else if let Some(rings) = self.sessions.find(key) {
+            rings.active = true;
+        }
+    }
+
+    /// Asks the poller, at most `timeout_ns`, and serves whatever is ready.
+    fn look_at_sockets(&mut self, timeout_ns: Option<u64>) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.poller.wait(timeout_ns, &mut ready) {
+            tracing::error!(%error, "cannot poll");
+        }
+        let worked = !ready.is_empty();
+        self.turns_unlooked = 0;
+        if worked {
+            self.sockets_worked = now();
+        }
+        for event in ready.drain(..) {
+            match Token::from_bits(event.token.0) {
+                Token::Waker => self.take_commands(),
+                Token::Session(key) => self.wake_session(key),
+                Token::Peer(key) => self.serve_socket(key, event),
+                Token::Listener(index) => self.accept(index),
+            }
+        }
+        self.ready = ready;
+        worked
+    }
+
+    /// An application rang: its ring is looked at from now on, and its completions may have room.
+    fn wake_session(&mut self, key: SessionKey) {
+        if let Some(rings) = self.sessions.find(key) {
+            let _ = rings.own_doorbell.quiet();
+            self.sessions.activate(key);
+        }
+    }
+
+    fn fire_timers(&mut self) -> bool {
+        let now = now();
+        if self.engine.next_timeout().is_none_or(|at| at > now) {
+            return false;
+        }
+        self.engine.handle_timeout(&mut Turn { now, heaps: &mut self.heaps });
+        true
+    }
+
+    /// Writes every waiting completion into its ring, then shows each ring once.
+    fn publish_completions(&mut self) {
+        for key in std::mem::take(&mut self.choked) {
+            self.publish_session(key);
+        }
+        while let Some(key) = self.engine.poll_completing() {
+            self.publish_session(key);
+        }
+    }
+
+    fn publish_session(&mut self, key: SessionKey) {
+        let Some(rings) = self.sessions.find(key) else { return };
+        let mut fault = None;
+        while let Some(completion) = self.engine.poll_completion(key) {
+            match rings.completions.stage(&completion.encode()) {
+                Ok(()) => {}
+                Err(RingError::Full { .. }) => {
+                    self.engine.completion_blocked(key, completion);
+                    self.choked.push(key);
+                    break;
+                }
+                Err(error) => {
+                    fault = Some(ring_fault(&error));
+                    break;
+                }
+            }
+        }
+        if rings.completions.publish() {
+            let _ = rings.peer_doorbell.ring();
+        }
+        if let Some(reason) = fault {
+            self.dismiss(key, reason);
+        }
+    }
+
+    fn bury_retired(&mut self) {
+        while let Some(key) = self.engine.poll_retired() {
+            self.heaps.remove(key);
+        }
+    }
+}
+
+fn ring_fault(error: &RingError) -> String {
+    format!("shared ring is damaged: {error}")
+}

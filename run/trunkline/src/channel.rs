@@ -1,0 +1,178 @@
+//! What calls go through.
+
+use crate::context;
+use crate::hub::{Hub, Lane, Patience, Since};
+use crate::message::{Built, SendExtent};
+use crate::session::Session;
+use crate::settings::Settings;
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::Waker;
+use trunkline_call::Status;
+use trunkline_message::{BuildError, Message};
+
+/// Where calls go: a target, reached through this host's daemon (or one inside this process).
+///
+/// Cheap to clone, `Send` and `Sync`; one channel serves any number of clients, threads and tasks. Connections to the
+/// target are the daemon's and are shared by all applications of the host; a channel itself connects to nothing but the
+/// daemon.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), trunkline::Status> {
+/// use trunkline::Channel;
+///
+/// let here = Channel::local();                                   // whoever serves it on this host
+/// let there = Channel::connect("tcp://10.0.0.7:7878").await?;    // a certain peer
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Channel {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    hub: Arc<Hub>,
+    target: Arc<str>,
+    patience: Patience,
+}
+
+/// Settings of a [`Channel`].
+#[derive(Clone, Debug, Default)]
+pub struct ChannelBuilder {
+    settings: Settings,
+    target: String,
+    wait_for_ready: bool,
+}
+
+impl Channel {
+    /// A channel to whoever serves the called service: an application on this host, else what the daemon's
+    /// configuration says. Does nothing until the first call.
+    pub fn local() -> Self {
+        Self::builder().connect_lazy()
+    }
+
+    /// A channel to `target` (`tcp://host:port`, `unix:path`, or empty as [`Channel::local`]), attached to the daemon.
+    ///
+    /// Whether the target can be reached shows when it is called.
+    ///
+    /// # Errors
+    /// UNAVAILABLE when there is no daemon.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the next call attaches.
+    pub async fn connect(target: &str) -> Result<Self, Status> {
+        Self::builder().target(target).connect().await
+    }
+
+    /// A channel with other than the usual settings.
+    pub fn builder() -> ChannelBuilder {
+        ChannelBuilder::default()
+    }
+
+    /// Builds a request in place, in the memory it will be sent from.
+    ///
+    /// It is built for the session this thread would call through; before the first call there is none, and the message
+    /// is copied once when it is sent.
+    ///
+    /// # Errors
+    /// [`BuildError`] when the message does not fit the send heap at the moment, or nests too deeply.
+    pub fn build<M: Message>(
+        &self,
+        fill: impl FnOnce(&mut M::Builder<'_, SendExtent>),
+    ) -> Result<Built<M>, BuildError> {
+        let session = self.usual_session();
+        let heap = session.and_then(|session| SendExtent::of_session(&session, M::BLOCK_BYTES as usize).ok());
+        Built::build(heap.unwrap_or_else(SendExtent::local), fill)
+    }
+
+    /// Where calls go.
+    pub fn target(&self) -> &str {
+        &self.inner.target
+    }
+
+    pub(crate) fn hub(&self) -> Cow<'_, Arc<Hub>> {
+        self.inner.hub.here()
+    }
+
+    pub(crate) fn target_arc(&self) -> &Arc<str> {
+        &self.inner.target
+    }
+
+    pub(crate) fn patience(&self) -> Patience {
+        self.inner.patience
+    }
+
+    /// The session a call made here and now would most likely use.
+    fn usual_session(&self) -> Option<Arc<Session>> {
+        let hub = self.hub();
+        match context::parent() {
+            Some((session, _)) if Arc::ptr_eq(session.keeper(), hub.keeper()) => Some(session),
+            _ if context::has_lane(&hub) => context::session(&hub),
+            _ => hub.task_lane().session(),
+        }
+    }
+}
+
+impl ChannelBuilder {
+    /// `tcp://host:port`, `unix:path`, or empty for whoever serves the called service.
+    pub fn target(mut self, target: &str) -> Self {
+        target.clone_into(&mut self.target);
+        self
+    }
+
+    /// The daemon's socket, instead of `TRUNKLINE_SOCKET` and the default places.
+    pub fn socket(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.socket = Some(path.into());
+        self
+    }
+
+    /// Whether the daemon runs inside this process, instead of `TRUNKLINE_EMBEDDED` and of looking for one.
+    pub fn embedded(mut self, embedded: bool) -> Self {
+        self.settings.embedded = Some(embedded);
+        self
+    }
+
+    /// The name operators see; the program's file name if none is given. All channels of a process that use the same
+    /// daemon share the name of the first.
+    pub fn name(mut self, name: &str) -> Self {
+        self.settings.name = Some(name.to_owned());
+        self
+    }
+
+    /// Calls wait for a daemon instead of failing when there is none.
+    pub fn wait_for_ready(mut self, wait: bool) -> Self {
+        self.wait_for_ready = wait;
+        self
+    }
+
+    /// The channel, attached.
+    ///
+    /// # Errors
+    /// UNAVAILABLE when there is no daemon.
+    ///
+    /// # Cancel safety
+    /// As [`Channel::connect`].
+    pub async fn connect(self) -> Result<Channel, Status> {
+        let channel = self.connect_lazy();
+        let hub = channel.hub();
+        let mut since = Since::default();
+        poll_fn(|cx| lane_of(&hub, cx.waker()).poll_session(&mut since, channel.patience(), cx)).await?;
+        Ok(channel)
+    }
+
+    /// The channel; the first call attaches.
+    pub fn connect_lazy(self) -> Channel {
+        let hub = Hub::of(self.settings.daemon(), &self.settings.name());
+        let patience = if self.wait_for_ready { Patience::UntilReady } else { Patience::FailFast };
+        Channel { inner: Arc::new(Inner { hub, target: self.target.into(), patience }) }
+    }
+}
+
+/// The lane for whoever waits with this waker: a thread's own, or that of the tasks.
+pub(crate) fn lane_of(hub: &Arc<Hub>, waker: &Waker) -> Arc<Lane> {
+    if context::is_blocking_here(waker) { context::lane(hub) } else { Arc::clone(hub.task_lane()) }
+}

@@ -1,0 +1,106 @@
+//! A call that was submitted.
+
+use crate::session::{Asker, Books, Effects, End, Session};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use trunkline_call::CallId;
+use trunkline_call::entry::{Payload, Span, Submission};
+
+/// A call this process made. Dropping it gives the call up: cancelled if it is open, forgotten in any case.
+#[derive(Debug)]
+pub(crate) struct Made {
+    session: Arc<Session>,
+    call: CallId,
+    /// The end was taken: the books have forgotten the call, and nothing is to be given up.
+    over: AtomicBool,
+    /// The request side is complete.
+    closed: AtomicBool,
+}
+
+/// What came for a call.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// Response headers. Their block is to be returned.
+    Headers(Span),
+    /// A message of the stream.
+    Message(Payload),
+    /// The end; nothing follows, and the call is forgotten here.
+    End(End),
+}
+
+impl Made {
+    /// `closed`: the request side is complete already.
+    pub(crate) fn new(session: Arc<Session>, call: CallId, closed: bool) -> Self {
+        Self { session, call, over: AtomicBool::new(false), closed: AtomicBool::new(closed) }
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// Waits for what comes next. `Ready(None)` when the end was taken before.
+    pub(crate) fn poll_arrival(&self, cx: &Context<'_>) -> Poll<Option<Arrival>> {
+        let call = self.call;
+        let arrival = self
+            .session
+            .poll_with(cx, |books, asker, effects| next(books, call, asker, effects))
+            .map(Option::flatten);
+        if matches!(arrival, Poll::Ready(Some(Arrival::End(_)))) {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        arrival
+    }
+
+    /// How the call ended, if it has and nobody took it; what else came is still to be taken.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.session.with(|books, _| books.call(self.call).and_then(|state| state.end)).flatten()
+    }
+
+    /// Says that no more messages follow, unless that was said.
+    pub(crate) fn half_close(&self) {
+        let call = self.call;
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.session.with(|books, effects| {
+            if books.call(call).is_some_and(|state| state.end.is_none()) {
+                books.say(Submission::HalfClose { call }, effects);
+            }
+        });
+    }
+
+    /// Gives the call up while its handle lives on.
+    pub(crate) fn abandon(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.session.with(|books, effects| books.abandon(self.call, effects));
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !*self.over.get_mut() {
+            self.abandon();
+        }
+    }
+}
+
+fn next(books: &mut Books, call: CallId, asker: Asker<'_>, effects: &mut Effects) -> Poll<Option<Arrival>> {
+    let Some(state) = books.call(call) else { return Poll::Ready(None) };
+    if let Some(headers) = state.headers.take() {
+        return Poll::Ready(Some(Arrival::Headers(headers)));
+    }
+    if let Some(payload) = state.incoming.pop_front() {
+        return Poll::Ready(Some(Arrival::Message(payload)));
+    }
+    if let Some(end) = state.end {
+        books.forget(call, effects);
+        return Poll::Ready(Some(Arrival::End(end)));
+    }
+    books.wait_to_receive(call, asker);
+    Poll::Pending
+}

@@ -1,0 +1,77 @@
+//! How a call ended, as its caller sees it.
+
+use crate::message::{Body, Received, Response};
+use crate::session::{self, End, Session, returned};
+use std::sync::Arc;
+use trunkline_call::entry::{Finish, Span};
+use trunkline_call::{CallId, Code, Execution, Metadata, Status};
+use trunkline_message::Message;
+
+/// Headers, read and returned.
+pub(crate) fn take_headers(session: &Arc<Session>, call: CallId, block: Span) -> Result<Metadata, Status> {
+    let headers = session.metadata(block);
+    session.with(|books, effects| books.release(returned(call, block), effects));
+    headers
+}
+
+/// The response of a call whose server does not stream.
+pub(crate) fn response<R: Message>(
+    session: &Arc<Session>,
+    headers: Metadata,
+    end: End,
+) -> Result<Response<R>, Status> {
+    let (message, trailers) = finished(session, end)?;
+    let message = message.ok_or_else(|| Status::internal("the server answered OK without a response"))?;
+    Ok(Response { body: Body::Received(Received::new(message)), headers, trailers })
+}
+
+/// The trailers of a call whose server streamed.
+pub(crate) fn trailers(session: &Arc<Session>, end: End) -> Result<Metadata, Status> {
+    finished(session, end).map(|(_, trailers)| trailers)
+}
+
+/// Why sending on a stream does not work any more: the end is still to be taken by whoever receives.
+pub(crate) fn reason(session: &Arc<Session>, end: Option<End>) -> Status {
+    match end {
+        Some(End::Finished(finish)) if finish.code != Code::Ok => match session.metadata(finish.metadata) {
+            Ok(mut trailers) => status_of(&finish, &mut trailers),
+            Err(status) => status,
+        },
+        Some(End::Finished(_)) | None => {
+            Status::cancelled("the call has ended; nothing more can be sent on it")
+        }
+        Some(end) => cut_short(session, end),
+    }
+}
+
+fn finished(session: &Arc<Session>, end: End) -> Result<(Option<session::Received>, Metadata), Status> {
+    let End::Finished(finish) = end else { return Err(cut_short(session, end)) };
+    // Before the blocks go back.
+    let trailers = session.metadata(finish.metadata);
+    let message = session::Received::last(session, &finish)?;
+    let mut trailers = trailers?;
+    match finish.code {
+        Code::Ok => Ok((message, trailers)),
+        _ => Err(status_of(&finish, &mut trailers)),
+    }
+}
+
+fn status_of(finish: &Finish, trailers: &mut Metadata) -> Status {
+    Status::take_from(trailers, finish.code).with_execution(finish.execution)
+}
+
+/// The status of a call that was not answered.
+fn cut_short(session: &Session, end: End) -> Status {
+    match end {
+        End::SessionLost { taken } => {
+            let execution = if taken { Execution::Unknown } else { Execution::NotExecuted };
+            let why = session.lost_because();
+            Status::unavailable(format!("the session with the daemon ended: {why}")).with_execution(execution)
+        }
+        End::Overdue => Status::deadline_exceeded("deadline passed").with_execution(Execution::Unknown),
+        End::Cancelled(code) => {
+            Status::new(code, "the call was cancelled").with_execution(Execution::Unknown)
+        }
+        End::Finished(_) => Status::ok(),
+    }
+}

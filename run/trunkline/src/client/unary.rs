@@ -1,0 +1,116 @@
+//! One request, one response.
+
+use super::draft::{Draft, Hurdle};
+use super::made::{Arrival, Made};
+use super::outcome;
+use crate::message::Response;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use trunkline_call::{Metadata, Status};
+use trunkline_message::Message;
+
+/// A unary call: a future of `Result<Response<R>, Status>`.
+///
+/// Nothing is sent before it is polled (or waited for). Dropping it cancels the call, whether or not the handler runs.
+///
+/// # Errors
+/// The handler's status, or that of whatever went wrong on the way; [`Status::execution`] says whether the handler may
+/// have run.
+///
+/// # Cancel safety
+/// Not to be polled again in a `select!` loop by making it anew: each is a call of its own. Dropping it is sound at any
+/// time and cancels.
+#[must_use = "a call is made when it is awaited or waited for"]
+pub struct Unary<Q, R> {
+    stage: Stage<Q>,
+    headers: Metadata,
+    of: PhantomData<fn() -> R>,
+}
+
+enum Stage<Q> {
+    /// Not submitted, and not tried.
+    Fresh(Draft<Q>),
+    /// Waiting for something before it can be submitted.
+    Starting(Pin<Box<dyn Future<Output = Result<Made, Status>> + Send>>),
+    /// Submitted.
+    Waiting(Made),
+    Over,
+}
+
+impl<Q: Message, R: Message> Unary<Q, R> {
+    pub(super) fn new(draft: Draft<Q>) -> Self {
+        Self { stage: Stage::Fresh(draft), headers: Metadata::new(), of: PhantomData }
+    }
+
+    /// Gets the call submitted.
+    fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        loop {
+            match &mut self.stage {
+                Stage::Fresh(draft) => match draft.try_start(cx.waker(), false) {
+                    Ok(made) => self.stage = Stage::Waiting(made),
+                    Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
+                    Err(_) => self.wait_to_start(),
+                },
+                Stage::Starting(starting) => self.stage = Stage::Waiting(ready!(starting.as_mut().poll(cx))?),
+                Stage::Waiting(_) => return Poll::Ready(Ok(())),
+                Stage::Over => return Poll::Ready(Err(Status::internal("a call was polled after its end"))),
+            }
+        }
+    }
+
+    fn wait_to_start(&mut self) {
+        if let Stage::Fresh(draft) = std::mem::replace(&mut self.stage, Stage::Over) {
+            self.stage = Stage::Starting(Box::pin(draft.start()));
+        }
+    }
+
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<R>, Status>> {
+        ready!(self.poll_started(cx))?;
+        let Stage::Waiting(made) = &self.stage else { return Poll::Pending };
+        let (session, call) = (made.session(), made.call());
+        loop {
+            match ready!(made.poll_arrival(cx)) {
+                Some(Arrival::Headers(block)) => self.headers = outcome::take_headers(session, call, block)?,
+                Some(Arrival::Message(payload)) => {
+                    // A unary response comes with the end. Taking it only returns its block.
+                    crate::session::Received::message(session, call, payload)?;
+                }
+                Some(Arrival::End(end)) => {
+                    let headers = std::mem::take(&mut self.headers);
+                    return Poll::Ready(outcome::response(session, headers, end));
+                }
+                None => {
+                    return Poll::Ready(Err(crate::session::unavailable("the session is another process's")));
+                }
+            }
+        }
+    }
+}
+
+impl<Q: Message, R: Message> Future for Unary<Q, R> {
+    type Output = Result<Response<R>, Status>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let response = ready!(self.poll_response(cx));
+        self.stage = Stage::Over;
+        Poll::Ready(response)
+    }
+}
+
+// Nothing in it is pinned in place: what has to be is boxed.
+impl<Q, R> Unpin for Unary<Q, R> {}
+
+impl<Q, R> fmt::Debug for Unary<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::Fresh(_) => "fresh",
+            Stage::Starting(_) => "starting",
+            Stage::Waiting(_) => "waiting",
+            Stage::Over => "over",
+        };
+        f.debug_struct("Unary").field("stage", &stage).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,230 @@
+//! What this thread is doing: which session it drains, for which delivered call it works, which lane is its own.
+
+use crate::hub::{Hub, Lane};
+use crate::kick::Kick;
+use crate::session::{Asker, Session};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use trunkline_call::{CallId, Deadline};
+use trunkline_shm::ForkGuard;
+
+thread_local! {
+    static THREAD: Thread = const { Thread::new() };
+}
+
+struct Thread {
+    /// What this thread sleeps on.
+    kick: RefCell<Option<Rc<OwnKick>>>,
+    /// How many `block_on` are on the stack.
+    blocking: Cell<u32>,
+    /// The session the innermost `block_on` is to drain.
+    target: RefCell<Option<Arc<Session>>>,
+    /// The session this thread runs handlers for.
+    serving: RefCell<Option<Arc<Session>>>,
+    /// The handler being polled.
+    task: Cell<Option<Task>>,
+    /// Lanes this thread calls through, one per hub it used.
+    leases: RefCell<Vec<Lease>>,
+}
+
+/// A kick, and the process it belongs to: its eventfd must not be shared with a forked child.
+pub(crate) struct OwnKick {
+    guard: ForkGuard,
+    pub(crate) kick: Arc<Kick>,
+    pub(crate) waker: Waker,
+}
+
+/// A handler while it is polled.
+#[derive(Clone, Copy)]
+struct Task {
+    parent: Parent,
+    /// Identity of the waker it is polled with.
+    waker: *const (),
+}
+
+/// The delivered call whose handler is running.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parent {
+    pub(crate) call: CallId,
+    pub(crate) deadline: Deadline,
+}
+
+struct Lease {
+    hub: Arc<Hub>,
+    lane: Arc<Lane>,
+    session: Option<Arc<Session>>,
+}
+
+impl Thread {
+    const fn new() -> Self {
+        Self {
+            kick: RefCell::new(None),
+            blocking: Cell::new(0),
+            target: RefCell::new(None),
+            serving: RefCell::new(None),
+            task: Cell::new(None),
+            leases: RefCell::new(Vec::new()),
+        }
+    }
+}
+
+/// The kick of this thread and its waker.
+///
+/// # Panics
+/// If the kernel has no descriptor left for the thread's eventfd: a blocking call could then never be woken.
+pub(crate) fn own_kick() -> Rc<OwnKick> {
+    THREAD.with(|thread| {
+        let mut own = thread.kick.borrow_mut();
+        if let Some(own) = own.as_ref().filter(|own| !own.guard.is_foreign()) {
+            return Rc::clone(own);
+        }
+        let kick = Kick::new().expect("an eventfd for a blocking thread");
+        let waker = Waker::from(Arc::clone(&kick));
+        Rc::clone(own.insert(Rc::new(OwnKick { guard: ForkGuard::new(), kick, waker })))
+    })
+}
+
+/// A `block_on` on this thread, from here to its drop.
+pub(crate) struct Blocking {
+    outer_target: Option<Arc<Session>>,
+}
+
+impl Blocking {
+    pub(crate) fn enter() -> Self {
+        THREAD.with(|thread| {
+            thread.blocking.set(thread.blocking.get() + 1);
+            Self { outer_target: thread.target.take() }
+        })
+    }
+
+    /// The session the future polled last waits for, if it waits for one.
+    pub(crate) fn take_target(&self) -> Option<Arc<Session>> {
+        THREAD.with(|thread| thread.target.take())
+    }
+
+    /// Whether another `block_on` on this thread polls the future that called this one.
+    pub(crate) fn is_nested(&self) -> bool {
+        THREAD.with(|thread| thread.blocking.get() > 1)
+    }
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        THREAD.with(|thread| {
+            thread.blocking.set(thread.blocking.get() - 1);
+            thread.target.replace(self.outer_target.take());
+        });
+    }
+}
+
+/// This thread runs handlers for `session` from now on, or for none.
+pub(crate) fn serve(session: Option<Arc<Session>>) {
+    THREAD.with(|thread| thread.serving.replace(session));
+}
+
+/// Runs `poll` on behalf of a delivered call.
+pub(crate) fn on_behalf<T>(parent: Parent, waker: &Waker, poll: impl FnOnce() -> T) -> T {
+    struct Restore<'a>(&'a Thread, Option<Task>);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            self.0.task.set(self.1);
+        }
+    }
+    THREAD.with(|thread| {
+        let outer = thread.task.replace(Some(Task { parent, waker: waker.data() }));
+        let _restore = Restore(thread, outer);
+        poll()
+    })
+}
+
+/// Who asks about a call of `session`, and whether the thread that polls will drain it without being told.
+///
+/// The waker tells: it is this thread's own (our `block_on`) or the running handler's (our worker). Under any other
+/// waker the future is in the hands of another executor, even if that runs inside of ours, and someone else must drain.
+pub(crate) fn asker<'a>(session: &Arc<Session>, cx: &'a Context<'_>) -> Asker<'a> {
+    let waker = cx.waker();
+    let ours =
+        THREAD.with(|thread| is_own_task(thread, session, waker) || is_own_wait(thread, session, waker));
+    Asker { waker, foreign: !ours }
+}
+
+/// After an asker that is not foreign had to wait: what `block_on` drains next. A worker drains its session anyway.
+pub(crate) fn aim(session: &Arc<Session>) {
+    THREAD.with(|thread| {
+        if thread.blocking.get() > 0 && thread.target.borrow().is_none() {
+            thread.target.replace(Some(Arc::clone(session)));
+        }
+    });
+}
+
+/// Whether the future with this waker is driven by this thread's own `block_on` or worker.
+pub(crate) fn is_blocking_here(waker: &Waker) -> bool {
+    THREAD.with(|thread| thread.blocking.get() > 0 && is_own_kick(thread, waker))
+}
+
+/// The session whose handler is running on this thread, and the call it was delivered for.
+pub(crate) fn parent() -> Option<(Arc<Session>, Parent)> {
+    THREAD.with(|thread| {
+        let task = thread.task.get()?;
+        let session = thread.serving.borrow().clone()?;
+        Some((session, task.parent))
+    })
+}
+
+/// The lane of this thread in `hub`. Leases one if it has none.
+pub(crate) fn lane(hub: &Arc<Hub>) -> Arc<Lane> {
+    with_lease(hub, |lease| Arc::clone(&lease.lane))
+}
+
+/// The session of this thread in `hub`, if its lane has one. Leases a lane if the thread has none.
+pub(crate) fn session(hub: &Arc<Hub>) -> Option<Arc<Session>> {
+    with_lease(hub, |lease| {
+        if lease.session.as_ref().is_none_or(|session| !session.is_open()) {
+            lease.session = lease.lane.session();
+        }
+        lease.session.clone()
+    })
+}
+
+fn with_lease<T>(hub: &Arc<Hub>, act: impl FnOnce(&mut Lease) -> T) -> T {
+    THREAD.with(|thread| {
+        let mut leases = thread.leases.borrow_mut();
+        if let Some(lease) = leases.iter_mut().find(|lease| Arc::ptr_eq(&lease.hub, hub)) {
+            return act(lease);
+        }
+        // In a forked child those of the parent go here, when its own hub is first used.
+        leases.retain(|lease| !lease.hub.is_foreign());
+        let mut lease = Lease { hub: Arc::clone(hub), lane: hub.lease(), session: None };
+        let out = act(&mut lease);
+        leases.push(lease);
+        out
+    })
+}
+
+/// Whether this thread has made blocking calls through `hub`.
+pub(crate) fn has_lane(hub: &Arc<Hub>) -> bool {
+    THREAD.with(|thread| thread.leases.borrow().iter().any(|lease| Arc::ptr_eq(&lease.hub, hub)))
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.lane.give_back();
+    }
+}
+
+fn is_own_task(thread: &Thread, session: &Arc<Session>, waker: &Waker) -> bool {
+    thread.task.get().is_some_and(|task| task.waker == waker.data())
+        && thread.serving.borrow().as_ref().is_some_and(|serving| Arc::ptr_eq(serving, session))
+}
+
+fn is_own_wait(thread: &Thread, session: &Arc<Session>, waker: &Waker) -> bool {
+    thread.blocking.get() > 0
+        && is_own_kick(thread, waker)
+        && thread.target.borrow().as_ref().is_none_or(|target| Arc::ptr_eq(target, session))
+}
+
+fn is_own_kick(thread: &Thread, waker: &Waker) -> bool {
+    thread.kick.borrow().as_ref().is_some_and(|own| own.waker.will_wake(waker))
+}

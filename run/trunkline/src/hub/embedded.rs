@@ -1,0 +1,44 @@
+//! The daemon inside this process: the same engine, started when first needed, configured by `TRUNKLINE_CONFIG`.
+
+use crate::session::unavailable;
+use parking_lot::Mutex;
+use trunkline_call::Status;
+use trunkline_daemon::{Config, Daemon};
+use trunkline_shm::{ControlSocket, ForkGuard};
+
+/// Environment variable that names the embedded daemon's configuration file, for those who serve other hosts without a
+/// daemon of their own.
+const CONFIG_VARIABLE: &str = "TRUNKLINE_CONFIG";
+
+/// This process's daemon. Leaked on purpose: applications may call until the very end of the process. A forked child
+/// has the memory of its parent's daemon and none of its threads, so it starts one of its own.
+static DAEMON: Mutex<Option<(ForkGuard, &'static Daemon)>> = Mutex::new(None);
+
+/// A fresh control connection to it.
+///
+/// # Errors
+/// UNAVAILABLE, not executed, if it cannot be started: what is wrong with the configuration, or what the kernel says.
+pub(crate) fn connect() -> Result<ControlSocket, Status> {
+    let mut slot = DAEMON.lock();
+    let daemon = match &*slot {
+        Some((guard, daemon)) if !guard.is_foreign() => *daemon,
+        _ => {
+            let daemon: &'static Daemon = Box::leak(Box::new(start()?));
+            *slot = Some((ForkGuard::new(), daemon));
+            daemon
+        }
+    };
+    daemon.connect().map_err(|error| unavailable(&format!("embedded daemon: {error}")))
+}
+
+fn start() -> Result<Daemon, Status> {
+    let config = match std::env::var_os(CONFIG_VARIABLE) {
+        None => Config::default(),
+        Some(path) => {
+            let path = path.to_string_lossy();
+            let text = std::fs::read_to_string(&*path).map_err(|e| unavailable(&format!("{path}: {e}")))?;
+            Config::from_toml(&text, &path).map_err(|e| unavailable(&e.to_string()))?
+        }
+    };
+    Daemon::embedded(config).map_err(|error| unavailable(&format!("embedded daemon: {error}")))
+}

@@ -1,0 +1,411 @@
+//! The thread behind a hub: attaches lanes, reads control sockets, listens for tasks of other executors, keeps timers.
+//!
+//! It exists once the first lane is used. It sleeps in `epoll` unless tasks of other executors wait for calls; then it
+//! waits as every waiter does: looks, yields, sleeps. Nothing it does blocks, so it delays nobody.
+
+use super::attach::{Greeted, Opened};
+use super::{Daemon, Lane};
+use crate::clock;
+use crate::kick::Kick;
+use crate::session::{IdMap, Session, unavailable};
+use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use trunkline_call::{Instant, Status, TimerKey, TimerTable};
+use trunkline_control::{decode_reply, reply};
+use trunkline_shm::{Decision, WaitLimits, Waiter};
+
+/// What the other threads ask of the keeper.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    daemon: Daemon,
+    kick: Arc<Kick>,
+    orders: Mutex<Orders>,
+    /// Every session that lives, for a forked child to close.
+    sessions: Mutex<Vec<Weak<Session>>>,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    running: bool,
+    attach: Vec<Arc<Lane>>,
+    watch: Vec<Arc<Session>>,
+    timers: TimerTable<Due>,
+}
+
+#[derive(Debug)]
+enum Due {
+    Wake(Waker),
+    Attach(Arc<Lane>),
+}
+
+impl Keeper {
+    /// # Panics
+    /// If the kernel has no descriptor left for the keeper's eventfd.
+    pub(super) fn new(daemon: Daemon) -> Arc<Self> {
+        let kick = Kick::new().expect("an eventfd for the keeper");
+        Arc::new(Self { daemon, kick, orders: Mutex::default(), sessions: Mutex::default() })
+    }
+
+    /// Attaches a lane now.
+    pub(super) fn attach(self: &Arc<Self>, lane: &Arc<Lane>) {
+        self.order(|orders| orders.attach.push(Arc::clone(lane)));
+    }
+
+    /// Attaches a lane at an instant, if somebody still waits for it then.
+    pub(super) fn attach_at(self: &Arc<Self>, lane: &Arc<Lane>, at: Instant) {
+        let due = Due::Attach(Arc::clone(lane));
+        self.order(|orders| orders.timers.insert(at, due));
+    }
+
+    /// Watches a session's doorbell for tasks of other executors, from now until none waits.
+    pub(crate) fn watch(self: &Arc<Self>, session: &Arc<Session>) {
+        self.order(|orders| orders.watch.push(Arc::clone(session)));
+    }
+
+    /// Wakes a task at an instant, instead of the timer `old`.
+    pub(super) fn set_timer(self: &Arc<Self>, at: Instant, waker: Waker, old: Option<TimerKey>) -> TimerKey {
+        self.order(|orders| {
+            if let Some(old) = old {
+                orders.timers.cancel(old);
+            }
+            orders.timers.insert(at, Due::Wake(waker))
+        })
+    }
+
+    /// Kicks a thread at an instant.
+    pub(crate) fn kick_at(self: &Arc<Self>, at: Instant, kick: &Arc<Kick>) {
+        let waker = Waker::from(Arc::clone(kick));
+        self.order(|orders| orders.timers.insert(at, Due::Wake(waker)));
+    }
+
+    /// Forgets a timer; one that has fired is forgotten already.
+    pub(super) fn cancel_timer(&self, key: TimerKey) {
+        self.orders.lock().timers.cancel(key);
+    }
+
+    /// In a forked child: closes the copies of the parent's control sockets, as far as no lock stands in the way.
+    pub(super) fn close_inherited(&self) {
+        let Some(mut sessions) = self.sessions.try_lock() else { return };
+        for session in sessions.drain(..).filter_map(|session| session.upgrade()) {
+            session.close_inherited();
+        }
+    }
+
+    fn remember(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|session| session.strong_count() > 0);
+        sessions.push(Arc::downgrade(session));
+    }
+
+    fn order<T>(self: &Arc<Self>, give: impl FnOnce(&mut Orders) -> T) -> T {
+        let mut orders = self.orders.lock();
+        let out = give(&mut orders);
+        if !std::mem::replace(&mut orders.running, true) {
+            let keeper = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("trunkline-keeper".into());
+            if let Err(error) = thread.spawn(move || Keeping::new(keeper).run()) {
+                tracing::error!(%error, "no thread for the keeper; calls cannot be made");
+                orders.running = false;
+            }
+        }
+        drop(orders);
+        self.kick.kick();
+        out
+    }
+}
+
+/// The keeper's own books; only its thread sees them.
+struct Keeping {
+    keeper: Arc<Keeper>,
+    daemon: Daemon,
+    epoll: OwnedFd,
+    attaching: IdMap<u64, (Arc<Lane>, Greeted)>,
+    members: IdMap<u64, Member>,
+    next_token: u64,
+    waiter: Waiter,
+    packet: Vec<u8>,
+}
+
+struct Member {
+    lane: Arc<Lane>,
+    session: Arc<Session>,
+    watched: bool,
+}
+
+/// What an epoll event is about: a token, doubled, plus one for a doorbell.
+const KICK: u64 = u64::MAX;
+
+impl Keeping {
+    fn new(keeper: Arc<Keeper>) -> Self {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll descriptor for the keeper");
+        let waiter = Waiter::new(WaitLimits::of_this_process());
+        let daemon = keeper.daemon.clone();
+        let keeping = Self {
+            keeper,
+            daemon,
+            epoll,
+            attaching: IdMap::default(),
+            members: IdMap::default(),
+            next_token: 0,
+            waiter,
+            packet: Vec::new(),
+        };
+        keeping.add(keeping.keeper.kick.as_fd(), KICK, epoll::EventFlags::IN);
+        keeping
+    }
+
+    fn run(mut self) {
+        let mut waiting = false;
+        loop {
+            self.keeper.kick.take();
+            let mut found = self.obey();
+            found |= self.fire();
+            found |= self.listen();
+            let now = clock::now();
+            if found {
+                if std::mem::take(&mut waiting) {
+                    self.waiter.arrived(now.0);
+                }
+                continue;
+            }
+            if !std::mem::replace(&mut waiting, true) {
+                self.waiter.begin(now.0);
+            }
+            let decision = if self.listens() { self.waiter.decide(now.0) } else { Decision::Block };
+            match decision {
+                Decision::Spin => std::hint::spin_loop(),
+                Decision::Yield => rustix::thread::sched_yield(),
+                Decision::Block => self.sleep(),
+            }
+        }
+    }
+
+    /// Takes what was ordered.
+    fn obey(&mut self) -> bool {
+        let (attach, watch) = {
+            let mut orders = self.keeper.orders.lock();
+            (std::mem::take(&mut orders.attach), std::mem::take(&mut orders.watch))
+        };
+        let any = !attach.is_empty() || !watch.is_empty();
+        attach.into_iter().for_each(|lane| self.attach(lane));
+        watch.iter().for_each(|session| self.watch(session));
+        any
+    }
+
+    /// Does what is due.
+    fn fire(&mut self) -> bool {
+        let now = clock::now();
+        let mut any = false;
+        loop {
+            let due = self.keeper.orders.lock().timers.due(now);
+            match due {
+                Some(Due::Wake(waker)) => waker.wake(),
+                Some(Due::Attach(lane)) if lane.begin_retry() => self.attach(lane),
+                Some(Due::Attach(_)) => {}
+                None => return any,
+            }
+            any = true;
+        }
+    }
+
+    /// Drains the rings of sessions with tasks of other executors.
+    fn listen(&mut self) -> bool {
+        let mut any = false;
+        for member in self.members.values().filter(|member| member.watched) {
+            any |= member.session.look();
+        }
+        any
+    }
+
+    fn listens(&self) -> bool {
+        self.members.values().any(|member| member.watched && member.session.needs_listener())
+    }
+
+    /// Arms every watched ring and sleeps until something happens.
+    fn sleep(&mut self) {
+        let Some(timeout_ns) = self.arm() else { return self.attend() };
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
+        if self.keeper.kick.fall_asleep() {
+            let timeout = timeout_ns.map(|ns| rustix::event::Timespec {
+                tv_sec: (ns / 1_000_000_000) as _,
+                tv_nsec: (ns % 1_000_000_000) as _,
+            });
+            // Interrupted by a signal: the loop looks again.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+            self.keeper.kick.wake_up();
+        }
+        self.attend();
+        let now = clock::now();
+        for member in self.members.values().filter(|member| member.watched) {
+            member.session.tend(now);
+        }
+        self.give_up_attaching(now);
+        for event in events {
+            self.handle(event.data.u64());
+        }
+    }
+
+    /// Tells those who come to wait that they need not arm the ring: this thread is awake.
+    fn attend(&self) {
+        for member in self.members.values().filter(|member| member.watched) {
+            member.session.set_attended(true);
+        }
+    }
+
+    /// Prepares every watched session for the keeper's sleep. `None`: something came, do not sleep. Otherwise how long
+    /// to sleep at most.
+    fn arm(&mut self) -> Option<Option<u64>> {
+        let now = clock::now();
+        let mut until_ns = self.keeper.orders.lock().timers.next_due().map(|at| at.since_ns(now));
+        let soonest = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+        for (_, greeted) in self.attaching.values() {
+            until_ns = soonest(until_ns, Some(greeted.until.since_ns(now)));
+        }
+        self.unwatch_idle();
+        for member in self.members.values().filter(|member| member.watched) {
+            member.session.set_attended(false);
+            until_ns = soonest(until_ns, member.session.arm_for_listener()?);
+        }
+        Some(until_ns)
+    }
+
+    /// Stops watching sessions that do not need it: their own threads drain them without waking the keeper.
+    fn unwatch_idle(&mut self) {
+        for (token, member) in self.members.iter_mut().filter(|(_, member)| member.watched) {
+            if member.session.needs_listener() {
+                continue;
+            }
+            member.session.set_watched(false);
+            member.session.set_attended(false);
+            // Whoever came to wait between the two saw "watched" and relies on it.
+            if member.session.needs_listener() {
+                member.session.set_watched(true);
+                continue;
+            }
+            member.watched = false;
+            remove(&self.epoll, member.session.doorbell(), *token);
+        }
+    }
+
+    fn handle(&mut self, data: u64) {
+        if data == KICK || data & 1 == 1 {
+            return; // kicks and doorbells: the loop looks anyway
+        }
+        let token = data >> 1;
+        if let Some((lane, greeted)) = self.attaching.remove(&token) {
+            self.answered(token, lane, greeted);
+        } else if self.members.contains_key(&token) {
+            self.read_control(token);
+        }
+    }
+
+    fn attach(&mut self, lane: Arc<Lane>) {
+        let greeted = self.daemon.dial().and_then(|socket| Greeted::greet(socket, lane.name(), clock::now()));
+        match greeted {
+            Ok(greeted) => {
+                self.next_token += 1;
+                self.add(greeted.socket().as_fd(), self.next_token << 1, epoll::EventFlags::IN);
+                self.attaching.insert(self.next_token, (lane, greeted));
+            }
+            Err(why) => self.failed(&lane, &why),
+        }
+    }
+
+    fn answered(&mut self, token: u64, lane: Arc<Lane>, greeted: Greeted) {
+        match greeted.answer(&mut self.packet) {
+            Ok(Ok(opened)) => self.join(token, lane, opened),
+            Ok(Err(greeted)) => drop(self.attaching.insert(token, (lane, greeted))),
+            // The socket is closed by now, and with it its place in the epoll set is gone.
+            Err(why) => self.failed(&lane, &why),
+        }
+    }
+
+    fn join(&mut self, token: u64, lane: Arc<Lane>, opened: Opened) {
+        let Opened { socket, end, limits } = opened;
+        let session = Session::new(end, socket, limits, lane.worker(), Arc::clone(&self.keeper));
+        self.keeper.remember(&session);
+        self.members
+            .insert(token, Member { lane: Arc::clone(&lane), session: Arc::clone(&session), watched: false });
+        lane.attached(session);
+    }
+
+    fn failed(&mut self, lane: &Arc<Lane>, why: &Status) {
+        tracing::debug!(%why, "attach failed");
+        if let Some(retry_at) = lane.failed(why) {
+            self.keeper.attach_at(lane, retry_at);
+        }
+    }
+
+    fn give_up_attaching(&mut self, now: Instant) {
+        let late: Vec<u64> = self
+            .attaching
+            .iter()
+            .filter(|(_, (_, greeted))| greeted.until <= now)
+            .map(|(token, _)| *token)
+            .collect();
+        for token in late {
+            if let Some((lane, _)) = self.attaching.remove(&token) {
+                self.failed(&lane, &unavailable("the daemon did not answer an attach"));
+            }
+        }
+    }
+
+    /// Reads what the daemon says on a session's control socket.
+    fn read_control(&mut self, token: u64) {
+        let Some(member) = self.members.get(&token) else { return };
+        let reason = match member.session.read_control(&mut self.packet) {
+            Ok(Some(())) => match decode_reply(&self.packet) {
+                Ok((tag, reply::Kind::Bound(bound))) => return member.session.bound(tag, bound),
+                Ok((_, reply::Kind::Detached(detached))) => detached.reason,
+                Ok((_, reply::Kind::Attached(_))) => "the daemon attached a session twice".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            Ok(None) => "the daemon went away".to_owned(),
+            Err(error) if error.would_block() => return,
+            Err(error) => error.to_string(),
+        };
+        self.part(token, &reason);
+    }
+
+    fn part(&mut self, token: u64, reason: &str) {
+        let Some(member) = self.members.remove(&token) else { return };
+        if member.watched {
+            remove(&self.epoll, member.session.doorbell(), token);
+        }
+        // What was in the ring when the daemon left is still true.
+        member.session.look();
+        member.lane.lost(&member.session);
+        member.session.lose(reason);
+        // With it goes its place in the epoll set.
+        member.session.close_control();
+    }
+
+    fn watch(&mut self, session: &Arc<Session>) {
+        let member = self.members.iter_mut().find(|(_, member)| Arc::ptr_eq(&member.session, session));
+        let Some((token, member)) = member else { return };
+        if !std::mem::replace(&mut member.watched, true) {
+            let data = epoll::EventData::new_u64(token << 1 | 1);
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            if let Err(error) = epoll::add(&self.epoll, member.session.doorbell(), data, flags) {
+                tracing::error!(%error, "cannot watch a doorbell");
+            }
+            member.session.set_attended(true);
+        }
+    }
+
+    fn add(&self, fd: BorrowedFd<'_>, data: u64, flags: epoll::EventFlags) {
+        if let Err(error) = epoll::add(&self.epoll, fd, epoll::EventData::new_u64(data), flags) {
+            tracing::error!(%error, "cannot watch a descriptor");
+        }
+    }
+}
+
+fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
+    if let Err(error) = epoll::delete(epoll, fd) {
+        tracing::debug!(%error, token, "a descriptor was not watched");
+    }
+}

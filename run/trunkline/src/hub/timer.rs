@@ -1,0 +1,69 @@
+//! Deadlines of waits that have nothing to do with the daemon: for room, for a session to come.
+
+use super::Keeper;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use trunkline_call::{Deadline, Execution, Instant, Status, TimerKey};
+
+/// Ready at an instant. Dropping it takes the timer back.
+#[derive(Debug)]
+pub(crate) struct Sleep {
+    keeper: Arc<Keeper>,
+    at: Instant,
+    key: Option<TimerKey>,
+}
+
+impl Sleep {
+    pub(crate) fn until(keeper: &Arc<Keeper>, at: Instant) -> Self {
+        Self { keeper: Arc::clone(keeper), at, key: None }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if crate::clock::now() >= self.at {
+            return Poll::Ready(());
+        }
+        let old = self.key.take();
+        let key = self.keeper.set_timer(self.at, cx.waker().clone(), old);
+        self.key = Some(key);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.keeper.cancel_timer(key);
+        }
+    }
+}
+
+/// `work`, unless the deadline passes first.
+///
+/// # Errors
+/// DEADLINE_EXCEEDED, not executed: only for work that comes before a call is submitted.
+pub(crate) async fn before<T>(
+    keeper: &Arc<Keeper>,
+    deadline: Deadline,
+    work: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let Some(at) = deadline.instant() else { return work.await };
+    let mut work = pin!(work);
+    let mut sleep = Sleep::until(keeper, at);
+    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| Err(too_late())),
+        ready => ready,
+    })
+    .await
+}
+
+/// The deadline passed before the call left this process.
+pub(crate) fn too_late() -> Status {
+    Status::deadline_exceeded("deadline passed before the call could be submitted")
+        .with_execution(Execution::NotExecuted)
+}

@@ -1,0 +1,115 @@
+//! Remote procedure calls as a managed service of the host: the library an application links.
+//!
+//! The library is a thin stub. It builds messages in shared memory, tells the host's daemon about them through a ring,
+//! and waits for what the daemon answers. Transport, policy, balancing, telemetry and the protocol of the peer are the
+//! daemon's; where none runs, the same engine runs inside the process (cargo feature `embedded`, on by default).
+//!
+//! ```
+//! use trunkline::{Channel, Server, Wait};
+//! # use trunkline::codegen::{Delivered, Handling, Service, ServiceDescription};
+//! # struct GreeterServer;
+//! # impl Service for GreeterServer {
+//! #     fn description(&self) -> &'static ServiceDescription { unimplemented!() }
+//! #     fn call(&self, _: usize, call: Delivered) -> Handling { call.unimplemented() }
+//! # }
+//! # struct GreeterClient;
+//! # impl GreeterClient { fn new(_: Channel) -> Self { Self } }
+//! # fn main() {}
+//! # fn example() -> Result<(), trunkline::Status> {
+//! // In one program:
+//! Server::builder().name("greeter").add_service(GreeterServer).workers(2).run()?;
+//!
+//! // In another (or the same): from async code `client.say_hello(hello).await?`, from plain code `.wait()?`.
+//! let client = GreeterClient::new(Channel::local());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Clients, services and messages are generated from `.proto` files by `trunkline-build` ([`include_proto!`]).
+//!
+//! # The way of a call
+//! 1. A generated method makes a [`Unary`] (or a stream): nothing but a draft until it is polled (`client/draft.rs`).
+//! 2. Polled, it picks a *session*: the thread's own when the thread [waits](Wait), the worker's in a handler, a shared
+//!    one under any other executor (`hub/`, `context.rs`). It writes the message into a block of the session's send
+//!    heap (`message/`), and one entry into its submission ring (`session/submit.rs`).
+//! 3. Whoever waits drains the completion ring, for itself and for the others (`session/drive.rs`), and books what came
+//!    (`session/dispatch.rs`). A thread that waits looks at the ring for some microseconds before it sleeps.
+//! 4. The response is read where the daemon put it, and its block returned when it is dropped (`session/received.rs`).
+//!
+//! A server's worker does the same from the other side: its thread drains the ring of its session and polls each
+//! handler where its call arrived (`server/worker.rs`, `server/delivered.rs`).
+//!
+//! # What holds
+//! * At most once: the library never sends a call twice. [`Status::execution`] tells whether the handler may have run;
+//!   a call that was still in the ring when the session ended certainly did not.
+//! * Dropping a call, a stream or a receiver cancels it. A handler whose call is cancelled is dropped.
+//! * Calls a handler makes inherit its deadline, its cancellation and its trace context ([`Request::in_context`] where
+//!   work changes threads).
+//! * Full rings, full heaps and limits make callers wait, in order. Only what can never fit is refused, by name.
+//! * A lost session fails its calls and nothing else: clients and servers attach anew by themselves, with back-off.
+//! * A forked child may call at once: it attaches anew, and cannot disturb its parent. Servers do not survive a fork.
+//! * A handler that panics ends its own call with INTERNAL.
+//! * The library reads one clock, holds no lock while it waits, and has no unsafe code.
+//!
+//! # Which daemon
+//! What the builders say ([`ChannelBuilder::socket`], [`ChannelBuilder::embedded`]); else `TRUNKLINE_EMBEDDED` (`1` or
+//! `0`) and `TRUNKLINE_SOCKET`; else whichever daemon answers in the default places; else one inside the process, which
+//! reads its configuration from the file named by `TRUNKLINE_CONFIG`, if there is one.
+//!
+//! # Limits
+//! * Threads that wait share as many sessions as there are cores, at most 8; more threads than that follow each other.
+//! * Calls in flight, stream windows and heap sizes are the daemon's to set (docs/shared-memory.md).
+//! * One message must fit the send heap.
+#![forbid(unsafe_code)]
+
+mod channel;
+mod client;
+mod clock;
+pub mod codegen;
+mod context;
+mod hub;
+mod kick;
+mod message;
+mod server;
+mod session;
+mod settings;
+mod stream;
+mod wait;
+
+pub use channel::{Channel, ChannelBuilder};
+pub use client::{Bidirectional, ClientStreaming, ServerStreaming, Unary};
+pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
+pub use server::{Server, ServerBuilder, ServerHandle};
+pub use stream::{Receiver, Sender};
+pub use trunkline_call::{Code, Deadline, Execution, Metadata, MetadataError, Status};
+pub use wait::{Wait, block_on};
+
+/// Includes what `trunkline-build` generated for a package in `build.rs`.
+///
+/// ```text
+/// mod greeter {
+///     trunkline::include_proto!("greeter.v1");
+/// }
+/// ```
+#[macro_export]
+macro_rules! include_proto {
+    ($package:literal) => {
+        include!(concat!(env!("OUT_DIR"), "/", $package, ".rs"));
+    };
+}
+
+/// Includes all that `trunkline-build` generated, each package as the module its name says: what packages that refer to
+/// each other need.
+///
+/// ```text
+/// pub mod pb {
+///     trunkline::include_protos!();
+/// }
+/// use pb::greeter::v1::HelloRequest;
+/// ```
+#[macro_export]
+macro_rules! include_protos {
+    () => {
+        include!(concat!(env!("OUT_DIR"), "/trunkline_protos.rs"));
+    };
+}

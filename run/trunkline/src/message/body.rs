@@ -1,0 +1,136 @@
+//! The message of a request, a response or a stream, wherever it lies at the moment.
+
+use super::built::{Built, never, too_large};
+use super::received::Received;
+use super::space::{Full, SendExtent};
+use crate::session::{Session, Written};
+use std::sync::{Arc, OnceLock};
+use trunkline_call::Status;
+use trunkline_message::{AlignedBuf, Message};
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) enum Body<M> {
+    /// A struct, and its linear form once somebody asked to view it.
+    Owned(M, OnceLock<trunkline_message::Built<AlignedBuf>>),
+    Built(Built<M>),
+    Received(Received<M>),
+}
+
+/// Why a message is not in the send heap.
+#[derive(Debug)]
+pub(crate) enum Hurdle {
+    /// Wait for a block of this size.
+    Full {
+        /// Bytes wanted.
+        wanted_bytes: u32,
+    },
+    /// It never will be.
+    Never(Status),
+}
+
+impl<M: Message> Body<M> {
+    pub(crate) fn owned(message: M) -> Self {
+        Self::Owned(message, OnceLock::new())
+    }
+
+    pub(crate) fn view(&self) -> M::View<'_> {
+        match self {
+            Self::Owned(message, linear) => match linear_of(message, linear) {
+                Some(linear) => M::view(linear.bytes()),
+                None => M::view(&[]),
+            },
+            Self::Built(built) => built.view(),
+            Self::Received(received) => received.view(),
+        }
+    }
+
+    pub(crate) fn into_inner(self) -> M {
+        match self {
+            Self::Owned(message, _) => message,
+            Self::Built(built) => M::read(built.view()),
+            Self::Received(received) => received.into_inner(),
+        }
+    }
+
+    /// Puts the message into the send heap of `session`, unless it is there. `wanted_bytes` is what an earlier try
+    /// found missing, 0 at first: a second try that grew step by step could need two blocks at once again.
+    pub(crate) fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle> {
+        let placed = match self {
+            Self::Built(built) if built.lies_in(session) => return Ok(()),
+            Self::Owned(message, _) => write(session, message, wanted_bytes)?,
+            Self::Built(built) => copy(session, built.bytes())?,
+            Self::Received(received) => copy(session, received.bytes())?,
+        };
+        *self = Self::Built(placed);
+        Ok(())
+    }
+
+    /// A message that was placed in `session`, given back.
+    pub(crate) fn placed(session: &Arc<Session>, written: Written) -> Self {
+        Self::Built(Built::from_written(session, written))
+    }
+
+    /// The block of a message that was placed; nothing is left of the message here.
+    pub(crate) fn take_written(&mut self) -> Option<Written> {
+        match self {
+            Self::Built(built) => built.take_written(),
+            Self::Owned(..) | Self::Received(_) => None,
+        }
+    }
+}
+
+/// A message to be sent on a stream: a struct, one [built in place](Built), or one received.
+#[derive(Debug)]
+pub struct Outgoing<M>(pub(crate) Body<M>);
+
+impl<M: Message> From<M> for Outgoing<M> {
+    fn from(message: M) -> Self {
+        Self(Body::owned(message))
+    }
+}
+
+impl<M: Message> From<Built<M>> for Outgoing<M> {
+    fn from(built: Built<M>) -> Self {
+        Self(Body::Built(built))
+    }
+}
+
+impl<M: Message> From<Received<M>> for Outgoing<M> {
+    fn from(received: Received<M>) -> Self {
+        Self(Body::Received(received))
+    }
+}
+
+fn linear_of<'a, M: Message>(
+    message: &M,
+    linear: &'a OnceLock<trunkline_message::Built<AlignedBuf>>,
+) -> Option<&'a trunkline_message::Built<AlignedBuf>> {
+    if linear.get().is_none() {
+        // A message that cannot be built reads as empty here and is refused with its reason when it is sent.
+        let _ = linear.set(message.to_linear().ok()?);
+    }
+    linear.get()
+}
+
+fn write<M: Message>(session: &Arc<Session>, message: &M, wanted_bytes: u32) -> Result<Built<M>, Hurdle> {
+    let bytes = M::BLOCK_BYTES.max(wanted_bytes) as usize;
+    let extent = SendExtent::of_session(session, bytes).map_err(|full| hurdle(session, full))?;
+    Built::write(extent, message).map_err(|error| match never(error) {
+        Ok(status) => Hurdle::Never(status),
+        Err(full) => hurdle(session, full),
+    })
+}
+
+fn copy<M: Message>(session: &Arc<Session>, bytes: &[u8]) -> Result<Built<M>, Hurdle> {
+    Built::copy(session, bytes).map_err(|full| hurdle(session, full))
+}
+
+fn hurdle(session: &Session, Full { wanted_bytes }: Full) -> Hurdle {
+    let bytes_max = session.block_bytes_max();
+    if wanted_bytes > bytes_max {
+        Hurdle::Never(too_large(bytes_max as usize))
+    } else {
+        Hurdle::Full { wanted_bytes }
+    }
+}

@@ -1,0 +1,85 @@
+//! A request as its handler gets it.
+
+use super::request::Within;
+use super::{Body, Built, Received, SendExtent};
+use crate::context::Parent;
+use crate::server::Call;
+use std::fmt;
+use trunkline_call::{Deadline, Metadata};
+use trunkline_message::{BuildError, Message};
+
+/// A request with what came with it.
+///
+/// The message lies in shared memory until it is dropped or [taken out](Incoming::into_inner).
+pub struct Incoming<M> {
+    body: Body<M>,
+    metadata: Metadata,
+    call: Option<Call>,
+}
+
+impl<M: Message> Incoming<M> {
+    /// A request that came from nowhere: to call a handler directly, in a test.
+    pub fn new(message: M) -> Self {
+        Self { body: Body::owned(message), metadata: Metadata::new(), call: None }
+    }
+
+    /// Reads the message in place.
+    pub fn view(&self) -> M::View<'_> {
+        self.body.view()
+    }
+
+    /// The message as a struct.
+    pub fn into_inner(self) -> M {
+        self.body.into_inner()
+    }
+
+    /// Builds a response in place, in the memory it will be sent from: `Ok(request.build(|b| …)?.into())`.
+    ///
+    /// # Errors
+    /// [`BuildError`] when it does not fit the send heap at the moment, or nests too deeply.
+    pub fn build<R: Message>(
+        &self,
+        fill: impl FnOnce(&mut R::Builder<'_, SendExtent>),
+    ) -> Result<Built<R>, BuildError> {
+        let session = self.call.as_ref().map(Call::session);
+        let heap = session.and_then(|session| SendExtent::of_session(session, R::BLOCK_BYTES as usize).ok());
+        Built::build(heap.unwrap_or_else(SendExtent::local), fill)
+    }
+
+    pub(crate) fn delivered(received: Received<M>, metadata: Metadata, call: Call) -> Self {
+        Self { body: Body::Received(received), metadata, call: Some(call) }
+    }
+}
+
+impl<M> Incoming<M> {
+    /// Metadata of the request (gRPC: headers).
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// When the call must have ended. Calls the handler makes inherit it without being told.
+    pub fn deadline(&self) -> Deadline {
+        self.call.as_ref().map_or(Deadline::NONE, Call::deadline)
+    }
+
+    /// Whether the caller has gone, or the deadline has passed. A handler that waits is dropped then; one that computes
+    /// may ask.
+    pub fn is_cancelled(&self) -> bool {
+        self.call.as_ref().is_some_and(Call::is_cancelled)
+    }
+
+    pub(crate) fn within(&self) -> Option<Within> {
+        let call = self.call.as_ref()?;
+        let parent = Parent { call: call.id(), deadline: call.deadline() };
+        Some(Within { session: call.session().clone(), parent })
+    }
+}
+
+impl<M> fmt::Debug for Incoming<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("metadata", &self.metadata)
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}

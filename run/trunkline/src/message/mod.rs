@@ -1,0 +1,19 @@
+//! Messages on their way: owned structs, messages built in place, messages read in place, and what goes with them.
+
+mod body;
+mod built;
+mod incoming;
+mod received;
+mod request;
+mod response;
+mod space;
+
+pub use body::Outgoing;
+pub(crate) use body::{Body, Hurdle};
+pub use built::Built;
+pub use incoming::Incoming;
+pub use received::Received;
+pub(crate) use request::Within;
+pub use request::{IntoRequest, Request};
+pub use response::Response;
+pub use space::SendExtent;

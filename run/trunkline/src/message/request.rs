@@ -1,0 +1,127 @@
+//! A request with what goes with it.
+
+use super::{Body, Built, Incoming, Received};
+use crate::context::Parent;
+use crate::hub::Patience;
+use crate::session::Session;
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline_call::{Metadata, MetadataError};
+use trunkline_message::Message;
+
+/// A request with its metadata, time limit and the call on whose behalf it is made.
+///
+/// ```
+/// # use trunkline::codegen::Message;
+/// # fn example<HelloRequest: Message>(hello: HelloRequest) -> Result<(), trunkline::MetadataError> {
+/// use std::time::Duration;
+/// use trunkline::Request;
+///
+/// let request = Request::new(hello)
+///     .with_timeout(Duration::from_millis(50))
+///     .with_metadata("tenant", "blue")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Request<M> {
+    pub(crate) body: Body<M>,
+    pub(crate) metadata: Metadata,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) patience: Patience,
+    pub(crate) within: Option<Within>,
+}
+
+/// The delivered call on whose behalf a call is made.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    pub(crate) session: Arc<Session>,
+    pub(crate) parent: Parent,
+}
+
+impl<M: Message> Request<M> {
+    /// A request without metadata, with no time limit of its own.
+    pub fn new(message: M) -> Self {
+        Self::of(Body::owned(message))
+    }
+
+    /// The call must have ended when this time has passed, counted from the start of the call. A handler's calls never
+    /// outlive the call it handles, whatever is said here.
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Adds a pair to the request's metadata (gRPC: a header).
+    ///
+    /// # Errors
+    /// [`MetadataError`] names the key at fault, or the limit.
+    pub fn with_metadata(mut self, key: &str, value: impl AsRef<[u8]>) -> Result<Self, MetadataError> {
+        self.metadata.insert(key, value)?;
+        Ok(self)
+    }
+
+    /// Waits for a daemon instead of failing when there is none; until the time limit, if there is one.
+    pub fn wait_for_ready(mut self) -> Self {
+        self.patience = Patience::UntilReady;
+        self
+    }
+
+    /// Makes the call on behalf of a call this application is handling: it ends when that one is cancelled or late, and
+    /// carries its trace context. A handler's own calls do this without being told; use it where the handler hands work
+    /// to another thread or executor.
+    pub fn in_context<N>(mut self, incoming: &Incoming<N>) -> Self {
+        self.within = incoming.within();
+        self
+    }
+
+    /// The metadata, to read or change.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
+    }
+
+    /// Reads the message.
+    pub fn view(&self) -> M::View<'_> {
+        self.body.view()
+    }
+
+    fn of(body: Body<M>) -> Self {
+        Self { body, metadata: Metadata::new(), timeout: None, patience: Patience::FailFast, within: None }
+    }
+}
+
+/// What can be sent as a request: a message, a [`Request`], a message [built in place](Built), a message received.
+pub trait IntoRequest<M: Message> {
+    /// The request.
+    fn into_request(self) -> Request<M>;
+}
+
+impl<M: Message> IntoRequest<M> for M {
+    fn into_request(self) -> Request<M> {
+        Request::new(self)
+    }
+}
+
+impl<M: Message> IntoRequest<M> for Request<M> {
+    fn into_request(self) -> Request<M> {
+        self
+    }
+}
+
+impl<M: Message> IntoRequest<M> for Built<M> {
+    fn into_request(self) -> Request<M> {
+        Request::of(Body::Built(self))
+    }
+}
+
+impl<M: Message> IntoRequest<M> for Received<M> {
+    fn into_request(self) -> Request<M> {
+        Request::of(Body::Received(self))
+    }
+}
+
+impl<M: Message> From<Built<M>> for Request<M> {
+    fn from(built: Built<M>) -> Self {
+        built.into_request()
+    }
+}

@@ -1,0 +1,122 @@
+//! A call delivered to this application.
+
+use crate::client::{wait_for, write_metadata};
+use crate::session::{self, End, Room, Session, returned};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use trunkline_call::entry::Submission;
+use trunkline_call::{CallId, Code, Deadline, Metadata, Status};
+
+/// Names a delivered call. Whether it is still open, the session's books know.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    session: Arc<Session>,
+    id: CallId,
+    deadline: Deadline,
+}
+
+impl Call {
+    pub(super) fn new(session: &Arc<Session>, id: CallId, deadline: Deadline) -> Self {
+        Self { session: Arc::clone(session), id, deadline }
+    }
+
+    /// Waits for the next message of the request stream; `None` after the last.
+    pub(crate) fn poll_message(&self, cx: &Context<'_>) -> Poll<Result<Option<session::Received>, Status>> {
+        let id = self.id;
+        let arrived = self.session.poll_with(cx, |books, asker, _| {
+            let Some(state) = books.call(id) else { return Poll::Ready(Err(gone(None))) };
+            if let Some(payload) = state.incoming.pop_front() {
+                return Poll::Ready(Ok(Some(payload)));
+            }
+            if let Some(end) = state.end {
+                return Poll::Ready(Err(gone(Some(end))));
+            }
+            if state.incoming_ended {
+                return Poll::Ready(Ok(None));
+            }
+            books.wait_to_receive(id, asker);
+            Poll::Pending
+        });
+        arrived.map(|arrived| match arrived.unwrap_or_else(|| Err(gone(None)))? {
+            Some(payload) => session::Received::message(&self.session, id, payload).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// Sends response headers.
+    pub(crate) async fn send_headers(&self, headers: &Metadata) -> Result<(), Status> {
+        if headers.is_empty() {
+            return Ok(());
+        }
+        let mut turn = None;
+        loop {
+            match write_metadata(&self.session, headers) {
+                Ok(written) => {
+                    let call = self.id;
+                    self.session.with(|books, effects| {
+                        books.say(Submission::Headers { call, metadata: written.lend() }, effects);
+                    });
+                    return Ok(());
+                }
+                Err(wanted_bytes) => {
+                    turn = wait_for(turn, &self.session, Room::Heap, wanted_bytes).await;
+                    if self.is_over() {
+                        return Err(self.reason());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody reads the request stream: what came and what comes goes back at once.
+    pub(crate) fn discard(&self) {
+        let id = self.id;
+        self.session.with(|books, effects| {
+            let Some(state) = books.call(id) else { return };
+            state.discards = true;
+            for payload in std::mem::take(&mut state.incoming) {
+                books.release(returned(id, payload.span), effects);
+            }
+        });
+    }
+
+    /// Whether the caller has gone or the deadline has passed; looks into the ring first, so that a handler that never
+    /// yields learns it too.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.session.look();
+        self.is_over()
+    }
+
+    /// Why nothing can be sent any more.
+    pub(crate) fn reason(&self) -> Status {
+        gone(self.session.with(|books, _| books.call(self.id).and_then(|state| state.end)).flatten())
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn id(&self) -> CallId {
+        self.id
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.deadline
+    }
+
+    fn is_over(&self) -> bool {
+        let open = self.session.with(|books, _| books.call(self.id).is_some_and(|state| state.end.is_none()));
+        open != Some(true)
+    }
+}
+
+/// The status of a delivered call that is no longer wanted.
+fn gone(end: Option<End>) -> Status {
+    match end {
+        Some(End::Cancelled(Code::DeadlineExceeded)) => {
+            Status::deadline_exceeded("the call's deadline passed")
+        }
+        Some(End::SessionLost { .. }) => Status::unavailable("the session with the daemon ended"),
+        _ => Status::cancelled("the call is no longer wanted"),
+    }
+}

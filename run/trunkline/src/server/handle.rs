@@ -1,0 +1,90 @@
+//! A server in the background.
+
+use super::shared::Shared;
+use crate::clock;
+use crate::wait::Wait;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline_call::Status;
+
+/// A server running in the background. Dropping it tells the server to stop, and does not wait for it.
+pub struct ServerHandle {
+    shared: Arc<Shared>,
+    grace: Duration,
+}
+
+impl ServerHandle {
+    /// Waits until every worker has announced the services to the daemon: from here on calls arrive.
+    ///
+    /// # Errors
+    /// The server's error if it ended.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn ready(&self) -> Result<(), Status> {
+        poll_fn(|cx| self.shared.poll_ready(cx)).await
+    }
+
+    /// Stops gracefully: no new calls, those in flight have until `limit` to finish. Then their callers get
+    /// UNAVAILABLE.
+    ///
+    /// # Errors
+    /// The server's error if it had ended with one.
+    ///
+    /// # Cancel safety
+    /// Dropping it does not take the order back.
+    pub async fn shutdown(&self, limit: Duration) -> Result<(), Status> {
+        self.stop(limit);
+        self.finished().await
+    }
+
+    /// Waits until the server has ended.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION when the daemon did not take a service as it is described.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn finished(&self) -> Result<(), Status> {
+        poll_fn(|cx| self.shared.poll_ended(cx)).await
+    }
+
+    /// [`ServerHandle::finished`] on this thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait(&self) -> Result<(), Status> {
+        self.finished().wait()
+    }
+
+    /// Lets the server run until the process ends.
+    pub fn detach(self) {
+        let mut handle = self;
+        handle.grace = Duration::MAX;
+    }
+
+    pub(super) fn new(shared: Arc<Shared>, grace: Duration) -> Self {
+        Self { shared, grace }
+    }
+
+    fn stop(&self, limit: Duration) {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.order_stop(clock::now().plus_ns(limit_ns));
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        if self.grace != Duration::MAX {
+            self.stop(self.grace);
+        }
+    }
+}
+
+impl fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerHandle").field("grace", &self.grace).finish_non_exhaustive()
+    }
+}

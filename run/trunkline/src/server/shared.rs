@@ -1,0 +1,125 @@
+//! What the workers of a server share with each other and with the server's handle.
+
+use crate::codegen::Service;
+use crate::kick::Kick;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use trunkline_call::{Instant, Status};
+
+/// A server's state.
+pub(super) struct Shared {
+    pub(super) services: Vec<Arc<dyn Service>>,
+    /// Whether `State::stop` is set: workers ask every turn, and are not to fight for the lock.
+    stopping: AtomicBool,
+    state: Mutex<State>,
+}
+
+struct State {
+    stop: Option<Stop>,
+    kicks: Vec<Arc<Kick>>,
+    /// Workers that have not ended.
+    running: usize,
+    /// Workers whose services are bound.
+    ready: usize,
+    outcome: Result<(), Status>,
+    waiting: Vec<Waker>,
+}
+
+/// The order to stop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stop {
+    /// When to stop waiting for calls in flight.
+    until: Instant,
+}
+
+impl Stop {
+    pub(super) fn is_overdue(self, now: Instant) -> bool {
+        self.until <= now
+    }
+}
+
+impl Shared {
+    pub(super) fn new(services: Vec<Arc<dyn Service>>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
+        let running = kicks.len();
+        let state = State { stop: None, kicks, running, ready: 0, outcome: Ok(()), waiting: Vec::new() };
+        Arc::new(Self { services, stopping: AtomicBool::new(false), state: Mutex::new(state) })
+    }
+
+    /// Orders every worker to stop; an earlier order is only hastened.
+    pub(super) fn order_stop(&self, until: Instant) {
+        self.change(|state| {
+            let until = state.stop.map_or(until, |stop| stop.until.min(until));
+            state.stop = Some(Stop { until });
+        });
+    }
+
+    /// The order to stop, if it was given.
+    pub(super) fn stop(&self) -> Option<Stop> {
+        // SYNC: pairs with the store in `change`, which is followed by a kick.
+        if self.stopping.load(Ordering::Acquire) { self.state.lock().stop } else { None }
+    }
+
+    pub(super) fn poll_stop(&self, cx: &Context<'_>) -> Poll<Stop> {
+        self.poll(cx, |state| state.stop)
+    }
+
+    /// Waits until every worker has ended.
+    pub(super) fn poll_ended(&self, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        self.poll(cx, |state| (state.running == 0).then(|| state.outcome.clone()))
+    }
+
+    /// Waits until every worker that runs has bound the services.
+    pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        self.poll(cx, |state| {
+            let ended = state.running == 0;
+            (ended || state.ready >= state.running).then(|| state.outcome.clone())
+        })
+    }
+
+    pub(super) fn worker_is_ready(&self) {
+        self.change(|state| state.ready += 1);
+    }
+
+    pub(super) fn worker_is_not_ready(&self) {
+        self.change(|state| state.ready -= 1);
+    }
+
+    /// A worker has ended.
+    pub(super) fn worker_ended(&self) {
+        self.change(|state| state.running -= 1);
+    }
+
+    /// A worker cannot serve. The first error is the server's, and stops the other workers.
+    pub(super) fn fail(&self, why: Status) {
+        self.change(|state| {
+            if state.outcome.is_ok() {
+                state.outcome = Err(why);
+                state.stop.get_or_insert(Stop { until: Instant(0) });
+            }
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let (waiting, kicks) = {
+            let mut state = self.state.lock();
+            change(&mut state);
+            self.stopping.store(state.stop.is_some(), Ordering::Release);
+            (std::mem::take(&mut state.waiting), state.kicks.clone())
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        kicks.iter().for_each(|kick| kick.kick());
+    }
+
+    fn poll<T>(&self, cx: &Context<'_>, ask: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
+        let mut state = self.state.lock();
+        if let Some(answer) = ask(&state) {
+            return Poll::Ready(answer);
+        }
+        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            state.waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}

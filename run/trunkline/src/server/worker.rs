@@ -1,0 +1,193 @@
+//! One worker: a thread with a session of its own that receives calls and runs their handlers.
+
+use super::delivered::{Delivered, drop_unstarted, refuse};
+use super::routes::Routes;
+use super::shared::{Shared, Stop};
+use super::tasks::Tasks;
+use crate::clock;
+use crate::context::{self, Parent};
+use crate::hub::{Lane, Patience, Since};
+use crate::kick::Kick;
+use crate::session::{Session, Work};
+use crate::wait::block_on;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use trunkline_call::entry::{self, Submission};
+use trunkline_call::{Code, Instant, Status};
+
+/// How often a worker that is leaving looks whether the daemon has taken its last entries.
+const LEAVE_TICK_NS: u64 = 1_000_000;
+
+/// How long the daemon may take for that after the last answer.
+const LEAVE_NS: u64 = 100_000_000;
+
+/// A worker's thread.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    lane: Arc<Lane>,
+    kick: Arc<Kick>,
+    tasks: Tasks,
+    /// Empty between turns; kept for its memory.
+    work: Work,
+}
+
+/// Why a worker stopped serving a session.
+enum Left {
+    /// The session is lost: attach anew.
+    Lost,
+    /// The server stops.
+    Stopped,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, lane: Arc<Lane>, kick: Arc<Kick>) -> Self {
+        let tasks = Tasks::new(Arc::clone(&kick));
+        Self { shared, lane, kick, tasks, work: Work::default() }
+    }
+
+    /// Serves until the server stops, attaching anew whenever the session is lost.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION when the daemon does not take a service as it is described: trying again would not help.
+    pub(super) fn run(mut self) -> Result<(), Status> {
+        while let Some(session) = self.attach() {
+            let bound = self.unless_stopped(Routes::bind(&session, &self.shared.services));
+            let routes = match bound {
+                None => break,
+                Some(Ok(routes)) => routes,
+                // Anything but the daemon's own refusal is the session's end, noticed here before the keeper noticed
+                // it.
+                Some(Err(status)) if status.code() != Code::FailedPrecondition => {
+                    session.lose(status.message());
+                    continue;
+                }
+                Some(Err(_)) if session.is_lost() => continue,
+                Some(Err(status)) => {
+                    self.lane.close();
+                    return Err(status);
+                }
+            };
+            self.shared.worker_is_ready();
+            context::serve(Some(Arc::clone(&session)));
+            let left = self.serve(&session, &routes);
+            context::serve(None);
+            self.tasks.dismiss_all();
+            self.shared.worker_is_not_ready();
+            if matches!(left, Left::Stopped) {
+                self.settle(&session);
+                break;
+            }
+        }
+        self.lane.close();
+        Ok(())
+    }
+
+    /// The session, however long it takes; `None` when the server stops first.
+    fn attach(&self) -> Option<Arc<Session>> {
+        let mut since = Since::default();
+        let lane = &self.lane;
+        let attached = poll_fn(|cx| lane.poll_session(&mut since, Patience::UntilReady, cx));
+        self.unless_stopped(attached)?.ok()
+    }
+
+    fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        block_on(poll_fn(|cx| {
+            if self.shared.poll_stop(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        }))
+    }
+
+    /// The worker's loop: calls in, handlers polled, answers out.
+    fn serve(&mut self, session: &Arc<Session>, routes: &Routes) -> Left {
+        let mut drained = false;
+        loop {
+            self.kick.take();
+            let mut busy = session.look();
+            busy |= self.take_work(session, routes);
+            busy |= self.tasks.poll_ready();
+            if session.is_lost() {
+                return Left::Lost;
+            }
+            if let Some(stop) = self.shared.stop() {
+                if !std::mem::replace(&mut drained, true) {
+                    session.with(|books, effects| books.say(Submission::Drain, effects));
+                }
+                if self.may_leave(session, stop) {
+                    return Left::Stopped;
+                }
+                if !busy {
+                    self.tick(session, LEAVE_TICK_NS);
+                }
+            }
+            if !busy {
+                session.drive(&self.kick);
+            }
+        }
+    }
+
+    /// Starts what was delivered, drops what was dismissed.
+    fn take_work(&mut self, session: &Arc<Session>, routes: &Routes) -> bool {
+        let mut work = std::mem::take(&mut self.work);
+        session.with(|books, _| books.take_work(&mut work));
+        let busy = !(work.calls.is_empty() && work.dismissed.is_empty());
+        for call in work.calls.drain(..) {
+            // Dismissed before it was started, or else after this.
+            match work.dismissed.iter().position(|dismissed| *dismissed == call.call) {
+                Some(dismissed) => {
+                    work.dismissed.swap_remove(dismissed);
+                    drop_unstarted(session, &call);
+                }
+                None => self.start(session, routes, &call),
+            }
+        }
+        for call in work.dismissed.drain(..) {
+            self.tasks.dismiss(call);
+            session.with(|books, effects| books.forget(call, effects));
+        }
+        self.work = work;
+        busy
+    }
+
+    fn start(&mut self, session: &Arc<Session>, routes: &Routes, call: &entry::Call) {
+        let Some(served) = routes.find(call.route) else {
+            return refuse(session, call, Status::unimplemented("this server does not serve the method"));
+        };
+        let delivered = Delivered::new(session, call);
+        let parent = Parent { call: call.call, deadline: call.deadline };
+        let handler = || served.service.call(served.method, delivered);
+        // A panic before there is a future: the delivered call was dropped by it, and that has answered.
+        if let Ok(handling) = catch_unwind(AssertUnwindSafe(handler)) {
+            self.tasks.start(handling, parent);
+        }
+    }
+
+    /// Whether nothing is left to be done, or no time to do it.
+    fn may_leave(&self, session: &Session, stop: Stop) -> bool {
+        let idle = self.tasks.is_empty() && session.with(|books, _| books.is_served_out()).unwrap_or(true);
+        idle || stop.is_overdue(clock::now())
+    }
+
+    /// After the last answer: gives the daemon a moment to take it.
+    fn settle(&self, session: &Arc<Session>) {
+        let until = clock::now().plus_ns(LEAVE_NS);
+        while !session.is_lost()
+            && clock::now() < until
+            && session.with(|books, _| books.is_taken()) == Some(false)
+        {
+            self.kick.sleep(Some(LEAVE_TICK_NS));
+            self.kick.take();
+        }
+    }
+
+    /// Wakes this worker again after a while.
+    fn tick(&self, session: &Session, after_ns: u64) {
+        let at: Instant = clock::now().plus_ns(after_ns);
+        session.keeper().kick_at(at, &self.kick);
+    }
+}

@@ -1,0 +1,416 @@
+//! The books of a session: what was submitted, which calls are open, who waits for what.
+//!
+//! One lock guards them ([`super::Session`] holds it). Nothing here blocks, calls a waker or makes a system call:
+//! what is to happen after the lock is released is noted in [`Effects`].
+
+use super::ids::IdMap;
+use super::room::{Room, RoomQueue, Ticket};
+use super::state::{Asker, CallState, End};
+use super::submit::returned;
+use crate::kick::Kick;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use trunkline_call::entry::{Call, Entry};
+use trunkline_call::{CallId, Instant, RouteIndex};
+use trunkline_shm::{Heap, Producer};
+
+/// How often a thread that waits for room in the ring looks: the daemon does not tell when it takes entries, and a
+/// full ring of 512 takes it some 50 µs.
+const RING_RETRY_NS: u64 = 100_000;
+
+/// How often deadlines are compared with the clock. The daemon enforces them; this is for a daemon that hangs.
+const SWEEP_NS: u64 = 50_000_000;
+
+/// How late the daemon may be with the end of a call whose deadline has passed.
+const OVERDUE_NS: u64 = 20_000_000;
+
+/// Everything about a session that more than one thread changes.
+#[derive(Debug)]
+pub(crate) struct Books {
+    /// The submission ring.
+    pub(super) submissions: Producer,
+    /// Entries that must not wait for anybody (returned blocks, cancellations, answers) and found the ring full.
+    /// Bounded by the blocks and calls they are about.
+    pub(super) backlog: VecDeque<Entry>,
+    /// Entries ever staged, modulo 2^32.
+    pub(super) staged: u32,
+    /// What was published since the daemon was last rung or seen awake.
+    pub(super) quiet: Quiet,
+    /// The send heap.
+    pub(super) heap: Heap,
+    pub(super) limits: Limits,
+    pub(super) calls: IdMap<CallId, CallState>,
+    pub(super) next_call: u64,
+    /// Calls made whose end was not released.
+    pub(super) in_flight: u32,
+    /// Deadlines among the calls made: 0 spares the sweep.
+    pub(super) with_deadline: IdMap<CallId, Instant>,
+    /// Delivered calls no worker has taken.
+    pub(super) inbox: VecDeque<Call>,
+    /// Delivered calls whose handler is to be dropped.
+    pub(super) dismissed: Vec<CallId>,
+    /// Routes of the methods bound so far, by binding.
+    pub(super) routes: IdMap<BindingId, Arc<[RouteIndex]>>,
+    pub(super) rooms: Rooms,
+    /// Threads that wait for calls of this session while another drains it.
+    pub(super) followers: Vec<Arc<Kick>>,
+    /// Waiting tasks whose threads do not drain this session.
+    pub(super) foreign: u32,
+    /// The listener's sleep ends by itself, in time for what had to be tried again when it began.
+    pub(super) listener_wakes: bool,
+    pub(super) phase: Phase,
+}
+
+/// What is to be done once the books are closed.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    /// Ring the daemon's doorbell.
+    pub(crate) ring: bool,
+    /// Wake these tasks.
+    pub(crate) wakes: Vec<Waker>,
+    /// Wake the worker whose session this is.
+    pub(crate) worker: bool,
+    /// Wake the keeper, and have it watch this session.
+    pub(crate) keeper: bool,
+    /// The daemon is leaving: no new calls here.
+    pub(crate) closed: bool,
+    /// End the session: the daemon broke the protocol.
+    pub(crate) fault: Option<String>,
+}
+
+/// Names a service called through one target, in every session of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct BindingId(pub(crate) u64);
+
+/// What the daemon allowed at attach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) calls_max: u32,
+    pub(crate) window_bytes: u32,
+    pub(crate) receive_heap_bytes: u64,
+}
+
+/// Entries published without ringing, and what they concern.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    pub(super) entries: u32,
+    pub(super) bytes: u64,
+    /// Bytes of receive blocks this side holds.
+    pub(super) held_bytes: u64,
+}
+
+/// The queues for room, by what there is no room in.
+#[derive(Debug, Default)]
+pub(super) struct Rooms {
+    ring: RoomQueue,
+    heap: RoomQueue,
+    calls: RoomQueue,
+}
+
+/// Who is to drain the ring next.
+#[derive(Debug)]
+pub(super) enum Driver {
+    /// This thread, which waits for its kick; it is no longer in the books.
+    Follower(Arc<Kick>),
+    /// The keeper, when the doorbell rings.
+    Listener,
+    /// Nobody waits.
+    Nobody,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Calls to handle.
+    pub(crate) calls: VecDeque<Call>,
+    /// Calls whose handlers are to be dropped.
+    pub(crate) dismissed: Vec<CallId>,
+}
+
+/// A place in the queue for one kind of room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) room: Room,
+    pub(crate) ticket: Ticket,
+    /// For [`Room::Heap`]: the block that was not to be had.
+    pub(crate) wanted_bytes: u32,
+}
+
+/// How far a session's life has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// New calls may be made.
+    Open,
+    /// The daemon is leaving: calls in flight go on, new ones need another session.
+    Leaving,
+    /// Over, with the reason.
+    Lost(Arc<str>),
+}
+
+impl Books {
+    pub(super) fn new(submissions: Producer, heap: Heap, limits: Limits) -> Self {
+        Self {
+            submissions,
+            backlog: VecDeque::new(),
+            staged: 0,
+            quiet: Quiet::default(),
+            heap,
+            limits,
+            calls: IdMap::default(),
+            next_call: 0,
+            in_flight: 0,
+            with_deadline: IdMap::default(),
+            inbox: VecDeque::new(),
+            dismissed: Vec::new(),
+            routes: IdMap::default(),
+            rooms: Rooms::default(),
+            followers: Vec::new(),
+            foreign: 0,
+            listener_wakes: false,
+            phase: Phase::Open,
+        }
+    }
+
+    /// The state of a call, while somebody here asks for it.
+    pub(crate) fn call(&mut self, call: CallId) -> Option<&mut CallState> {
+        self.calls.get_mut(&call)
+    }
+
+    /// Parks the asker until something arrives for the call.
+    pub(crate) fn wait_to_receive(&mut self, call: CallId, asker: Asker<'_>) {
+        if let Some(state) = self.calls.get_mut(&call) {
+            state.receiver.park(asker, &mut self.foreign);
+        }
+    }
+
+    /// Parks the asker until the call has credit, or has ended.
+    pub(crate) fn wait_for_credit(&mut self, call: CallId, asker: Asker<'_>) {
+        if let Some(state) = self.calls.get_mut(&call) {
+            state.sender.park(asker, &mut self.foreign);
+        }
+    }
+
+    /// Wakes whoever waits for the call, in either direction.
+    pub(super) fn wake_both(&mut self, call: CallId, effects: &mut Effects) {
+        if let Some(state) = self.calls.get_mut(&call) {
+            effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
+            effects.wakes.extend(state.sender.unpark(&mut self.foreign));
+        }
+    }
+
+    /// Forgets a call: returns what arrived for it and was not taken. Tells how it stood.
+    pub(crate) fn forget(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {
+        let mut state = self.calls.remove(&call)?;
+        state.receiver.unpark(&mut self.foreign);
+        state.sender.unpark(&mut self.foreign);
+        for payload in state.incoming.drain(..) {
+            self.release(returned(call, payload.span), effects);
+        }
+        if let Some(headers) = state.headers.take() {
+            self.release(returned(call, headers), effects);
+        }
+        if !self.with_deadline.is_empty() {
+            self.with_deadline.remove(&call);
+        }
+        Some(state)
+    }
+
+    /// A place in the queue for room, to wait in with [`Books::poll_room`].
+    pub(crate) fn join(&mut self, room: Room) -> Ticket {
+        self.rooms.of(room).join()
+    }
+
+    /// Waits until it is this place's turn to try again. The first poll of a wait is content if there is room and
+    /// nobody waits before it.
+    pub(crate) fn poll_room(
+        &mut self,
+        place: Place,
+        first: bool,
+        asker: Asker<'_>,
+        effects: &mut Effects,
+    ) -> Poll<()> {
+        let Place { room, ticket, wanted_bytes } = place;
+        let over = matches!(self.phase, Phase::Lost(_));
+        let served = match first {
+            true => !self.rooms.of(room).is_behind(ticket) && self.has_room(room, wanted_bytes, effects),
+            false => !self.rooms.of(room).is_parked(ticket),
+        };
+        if served || over {
+            return Poll::Ready(());
+        }
+        self.rooms.of(room).park(ticket, asker, &mut self.foreign);
+        Poll::Pending
+    }
+
+    /// Gives a place up. If it had its turn, the turn passes on.
+    pub(crate) fn leave_room(&mut self, place: Place, effects: &mut Effects) {
+        if !self.rooms.of(place.room).leave(place.ticket, &mut self.foreign) {
+            self.room_made(place.room, effects);
+        }
+    }
+
+    /// Whether somebody waits for room already, so that a newcomer must not barge in.
+    pub(crate) fn is_awaited(&self, room: Room) -> bool {
+        match room {
+            Room::Ring => !self.rooms.ring.is_empty(),
+            Room::Heap => !self.rooms.heap.is_empty(),
+            Room::Calls => !self.rooms.calls.is_empty(),
+        }
+    }
+
+    /// Wakes the first who waits for this kind of room.
+    pub(crate) fn room_made(&mut self, room: Room, effects: &mut Effects) {
+        effects.wakes.extend(self.rooms.of(room).next(&mut self.foreign));
+    }
+
+    fn has_room(&mut self, room: Room, wanted_bytes: u32, effects: &mut Effects) -> bool {
+        match room {
+            Room::Ring => self.ring_has_room(effects),
+            Room::Heap => self.heap.largest_free() >= wanted_bytes,
+            Room::Calls => self.in_flight < self.limits.calls_max,
+        }
+    }
+
+    pub(crate) fn has_routes(&self, binding: BindingId) -> bool {
+        self.routes.contains_key(&binding)
+    }
+
+    /// From here on, methods of this binding can be called.
+    pub(crate) fn set_routes(&mut self, binding: BindingId, routes: Arc<[RouteIndex]>) {
+        self.routes.insert(binding, routes);
+    }
+
+    pub(super) fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Who is to drain the ring when nobody does: a follower if there is one, since it cannot go on otherwise.
+    pub(super) fn next_driver(&mut self) -> Driver {
+        match self.followers.pop() {
+            Some(kick) => Driver::Follower(kick),
+            None if self.needs_listener() => Driver::Listener,
+            None => Driver::Nobody,
+        }
+    }
+
+    /// Gives the worker whose session this is what there is to do, for the empty `work` of its last turn.
+    pub(crate) fn take_work(&mut self, work: &mut Work) {
+        std::mem::swap(&mut self.inbox, &mut work.calls);
+        std::mem::swap(&mut self.dismissed, &mut work.dismissed);
+    }
+
+    /// After `Drain`: whether the daemon has taken all we said, and every delivered call was answered.
+    pub(crate) fn is_served_out(&mut self) -> bool {
+        self.inbox.is_empty() && self.is_taken() && !self.calls.keys().any(|call| call.is_delivered())
+    }
+
+    /// Whether the daemon has taken everything said to it.
+    pub(crate) fn is_taken(&mut self) -> bool {
+        self.backlog.is_empty()
+            && self.submissions.room().is_ok_and(|room| room == self.submissions.capacity())
+    }
+
+    /// As [`Books::before_sleep`], for the listener, who remembers here whether it will wake up by itself.
+    pub(super) fn before_listener_sleeps(&mut self, effects: &mut Effects) -> Option<u64> {
+        let timeout_ns = self.before_sleep(effects);
+        self.listener_wakes = timeout_ns.is_some();
+        timeout_ns
+    }
+
+    /// Whether something has to be tried again or compared with the clock, and the listener sleeps without knowing.
+    pub(super) fn must_wake_listener(&self) -> bool {
+        let waits = !self.backlog.is_empty() || self.is_awaited(Room::Ring) || !self.with_deadline.is_empty();
+        waits && !self.listener_wakes
+    }
+
+    /// Whether nobody but the listener can be relied on to drain the ring and to empty the backlog.
+    pub(super) fn needs_listener(&self) -> bool {
+        self.foreign > 0 || !self.backlog.is_empty()
+    }
+
+    /// What a thread that is about to sleep has to know and do.
+    pub(super) fn before_sleep(&mut self, effects: &mut Effects) -> Option<u64> {
+        self.flush(effects);
+        effects.ring |= self.quiet_must_ring();
+        if !self.backlog.is_empty() || self.is_awaited(Room::Ring) {
+            return Some(RING_RETRY_NS);
+        }
+        (!self.with_deadline.is_empty()).then_some(SWEEP_NS)
+    }
+
+    /// What a thread does that woke up without an entry: the ring may have room again, a deadline may have passed.
+    pub(super) fn after_sleep(&mut self, now: Instant, effects: &mut Effects) {
+        if self.ring_has_room(effects) {
+            self.room_made(Room::Ring, effects);
+        }
+        if self.with_deadline.is_empty() {
+            return;
+        }
+        let overdue = |at: &Instant| at.plus_ns(OVERDUE_NS) <= now;
+        let late: Vec<CallId> =
+            self.with_deadline.iter().filter(|(_, at)| overdue(at)).map(|(call, _)| *call).collect();
+        for call in late {
+            self.give_up(call, effects);
+        }
+    }
+
+    /// Ends a call the daemon should have ended.
+    fn give_up(&mut self, call: CallId, effects: &mut Effects) {
+        self.with_deadline.remove(&call);
+        let Some(state) = self.calls.get_mut(&call).filter(|state| state.end.is_none()) else { return };
+        state.end = Some(End::Overdue);
+        self.wake_both(call, effects);
+        self.cancel(call, effects);
+    }
+
+    /// Ends every call and wakes everybody: the session is over. A second time changes nothing.
+    pub(super) fn lose(&mut self, reason: &str, effects: &mut Effects) -> bool {
+        if matches!(self.phase, Phase::Lost(_)) {
+            return false;
+        }
+        self.phase = Phase::Lost(reason.into());
+        let taken_before = self.taken_by_daemon();
+        let ids: Vec<CallId> = self.calls.keys().copied().collect();
+        for call in ids {
+            self.lose_call(call, taken_before, effects);
+        }
+        for room in [Room::Ring, Room::Heap, Room::Calls] {
+            while !self.rooms.of(room).is_empty() {
+                self.room_made(room, effects);
+            }
+        }
+        effects.wakes.extend(self.followers.drain(..).map(Waker::from));
+        effects.worker = true;
+        self.inbox.clear();
+        true
+    }
+
+    fn lose_call(&mut self, call: CallId, taken_before: Option<u32>, effects: &mut Effects) {
+        let Some(state) = self.calls.get_mut(&call) else { return };
+        if state.end.is_none() {
+            let behind = |taken: u32| state.sequence.wrapping_sub(taken) as i32 >= 0;
+            state.end = Some(End::SessionLost { taken: !taken_before.is_some_and(behind) });
+        }
+        if call.is_delivered() {
+            self.dismissed.push(call);
+        }
+        self.wake_both(call, effects);
+    }
+
+    /// How many of our entries the daemon has taken; `None` when its head cannot be believed.
+    fn taken_by_daemon(&mut self) -> Option<u32> {
+        let room = self.submissions.room().ok()?;
+        Some(self.staged.wrapping_sub(self.submissions.capacity() - room))
+    }
+}
+
+impl Rooms {
+    fn of(&mut self, room: Room) -> &mut RoomQueue {
+        match room {
+            Room::Ring => &mut self.ring,
+            Room::Heap => &mut self.heap,
+            Room::Calls => &mut self.calls,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Who drains the completion ring, and how a thread waits (leader and followers).
+//!
+//! A thread that waits for a call takes the *seat*, if it is free: it becomes the leader. It drains the ring, books
+//! completions for everybody, wakes those who wait elsewhere, and between looks waits as the shared policy says: look,
+//! yield, sleep on the doorbell. The others are followers: each sleeps on its own kick. When the leader has what it
+//! wanted it hands the seat over: to one follower, or, if tasks of other executors wait, to the listener (the keeper of
+//! the hub): it leaves the ring armed, so that the next completion rings the doorbell the listener watches.
+//!
+//! # Why no wake-up is lost
+//! * A follower enters its name in the books and then tries the seat again. A leader frees the seat and then looks into
+//!   the books. Whoever comes second sees the other: either the follower gets the seat or the leader finds the name.
+//! * The same holds for a foreign waiter, who is counted in the books before [`Session::hand_over`] tries the seat, and
+//!   for the listener, who clears `attended`, looks into the books and then tries the seat. The lock of the books is
+//!   what orders them all: a failed `try_lock` alone orders nothing.
+//! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
+//!   follower that was chosen.
+//! * Between ring and sleep, [`Consumer::arm`] looks once more; between kick and sleep, [`Kick::fall_asleep`] does.
+
+use super::books::Driver;
+use super::{Effects, Session};
+use crate::clock;
+use crate::kick::Kick;
+use rustix::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use trunkline_call::Instant;
+use trunkline_shm::{Consumer, Decision, RingError, WaitLimits, Waiter, sleep_on};
+
+/// The right to drain the completion ring, and what the drainer needs.
+#[derive(Debug)]
+pub(super) struct Seat {
+    completions: Consumer,
+    waiter: Waiter,
+    effects: Effects,
+}
+
+impl Seat {
+    pub(super) fn new(completions: Consumer) -> Self {
+        let waiter = Waiter::new(WaitLimits::of_this_process());
+        Self { completions, waiter, effects: Effects::default() }
+    }
+}
+
+impl Session {
+    /// Drains the ring, or waits while another thread does, until `kick` is set. Returns early when the session is
+    /// over. Tells whether this thread followed: then it may have been chosen to lead, and calls
+    /// [`Session::hand_over`] when it does not come back.
+    pub(crate) fn drive(&self, kick: &Arc<Kick>) -> bool {
+        let mut followed = false;
+        while !kick.is_set() && !self.is_lost() {
+            match self.seat.try_lock() {
+                Some(mut seat) => {
+                    self.lead(&mut seat, kick);
+                    drop(seat);
+                    self.hand_over();
+                }
+                None => {
+                    self.follow(kick);
+                    followed = true;
+                }
+            }
+        }
+        followed
+    }
+
+    /// Books whatever waits in the ring, if nobody else is at it. Tells whether there was anything.
+    pub(crate) fn look(&self) -> bool {
+        let Some(mut seat) = self.seat.try_lock() else { return false };
+        seat.completions.disarm();
+        let found = self.drain(&mut seat);
+        drop(seat);
+        self.hand_over();
+        found
+    }
+
+    /// For a listener that is about to sleep: sees to it that the next completion rings the doorbell. `None`: something
+    /// came meanwhile, look again. Otherwise how long it may sleep at most on behalf of this session.
+    pub(crate) fn arm_for_listener(&self) -> Option<Option<u64>> {
+        // Before the seat is tried: whoever holds it looks into the books after letting go of it, and only this order
+        // makes sure that it finds `attended` cleared if we find the seat taken.
+        let timeout_ns = self.with(|books, effects| books.before_listener_sleeps(effects)).flatten();
+        let Some(mut seat) = self.seat.try_lock() else {
+            return Some(timeout_ns); // whoever holds it drains, and arms when it leaves
+        };
+        // A ring that lies is found out by `drain`; here it only must not be slept on.
+        let armed = seat.completions.arm().unwrap_or(false);
+        let quiet = armed && {
+            let _ = self.doorbell.quiet();
+            // A ring that came between the two is not lost: it left an entry.
+            seat.completions.ready().is_ok_and(|ready| ready == 0)
+        };
+        if !quiet {
+            self.drain(&mut seat);
+        }
+        drop(seat);
+        self.hand_over();
+        quiet.then_some(timeout_ns)
+    }
+
+    /// For a listener that slept: gives waiters for room another try and ends what is overdue.
+    pub(crate) fn tend(&self, now: Instant) {
+        self.with(|books, effects| books.after_sleep(now, effects));
+    }
+
+    /// Whether tasks wait here whose threads do not drain this session, or something is left to be submitted.
+    pub(crate) fn needs_listener(&self) -> bool {
+        self.with(|books, _| books.needs_listener()).unwrap_or(false)
+    }
+
+    /// Whether the listener is awake.
+    pub(super) fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::Acquire)
+    }
+
+    /// The listener is awake and looks at this session, or is about to sleep and arms it.
+    pub(crate) fn set_attended(&self, attended: bool) {
+        self.attended.store(attended, Ordering::Release);
+    }
+
+    /// Marks the doorbell as watched by a listener, or not. Tells whether it was.
+    pub(crate) fn set_watched(&self, watched: bool) -> bool {
+        self.watched.swap(watched, Ordering::AcqRel)
+    }
+
+    /// The leader's loop.
+    fn lead(&self, seat: &mut Seat, kick: &Kick) {
+        seat.completions.disarm();
+        let mut waiting = false;
+        loop {
+            if self.drain(seat) && std::mem::take(&mut waiting) {
+                seat.waiter.arrived(clock::now().0);
+            }
+            if kick.is_set() || self.is_lost() {
+                return;
+            }
+            let now = clock::now();
+            if !std::mem::replace(&mut waiting, true) {
+                seat.waiter.begin(now.0);
+            }
+            match seat.waiter.decide(now.0) {
+                Decision::Spin => std::hint::spin_loop(),
+                Decision::Yield => rustix::thread::sched_yield(),
+                Decision::Block => self.sleep(seat, kick),
+            }
+        }
+    }
+
+    /// Sleeps until rung, kicked, or something is to be tried again.
+    fn sleep(&self, seat: &mut Seat, kick: &Kick) {
+        let timeout_ns = self.with(|books, effects| books.before_sleep(effects)).flatten();
+        if !seat.completions.arm().unwrap_or(false) {
+            return; // entries came, or the ring lies: `drain` tells which
+        }
+        if kick.fall_asleep() {
+            let woken = sleep_on(&[self.doorbell.as_fd(), kick.as_fd()], timeout_ns).unwrap_or(1);
+            kick.wake_up();
+            if woken & 1 != 0 {
+                let _ = self.doorbell.quiet();
+            }
+            if timeout_ns.is_some() {
+                self.tend(clock::now());
+            }
+        }
+        seat.completions.disarm();
+    }
+
+    /// Waits for a kick while another thread leads.
+    fn follow(&self, kick: &Arc<Kick>) {
+        self.with(|books, _| books.followers.push(Arc::clone(kick)));
+        if self.seat.try_lock().is_none() {
+            kick.sleep(None);
+        }
+        self.with(|books, _| books.followers.retain(|follower| !Arc::ptr_eq(follower, kick)));
+    }
+
+    /// Sees to it that somebody drains as long as somebody waits. Called by whoever left the seat, was chosen to take
+    /// it and goes elsewhere, or came to wait without draining. If the seat is taken, whoever has it will call this.
+    pub(crate) fn hand_over(&self) {
+        while !self.seat.is_locked() {
+            match self.with(|books, _| books.next_driver()) {
+                None | Some(Driver::Nobody) => return,
+                Some(Driver::Follower(kick)) => return kick.kick(),
+                // The listener is awake, and arms before it sleeps.
+                Some(Driver::Listener) if self.is_attended() => return,
+                Some(Driver::Listener) => {
+                    let Some(mut seat) = self.seat.try_lock() else { return };
+                    if seat.completions.arm().unwrap_or(true) {
+                        drop(seat);
+                        if self.with(|books, _| books.followers.is_empty()) != Some(false) {
+                            return;
+                        } // else one came while the seat was ours: it is to lead
+                    } else {
+                        self.drain(&mut seat);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Books everything in the ring. Tells whether there was anything.
+    fn drain(&self, seat: &mut Seat) -> bool {
+        let Seat { completions, effects, .. } = seat;
+        match completions.ready() {
+            Ok(0) => return false,
+            Ok(ready) => {
+                let mut books = self.books.lock();
+                // One ring's worth at most, so that a daemon that never pauses cannot keep the books locked.
+                for _ in 0..ready {
+                    match completions.pop() {
+                        Ok(Some(entry)) => books.complete(&entry, effects),
+                        Ok(None) => break,
+                        Err(error) => note(&error, effects),
+                    }
+                }
+                books.flush(effects);
+            }
+            Err(error) => note(&error, effects),
+        }
+        self.settle(effects);
+        true
+    }
+}
+
+fn note(error: &RingError, effects: &mut Effects) {
+    effects.fault.get_or_insert_with(|| error.to_string());
+}

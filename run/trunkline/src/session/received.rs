@@ -1,0 +1,108 @@
+//! A block of the receive heap, returned to the daemon when it is dropped.
+
+use super::{Session, returned};
+use crate::clock;
+use std::sync::Arc;
+use trunkline_call::entry::{Finish, Payload, Span, Submission};
+use trunkline_call::{CallId, Encoding, Instant, Metadata, Status};
+use trunkline_shm::ReceivedBlock;
+
+/// Bytes the daemon wrote for this application, readable in place until dropped.
+#[derive(Debug)]
+pub(crate) struct Received {
+    session: Arc<Session>,
+    /// `None` only while it is being dropped.
+    block: Option<ReceivedBlock>,
+    call: CallId,
+    /// Set for the last completion of a call: its return closes the daemon's books on the call.
+    last: Option<Last>,
+}
+
+/// What returns together with a call's last block.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    metadata: Span,
+    a18: Instant,
+}
+
+impl Received {
+    /// Takes the message a completion named.
+    ///
+    /// # Errors
+    /// INTERNAL when the daemon named bytes outside the heap, or an encoding this library did not ask for.
+    pub(crate) fn message(session: &Arc<Session>, call: CallId, payload: Payload) -> Result<Self, Status> {
+        match session.block(payload) {
+            Ok(block) => Ok(Self { session: Arc::clone(session), block: Some(block), call, last: None }),
+            Err(status) => {
+                session.with(|books, effects| books.release(returned(call, payload.span), effects));
+                Err(status)
+            }
+        }
+    }
+
+    /// Takes the response a call's last completion named, if there is one; otherwise closes the call at once.
+    ///
+    /// # Errors
+    /// As [`Received::message`].
+    pub(crate) fn last(session: &Arc<Session>, finish: &Finish) -> Result<Option<Self>, Status> {
+        let last = Last { metadata: finish.metadata, a18: clock::now() };
+        let block = finish.payload.map(|payload| session.block(payload)).transpose();
+        if let Ok(Some(block)) = block {
+            let session = Arc::clone(session);
+            return Ok(Some(Self { session, block: Some(block), call: finish.call, last: Some(last) }));
+        }
+        let span = finish.payload.map_or(Span::default(), |payload| payload.span);
+        session.with(|books, effects| {
+            books.release_end(finish.call, span, last.metadata, last.a18, effects);
+        });
+        block.map(|_| None)
+    }
+
+    /// The message.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.block.as_deref().unwrap_or_default()
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        let Some(block) = self.block.take().map(ReceivedBlock::into_span) else { return };
+        let block = Span { offset: block.offset, len: block.len };
+        let call = self.call;
+        self.session.with(|books, effects| match self.last {
+            Some(Last { metadata, a18 }) => books.release_end(call, block, metadata, a18, effects),
+            None => {
+                books.release(
+                    Submission::Release { call, block, metadata: Span::default(), a18: Instant(0) },
+                    effects,
+                );
+            }
+        });
+    }
+}
+
+impl Session {
+    fn block(&self, payload: Payload) -> Result<ReceivedBlock, Status> {
+        if payload.encoding != Encoding::Linear {
+            return Err(Status::internal("the daemon delivered an encoding that was not asked for"));
+        }
+        let span = trunkline_shm::Span { offset: payload.span.offset, len: payload.span.len };
+        self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// Reads a metadata block. Does not return it.
+    ///
+    /// # Errors
+    /// INTERNAL when it does not lie in the heap or is not metadata.
+    pub(crate) fn metadata(&self, span: Span) -> Result<Metadata, Status> {
+        if span.len == 0 {
+            return Ok(Metadata::new());
+        }
+        let span = trunkline_shm::Span { offset: span.offset, len: span.len };
+        let block = self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))?;
+        let metadata = Metadata::decode(&block).map_err(|error| Status::internal(error.to_string()));
+        // The block belongs to the completion that named it and is returned with it.
+        let _ = block.into_span();
+        metadata
+    }
+}

@@ -1,0 +1,167 @@
+//! Shows that blocks of the send heap are never lost, whatever becomes of what was to be sent, and how full rings and
+//! limits are met in the books themselves.
+
+use super::*;
+use crate::hub::{Daemon, Hub};
+use std::task::Waker;
+use trunkline_call::entry::{Completion, Finish, Span, Submission};
+use trunkline_call::{CallId, Code, Deadline, Execution, Instant, RouteIndex};
+use trunkline_shm::{DaemonEnd, Places, SessionConfig, create_session, open_session};
+
+const BINDING: BindingId = BindingId(1);
+
+fn session(calls_max: u32) -> (Arc<Session>, DaemonEnd, ControlSocket) {
+    let config = SessionConfig { submission_entries: 16, completion_entries: 16, ..SessionConfig::default() };
+    let (daemon, fds) = create_session(&config).unwrap();
+    let app = open_session(fds, &config).unwrap();
+    let (ours, theirs) = ControlSocket::pair().unwrap();
+    let limits = Limits { calls_max, window_bytes: 100, receive_heap_bytes: 1 << 20 };
+    let nowhere = Hub::of(Daemon::Attached(Places::Named("/nonexistent".into())), "test");
+    let session = Session::new(app, ours, limits, None, Arc::clone(nowhere.keeper()));
+    session.with(|books, _| books.set_routes(BINDING, Arc::from([RouteIndex(7)])));
+    (session, daemon, theirs)
+}
+
+fn order(session: &Session) -> Order {
+    Order {
+        binding: BINDING,
+        method: 0,
+        payload: Some(Written { block: session.allocate(100).unwrap(), len: 100 }),
+        metadata: None,
+        end: true,
+        deadline: Deadline::NONE,
+        a0: Instant(1),
+        a1: Instant(2),
+        parent: CallId(0),
+    }
+}
+
+fn start(session: &Session) -> Result<CallId, Refusal> {
+    let mut order = order(session);
+    session.with(|books, effects| books.start(&mut order, false, effects)).unwrap()
+}
+
+/// Without the block at offset 0.
+fn bytes_in_use(session: &Session) -> u32 {
+    session.send_heap.bytes_in_use() - (session.send_heap.capacity_bytes() - session.block_bytes_max())
+}
+
+fn taken(daemon: &mut DaemonEnd) -> Vec<Submission> {
+    std::iter::from_fn(|| daemon.submissions.pop().unwrap())
+        .map(|entry| Submission::decode(&entry).unwrap())
+        .collect()
+}
+
+#[test]
+fn refused_orders_keep_their_blocks_and_dropped_ones_return_them() {
+    let (session, mut daemon, _control) = session(2);
+    let calls = [start(&session).unwrap(), start(&session).unwrap()];
+    let mut third = order(&session);
+    let refused = session.with(|books, effects| books.start(&mut third, false, effects)).unwrap();
+    assert_eq!(refused, Err(Refusal::Room(Room::Calls)));
+    assert!(third.payload.is_some(), "what was not sent is still there");
+    drop(third);
+    let sent: Vec<u32> = taken(&mut daemon)
+        .iter()
+        .map(|submission| match submission {
+            Submission::Call(call) => {
+                assert_eq!(call.route, RouteIndex(7));
+                call.payload.unwrap().span.offset
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!((calls.len(), sent.len()), (2, 2));
+    let mut offsets = [0; trunkline_call::entry::FREED_MAX];
+    offsets[..2].copy_from_slice(&sent);
+    let _ = daemon.completions.push(&Completion::Freed { offsets }.encode()).unwrap();
+    assert!(session.look());
+    assert_eq!(bytes_in_use(&session), 0);
+}
+
+#[test]
+fn a_block_returned_twice_ends_the_session() {
+    let (session, mut daemon, _control) = session(2);
+    let mut offsets = [0; trunkline_call::entry::FREED_MAX];
+    offsets[0] = 64;
+    let _ = daemon.completions.push(&Completion::Freed { offsets }.encode()).unwrap();
+    session.look();
+    assert!(session.is_lost());
+    assert_eq!(start(&session), Err(Refusal::Closed));
+    assert_eq!(bytes_in_use(&session), 0, "the order was dropped");
+}
+
+#[test]
+fn what_must_not_wait_goes_to_the_backlog_and_keeps_its_order() {
+    let (session, mut daemon, _control) = session(100);
+    let calls: Vec<CallId> = (0..16).map(|_| start(&session).unwrap()).collect();
+    assert_eq!(start(&session), Err(Refusal::Room(Room::Ring)));
+    for &call in &calls[..3] {
+        session.with(|books, effects| books.abandon(call, effects));
+    }
+    assert_eq!(start(&session), Err(Refusal::Room(Room::Ring)));
+    assert_eq!(taken(&mut daemon).len(), 16);
+    let late = start(&session).unwrap();
+    let then = taken(&mut daemon);
+    let cancels: Vec<Submission> = calls[..3].iter().map(|&call| Submission::Cancel { call }).collect();
+    assert_eq!(then[..3], cancels, "the backlog goes first");
+    assert!(matches!(then[3], Submission::Call(ref call) if call.call == late));
+}
+
+#[test]
+fn the_turn_of_a_waiter_that_leaves_passes_on() {
+    let (session, _daemon, _control) = session(1);
+    let first = start(&session).unwrap();
+    let asker = Asker { waker: Waker::noop(), foreign: false };
+    let wait = || {
+        session
+            .with(|books, effects| {
+                let ticket = books.join(Room::Calls);
+                let place = Place { room: Room::Calls, ticket, wanted_bytes: 0 };
+                assert!(books.poll_room(place, true, asker, effects).is_pending());
+                place
+            })
+            .unwrap()
+    };
+    let (one, two) = (wait(), wait());
+    session.with(|books, effects| books.abandon(first, effects));
+    session.with(|books, effects| {
+        assert!(books.poll_room(one, false, asker, effects).is_ready(), "woken");
+        assert!(books.poll_room(two, false, asker, effects).is_pending(), "one event wakes one");
+    });
+    session.with(|books, effects| {
+        books.leave_room(one, effects);
+        assert!(books.poll_room(two, false, asker, effects).is_ready(), "the turn passed on");
+    });
+}
+
+#[test]
+fn a_late_answer_to_a_call_given_up_is_returned_once() {
+    let (session, mut daemon, _control) = session(1);
+    let call = start(&session).unwrap();
+    session.with(|books, effects| books.abandon(call, effects));
+    let block = daemon.receive_heap.allocate(40).unwrap().lend(40);
+    let payload = trunkline_call::entry::Payload {
+        span: Span { offset: block.offset, len: block.len },
+        encoding: trunkline_call::Encoding::Linear,
+    };
+    let finish = Finish {
+        call,
+        code: Code::Ok,
+        execution: Execution::Executed,
+        payload: Some(payload),
+        metadata: Span::default(),
+        taken: Instant(0),
+        published: Instant(0),
+        cpu_ns: 0,
+        subtree: 0,
+    };
+    let _ = daemon.completions.push(&Completion::Finish(finish).encode()).unwrap();
+    session.look();
+    let said = taken(&mut daemon);
+    assert!(matches!(said[1], Submission::Cancel { .. }), "{said:?}");
+    let returned =
+        |submission: &&Submission| matches!(submission, Submission::Release { block, .. } if block.len == 40);
+    assert_eq!(said.iter().filter(returned).count(), 1);
+    assert!(start(&session).is_ok(), "and it counts no longer");
+}

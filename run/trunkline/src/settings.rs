@@ -1,0 +1,84 @@
+//! Which daemon to use: what the program says, else what the environment says, else whichever there is.
+
+use crate::hub::Daemon;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use trunkline_shm::Places;
+
+/// Environment variable that turns embedded mode on (`1`) or off (`0`).
+pub(crate) const EMBEDDED_VARIABLE: &str = "TRUNKLINE_EMBEDDED";
+
+/// What a builder was told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) embedded: Option<bool>,
+    pub(crate) name: Option<String>,
+}
+
+impl Settings {
+    /// The daemon these settings mean in this process.
+    pub(crate) fn daemon(&self) -> Daemon {
+        self.daemon_with(|name| std::env::var_os(name), Places::of_this_process())
+    }
+
+    /// The name operators see.
+    pub(crate) fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(program_name)
+    }
+
+    /// Most explicit first: code before environment, a socket before the mode.
+    fn daemon_with(&self, variable: impl Fn(&str) -> Option<OsString>, places: Places) -> Daemon {
+        if let Some(socket) = &self.socket {
+            return Daemon::Attached(Places::Named(socket.clone()));
+        }
+        let environment = match variable(EMBEDDED_VARIABLE).as_deref().and_then(|value| value.to_str()) {
+            Some("1" | "true" | "yes") => Some(true),
+            Some("0" | "false" | "no") => Some(false),
+            _ => None,
+        };
+        match self.embedded.or(environment) {
+            Some(true) => Daemon::Embedded,
+            Some(false) => Daemon::Attached(places),
+            // A socket that was named is meant; falling back to another daemon would hide that it is not there.
+            None if matches!(places, Places::Named(_)) => Daemon::Attached(places),
+            None => Daemon::Either(places),
+        }
+    }
+}
+
+fn program_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_ref().and_then(|path| path.file_name()).and_then(|name| name.to_str());
+    name.unwrap_or("application").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists what wins over what.
+    use super::*;
+
+    #[test]
+    fn code_before_environment_before_default() {
+        let named = || Places::Named("/env.sock".into());
+        let default = || Places::Default(vec!["/run/trunkline.sock".into()]);
+        let socket = || Some(PathBuf::from("/code.sock"));
+        let at = |path: &str| Daemon::Attached(Places::Named(path.into()));
+        #[rustfmt::skip]
+        let table = [
+            // socket in code, embedded in code, TRUNKLINE_EMBEDDED, places => daemon
+            (socket(), Some(true), Some("1"), named(), at("/code.sock")),
+            (None, Some(true), Some("0"), named(), Daemon::Embedded),
+            (None, Some(false), Some("1"), default(), Daemon::Attached(default())),
+            (None, None, Some("1"), named(), Daemon::Embedded),
+            (None, None, Some("0"), default(), Daemon::Attached(default())),
+            (None, None, None, named(), at("/env.sock")),
+            (None, None, Some("maybe"), default(), Daemon::Either(default())),
+        ];
+        for (socket, embedded, variable, places, expected) in table {
+            let settings = Settings { socket, embedded, name: None };
+            let found = settings.daemon_with(|_| variable.map(OsString::from), places);
+            assert_eq!(found, expected, "{settings:?} {variable:?}");
+        }
+    }
+}

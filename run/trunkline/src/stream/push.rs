@@ -1,0 +1,105 @@
+//! Sending one message on an open stream, with all the waiting that may take.
+
+use crate::client::{Turn, wait_for};
+use crate::clock;
+use crate::message::{Body, Hurdle};
+use crate::session::{Refusal, Room, Session};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use trunkline_call::{CallId, Status};
+use trunkline_message::Message;
+
+/// Why a message was not sent.
+#[derive(Debug)]
+pub(crate) enum Push {
+    /// The call has ended.
+    Ended,
+    /// The message can never be sent.
+    Never(Status),
+}
+
+/// Sends a message: waits for credit, for a block, for a place in the ring.
+///
+/// Cancel safe: a message is sent in the last poll or not at all.
+pub(crate) async fn push<M: Message>(
+    session: &Arc<Session>,
+    call: CallId,
+    mut body: Body<M>,
+) -> Result<(), Push> {
+    let mut turn: Option<Turn> = None;
+    let mut wanted_bytes = 0;
+    loop {
+        let room = match try_push(session, call, &mut body, wanted_bytes) {
+            Ok(()) => return Ok(()),
+            Err(Block::Push(push)) => return Err(push),
+            Err(Block::Credit) => {
+                turn = None;
+                wait_for_credit(session, call).await;
+                continue;
+            }
+            Err(Block::Room(room)) => room,
+            Err(Block::Heap(bytes)) => {
+                wanted_bytes = bytes;
+                Room::Heap
+            }
+        };
+        turn = wait_for(turn, session, room, wanted_bytes).await;
+        if turn.is_none() {
+            return Err(Push::Ended);
+        }
+    }
+}
+
+/// What stands in the way.
+enum Block {
+    Push(Push),
+    Credit,
+    Room(Room),
+    /// The send heap has no block of so many bytes.
+    Heap(u32),
+}
+
+fn try_push<M: Message>(
+    session: &Arc<Session>,
+    call: CallId,
+    body: &mut Body<M>,
+    wanted_bytes: u32,
+) -> Result<(), Block> {
+    // Credit first: a message that has to wait for its receiver should not hold a block meanwhile.
+    match session.with(|books, _| books.call(call).map(|state| (state.end.is_some(), state.credit_bytes))) {
+        Some(Some((false, credit))) if credit > 0 => {}
+        Some(Some((false, _))) => return Err(Block::Credit),
+        _ => return Err(Block::Push(Push::Ended)),
+    }
+    body.place(session, wanted_bytes).map_err(|hurdle| match hurdle {
+        Hurdle::Never(status) => Block::Push(Push::Never(status)),
+        Hurdle::Full { wanted_bytes } => Block::Heap(wanted_bytes),
+    })?;
+    let mut written = body.take_written();
+    let a1 = clock::now();
+    let sent = session.with(|books, effects| books.send(call, &mut written, false, a1, effects));
+    if let Some(written) = written {
+        *body = Body::placed(session, written);
+    }
+    match sent.unwrap_or(Err(Refusal::Ended)) {
+        Ok(()) => Ok(()),
+        Err(Refusal::Credit) => Err(Block::Credit),
+        Err(Refusal::Room(room)) => Err(Block::Room(room)),
+        Err(Refusal::Ended | Refusal::Closed | Refusal::Unbound) => Err(Block::Push(Push::Ended)),
+    }
+}
+
+/// Waits until the stream may send, or the call has ended.
+async fn wait_for_credit(session: &Arc<Session>, call: CallId) {
+    poll_fn(|cx| {
+        session.poll_with(cx, |books, asker, _| match books.call(call) {
+            Some(state) if state.end.is_none() && state.credit_bytes <= 0 => {
+                books.wait_for_credit(call, asker);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+    })
+    .await;
+}

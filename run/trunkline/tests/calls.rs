@@ -1,0 +1,173 @@
+//! The four calling patterns between a client and a server of one process, carried by the stand-in.
+
+mod support;
+
+use std::future::IntoFuture;
+use support::text::{EchoServer, Parrot};
+use support::{EchoClient, Place, Relay, Text, channel, watched};
+use trunkline::{Code, Request, Server, ServerHandle, Wait};
+
+fn serve(relay: &Relay, workers: usize) -> ServerHandle {
+    let server = Server::builder().socket(relay.path()).add_service(EchoServer::new(Parrot)).workers(workers);
+    let handle = server.spawn().unwrap();
+    handle.ready().wait().unwrap();
+    handle
+}
+
+#[test]
+fn unary_calls_are_answered() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        for round in 0..100 {
+            let reply = client.say(Text::new(format!("hello {round}"))).wait().unwrap();
+            assert_eq!(reply.view().text(), format!("hello {round}"));
+        }
+        assert_eq!(client.say(Text::default()).wait().unwrap().into_inner(), Text::default());
+    });
+}
+
+#[test]
+fn a_status_reaches_the_caller_whole() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let status = client.say(Text::new("fail")).wait().unwrap_err();
+        assert_eq!(
+            (status.code(), status.message(), status.details()),
+            (Code::NotFound, "50% gone", &[1, 2, 3][..])
+        );
+    });
+}
+
+#[test]
+fn metadata_goes_both_ways() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let request = Request::new(Text::new("headers")).with_metadata("tenant", "blue").unwrap();
+        let reply = client.say(request).wait().unwrap();
+        assert_eq!(reply.view().text(), "blue");
+        assert_eq!((reply.headers().text("h"), reply.trailers().text("t")), (Some("1"), Some("2")));
+    });
+}
+
+#[test]
+fn a_server_streams_and_its_status_ends_the_stream() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let mut words = client.repeat(Text::new("one two three")).into_future().wait().unwrap();
+        let mut heard = Vec::new();
+        while let Some(word) = words.recv().wait().unwrap() {
+            heard.push(word.into_inner().text);
+        }
+        assert_eq!(heard, ["one", "two", "three"]);
+        assert!(words.recv().wait().unwrap().is_none(), "the end stays the end");
+
+        let mut words = client.repeat(Text::new("fail")).wait().unwrap();
+        assert_eq!(words.recv().wait().unwrap().unwrap().view().text(), "fail");
+        assert_eq!(words.recv().wait().unwrap_err().code(), Code::Aborted);
+    });
+}
+
+#[test]
+fn a_client_streams_more_than_the_window_holds() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let mut call = client.collect();
+        let words: Vec<String> = (0..200).map(|number| format!("word{number}")).collect();
+        for word in &words {
+            call.send(Text::new(word.as_str())).wait().unwrap();
+        }
+        assert_eq!(call.finish().wait().unwrap().into_inner().text, words.join(" "));
+
+        let nothing = client.collect().finish().wait().unwrap();
+        assert_eq!(nothing.view().text(), "", "a call without messages is a call too");
+    });
+}
+
+#[test]
+fn both_sides_stream_at_once() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let (mut tx, mut rx) = client.chat().split();
+        for round in 0..50 {
+            tx.send(Text::new(format!("ping {round}"))).wait().unwrap();
+            assert_eq!(rx.recv().wait().unwrap().unwrap().view().text(), format!("ping {round}"));
+        }
+        tx.close();
+        assert!(rx.recv().wait().unwrap().is_none());
+    });
+}
+
+#[test]
+fn a_receiver_may_be_asked_first() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let (tx, mut rx) = client.chat().split();
+        drop(tx);
+        assert!(rx.recv().wait().unwrap().is_none(), "an empty stream is echoed as one");
+    });
+}
+
+#[test]
+fn a_panic_ends_its_call_and_nothing_else() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let status = client.say(Text::new("panic")).wait().unwrap_err();
+        assert_eq!((status.code(), status.message()), (Code::Internal, "the handler panicked"));
+        assert_eq!(client.say(Text::new("still here")).wait().unwrap().view().text(), "still here");
+    });
+}
+
+#[test]
+fn messages_are_built_and_read_in_place() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let channel = channel(&relay.path());
+        let client = EchoClient::new(channel.clone());
+        for round in ["before there is a session", "with one"] {
+            let built = channel.build::<Text>(|b| b.set_text(round)).unwrap();
+            assert_eq!(built.view().text(), round);
+            assert_eq!(client.say(built).wait().unwrap().view().text(), round);
+        }
+        let large = "x".repeat(1 << 20);
+        let built = channel.build::<Text>(|b| b.set_text(&large)).unwrap();
+        assert_eq!(client.say(built).wait().unwrap().view().text().len(), 1 << 20);
+    });
+}
+
+#[test]
+fn many_threads_share_few_sessions() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 2);
+        let client = EchoClient::new(channel(&relay.path()));
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                let client = client.clone();
+                std::thread::spawn(move || {
+                    for round in 0..200 {
+                        let text = format!("{thread}/{round}");
+                        assert_eq!(client.say(Text::new(text.as_str())).wait().unwrap().view().text(), text);
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}

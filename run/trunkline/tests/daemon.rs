@@ -1,0 +1,204 @@
+//! The same calls through the real engine: embedded in this process, and at a socket.
+
+mod support;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use support::text::{Echo, EchoServer, Parrot};
+use support::{EchoClient, Text, channel, poll_once, watched};
+use trunkline::{
+    Channel, Code, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status, Wait,
+};
+use trunkline_daemon::{Config, Daemon};
+
+/// The program both ways of running have in common.
+fn program(channel: Channel, server: trunkline::ServerBuilder) {
+    let server: ServerHandle = server.add_service(EchoServer::new(Parrot)).workers(2).spawn().unwrap();
+    server.ready().wait().unwrap();
+    let client = EchoClient::new(channel.clone());
+    for round in 0..50 {
+        let text = format!("hello {round}");
+        assert_eq!(client.say(Text::new(text.as_str())).wait().unwrap().view().text(), text);
+    }
+    let status = client.say(Text::new("fail")).wait().unwrap_err();
+    assert_eq!(
+        (status.code(), status.message(), status.details()),
+        (Code::NotFound, "50% gone", &[1, 2, 3][..])
+    );
+    let mut words = client.repeat(Text::new("one two")).wait().unwrap();
+    assert_eq!(words.recv().wait().unwrap().unwrap().view().text(), "one");
+    assert_eq!(words.recv().wait().unwrap().unwrap().view().text(), "two");
+    assert!(words.recv().wait().unwrap().is_none());
+    let mut call = client.collect();
+    for word in ["a", "b", "c"] {
+        call.send(Text::new(word)).wait().unwrap();
+    }
+    assert_eq!(call.finish().wait().unwrap().view().text(), "a b c");
+    let (mut tx, mut rx) = client.chat().split();
+    for word in ["x", "y"] {
+        tx.send(Text::new(word)).wait().unwrap();
+        assert_eq!(rx.recv().wait().unwrap().unwrap().view().text(), word);
+    }
+    drop(tx);
+    assert!(rx.recv().wait().unwrap().is_none());
+    let large = "x".repeat(3 << 20);
+    assert_eq!(client.say(Text::new(large.as_str())).wait().unwrap().view().text(), large);
+    server.shutdown(Duration::from_secs(5)).wait().unwrap();
+    assert_eq!(client.say(Text::new("anyone?")).wait().unwrap_err().code(), Code::Unavailable);
+}
+
+#[test]
+fn embedded() {
+    watched(|| {
+        let channel = Channel::builder().embedded(true).connect_lazy();
+        program(channel, Server::builder().embedded(true));
+    });
+}
+
+#[test]
+fn at_a_socket() {
+    watched(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("daemon.sock");
+        let _daemon = start(dir.path());
+        let channel = Channel::builder().socket(&path).connect_lazy();
+        program(channel, Server::builder().socket(&path));
+    });
+}
+
+/// A daemon at a socket, a server of `service` and a client.
+fn stage(service: impl Echo) -> (tempfile::TempDir, Daemon, ServerHandle, EchoClient) {
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = start(dir.path());
+    let path = dir.path().join("daemon.sock");
+    let server = Server::builder().socket(&path).add_service(EchoServer::new(service)).spawn().unwrap();
+    server.ready().wait().unwrap();
+    (dir, daemon, server, EchoClient::new(channel(&path)))
+}
+
+fn start(dir: &Path) -> Daemon {
+    let path = dir.join("daemon.sock");
+    let config = format!("[daemon]\nsocket = {path:?}\n");
+    Daemon::start(Config::from_toml(&config, "test").unwrap()).unwrap()
+}
+
+/// Waits for ever, or calls itself to wait for ever, and counts who waits.
+#[derive(Clone, Default)]
+struct Waits {
+    waiting: Arc<AtomicUsize>,
+    inner: Arc<OnceLock<EchoClient>>,
+}
+
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Waits {
+    fn until(&self, count: usize) {
+        while self.waiting.load(Ordering::SeqCst) != count {
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Echo for Waits {
+    async fn say(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(Arc::clone(&self.waiting));
+        match request.view().text() {
+            "nested" => self.inner.get().unwrap().say(Text::new("leaf")).await,
+            "quick" => Ok(Response::new(request.into_inner())),
+            _ => std::future::pending().await,
+        }
+    }
+    async fn repeat(&self, request: Incoming<Text>, mut out: Sender<Text>) -> Result<(), Status> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waiting = Waiting(Arc::clone(&self.waiting));
+        loop {
+            out.send(Text::new(request.view().text())).await?;
+        }
+    }
+    async fn collect(&self, _input: Receiver<Text>) -> Result<Response<Text>, Status> {
+        Ok(Response::new(Text::default()))
+    }
+    async fn chat(&self, _input: Receiver<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_deadline_ends_the_call_and_its_handler() {
+    watched(|| {
+        let service = Waits::default();
+        let (_dir, _daemon, _server, client) = stage(service.clone());
+        let request = Request::new(Text::new("leaf")).with_timeout(Duration::from_millis(20));
+        assert_eq!(client.say(request).wait().unwrap_err().code(), Code::DeadlineExceeded);
+        service.until(0);
+    });
+}
+
+#[test]
+fn cancelling_reaches_the_calls_a_handler_makes() {
+    watched(|| {
+        let service = Waits::default();
+        let (_dir, _daemon, _server, client) = stage(service.clone());
+        service.inner.set(client.clone()).unwrap();
+        let mut call = client.say(Text::new("nested"));
+        while service.waiting.load(Ordering::SeqCst) != 2 {
+            assert!(poll_once(&mut call).is_pending());
+            std::thread::yield_now();
+        }
+        drop(call);
+        service.until(0);
+    });
+}
+
+#[test]
+fn a_deadline_is_inherited_by_the_calls_a_handler_makes() {
+    watched(|| {
+        let service = Waits::default();
+        let (_dir, _daemon, _server, client) = stage(service.clone());
+        service.inner.set(client.clone()).unwrap();
+        let request = Request::new(Text::new("nested")).with_timeout(Duration::from_millis(20));
+        assert_eq!(client.say(request).wait().unwrap_err().code(), Code::DeadlineExceeded);
+        service.until(0);
+    });
+}
+
+#[test]
+fn a_receiver_that_stops_reading_stops_the_sender_and_dropping_it_ends_it() {
+    watched(|| {
+        let service = Waits::default();
+        let (_dir, _daemon, _server, client) = stage(service.clone());
+        let mut stream = client.repeat(Text::new("x".repeat(10_000))).wait().unwrap();
+        for _ in 0..300 {
+            assert_eq!(stream.recv().wait().unwrap().unwrap().view().text().len(), 10_000);
+        }
+        // The handler is held back by the window meanwhile, and other calls are not.
+        assert_eq!(client.say(Text::new("quick")).wait().unwrap().view().text(), "quick");
+        drop(stream);
+        service.until(0);
+    });
+}
+
+#[test]
+fn client_and_server_find_a_daemon_that_comes_back() {
+    watched(|| {
+        let service = Waits::default();
+        let (dir, daemon, _server, client) = stage(service);
+        assert_eq!(client.say(Text::new("quick")).wait().unwrap().view().text(), "quick");
+        daemon.stop();
+        let status = client.say(Text::new("quick")).wait().unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable);
+        let _daemon = start(dir.path());
+        while let Err(status) = client.say(Request::new(Text::new("quick")).wait_for_ready()).wait() {
+            assert_eq!(status.code(), Code::Unavailable, "until the server is back too");
+        }
+    });
+}

@@ -1,0 +1,9 @@
+//! Generated code from schemas in every shape. The tests are in `tests/`.
+#![forbid(unsafe_code)]
+
+trunkline::include_protos!();
+
+/// Services, generated for the library as users have it.
+pub mod services {
+    include!(concat!(env!("OUT_DIR"), "/services/services.v1.rs"));
+}

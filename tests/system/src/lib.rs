@@ -1,0 +1,28 @@
+//! A program to break: real processes in every topology, killed, forked, skewed and stopped.
+//!
+//! The binary `probe` plays every part, by its first argument: a daemon, a server, a client, or client and server at
+//! once. It is ordered about by lines on its standard input and answers each with one line (`program.rs`). The tests
+//! (`tests/all`) start as many of it as they need, on sockets of their own in a temporary folder and on ports the
+//! kernel chooses, order them about, kill them, and look at what the others make of it. What they show:
+//!
+//! * one program gives the same answers embedded, through one daemon and through two (`scenario.rs` is that program);
+//! * whoever dies, nobody else is disturbed, callers hear the truth, and everything comes back by itself;
+//! * no call is executed twice, and none that was reported as not executed was;
+//! * forked children, programs of another version, servers and daemons on their way out do what they promise;
+//! * after all of it the daemon holds nothing: no call, no session, no block.
+//!
+//! `handler.rs` serves the service of `proto/probe.proto` and does what it is ordered: fail, panic, hang, wait at a
+//! gate, hand on. `journal.rs` is its memory of what became of each handler, so that a test can wait for something to
+//! have happened instead of for time to pass.
+//!
+//! # Invariants
+//! * Nobody sleeps to synchronise: tests poll a condition under a watchdog.
+//! * A process ends with the handle that started it.
+#![forbid(unsafe_code)]
+
+pub mod handler;
+pub mod journal;
+pub mod program;
+pub mod proto;
+pub mod scenario;
+pub mod skew;

@@ -1,0 +1,189 @@
+//! The parts the binary plays, and the lines it is ordered about with: one order, one answer.
+
+mod forks;
+
+use crate::handler::Handler;
+use crate::journal::Journal;
+use crate::proto::newer::notes_server::NotesServer as NewerNotes;
+use crate::proto::older::notes_server::NotesServer as OlderNotes;
+use crate::proto::probe::Text;
+use crate::proto::probe::order::Task;
+use crate::proto::probe::probe_server::ProbeServer;
+use crate::scenario::{self, Stage};
+use crate::skew::Notes;
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use trunkline::{Channel, Request, Response, Server, ServerBuilder, ServerHandle, Status, Wait};
+use trunkline_daemon::{Config, Daemon};
+use trunkline_telemetry::Ask;
+
+/// Environment variable: where clients' calls go; nowhere in particular if it is not set.
+pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
+
+/// Environment variable: the file a server writes the numbers of executed orders to.
+pub const LOG_VARIABLE: &str = "PROBE_LOG";
+
+/// Plays the part named by `arguments`.
+///
+/// # Errors
+/// What kept it from starting, in words.
+pub fn play(arguments: &[String]) -> Result<(), String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["daemon", config] => daemon(config),
+        ["server"] => server(&start_server()?),
+        ["older"] => server(&start(Server::builder().add_service(OlderNotes::new(Notes)))?),
+        ["newer"] => server(&start(Server::builder().add_service(NewerNotes::new(Notes)))?),
+        ["client"] => client(),
+        ["both"] => {
+            let _server = start_server()?;
+            client()
+        }
+        ["forker"] => forks::forker(false),
+        ["forker-embedded"] => {
+            let _server = start_server()?;
+            forks::forker(true)
+        }
+        _ => {
+            Err("daemon CONFIG | server | older | newer | client | both | forker | forker-embedded"
+                .to_owned())
+        }
+    }
+}
+
+/// Answers every order until there are no more, beginning with `greeting`. An empty answer ends it.
+fn converse(greeting: &str, mut answer: impl FnMut(&str) -> String) -> Result<(), String> {
+    say(greeting)?;
+    for order in std::io::stdin().lock().lines() {
+        let order = order.map_err(|error| error.to_string())?;
+        say(&answer(&order))?;
+    }
+    Ok(())
+}
+
+fn say(line: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}", line.replace('\n', "\\n"))
+        .and_then(|()| out.flush())
+        .map_err(|error| error.to_string())
+}
+
+fn daemon(config: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
+    let config = Config::from_toml(&text, config).map_err(|error| error.to_string())?;
+    let daemon = Daemon::start(config).map_err(|error| error.to_string())?;
+    let greeting = format!("ready {}", daemon.endpoints().join(" "));
+    converse(&greeting, |order| match order.split(' ').collect::<Vec<_>>().as_slice() {
+        ["observe"] => observed(&daemon),
+        ["route", service, endpoint] => {
+            daemon.configure_service(service, &[(*endpoint).to_owned()]);
+            "routed".into()
+        }
+        ["drain"] => {
+            daemon.drain();
+            "draining".into()
+        }
+        _ => format!("no such order: {order}"),
+    })
+}
+
+/// What a daemon holds, as `name=number` words.
+fn observed(daemon: &Daemon) -> String {
+    let mut sums = [0_u64; 8];
+    for shard in daemon.observe(&Ask::default()) {
+        sums[0] += shard.snapshot.calls as u64;
+        sums[1] += shard.snapshot.sessions.len() as u64;
+        for session in &shard.snapshot.sessions {
+            sums[2] += session.calls_made as u64;
+            sums[3] += session.calls_delivered as u64;
+            sums[4] += (session.completions_queued + session.parked) as u64;
+            sums[5] += session.receive_heap_bytes;
+        }
+        for peer in &shard.snapshot.peers {
+            sums[6] += peer.streams as u64;
+            sums[7] += peer.queued_bytes;
+        }
+    }
+    let names = ["calls", "sessions", "made", "delivered", "queued", "heap_bytes", "streams", "peer_bytes"];
+    let words: Vec<String> = names.iter().zip(sums).map(|(name, sum)| format!("{name}={sum}")).collect();
+    words.join(" ")
+}
+
+fn start_server() -> Result<ServerHandle, String> {
+    let journal = match std::env::var_os(LOG_VARIABLE) {
+        None => Journal::default(),
+        Some(path) => {
+            let log = OpenOptions::new().create(true).append(true).open(path);
+            Journal::with_log(log.map_err(|error| error.to_string())?)
+        }
+    };
+    let handler = Handler::new(journal, Channel::local());
+    start(Server::builder().add_service(ProbeServer::new(handler)).workers(2))
+}
+
+fn start(builder: ServerBuilder) -> Result<ServerHandle, String> {
+    let server = builder.spawn().map_err(|status| status.to_string())?;
+    server.ready().wait().map_err(|status| status.to_string())?;
+    Ok(server)
+}
+
+fn server(server: &ServerHandle) -> Result<(), String> {
+    converse("ready", |order| match order {
+        "stop" => match server.shutdown(Duration::from_secs(20)).wait() {
+            Ok(()) => "stopped".into(),
+            Err(status) => status.to_string(),
+        },
+        _ => format!("no such order: {order}"),
+    })
+}
+
+fn client() -> Result<(), String> {
+    let target = std::env::var(TARGET_VARIABLE).unwrap_or_default();
+    let channel = Channel::builder().target(&target).connect_lazy();
+    let stage = Stage::new(channel, &format!("client {}", std::process::id()));
+    let mut begun: HashMap<String, JoinHandle<String>> = HashMap::new();
+    converse("ready", |order| match order.split_once(' ').unwrap_or((order, "")) {
+        ("scenario", name) => scenario_named(&stage, name),
+        ("echo", text) => outcome(stage.client().echo(Text { text: text.to_owned() }).wait()),
+        ("echo-when-ready", text) => {
+            let request = Request::new(Text { text: text.to_owned() }).wait_for_ready();
+            outcome(stage.client().echo(request.with_timeout(scenario::WATCHDOG)).wait())
+        }
+        ("hang", label) => {
+            let (stage, label) = (stage.clone(), label.to_owned());
+            let order = crate::proto::probe::Order { label: label.clone(), task: Some(Task::Hang(true)) };
+            let thread = std::thread::spawn(move || outcome(stage.client().r#do(order).wait()));
+            begun.insert(label, thread);
+            "begun".into()
+        }
+        ("join", label) => match begun.remove(label).map(JoinHandle::join) {
+            Some(Ok(outcome)) => outcome,
+            Some(Err(_)) => "it panicked".into(),
+            None => "nothing of that name was begun".into(),
+        },
+        _ => format!("no such order: {order}"),
+    })
+}
+
+fn scenario_named(stage: &Stage, name: &str) -> String {
+    let Some((_, run)) = scenario::ALL.iter().find(|(known, _)| *known == name) else {
+        return format!("no such scenario: {name}");
+    };
+    match catch_unwind(AssertUnwindSafe(|| run(stage))) {
+        Ok(Ok(said)) => format!("ok: {said}"),
+        Ok(Err(status)) => format!("failed: {status} {:?}", status.execution()),
+        Err(_) => "panicked; see standard error".into(),
+    }
+}
+
+/// How a call ended, in a line.
+pub fn outcome<M>(result: Result<Response<M>, Status>) -> String {
+    match result {
+        Ok(_) => "OK".into(),
+        Err(status) => format!("{} {:?}: {}", status.code(), status.execution(), status.message()),
+    }
+}

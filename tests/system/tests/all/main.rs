@@ -1,0 +1,10 @@
+//! Real processes, broken in every way that was thought of. One program, so that it is linked once.
+
+mod crowds;
+mod forks;
+mod kills;
+mod once;
+mod shutdown;
+mod skew;
+mod support;
+mod topologies;

@@ -1,0 +1,171 @@
+//! What stands for a host: a folder, a daemon's socket in it, and the processes around them.
+
+use super::process::Process;
+use super::until;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use trunkline_system_tests::program::{LOG_VARIABLE, TARGET_VARIABLE};
+
+/// A host with a daemon.
+pub struct Host {
+    dir: TempDir,
+    daemon: Option<Process>,
+    listen: Vec<String>,
+    routes: Vec<(String, String)>,
+}
+
+/// What a daemon holds, by name (`program.rs`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held(Vec<(String, u64)>);
+
+impl Host {
+    /// A host whose daemon talks to no other.
+    pub fn alone() -> Self {
+        Self::with(Vec::new(), Vec::new())
+    }
+
+    /// A host others reach over loopback TCP.
+    pub fn over_tcp() -> Self {
+        Self::with(vec!["tcp://127.0.0.1:0".to_owned()], Vec::new())
+    }
+
+    /// A host others reach over a Unix socket.
+    pub fn over_unix() -> Self {
+        let mut host =
+            Self { dir: tempfile::tempdir().unwrap(), daemon: None, listen: Vec::new(), routes: Vec::new() };
+        host.listen.push(format!("unix:{}", host.dir.path().join("peers.sock").display()));
+        host.start();
+        host
+    }
+
+    /// A host whose daemon sends the calls of the probe service to `far`.
+    pub fn routed_to(far: &Host) -> Self {
+        Self::with(Vec::new(), vec![("probe.v1.Probe".to_owned(), far.endpoint().to_owned())])
+    }
+
+    fn with(listen: Vec<String>, routes: Vec<(String, String)>) -> Self {
+        let mut host = Self { dir: tempfile::tempdir().unwrap(), daemon: None, listen, routes };
+        host.start();
+        host
+    }
+
+    /// Starts the daemon, at the same socket and addresses as the last time.
+    pub fn start(&mut self) {
+        let config = self.dir.path().join("daemon.toml");
+        std::fs::write(&config, self.config()).unwrap();
+        let daemon = Process::start(&["daemon", config.to_str().unwrap()], &[]);
+        // The port the kernel chose stays this host's port.
+        self.listen = daemon.greeting().split_whitespace().map(str::to_owned).collect();
+        self.daemon = Some(daemon);
+    }
+
+    /// Kills the daemon.
+    pub fn kill_daemon(&mut self) {
+        self.daemon = None;
+    }
+
+    /// The running daemon.
+    pub fn daemon(&mut self) -> &mut Process {
+        self.daemon.as_mut().expect("the daemon runs")
+    }
+
+    /// Where applications attach.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("trunkline.sock")
+    }
+
+    /// Where other hosts reach this one.
+    pub fn endpoint(&self) -> &str {
+        self.listen.first().expect("a host that listens")
+    }
+
+    /// The file servers on this host log executed orders to.
+    pub fn log(&self) -> PathBuf {
+        self.dir.path().join("executed")
+    }
+
+    /// Starts a server on this host: `server`, `older`, `newer`.
+    pub fn server(&self, role: &str) -> Process {
+        Process::start(&[role], &self.environment(""))
+    }
+
+    /// Starts a client process on this host.
+    pub fn client(&self, target: &str) -> Process {
+        self.program("client", target)
+    }
+
+    /// Starts a process on this host that plays `role` towards `target`.
+    pub fn program(&self, role: &str, target: &str) -> Process {
+        Process::start(&[role], &self.environment(target))
+    }
+
+    /// What the daemon holds.
+    pub fn held(&mut self) -> Held {
+        let answer = self.daemon().ask("observe");
+        let pair = |word: &str| {
+            let (name, number) = word.split_once('=').unwrap_or_else(|| panic!("{answer}"));
+            (name.to_owned(), number.parse().unwrap())
+        };
+        Held(answer.split(' ').map(pair).collect())
+    }
+
+    /// Waits until the daemon holds nothing but its sessions: no call, no stream, no block, nothing queued.
+    pub fn until_idle(&mut self) {
+        let mut last = None;
+        let began = std::time::Instant::now();
+        loop {
+            let held = self.held();
+            if held.nothing_but_sessions() {
+                return;
+            }
+            assert!(
+                began.elapsed() < trunkline_system_tests::scenario::WATCHDOG,
+                "the daemon still holds {last:?}"
+            );
+            last = Some(held);
+            std::thread::park_timeout(std::time::Duration::from_millis(2));
+        }
+    }
+
+    /// Whether the daemon holds nothing but its sessions.
+    pub fn holds_nothing(&mut self) -> bool {
+        self.held().nothing_but_sessions()
+    }
+
+    /// Waits until a count is what it should be.
+    pub fn until_held(&mut self, name: &str, count: u64) {
+        until(&format!("{name} = {count}"), || (self.held().of(name) == count).then_some(()));
+    }
+
+    fn environment(&self, target: &str) -> Vec<(&'static str, OsString)> {
+        let path = |path: PathBuf| path.into_os_string();
+        vec![
+            ("TRUNKLINE_SOCKET", path(self.socket())),
+            (LOG_VARIABLE, path(self.log())),
+            (TARGET_VARIABLE, target.into()),
+        ]
+    }
+
+    fn config(&self) -> String {
+        let node = Path::new(self.dir.path()).file_name().unwrap();
+        let mut text =
+            format!("[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\n", self.socket(), self.listen);
+        for (service, endpoint) in &self.routes {
+            let _ = write!(text, "[services.{service:?}]\nendpoints = [{endpoint:?}]\n");
+        }
+        text
+    }
+}
+
+impl Held {
+    /// A count by name.
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("no count called {name}")).1
+    }
+
+    fn nothing_but_sessions(&self) -> bool {
+        self.0.iter().all(|(name, count)| name == "sessions" || *count == 0)
+    }
+}

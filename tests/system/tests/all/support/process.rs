@@ -1,0 +1,86 @@
+//! A probe process that is ordered about by lines.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use trunkline_system_tests::scenario::WATCHDOG;
+
+/// A running probe. Killed when dropped.
+pub struct Process {
+    name: String,
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<String>,
+    greeting: String,
+}
+
+impl Process {
+    /// Starts a probe and waits until it is ready.
+    pub fn start(arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
+        let mut process = Self::launch(arguments, environment);
+        process.greeting = process.hear();
+        assert!(process.greeting.starts_with("ready"), "{}: {}", process.name, process.greeting);
+        process
+    }
+
+    /// Orders something and waits for the answer.
+    pub fn ask(&mut self, order: &str) -> String {
+        self.tell(order);
+        self.hear()
+    }
+
+    /// Orders something; the answer is to be heard later.
+    pub fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap_or_else(|error| panic!("{} has gone: {error}", self.name));
+    }
+
+    /// Waits for an answer.
+    pub fn hear(&mut self) -> String {
+        self.answers.recv_timeout(WATCHDOG * 2).unwrap_or_else(|why| panic!("{} is silent: {why}", self.name))
+    }
+
+    /// What it said when it was ready, without the word.
+    pub fn greeting(&self) -> &str {
+        self.greeting.trim_start_matches("ready").trim()
+    }
+
+    /// Ends it at once and without a chance to say goodbye (SIGKILL), and waits until the kernel has cleaned up.
+    pub fn kill(&mut self) {
+        // Gone already is gone, too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Resident memory.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a live process has a size");
+        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
+    }
+
+    fn launch(arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        for name in ["TRUNKLINE_SOCKET", "TRUNKLINE_EMBEDDED", "TRUNKLINE_CONFIG"] {
+            command.env_remove(name);
+        }
+        command.env("RUST_BACKTRACE", "0").envs(environment.iter().cloned());
+        let mut child = command.spawn().expect("the probe starts");
+        let orders = child.stdin.take().expect("it was piped");
+        let output = child.stdout.take().expect("it was piped");
+        let (tell, answers) = channel();
+        // Ends with the process, whose end closes its output.
+        std::thread::spawn(move || {
+            BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+        });
+        let name = format!("probe {arguments:?}, process {}", child.id());
+        Self { name, child, orders, answers, greeting: String::new() }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

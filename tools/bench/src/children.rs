@@ -1,0 +1,129 @@
+//! Processes of a run: started by us, measured by their pids, ended by us.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// An error of a bench process: printed, and the run or the peer ends.
+pub type Failure = Box<dyn std::error::Error>;
+
+/// Looks for a file or socket of a starting process, one every [`START_PAUSE`].
+pub const START_LOOKS: u32 = 1000;
+pub const START_PAUSE: Duration = Duration::from_millis(10);
+
+/// A child process that is killed, by its pid, when dropped.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+}
+
+impl Child {
+    /// This program again, in another role.
+    pub fn role<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Self, Failure> {
+        Self::start(&mut Self::role_command(arguments)?)
+    }
+
+    /// How this program is started in another role.
+    pub fn role_command<S: AsRef<OsStr>>(arguments: &[S]) -> Result<Command, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("role").args(arguments);
+        Ok(command)
+    }
+
+    /// Any program.
+    pub fn start(command: &mut Command) -> Result<Self, Failure> {
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        Ok(Self { process })
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A child that answers lines with lines.
+#[derive(Debug)]
+pub struct Talker {
+    child: Child,
+    orders: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Talker {
+    /// Starts `command` with its standard input and output held by us.
+    pub fn start(command: &mut Command) -> Result<Self, Failure> {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (Some(orders), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err("a child without pipes".into());
+        };
+        let (sender, answers) = channel();
+        // A thread, so that a child that never answers costs a time-out and not the run.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { child: Child { process }, orders, answers })
+    }
+
+    /// One line there, one line back.
+    ///
+    /// # Errors
+    /// When the child has gone, or takes longer than `patience`.
+    pub fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
+        self.orders.write_all(format!("{line}\n").as_bytes())?;
+        self.hear(patience)
+    }
+
+    /// The next line the child prints.
+    ///
+    /// # Errors
+    /// As [`Talker::ask`].
+    pub fn hear(&mut self, patience: Duration) -> Result<String, Failure> {
+        self.answers.recv_timeout(patience).map_err(|error| format!("no answer: {error}").into())
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+}
+
+/// Written aside and renamed, so that a reader sees all of it or nothing.
+pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let aside = PathBuf::from(format!("{}.new", path.display()));
+    std::fs::write(&aside, text)?;
+    Ok(std::fs::rename(aside, path)?)
+}
+
+/// The contents of a file that a starting process writes.
+pub fn wait_for_file(path: &Path) -> Result<String, Failure> {
+    for _ in 0..START_LOOKS {
+        if let Ok(text) = std::fs::read_to_string(path) {
+            return Ok(text);
+        }
+        std::thread::sleep(START_PAUSE);
+    }
+    Err(format!("{} did not appear", path.display()).into())
+}
+
+/// A path of our own making as an argument.
+///
+/// # Panics
+/// If it is not UTF-8: they are names below the temporary directory.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("bench paths are our own temporary names")
+}

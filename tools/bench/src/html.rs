@@ -1,0 +1,180 @@
+//! The report as one page that needs nothing else: tables of marks, and plots as inline SVG.
+
+use crate::marks::Mark;
+use crate::report::Report;
+use crate::sections::{Figure, Row, Section};
+use crate::stats::{Spread, short};
+use std::fmt::Write;
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto}\
+ table{border-collapse:collapse;margin:1rem 0}td,th{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:left}\
+ .yes{color:#176b2c}.no{color:#a01515;font-weight:600}svg{display:block;margin:.5rem 0 1.5rem}\
+ svg text{font:12px system-ui,sans-serif;fill:#222}footer{color:#666;font-size:13px}";
+
+/// Of bars and lines, by place of the peer in its section.
+const COLOURS: [&str; 9] =
+    ["#888888", "#1764ab", "#d2691e", "#bbbbbb", "#2a9d4a", "#7a5195", "#c23b5e", "#e0a030", "#3aa6a0"];
+
+const WIDTH: f64 = 860.0;
+const NAME_WIDTH: f64 = 160.0;
+const VALUE_WIDTH: f64 = 190.0;
+const BAR: f64 = 22.0;
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Trunkline measured</title>\
+         <style>{STYLE}</style><h1>Trunkline measured</h1>"
+    );
+    page += &marks(&report.marks);
+    for section in [Section::Chain, Section::Latency, Section::Rate] {
+        let rows: Vec<&Row> = report.of(section).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        page += &format!("<h2>{}</h2>", escape(section.title()));
+        for figure in figures(section) {
+            page += &format!("<h3>{}</h3>{}", escape(figure.name()), bars(&rows, *figure));
+        }
+    }
+    let goodput: Vec<&Row> = report.of(Section::Goodput).collect();
+    if !goodput.is_empty() {
+        page += &format!("<h2>{}</h2>{}", escape(Section::Goodput.title()), lines(&goodput));
+    }
+    page += &footer(report);
+    page
+}
+
+fn figures(section: Section) -> &'static [Figure] {
+    match section {
+        Section::Rate => &[Figure::CallsPerSecond, Figure::CpuUsPerCall],
+        _ => &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall],
+    }
+}
+
+fn marks(marks: &[Mark]) -> String {
+    let mut table = "<table><tr><th>target<th>what<th>wanted<th>median (least–most)<th></tr>".to_owned();
+    for mark in marks {
+        let (class, verdict) = if mark.reached { ("yes", "reached") } else { ("no", "not reached") };
+        let (what, measured) = (escape(&mark.what), mark.measured);
+        let _ = write!(
+            table,
+            "<tr><td>{}<td>{what}<td>{}<td>{measured}<td class={class}>{verdict}</tr>",
+            mark.target, mark.wanted
+        );
+    }
+    table + "</table>"
+}
+
+/// A bar for each peer's median, a whisker from the least to the most round.
+fn bars(rows: &[&Row], figure: Figure) -> String {
+    let spreads: Vec<(&Row, Spread)> =
+        rows.iter().filter_map(|row| Some((*row, Spread::of(row.values(figure))?))).collect();
+    let most = spreads.iter().map(|(_, spread)| spread.most).fold(f64::MIN_POSITIVE, f64::max);
+    let scale = (WIDTH - NAME_WIDTH - VALUE_WIDTH) / most;
+    let height = BAR * spreads.len() as f64;
+    let mut svg = format!("<svg width=\"{WIDTH}\" height=\"{height}\" role=\"img\">");
+    for (index, (row, spread)) in spreads.iter().enumerate() {
+        let (top, colour) = (BAR * index as f64, COLOURS[index % COLOURS.len()]);
+        let (middle, text) = (top + BAR / 2.0, top + BAR * 0.7);
+        let at = |value: f64| NAME_WIDTH + value * scale;
+        let _ = write!(
+            svg,
+            "<text x=\"0\" y=\"{text}\">{}</text>\
+             <rect x=\"{NAME_WIDTH}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{colour}\"/>\
+             <line x1=\"{}\" x2=\"{}\" y1=\"{middle}\" y2=\"{middle}\" stroke=\"#000\"/>\
+             <text x=\"{}\" y=\"{text}\">{spread}</text>",
+            row.peer.name(),
+            top + 3.0,
+            spread.median * scale,
+            BAR - 6.0,
+            at(spread.least),
+            at(spread.most),
+            at(spread.most) + 8.0,
+        );
+    }
+    svg + "</svg>"
+}
+
+/// Goodput over request size: one line for each peer, sizes at equal steps because they are powers of four.
+fn lines(rows: &[&Row]) -> String {
+    const HEIGHT: f64 = 320.0;
+    const FOOT: f64 = 30.0;
+    let figure = Figure::GigabitsPerSecond;
+    let mut sizes: Vec<usize> = rows.iter().map(|row| row.order.request_bytes).collect();
+    sizes.dedup();
+    let mut peers: Vec<_> = Vec::new();
+    for row in rows {
+        if !peers.contains(&row.peer) {
+            peers.push(row.peer);
+        }
+    }
+    let most = rows.iter().flat_map(|row| row.values(figure)).fold(f64::MIN_POSITIVE, f64::max);
+    let step = (WIDTH - NAME_WIDTH - 60.0) / (sizes.len().max(2) - 1) as f64;
+    let x = |size: usize| 40.0 + step * sizes.iter().position(|other| *other == size).unwrap_or(0) as f64;
+    let y = |value: f64| (HEIGHT - FOOT) * (1.0 - value / most) + 10.0;
+    let mut svg = format!("<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", HEIGHT + 10.0);
+    for size in &sizes {
+        let _ = write!(svg, "<text x=\"{}\" y=\"{HEIGHT}\">{} KiB</text>", x(*size) - 20.0, size >> 10);
+    }
+    for value in [0.0, most / 2.0, most] {
+        let at = y(value);
+        let _ = write!(
+            svg,
+            "<text x=\"0\" y=\"{}\">{}</text><line x1=\"40\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" stroke=\"#ddd\"/>",
+            at + 4.0,
+            short(value),
+            WIDTH - NAME_WIDTH - 20.0
+        );
+    }
+    for (index, peer) in peers.iter().enumerate() {
+        let colour = COLOURS[index % COLOURS.len()];
+        let mut points = String::new();
+        for row in rows.iter().filter(|row| row.peer == *peer) {
+            if let Some(spread) = Spread::of(row.values(figure)) {
+                let _ = write!(points, "{:.1},{:.1} ", x(row.order.request_bytes), y(spread.median));
+            }
+        }
+        let _ = write!(
+            svg,
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\
+             <text x=\"{}\" y=\"{}\" style=\"fill:{colour}\">{}</text>",
+            WIDTH - NAME_WIDTH,
+            20.0 + 18.0 * index as f64,
+            peer.name()
+        );
+    }
+    svg + "</svg>"
+}
+
+fn footer(report: &Report) -> String {
+    let about = &report.about;
+    let mut text = format!(
+        "<footer><p>{} · {} rounds of {} ms · {}, {} cores, Linux {} · load {} → {} · {}</p>",
+        escape(&about.command),
+        about.plan.rounds,
+        about.plan.round_millis,
+        escape(&about.machine),
+        about.cores,
+        escape(&about.kernel),
+        about.load[0],
+        about.load[1],
+        escape(&about.versions.join(" · "))
+    );
+    if let Some(idle) = &report.idle {
+        let _ = write!(
+            text,
+            "<p>{} idle applications: daemon {} % of a core</p>",
+            idle.applications,
+            short(idle.daemon_cpu_percent)
+        );
+    }
+    for absent in &report.absent {
+        let _ = write!(text, "<p>Absent: {} ({})</p>", absent.peer.name(), escape(&absent.reason));
+    }
+    text + "</footer></html>\n"
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

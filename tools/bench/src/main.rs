@@ -1,0 +1,45 @@
+//! Measures, and the bare limits they are held against.
+//!
+//! A run is made of *sections* (`sections.rs`: latency, rate, goodput; `idle.rs`). In a section every *peer*
+//! (`peers.rs`: ours, the bare chain, bare TCP, the field's libraries) is a set of processes, one of which takes
+//! *orders* on its standard input: so long, so large, so many at once (`orders.rs`). It answers with counts and
+//! percentiles; what the processes cost is read from outside by pid (`processes.rs`), so client, daemons and server all
+//! count. Peers take turns round by round, and every comparison is a ratio within one round; the report has the median
+//! of the rounds and the least and most (`stats.rs`), because machines this runs on are shared.
+//!
+//! The processes are this program again in another *role* (`roles.rs`), or programs built from `peers/`
+//! (`foreign.rs`). A peer that cannot be built is named in the report with the reason. Nothing asserts a time: a run
+//! says what is, and `marks.rs` says what was wanted.
+#![forbid(unsafe_code)]
+
+mod chain;
+mod children;
+mod foreign;
+mod html;
+mod idle;
+mod marks;
+mod orders;
+mod ours;
+mod peers;
+mod processes;
+mod report;
+mod roles;
+mod run;
+mod sections;
+mod stats;
+mod stream;
+
+use clap::Parser;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["role", role @ ..] => roles::play(role),
+        _ => run::run(&run::Arguments::parse()),
+    };
+    if let Err(error) = done {
+        eprintln!("trunkline-bench: {error}");
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,183 @@
+//! The marks of the design's targets, and whether this run reached them.
+
+use crate::idle::Idle;
+use crate::peers::Kind;
+use crate::sections::{Figure, Row, Section};
+use crate::stats::Spread;
+use serde::Serialize;
+
+/// A mark beside what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Mark {
+    /// The target's number.
+    pub target: &'static str,
+    pub what: String,
+    pub wanted: String,
+    pub measured: Spread,
+    pub reached: bool,
+}
+
+/// One of ours against one of theirs, as a ratio.
+struct Claim {
+    target: &'static str,
+    what: &'static str,
+    section: Section,
+    figure: Figure,
+    ours: Kind,
+    theirs: Kind,
+    bound: Bound,
+}
+
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+const fn latency(
+    target: &'static str,
+    what: &'static str,
+    figure: Figure,
+    pair: (Kind, Kind),
+    most: f64,
+) -> Claim {
+    let (ours, theirs) = pair;
+    Claim { target, what, section: Section::Latency, figure, ours, theirs, bound: Bound::AtMost(most) }
+}
+
+const fn rate(what: &'static str, figure: Figure, theirs: Kind, bound: Bound) -> Claim {
+    Claim { target: "T4", what, section: Section::Rate, figure, ours: Kind::OursTwoHosts, theirs, bound }
+}
+
+const TWO_CHAIN: (Kind, Kind) = (Kind::OursTwoHosts, Kind::ChainTcp);
+const TWO_GRPC: (Kind, Kind) = (Kind::OursTwoHosts, Kind::GrpcSync);
+const ONE_CHAIN: (Kind, Kind) = (Kind::OursOneHost, Kind::ChainRings);
+const ONE_GRPC: (Kind, Kind) = (Kind::OursOneHost, Kind::GrpcUnix);
+
+const CLAIMS: [Claim; 12] = [
+    latency("T1", "two daemons over TCP, p50 ÷ bare chain", Figure::P50Us, TWO_CHAIN, 2.5),
+    latency("T1", "two daemons over TCP, p50 ÷ gRPC C++ direct", Figure::P50Us, TWO_GRPC, 0.25),
+    latency("T2", "two daemons over TCP, p99 ÷ gRPC C++ direct", Figure::P99Us, TWO_GRPC, 1.0),
+    latency(
+        "T2",
+        "two daemons over TCP, CPU per call ÷ gRPC C++ direct",
+        Figure::CpuUsPerCall,
+        TWO_GRPC,
+        0.5,
+    ),
+    latency("T3", "same host, p50 ÷ bare ring chain", Figure::P50Us, ONE_CHAIN, 2.5),
+    latency("T3", "same host, p50 ÷ gRPC C++ over a Unix socket", Figure::P50Us, ONE_GRPC, 0.2),
+    rate(
+        "two daemons, calls/s ÷ gRPC C++ direct, queue server",
+        Figure::CallsPerSecond,
+        Kind::GrpcQueue,
+        Bound::AtLeast(1.0),
+    ),
+    rate(
+        "two daemons, calls/s ÷ gRPC C++ direct, sync server",
+        Figure::CallsPerSecond,
+        Kind::GrpcSync,
+        Bound::AtLeast(1.0),
+    ),
+    rate("two daemons, calls/s ÷ tonic direct", Figure::CallsPerSecond, Kind::Tonic, Bound::AtLeast(1.0)),
+    rate(
+        "two daemons, CPU per call ÷ gRPC C++ direct, queue server",
+        Figure::CpuUsPerCall,
+        Kind::GrpcQueue,
+        Bound::AtMost(1.0),
+    ),
+    rate(
+        "two daemons, CPU per call ÷ gRPC C++ direct, sync server",
+        Figure::CpuUsPerCall,
+        Kind::GrpcSync,
+        Bound::AtMost(1.0),
+    ),
+    rate("two daemons, CPU per call ÷ tonic direct", Figure::CpuUsPerCall, Kind::Tonic, Bound::AtMost(1.0)),
+];
+
+/// Share of what a bare stream moves, for requests of at least [`GOODPUT_BYTES_MIN`].
+const GOODPUT_SHARE_MIN: f64 = 0.8;
+const GOODPUT_BYTES_MIN: usize = 128 << 10;
+/// Of one core, for 100 idle applications.
+const IDLE_PERCENT_MAX: f64 = 0.5;
+const IDLE_MIB_MAX: f64 = 1.0;
+
+/// Every mark this run says something about.
+pub fn marks(rows: &[Row], idle: Option<&Idle>) -> Vec<Mark> {
+    let mut marks: Vec<Mark> = CLAIMS.iter().filter_map(|claim| claim.judge(rows)).collect();
+    marks.extend(goodput(rows));
+    marks.extend(idle.into_iter().flat_map(idle_marks));
+    marks
+}
+
+impl Claim {
+    fn judge(&self, rows: &[Row]) -> Option<Mark> {
+        let of = |kind| rows.iter().find(|row| row.section == self.section && row.peer == kind);
+        let (ours, theirs) = (of(self.ours)?, of(self.theirs)?);
+        let ratio = Spread::of_ratio(&ours.values(self.figure), &theirs.values(self.figure))?;
+        Some(mark(self.target, self.what.to_owned(), self.bound, ratio))
+    }
+}
+
+fn goodput(rows: &[Row]) -> Vec<Mark> {
+    let figure = Figure::GigabitsPerSecond;
+    let mut marks = Vec::new();
+    let of = |kind| rows.iter().filter(move |row| row.section == Section::Goodput && row.peer == kind);
+    for ours in of(Kind::OursTwoHosts).filter(|row| row.order.request_bytes >= GOODPUT_BYTES_MIN) {
+        let streams = of(Kind::Tcp).chain(of(Kind::TcpOneBuffer));
+        for theirs in streams.filter(|row| row.order == ours.order) {
+            let (size, stream) = (ours.order.request_bytes >> 10, theirs.peer.name());
+            let what = format!("two daemons, goodput of {size} KiB requests ÷ bare stream `{stream}`");
+            if let Some(ratio) = Spread::of_ratio(&ours.values(figure), &theirs.values(figure)) {
+                marks.push(mark("T5", what, Bound::AtLeast(GOODPUT_SHARE_MIN), ratio));
+            }
+        }
+    }
+    marks
+}
+
+fn idle_marks(idle: &Idle) -> Vec<Mark> {
+    let mib = (idle.daemon_bytes_each + idle.application_bytes_each) / f64::from(1 << 20);
+    let cpu =
+        ("daemon's CPU with 100 idle applications, % of a core", IDLE_PERCENT_MAX, idle.daemon_cpu_percent);
+    let memory =
+        ("resident MiB per idle application, its whole process and the daemon's part", IDLE_MIB_MAX, mib);
+    [cpu, memory]
+        .into_iter()
+        .filter_map(|(what, most, value)| {
+            Some(mark("T14", what.to_owned(), Bound::AtMost(most), Spread::of([value])?))
+        })
+        .collect()
+}
+
+fn mark(target: &'static str, what: String, bound: Bound, measured: Spread) -> Mark {
+    let (wanted, reached) = match bound {
+        Bound::AtMost(most) => (format!("≤ {most}"), measured.median <= most),
+        Bound::AtLeast(least) => (format!("≥ {least}"), measured.median >= least),
+    };
+    Mark { target, what, wanted, measured, reached }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A mark is judged by the median of the ratios, and one whose peer is absent is not judged.
+    use super::*;
+    use crate::orders::Order;
+    use crate::peers::Sample;
+
+    fn row(peer: Kind, p50s_ns: [u64; 3]) -> Row {
+        let sample = |p50_ns| Sample { calls: 1, elapsed_ns: 1, p50_ns, p99_ns: p50_ns, cpu_ns: 1 };
+        let order = Order { millis: 1, request_bytes: 64, outstanding: 1 };
+        Row { section: Section::Latency, peer, order, samples: p50s_ns.map(sample).to_vec() }
+    }
+
+    #[test]
+    fn ratios_are_judged() {
+        for (ours_ns, reached) in [([20, 24, 90], true), ([20, 26, 30], false)] {
+            let rows = [row(Kind::OursTwoHosts, ours_ns), row(Kind::ChainTcp, [10, 10, 10])];
+            let marks = marks(&rows, None);
+            assert_eq!(marks.len(), 1, "gRPC is absent: {marks:?}");
+            assert_eq!((marks[0].target, marks[0].reached), ("T1", reached), "{marks:?}");
+        }
+    }
+}

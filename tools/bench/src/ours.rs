@@ -1,0 +1,197 @@
+//! Trunkline's own processes: daemons, a server, a calling driver, idle applications.
+
+use crate::children::{Child, Failure, START_LOOKS, START_PAUSE, text, wait_for_file, write_file};
+use crate::orders::{Answer, Caller, Order, SMALL_BYTES_MAX, Times, one_at_a_time};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use trunkline::{Channel, Incoming, Response, Server, Status, Unary, Wait, block_on};
+use trunkline_daemon::{Config, Daemon};
+
+trunkline::include_proto!("bench.v1");
+
+use bench_client::BenchClient;
+use bench_server::{Bench, BenchServer};
+
+/// Heaps of the measured sessions: 32 requests of 8 MB, or 128 of 2 MB, under way and as much again.
+pub const HEAP: &str = "512 MiB";
+/// Bytes of a small request besides its data in protobuf: tag and length. The data is as long as gRPC's.
+const SMALL_OVERHEAD: usize = 2;
+
+/// What stands between the two applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// One daemon, both applications attached to it.
+    One,
+    /// Two daemons joined by TCP.
+    Two,
+}
+
+/// Where the client attaches and whom it calls.
+#[derive(Clone, Debug)]
+pub struct Road {
+    pub socket: PathBuf,
+    pub target: String,
+}
+
+/// Starts daemons and a server in `dir`.
+pub fn start(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Road), Failure> {
+    let far = dir.join("far.sock");
+    let (daemon, listens_at) = start_daemon(&far, HEAP)?;
+    let mut processes = vec![daemon];
+    let road = match hosts {
+        Hosts::One => Road { socket: far.clone(), target: String::new() },
+        Hosts::Two => {
+            let near = dir.join("near.sock");
+            processes.push(start_daemon(&near, HEAP)?.0);
+            Road { socket: near, target: listens_at }
+        }
+    };
+    processes.push(Child::role(&["serve", text(&far)])?);
+    Ok((processes, road))
+}
+
+/// Starts a daemon at `socket`; returns where other daemons reach it.
+pub fn start_daemon(socket: &Path, heap: &str) -> Result<(Child, String), Failure> {
+    let port_file = socket.with_extension("port");
+    let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap])?;
+    Ok((daemon, wait_for_file(&port_file)?))
+}
+
+/// The daemon process; writes where it listens to a file.
+pub fn daemon(socket: &Path, port_file: &Path, heap: &str) -> Result<(), Failure> {
+    let text = format!(
+        "[daemon]\nsocket = {:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n[sessions]\nheap_bytes = {heap:?}",
+        text(socket)
+    );
+    let daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
+    write_file(port_file, daemon.endpoints().first().ok_or("the daemon listens nowhere")?)?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The server process.
+pub fn serve(socket: &Path) -> Result<(), Failure> {
+    Ok(Server::builder().socket(socket).add_service(BenchServer::new(Counter)).run()?)
+}
+
+struct Counter;
+
+impl Counter {
+    fn count(request: &Incoming<Bytes>) -> Result<Response<Number>, Status> {
+        let value = request.view().data().len().try_into().map_err(|_| Status::internal("beyond 63 bits"))?;
+        Ok(Response::new(Number { value }))
+    }
+}
+
+impl Bench for Counter {
+    async fn small(&self, request: Incoming<Bytes>) -> Result<Response<Number>, Status> {
+        Self::count(&request)
+    }
+
+    async fn sink(&self, request: Incoming<Bytes>) -> Result<Response<Number>, Status> {
+        Self::count(&request)
+    }
+}
+
+/// The calling driver: one thread.
+#[derive(Debug)]
+pub struct OurClient {
+    channel: Channel,
+    client: BenchClient,
+}
+
+impl OurClient {
+    /// Attaches, and waits until the server answers.
+    pub fn connect(socket: &Path, target: &str) -> Result<Self, Failure> {
+        let mut tried = 0;
+        let channel = loop {
+            match Channel::builder().socket(socket).target(target).connect().wait() {
+                Ok(channel) => break channel,
+                Err(error) if tried == START_LOOKS => return Err(error.into()),
+                Err(_) => std::thread::sleep(START_PAUSE),
+            }
+            tried += 1;
+        };
+        let client = BenchClient::new(channel.clone());
+        for _ in 0..START_LOOKS {
+            if client.small(Bytes::default()).wait().is_ok() {
+                return Ok(Self { channel, client });
+            }
+            std::thread::sleep(START_PAUSE);
+        }
+        Err("the server does not answer".into())
+    }
+
+    /// A call with its request built in place.
+    fn call(&self, payload: &[u8]) -> Result<Unary<Bytes, Number>, Failure> {
+        let request = self.channel.build::<Bytes>(|request| {
+            request.set_data(payload);
+        })?;
+        let small = payload.len() < SMALL_BYTES_MAX;
+        Ok(if small { self.client.small(request) } else { self.client.sink(request) })
+    }
+}
+
+impl Caller for OurClient {
+    fn carry_out(&mut self, order: Order) -> Result<Answer, Failure> {
+        let payload = payload(order.request_bytes);
+        if order.outstanding == 1 {
+            return one_at_a_time(order, || {
+                self.call(&payload)?.wait()?;
+                Ok(())
+            });
+        }
+        let mut window = Window { client: self, payload: &payload, order, calls: VecDeque::new() };
+        let mut times = Times::start(order)?;
+        block_on(poll_fn(|cx| window.poll(&mut times, cx)))?;
+        Ok(times.answer())
+    }
+}
+
+/// Calls under way, the oldest first. Answers are taken in the order of the calls, so one wake costs one look at the
+/// oldest, not one at each.
+struct Window<'a> {
+    client: &'a OurClient,
+    payload: &'a [u8],
+    order: Order,
+    calls: VecDeque<Unary<Bytes, Number>>,
+}
+
+impl Window<'_> {
+    fn poll(&mut self, times: &mut Times, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            while times.go_on() && self.calls.len() < self.order.outstanding {
+                times.sent();
+                let mut call = self.client.call(self.payload)?;
+                // Submits it. What is answered before it can be waited for is an error.
+                if let Poll::Ready(answer) = Pin::new(&mut call).poll(cx) {
+                    return Poll::Ready(answer.map(drop).map_err(Into::into));
+                }
+                self.calls.push_back(call);
+            }
+            let Some(oldest) = self.calls.front_mut() else { return Poll::Ready(Ok(())) };
+            std::task::ready!(Pin::new(oldest).poll(cx))?;
+            times.answered()?;
+            self.calls.pop_front();
+        }
+    }
+}
+
+/// The data of a request: a small one is as large on the wire as asked for, a large one carries as much.
+fn payload(request_bytes: usize) -> Vec<u8> {
+    let small = request_bytes <= SMALL_BYTES_MAX;
+    vec![7; if small { request_bytes - SMALL_OVERHEAD } else { request_bytes }]
+}
+
+/// An application that has made a call and then does nothing; says so on standard output.
+pub fn idle(socket: &Path) -> Result<(), Failure> {
+    let _client = OurClient::connect(socket, "")?;
+    println!("idle");
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,0 +1,194 @@
+//! A run as a whole: what was measured, on what, against which marks; to JSON, and to Markdown for the documents.
+
+use crate::children::Failure;
+use crate::foreign::{Foreign, output};
+use crate::idle::Idle;
+use crate::marks::Mark;
+use crate::sections::{Absent, Figure, Plan, Row, Section};
+use crate::stats::{Spread, short};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// Everything a run says.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub about: About,
+    pub marks: Vec<Mark>,
+    pub rows: Vec<Row>,
+    pub idle: Option<Idle>,
+    /// The codec's comparison, if its program left one.
+    pub codec: Option<Value>,
+    pub absent: Vec<Absent>,
+}
+
+/// What has to be known to repeat it.
+#[derive(Debug, Serialize)]
+pub struct About {
+    pub command: String,
+    pub plan: Plan,
+    pub machine: String,
+    pub cores: usize,
+    pub kernel: String,
+    /// Load average when it began and when it ended: other work on the machine.
+    pub load: [String; 2],
+    pub versions: Vec<String>,
+}
+
+impl About {
+    /// As it is now; the load at the end is still to come.
+    pub fn now(plan: &Plan, foreign: &Foreign) -> Self {
+        let mut versions = vec![format!("trunkline {}", env!("CARGO_PKG_VERSION"))];
+        versions.extend(
+            output("git", &["rev-parse", "--short", "HEAD"]).map(|commit| format!("commit {commit}")),
+        );
+        versions.extend(output("rustc", &["--version"]));
+        versions.extend(foreign.versions());
+        Self {
+            command: std::env::args()
+                .skip(1)
+                .fold("trunkline-bench".to_owned(), |line, word| line + " " + &word),
+            plan: plan.clone(),
+            machine: processor(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            kernel: read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            load: [load(), String::new()],
+            versions,
+        }
+    }
+}
+
+/// The load averages over 1, 5 and 15 minutes.
+pub fn load() -> String {
+    let text = read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+fn processor() -> String {
+    let text = read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.to_owned())
+}
+
+impl Report {
+    /// Writes JSON.
+    pub fn write_json(&self, path: &Path) -> Result<(), Failure> {
+        Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
+    }
+
+    /// Tables as `docs/benchmarks.md` has them.
+    pub fn markdown(&self) -> String {
+        let mut text = self.about_markdown();
+        text += "\n| target | what | wanted | measured: median (least–most) | |\n|---|---|---|---|---|\n";
+        for Mark { target, what, wanted, measured, reached } in &self.marks {
+            let verdict = if *reached { "reached" } else { "**not reached**" };
+            line(&mut text, format_args!("| {target} | {what} | {wanted} | {measured} | {verdict} |"));
+        }
+        for section in [Section::Chain, Section::Latency, Section::Rate] {
+            text += &self.small_markdown(section);
+        }
+        text += &self.goodput_markdown();
+        if let Some(idle) = &self.idle {
+            text += &idle_markdown(idle);
+        }
+        for Absent { section, peer, reason } in &self.absent {
+            line(&mut text, format_args!("\nAbsent from {section:?}: {} ({reason})", peer.name()));
+        }
+        text
+    }
+
+    fn about_markdown(&self) -> String {
+        let About { command, plan, machine, cores, kernel, load, versions } = &self.about;
+        let mut text = String::new();
+        line(&mut text, format_args!("* `{command}`"));
+        let (rounds, millis) = (plan.rounds, plan.round_millis);
+        line(
+            &mut text,
+            format_args!("* {rounds} rounds of {millis} ms for each peer, taking turns; nothing pinned"),
+        );
+        line(&mut text, format_args!("* {machine}, {cores} cores, Linux {kernel}"));
+        line(&mut text, format_args!("* load when it began {}, when it ended {}", load[0], load[1]));
+        line(&mut text, format_args!("* {}", versions.join("; ")));
+        text
+    }
+
+    fn small_markdown(&self, section: Section) -> String {
+        let rows: Vec<&Row> = self.of(section).collect();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let figures: &[Figure] = match section {
+            Section::Rate => &[Figure::CallsPerSecond, Figure::CpuUsPerCall, Figure::P50Us, Figure::P99Us],
+            _ => &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall],
+        };
+        let mut text = format!("\n### {}\n\n| peer | what it is |", section.title());
+        for figure in figures {
+            text += &format!(" {} |", figure.name());
+        }
+        text += &format!("\n|---|---|{}\n", "---|".repeat(figures.len()));
+        for row in rows {
+            text += &format!("| {} | {} |", row.peer.name(), row.peer.describe());
+            for figure in figures {
+                text += &format!(" {} |", cell(row, *figure));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    fn goodput_markdown(&self) -> String {
+        let mut sizes: Vec<usize> = self.of(Section::Goodput).map(|row| row.order.request_bytes).collect();
+        sizes.dedup();
+        if sizes.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("\n### {}, Gbit/s\n\n| peer |", Section::Goodput.title());
+        for size in &sizes {
+            text += &format!(" {} KiB |", size >> 10);
+        }
+        text += &format!("\n|---|{}\n", "---|".repeat(sizes.len()));
+        let mut peers: Vec<_> = Vec::new();
+        for row in self.of(Section::Goodput).filter(|row| row.order.request_bytes == sizes[0]) {
+            peers.push(row.peer);
+        }
+        for peer in peers {
+            text += &format!("| {} |", peer.name());
+            for row in self.of(Section::Goodput).filter(|row| row.peer == peer) {
+                text += &format!(" {} |", cell(row, Figure::GigabitsPerSecond));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The rows of a section.
+    pub fn of(&self, section: Section) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |row| row.section == section)
+    }
+}
+
+fn idle_markdown(idle: &Idle) -> String {
+    let kib = |bytes: f64| short(bytes / 1024.0);
+    format!(
+        "\n### {} idle applications, {:.0} s\n\n\
+         | daemon's CPU | applications' CPU, all together | daemon's memory each | application's memory each |\n\
+         |---|---|---|---|\n| {} % of a core | {} % of a core | {} KiB | {} KiB |\n",
+        idle.applications,
+        idle.seconds,
+        short(idle.daemon_cpu_percent),
+        short(idle.applications_cpu_percent),
+        kib(idle.daemon_bytes_each),
+        kib(idle.application_bytes_each)
+    )
+}
+
+fn cell(row: &Row, figure: Figure) -> String {
+    Spread::of(row.values(figure)).map_or_else(String::new, |spread| spread.to_string())
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "{line}");
+}

@@ -1,0 +1,27 @@
+//! What this program is when a run starts it again as one of the processes it measures.
+
+use crate::chain::{self, ChainClient};
+use crate::children::Failure;
+use crate::orders::obey;
+use crate::ours::{self, OurClient};
+use crate::stream::{self, Habits, StreamClient};
+use std::path::Path;
+
+/// Plays the role named by the first word.
+pub fn play(words: &[&str]) -> Result<(), Failure> {
+    match *words {
+        ["echo", far] => chain::echo(Path::new(far)),
+        ["relay-rings", near, far] => chain::relay_rings(Path::new(near), Path::new(far)),
+        ["relay-connect", near, port] => chain::relay_connect(Path::new(near), port),
+        ["relay-listen", far, port_file] => chain::relay_listen(Path::new(far), Path::new(port_file)),
+        ["drive-chain", near] => obey(ChainClient::join(Path::new(near))?),
+        ["daemon", socket, port_file, heap] => ours::daemon(Path::new(socket), Path::new(port_file), heap),
+        ["serve", socket] => ours::serve(Path::new(socket)),
+        ["drive-ours", socket, target] => obey(OurClient::connect(Path::new(socket), target)?),
+        ["idle", socket] => ours::idle(Path::new(socket)),
+        ["sink", port_file] => stream::sink(Path::new(port_file)),
+        ["drive-tcp", port, "filled"] => obey(StreamClient::new(port, Habits::Filled)?),
+        ["drive-tcp", port, "one-buffer"] => obey(StreamClient::new(port, Habits::OneBuffer)?),
+        _ => Err(format!("no such role: {words:?}").into()),
+    }
+}

@@ -1,0 +1,124 @@
+//! A run from the command line to the reports.
+
+use crate::children::Failure;
+use crate::foreign::Foreign;
+use crate::html;
+use crate::idle;
+use crate::marks::marks;
+use crate::report::{About, Report, load};
+use crate::sections::{Plan, Section};
+use clap::{Parser, ValueEnum};
+use std::path::PathBuf;
+
+/// Rounds each peer gets; the marks ask for five at least.
+const ROUNDS: usize = 7;
+const ROUND_MILLIS: u64 = 1000;
+const WARM_UP_MILLIS: u64 = 100;
+const IDLE_SECONDS: u64 = 20;
+/// Of `--quick`: to see that it works, not to quote.
+const QUICK: (usize, u64, u64) = (2, 200, 3);
+
+/// Measures Trunkline beside the bare limits of this machine and the field's libraries.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline-bench", version)]
+pub struct Arguments {
+    /// What to measure.
+    #[arg(default_value = "all")]
+    what: What,
+    /// Few and short rounds: shows that it works, not to be quoted.
+    #[arg(long)]
+    quick: bool,
+    /// Rounds for each peer.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Milliseconds of a round.
+    #[arg(long)]
+    millis: Option<u64>,
+    /// Only these peers, by name, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Folder for results.json, report.html and tables.md.
+    #[arg(long, default_value = "target/bench-report")]
+    out: PathBuf,
+    /// The codec comparison's JSON, to be part of the report.
+    #[arg(long)]
+    codec: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The bare chain alone: what the machine allows.
+    Chain,
+    /// 64 bytes there, 8 back, one outstanding.
+    Latency,
+    /// The same with 128 outstanding.
+    Rate,
+    /// Requests of 2 KiB to 8 MiB.
+    Goodput,
+    /// 100 idle applications.
+    Idle,
+    /// Latency, rate, goodput and idle.
+    All,
+}
+
+/// Measures what is asked for and writes the reports; progress goes to standard error, the tables to standard output.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    std::fs::create_dir_all(&arguments.out)?;
+    let plan = arguments.plan();
+    eprintln!("building the peers");
+    let foreign = Foreign::build()?;
+    let report = measure(arguments, &plan, &foreign)?;
+    report.write_json(&arguments.out.join("results.json"))?;
+    std::fs::write(arguments.out.join("report.html"), html::page(&report))?;
+    std::fs::write(arguments.out.join("tables.md"), report.markdown())?;
+    print!("{}", report.markdown());
+    eprintln!("results.json, report.html and tables.md are in {}", arguments.out.display());
+    Ok(())
+}
+
+fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Report, Failure> {
+    let mut about = About::now(plan, foreign);
+    let (mut rows, mut absent) = (Vec::new(), Vec::new());
+    for section in arguments.what.sections() {
+        let (more_rows, more_absent) = section.measure(plan, foreign);
+        rows.extend(more_rows);
+        absent.extend(more_absent);
+    }
+    let idle_seconds = if arguments.quick { QUICK.2 } else { IDLE_SECONDS };
+    let idle = arguments.what.includes_idle().then(|| idle::measure(idle_seconds)).transpose()?;
+    let codec = arguments
+        .codec
+        .as_ref()
+        .map(|path| -> Result<_, Failure> { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) });
+    about.load[1] = load();
+    Ok(Report { about, marks: marks(&rows, idle.as_ref()), rows, idle, codec: codec.transpose()?, absent })
+}
+
+impl Arguments {
+    fn plan(&self) -> Plan {
+        let (rounds, millis) = if self.quick { (QUICK.0, QUICK.1) } else { (ROUNDS, ROUND_MILLIS) };
+        Plan {
+            rounds: self.rounds.unwrap_or(rounds),
+            round_millis: self.millis.unwrap_or(millis),
+            warm_up_millis: WARM_UP_MILLIS,
+            only: self.only.clone(),
+        }
+    }
+}
+
+impl What {
+    fn sections(self) -> Vec<Section> {
+        match self {
+            Self::Chain => vec![Section::Chain],
+            Self::Latency => vec![Section::Latency],
+            Self::Rate => vec![Section::Rate],
+            Self::Goodput => vec![Section::Goodput],
+            Self::Idle => Vec::new(),
+            Self::All => Section::ALL.to_vec(),
+        }
+    }
+
+    fn includes_idle(self) -> bool {
+        matches!(self, Self::Idle | Self::All)
+    }
+}

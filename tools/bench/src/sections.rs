@@ -1,0 +1,221 @@
+//! What is measured: who, with what order, how often. Peers of a section run at the same time and take turns, so that
+//! whatever else the machine does meets all of them.
+
+use crate::foreign::Foreign;
+use crate::orders::Order;
+use crate::peers::{Kind, Peer, Sample};
+use serde::Serialize;
+
+/// A measured property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    Chain,
+    Latency,
+    Rate,
+    Goodput,
+}
+
+/// How long and how often, and who.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    pub rounds: usize,
+    pub round_millis: u64,
+    pub warm_up_millis: u64,
+    /// Names of the peers wanted; all if empty.
+    pub only: Vec<String>,
+}
+
+/// All rounds of one peer with one order.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub section: Section,
+    pub peer: Kind,
+    pub order: Order,
+    pub samples: Vec<Sample>,
+}
+
+/// A peer that is not in a section although it should be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Absent {
+    pub section: Section,
+    pub peer: Kind,
+    pub reason: String,
+}
+
+const LATENCY: [Kind; 9] = [
+    Kind::ChainRings,
+    Kind::OursOneHost,
+    Kind::GrpcUnix,
+    Kind::ChainTcp,
+    Kind::OursTwoHosts,
+    Kind::Tcp,
+    Kind::GrpcSync,
+    Kind::GrpcQueue,
+    Kind::Tonic,
+];
+const RATE: [Kind; 6] =
+    [Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcSync, Kind::GrpcQueue, Kind::Tonic];
+const GOODPUT: [Kind; 6] =
+    [Kind::TcpOneBuffer, Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcQueue, Kind::Tonic];
+/// Request sizes of goodput, with the calls outstanding. 8 MB times 128 would be more than the heaps of a session.
+const GOODPUT_SIZES: [(usize, usize); 7] = [
+    (2 << 10, 128),
+    (8 << 10, 128),
+    (32 << 10, 128),
+    (128 << 10, 128),
+    (512 << 10, 128),
+    (2 << 20, 128),
+    (8 << 20, 32),
+];
+/// Warm-up rounds of goodput are longer: they touch every page of the heaps.
+const GOODPUT_WARM_UP_FACTOR: u64 = 5;
+
+impl Section {
+    pub const ALL: [Self; 3] = [Self::Latency, Self::Rate, Self::Goodput];
+
+    /// For a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Chain => "The bare chain: 64 B there, 8 B back, one outstanding",
+            Self::Latency => "Latency: 64 B request, 8 B reply, one outstanding",
+            Self::Rate => "Rate: 64 B request, 8 B reply, 128 outstanding on one client thread",
+            Self::Goodput => "Goodput: large requests, 8 B replies, 128 outstanding (32 at 8 MiB)",
+        }
+    }
+
+    fn peers(self) -> &'static [Kind] {
+        match self {
+            Self::Chain => &[Kind::ChainRings, Kind::ChainTcp, Kind::Tcp],
+            Self::Latency => &LATENCY,
+            Self::Rate => &RATE,
+            Self::Goodput => &GOODPUT,
+        }
+    }
+
+    fn orders(self, plan: &Plan) -> Vec<Order> {
+        let of = |request_bytes, outstanding| Order { millis: plan.round_millis, request_bytes, outstanding };
+        match self {
+            Self::Chain | Self::Latency => vec![of(64, 1)],
+            Self::Rate => vec![of(64, 128)],
+            Self::Goodput => GOODPUT_SIZES.map(|(bytes, outstanding)| of(bytes, outstanding)).to_vec(),
+        }
+    }
+
+    /// Measures it. A peer that fails is absent from then on, with its reason.
+    pub fn measure(self, plan: &Plan, foreign: &Foreign) -> (Vec<Row>, Vec<Absent>) {
+        let (mut rows, mut absent) = (Vec::new(), Vec::new());
+        let mut peers = Vec::new();
+        for &kind in self.peers().iter().filter(|kind| plan.wants(**kind)) {
+            match Peer::start(kind, foreign) {
+                Ok(peer) => peers.push(peer),
+                Err(error) => absent.push(Absent { section: self, peer: kind, reason: error.to_string() }),
+            }
+        }
+        for order in self.orders(plan) {
+            rows.extend(self.take_turns(plan, order, &mut peers, &mut absent));
+        }
+        (rows, absent)
+    }
+
+    fn take_turns(
+        self,
+        plan: &Plan,
+        order: Order,
+        peers: &mut Vec<Peer>,
+        absent: &mut Vec<Absent>,
+    ) -> Vec<Row> {
+        let mut rows: Vec<Row> = Vec::new();
+        let factor = if self == Self::Goodput { GOODPUT_WARM_UP_FACTOR } else { 1 };
+        let warm_up = Order { millis: plan.warm_up_millis * factor, ..order };
+        for round in 0..=plan.rounds {
+            peers.retain_mut(|peer| {
+                let warm = if round == 0 { warm_up } else { Order { millis: plan.warm_up_millis, ..order } };
+                let sample = peer.round(warm).and_then(|_| peer.round(order));
+                match sample {
+                    Err(error) => {
+                        absent.push(Absent { section: self, peer: peer.kind, reason: error.to_string() });
+                        return false;
+                    }
+                    Ok(_) if round == 0 => {}
+                    Ok(sample) => {
+                        eprintln!("{}", progress(self, round, peer.kind, order, &sample));
+                        keep(&mut rows, Row { section: self, peer: peer.kind, order, samples: vec![sample] });
+                    }
+                }
+                true
+            });
+        }
+        rows
+    }
+}
+
+impl Plan {
+    fn wants(&self, kind: Kind) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == kind.name())
+    }
+}
+
+impl Row {
+    /// One value per round.
+    pub fn values(&self, figure: Figure) -> Vec<f64> {
+        self.samples.iter().map(|sample| figure.of(sample, self.order)).collect()
+    }
+}
+
+/// What can be said of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Figure {
+    P50Us,
+    P99Us,
+    CpuUsPerCall,
+    CallsPerSecond,
+    GigabitsPerSecond,
+}
+
+impl Figure {
+    /// With its unit.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::P50Us => "p50 µs",
+            Self::P99Us => "p99 µs",
+            Self::CpuUsPerCall => "CPU µs per call, all processes",
+            Self::CallsPerSecond => "calls/s",
+            Self::GigabitsPerSecond => "Gbit/s",
+        }
+    }
+
+    /// Of one round. Counts stay far below the 2⁵³ a float holds.
+    pub fn of(self, sample: &Sample, order: Order) -> f64 {
+        let (calls, elapsed_ns) = (sample.calls as f64, sample.elapsed_ns as f64);
+        match self {
+            Self::P50Us => sample.p50_ns as f64 / 1e3,
+            Self::P99Us => sample.p99_ns as f64 / 1e3,
+            Self::CpuUsPerCall => sample.cpu_ns as f64 / 1e3 / calls,
+            Self::CallsPerSecond => calls / elapsed_ns * 1e9,
+            Self::GigabitsPerSecond => calls * order.request_bytes as f64 * 8.0 / elapsed_ns,
+        }
+    }
+}
+
+fn keep(rows: &mut Vec<Row>, new: Row) {
+    match rows.iter_mut().find(|row| row.peer == new.peer) {
+        Some(row) => row.samples.extend(new.samples),
+        None => rows.push(new),
+    }
+}
+
+fn progress(section: Section, round: usize, peer: Kind, order: Order, sample: &Sample) -> String {
+    format!(
+        "{section:?} {:>8} B x {:<3} round {round} {:<19} p50 {:>9.2} µs  p99 {:>9.2} µs  {:>9.0}/s  \
+         {:>6.2} Gbit/s  cpu {:>7.2} µs",
+        order.request_bytes,
+        order.outstanding,
+        peer.name(),
+        Figure::P50Us.of(sample, order),
+        Figure::P99Us.of(sample, order),
+        Figure::CallsPerSecond.of(sample, order),
+        Figure::GigabitsPerSecond.of(sample, order),
+        Figure::CpuUsPerCall.of(sample, order),
+    )
+}

@@ -1,0 +1,246 @@
+//! Telemetry to messages and back.
+
+use super::proto;
+use trunkline_telemetry::{Component, Explanation, Row, Side, Spread, TopRow, WhatIf};
+
+/// An explanation as a message.
+pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation {
+    let errors = explained.errors.iter();
+    let what_if = explained.what_if.iter();
+    proto::Explanation {
+        side: side_message(explained.side),
+        methods: explained.methods.clone(),
+        peers: explained.peers.clone(),
+        calls: explained.calls,
+        errors: errors.map(|(code, calls)| proto::ErrorCount { code: code.clone(), calls: *calls }).collect(),
+        total: Some(spread_message(&explained.total)),
+        components: explained.components.iter().map(share_message).collect(),
+        remote: explained.remote.as_ref().map(spread_message),
+        request_wakeup: Some(spread_message(&explained.wakeups[0])),
+        response_wakeup: Some(spread_message(&explained.wakeups[1])),
+        client_only: explained.client_only,
+        clipped: explained.clipped,
+        kernel_stamped: explained.kernel_stamped,
+        half_width_ns: explained.half_width_ns,
+        what_if: what_if.map(what_if_message).collect(),
+        samples: explained.samples,
+    }
+}
+
+/// A message as an explanation; `None` if the daemon left out what every explanation has.
+pub fn explanation(message: proto::Explanation) -> Option<Explanation> {
+    let share = |share: proto::Share| {
+        Some(Row { component: component(share.component)?, spread: spread(&share.spread?) })
+    };
+    let components: Vec<Row> = message.components.into_iter().filter_map(share).collect();
+    let in_order = components.iter().map(|row| row.component).eq(Component::ALL);
+    let what_if = message.what_if.into_iter();
+    in_order.then_some(Explanation {
+        side: side(message.side)?,
+        methods: message.methods,
+        peers: message.peers,
+        calls: message.calls,
+        errors: message.errors.into_iter().map(|error| (error.code, error.calls)).collect(),
+        total: spread(&message.total?),
+        components,
+        remote: message.remote.as_ref().map(spread),
+        wakeups: [spread(&message.request_wakeup?), spread(&message.response_wakeup?)],
+        client_only: message.client_only,
+        clipped: message.clipped,
+        kernel_stamped: message.kernel_stamped,
+        half_width_ns: message.half_width_ns,
+        what_if: what_if
+            .filter_map(|row| {
+                Some(WhatIf {
+                    component: component(row.component)?,
+                    p95_reduction_percent: row.p95_reduction_percent,
+                    tail_escape_percent: row.tail_escape_percent,
+                })
+            })
+            .collect(),
+        samples: message.samples,
+    })
+}
+
+/// A row of `top` as a message.
+pub(super) fn top_row_message(row: &TopRow) -> proto::TopRow {
+    let unspecified = proto::Component::Unspecified;
+    proto::TopRow {
+        side: side_message(row.side),
+        method: row.method.clone(),
+        calls: row.calls,
+        calls_per_second: row.rate,
+        errors: row.errors,
+        p50_ns: row.p50_ns,
+        p99_ns: row.p99_ns,
+        biggest: row.biggest.map_or(unspecified, component_message),
+        biggest_percent: row.biggest_percent,
+    }
+}
+
+/// A message as a row of `top`; `None` for a side this version does not know.
+pub fn top_row(message: proto::TopRow) -> Option<TopRow> {
+    Some(TopRow {
+        side: side(message.side)?,
+        method: message.method,
+        calls: message.calls,
+        rate: message.calls_per_second,
+        errors: message.errors,
+        p50_ns: message.p50_ns,
+        p99_ns: message.p99_ns,
+        biggest: component(message.biggest),
+        biggest_percent: message.biggest_percent,
+    })
+}
+
+fn share_message(row: &Row) -> proto::Share {
+    proto::Share { component: component_message(row.component), spread: Some(spread_message(&row.spread)) }
+}
+
+fn what_if_message(row: &WhatIf) -> proto::WhatIf {
+    proto::WhatIf {
+        component: component_message(row.component),
+        p95_reduction_percent: row.p95_reduction_percent,
+        tail_escape_percent: row.tail_escape_percent,
+    }
+}
+
+fn spread_message(spread: &Spread) -> proto::Spread {
+    proto::Spread {
+        share_percent: spread.share_percent,
+        calls: spread.calls,
+        mean_ns: spread.mean_ns,
+        p50_ns: spread.p50_ns,
+        p90_ns: spread.p90_ns,
+        p99_ns: spread.p99_ns,
+        p999_ns: spread.p999_ns,
+        max_ns: spread.max_ns,
+    }
+}
+
+fn spread(message: &proto::Spread) -> Spread {
+    Spread {
+        share_percent: message.share_percent,
+        calls: message.calls,
+        mean_ns: message.mean_ns,
+        p50_ns: message.p50_ns,
+        p90_ns: message.p90_ns,
+        p99_ns: message.p99_ns,
+        p999_ns: message.p999_ns,
+        max_ns: message.max_ns,
+    }
+}
+
+/// The nine in the order of [`Component::ALL`].
+const COMPONENTS: [proto::Component; Component::COUNT] = [
+    proto::Component::ClientSendQueue,
+    proto::Component::RequestStack,
+    proto::Component::RequestWire,
+    proto::Component::ServerReceiveQueue,
+    proto::Component::ServerApplication,
+    proto::Component::ServerSendQueue,
+    proto::Component::ResponseWire,
+    proto::Component::ResponseStack,
+    proto::Component::ClientReceiveQueue,
+];
+
+fn component_message(component: Component) -> proto::Component {
+    COMPONENTS[component as usize]
+}
+
+fn component(message: proto::Component) -> Option<Component> {
+    let at = COMPONENTS.iter().position(|known| *known == message)?;
+    Some(Component::ALL[at])
+}
+
+fn side_message(side: Side) -> proto::Side {
+    match side {
+        Side::Made => proto::Side::Made,
+        Side::Served => proto::Side::Served,
+    }
+}
+
+fn side(message: proto::Side) -> Option<Side> {
+    match message {
+        proto::Side::Made => Some(Side::Made),
+        proto::Side::Served => Some(Side::Served),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that nothing is lost on the way, and that half an explanation is none.
+    use super::*;
+
+    fn some_spread(seed: u64) -> Spread {
+        Spread {
+            share_percent: seed as f64 / 2.0,
+            calls: seed,
+            mean_ns: seed + 1,
+            p50_ns: seed + 2,
+            p90_ns: seed + 3,
+            p99_ns: seed + 4,
+            p999_ns: seed + 5,
+            max_ns: seed + 6,
+        }
+    }
+
+    fn some_explanation() -> Explanation {
+        let row = |component| Row { component, spread: some_spread(component as u64 * 10) };
+        Explanation {
+            side: Side::Served,
+            methods: vec!["/a.B/C".into()],
+            peers: vec!["p".into(), "q".into()],
+            calls: 7,
+            errors: vec![("NOT_FOUND".into(), 3)],
+            total: some_spread(100),
+            components: Component::ALL.into_iter().map(row).collect(),
+            remote: Some(some_spread(200)),
+            wakeups: [some_spread(300), some_spread(400)],
+            client_only: 1,
+            clipped: 2,
+            kernel_stamped: 3,
+            half_width_ns: 4,
+            what_if: vec![WhatIf {
+                component: Component::RequestWire,
+                p95_reduction_percent: 1.5,
+                tail_escape_percent: 2.5,
+            }],
+            samples: 5,
+        }
+    }
+
+    #[test]
+    fn explanations_survive() {
+        let whole = some_explanation();
+        assert_eq!(explanation(explanation_message(&whole)), Some(whole));
+    }
+
+    #[test]
+    fn half_an_explanation_is_none() {
+        let message = explanation_message(&some_explanation());
+        let mut short = message.clone();
+        short.components.pop();
+        assert_eq!(explanation(short), None);
+        assert_eq!(explanation(proto::Explanation { total: None, ..message }), None);
+    }
+
+    #[test]
+    fn rows_survive() {
+        let row = |biggest| TopRow {
+            side: Side::Made,
+            method: "/a.B/C".into(),
+            calls: 1,
+            rate: 2.5,
+            errors: 3,
+            p50_ns: 4,
+            p99_ns: 5,
+            biggest,
+            biggest_percent: 6.5,
+        };
+        for biggest in Component::ALL.into_iter().map(Some).chain([None]) {
+            assert_eq!(top_row(top_row_message(&row(biggest))), Some(row(biggest)));
+        }
+    }
+}

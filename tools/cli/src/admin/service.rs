@@ -1,0 +1,179 @@
+//! The service.
+
+use super::convert::{explanation_message, top_row_message};
+use super::pause::Pause;
+use super::proto::admin_server::Admin;
+use super::proto::{
+    Application, ExplainRequest, ExplainResponse, ListRequest, ListResponse, Memory, Peer, Service,
+    TopRequest, TopResponse,
+};
+use std::time::Duration;
+use trunkline::{Incoming, Response, Sender, Status};
+use trunkline_daemon::Observation;
+use trunkline_engine::SessionKey;
+use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
+
+/// Shortest time between two pictures of `top`: every picture asks every shard.
+const INTERVAL_MS_MIN: u32 = 100;
+/// Longest, so that a watcher who leaves is noticed.
+const INTERVAL_MS_MAX: u32 = 60_000;
+/// Most calls looked at one by one for one explanation: 64 k rows of 100 bytes are read for it.
+const SAMPLES_MAX: u32 = 20_000;
+
+/// A daemon, as far as it is asked about itself.
+pub trait Host: Send + Sync + 'static {
+    /// What every shard knows, in order.
+    fn observe(&self, ask: &Ask) -> Vec<Observation>;
+    /// What does not depend on a shard.
+    fn facts(&self) -> Facts;
+}
+
+/// What a daemon knows about itself as a process.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Name shown to peers.
+    pub node: String,
+    /// Time since it started, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Where applications attach.
+    pub socket: String,
+    /// Where other daemons reach it.
+    pub listening: Vec<String>,
+    /// Memory of its process, in bytes.
+    pub resident_bytes: u64,
+}
+
+/// Answers operators.
+#[derive(Debug)]
+pub struct AdminService<H> {
+    host: H,
+}
+
+impl<H: Host> AdminService<H> {
+    /// Tells about `host`.
+    pub fn new(host: H) -> Self {
+        Self { host }
+    }
+
+    fn telemetry(&self, ask: &Ask) -> Snapshot {
+        let mut merged = Snapshot::default();
+        for shard in self.host.observe(ask) {
+            merged.merge(shard.telemetry);
+        }
+        merged
+    }
+}
+
+impl<H: Host> Admin for AdminService<H> {
+    async fn list(&self, _: Incoming<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        let ask = Ask { method: "(none)".into(), detail: Detail::Totals, samples_max: 0 };
+        Ok(Response::new(list(self.host.facts(), &self.host.observe(&ask))))
+    }
+
+    async fn explain(&self, request: Incoming<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        let asked = request.into_inner();
+        let samples_max = asked.samples_max.min(SAMPLES_MAX) as usize;
+        let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max };
+        let snapshot = self.telemetry(&ask);
+        let sides = [Side::Made, Side::Served].into_iter();
+        let explained = sides.filter_map(|side| Explanation::of(&snapshot, side));
+        let mut response = ExplainResponse {
+            explanations: explained.map(|explanation| explanation_message(&explanation)).collect(),
+            methods_known: Vec::new(),
+        };
+        if response.explanations.is_empty() {
+            let all = self.telemetry(&Ask { detail: Detail::Totals, ..Ask::default() });
+            response.methods_known = all.series.into_iter().map(|entry| entry.method).collect();
+            response.methods_known.sort_unstable();
+            response.methods_known.dedup();
+        }
+        Ok(Response::new(response))
+    }
+
+    async fn top(&self, request: Incoming<TopRequest>, mut out: Sender<TopResponse>) -> Result<(), Status> {
+        let asked_ms = request.view().interval_ms();
+        let interval_ms = if asked_ms == 0 { 1000 } else { asked_ms.clamp(INTERVAL_MS_MIN, INTERVAL_MS_MAX) };
+        let ask = Ask { detail: Detail::Totals, ..Ask::default() };
+        let mut earlier = self.telemetry(&ask);
+        while !request.is_cancelled() {
+            Pause::of(Duration::from_millis(interval_ms.into())).await;
+            let shards = self.host.observe(&ask);
+            let mut now = Snapshot::default();
+            let mut picture = TopResponse { node: self.host.facts().node, ..TopResponse::default() };
+            for shard in shards {
+                picture.calls_in_flight += shard.snapshot.calls as u64;
+                picture.applications += shard.snapshot.sessions.len() as u32;
+                picture.peers += shard.snapshot.peers.len() as u32;
+                now.merge(shard.telemetry);
+            }
+            picture.elapsed_ns = now.at_ns.saturating_sub(earlier.at_ns);
+            let rows = top(&now, Some(&earlier), picture.elapsed_ns);
+            picture.rows = rows.iter().map(top_row_message).collect();
+            out.send(picture).await?;
+            earlier = now;
+        }
+        Ok(())
+    }
+}
+
+fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
+    let mut list = ListResponse {
+        node: facts.node,
+        version: env!("CARGO_PKG_VERSION").into(),
+        process_id: std::process::id(),
+        uptime_ns: facts.uptime_ns,
+        socket: facts.socket,
+        listening: facts.listening,
+        ..ListResponse::default()
+    };
+    let mut receive_heap_bytes = 0;
+    for (index, shard) in shards.iter().enumerate() {
+        list.calls_in_flight += shard.snapshot.calls as u64;
+        receive_heap_bytes += shard.snapshot.sessions.iter().map(|row| row.receive_heap_bytes).sum::<u64>();
+        list.applications.extend(applications(index as u32, shard));
+        list.peers.extend(peers(index as u32, shard));
+        for service in &shard.snapshot.services {
+            add_service(&mut list.services, service);
+        }
+    }
+    list.memory = Some(Memory { resident_bytes: facts.resident_bytes, receive_heap_bytes });
+    list
+}
+
+fn applications(shard: u32, seen: &Observation) -> impl Iterator<Item = Application> {
+    let serves = |key: SessionKey| {
+        let services = seen.snapshot.services.iter().filter(move |row| row.sessions.contains(&key));
+        services.map(|row| row.name.clone()).collect()
+    };
+    seen.snapshot.sessions.iter().map(move |row| Application {
+        name: row.label.clone(),
+        shard,
+        serves: serves(row.key),
+        calls_made: row.calls_made as u64,
+        calls_delivered: row.calls_delivered as u64,
+        completions_queued: row.completions_queued as u64,
+        messages_parked: row.parked as u64,
+        receive_heap_bytes: row.receive_heap_bytes,
+        draining: row.draining,
+    })
+}
+
+fn peers(shard: u32, seen: &Observation) -> impl Iterator<Item = Peer> {
+    seen.snapshot.peers.iter().map(move |row| Peer {
+        address: row.label.clone(),
+        node: row.node.clone().unwrap_or_default(),
+        outgoing: row.outgoing,
+        shard,
+        streams: row.streams as u32,
+        queued_bytes: row.queued_bytes,
+    })
+}
+
+/// Several shards may serve one service.
+fn add_service(services: &mut Vec<Service>, row: &trunkline_engine::ServiceRow) {
+    let servers = row.sessions.len() as u32;
+    match services.iter_mut().find(|service| service.name == row.name) {
+        Some(service) => service.servers += servers,
+        None => services.push(Service { name: row.name.clone(), methods: row.methods.clone(), servers }),
+    }
+}

@@ -1,0 +1,264 @@
+//! A session of our own with a daemon: attach, bind, submit, complete.
+//!
+//! The library binds services that are known when a program is built; this verb meets them at run time and hands
+//! protobuf to the daemon, which transcodes. It is also the smallest complete client of docs/shared-memory.md.
+
+use prost::Message;
+use rustix::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use trunkline_call::entry::{Completion, Entry, Payload, Span, Submission};
+use trunkline_call::{Encoding, RouteIndex};
+use trunkline_control::{
+    ABI_VERSION, Attach, Attached, Bind, CallMethod, Request, decode_reply, reply, request,
+};
+use trunkline_shm::{
+    AppEnd, ControlSocket, Places, RingError, SESSION_FDS, SessionConfig, SessionFds, WaitLimits, Waiter,
+    Woken, create_blob, open_session, wait_for_entries,
+};
+
+/// An attached session, used by one thread.
+pub struct Attachment {
+    control: ControlSocket,
+    end: AppEnd,
+    waiter: Waiter,
+    stream_window_bytes: u32,
+}
+
+/// What a wait brought.
+#[derive(Debug)]
+pub enum Event {
+    /// The daemon said something.
+    Completion(Completion),
+    /// The descriptor given to [`Attachment::wait`] is readable.
+    Bell,
+}
+
+/// Why there is no session (any more).
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Nobody listens where a daemon would.
+    #[error("no daemon: {0}; start one with `trunkline daemon`, or name its socket with --socket")]
+    NoDaemon(String),
+    /// The daemon refuses, or ended the session.
+    #[error("the daemon ended the session: {0}")]
+    Detached(String),
+    /// The daemon does not take the method.
+    #[error("the daemon does not take this method: {0}")]
+    Refused(String),
+    /// The daemon or the kernel did something unexpected.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Attachment {
+    /// Attaches at `socket`, or where applications look for a daemon.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn open(socket: Option<&Path>, name: &str) -> Result<Self, AttachError> {
+        let connected = match socket {
+            Some(path) => ControlSocket::connect(path).map_err(|error| (error, path.display().to_string())),
+            None => Places::of_this_process().connect().map_err(|error| (error, "usual places".into())),
+        };
+        let control = connected.map_err(|(error, at)| AttachError::NoDaemon(format!("{at}: {error}")))?;
+        Self::over(control, name)
+    }
+
+    /// Attaches through a connected control socket.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn over(control: ControlSocket, name: &str) -> Result<Self, AttachError> {
+        let attach = Attach { abi_version: ABI_VERSION, name: name.to_owned(), ..Attach::default() };
+        send(&control, request::Kind::Attach(attach), None)?;
+        let (attached, fds) = match receive(&control, SESSION_FDS)? {
+            (reply::Kind::Attached(attached), fds) => (attached, fds),
+            _ => return Err(AttachError::Broken("attach was answered with something else".into())),
+        };
+        let fds = SessionFds::from_fds(fds).map_err(broken)?;
+        let end = open_session(fds, &geometry(&attached)).map_err(broken)?;
+        Ok(Self {
+            control,
+            end,
+            waiter: Waiter::new(WaitLimits::of_this_process()),
+            stream_window_bytes: attached.stream_window_bytes,
+        })
+    }
+
+    /// Gets a route for one method; an empty target means whoever serves it.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn bind(
+        &mut self,
+        path: &str,
+        target: &str,
+        descriptor_set: &[u8],
+    ) -> Result<RouteIndex, AttachError> {
+        let memfd = create_blob(descriptor_set).map_err(broken)?;
+        let bind = Bind {
+            descriptor_set_bytes: descriptor_set.len() as u64,
+            serves: Vec::new(),
+            calls: vec![CallMethod { path: path.to_owned(), target: target.to_owned() }],
+        };
+        send(&self.control, request::Kind::Bind(bind), Some(memfd.as_fd()))?;
+        match receive(&self.control, 0)? {
+            (reply::Kind::Bound(bound), _) if !bound.error.is_empty() => {
+                Err(AttachError::Refused(bound.error))
+            }
+            (reply::Kind::Bound(bound), _) => {
+                let route = bound.calls.first().copied();
+                route.map(RouteIndex).ok_or_else(|| AttachError::Broken("bound to no route".into()))
+            }
+            _ => Err(AttachError::Broken("bind was answered with something else".into())),
+        }
+    }
+
+    /// Copies bytes into the send heap (no bytes need no room). `None`: no room now; [`Completion::Freed`] makes some.
+    ///
+    /// # Errors
+    /// [`AttachError::Refused`] for what can never fit.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<Option<Span>, AttachError> {
+        let heap_bytes = self.end.send_heap.capacity_bytes();
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if len > heap_bytes / 2 {
+            return Err(AttachError::Refused(format!(
+                "a message of {len} bytes; the send heap of {heap_bytes} bytes takes half of that at once"
+            )));
+        }
+        if bytes.is_empty() {
+            return Ok(Some(Span::default()));
+        }
+        let Ok(mut block) = self.end.send_heap.allocate(len) else { return Ok(None) };
+        block.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let lent = block.lend(len);
+        Ok(Some(Span { offset: lent.offset, len: lent.len }))
+    }
+
+    /// Submits an entry, waiting for room in the ring if there is none.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn submit(&mut self, submission: &Submission) -> Result<(), AttachError> {
+        let entry: Entry = submission.encode();
+        loop {
+            match self.end.submissions.stage(&entry) {
+                Ok(()) => break,
+                Err(RingError::Full { .. }) => self.breathe()?,
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        self.end.peer_doorbell.publish(&mut self.end.submissions).map_err(broken)
+    }
+
+    /// Waits for the next completion, or for `bell` to be readable.
+    ///
+    /// # Errors
+    /// [`AttachError::Detached`] when the daemon ends the session.
+    pub fn wait(&mut self, bell: BorrowedFd<'_>) -> Result<Event, AttachError> {
+        loop {
+            if let Some(entry) = self.end.completions.pop().map_err(broken)? {
+                let completion = Completion::decode(&entry);
+                return completion.map(Event::Completion).map_err(|error| broken(format!("{error:?}")));
+            }
+            let others = [self.control.as_fd(), bell];
+            let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
+            match wait_for_entries(ring, doorbell, &others, &mut self.waiter, None).map_err(broken)? {
+                Woken::Entries | Woken::TimedOut => {}
+                Woken::Other(which) if which & 1 != 0 => return Err(self.farewell()),
+                Woken::Other(_) => return Ok(Event::Bell),
+            }
+        }
+    }
+
+    /// A copy of what the daemon wrote.
+    ///
+    /// # Errors
+    /// [`AttachError::Broken`] if it does not lie in the receive heap.
+    pub fn read(&self, span: Span) -> Result<Vec<u8>, AttachError> {
+        if span.len == 0 {
+            return Ok(Vec::new());
+        }
+        let block = self.end.receive_heap.block(trunkline_shm::Span { offset: span.offset, len: span.len });
+        let block = block.map_err(broken)?;
+        let bytes = block.to_vec();
+        // Returned by the Release that names the call, not by the list of dropped blocks.
+        let _ = block.into_span();
+        Ok(bytes)
+    }
+
+    /// Takes back send blocks the daemon is through with.
+    ///
+    /// # Errors
+    /// [`AttachError::Broken`] if they were not lent.
+    pub fn free(&mut self, offsets: &[u32]) -> Result<(), AttachError> {
+        // Offset zero is padding: no block begins there (entry.rs).
+        for offset in offsets.iter().filter(|offset| **offset != 0) {
+            self.end.send_heap.free(*offset).map_err(broken)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes one stream may send before it needs credit.
+    pub fn stream_window_bytes(&self) -> u32 {
+        self.stream_window_bytes
+    }
+
+    /// Why the daemon closed the control socket.
+    fn farewell(&self) -> AttachError {
+        match receive(&self.control, 0) {
+            Err(error) => error,
+            Ok(_) => AttachError::Broken("the daemon said something nobody asked for".into()),
+        }
+    }
+
+    /// Gives the daemon a moment to take entries; a command line can afford to look again every millisecond.
+    fn breathe(&mut self) -> Result<(), AttachError> {
+        self.end.peer_doorbell.publish(&mut self.end.submissions).map_err(broken)?;
+        match trunkline_shm::sleep_on(&[self.control.as_fd()], Some(1_000_000)).map_err(broken)? {
+            0 => Ok(()),
+            _ => Err(self.farewell()),
+        }
+    }
+}
+
+/// A payload in protobuf.
+pub fn protobuf(span: Span) -> Payload {
+    Payload { span, encoding: Encoding::Protobuf }
+}
+
+fn send(control: &ControlSocket, kind: request::Kind, fd: Option<BorrowedFd<'_>>) -> Result<(), AttachError> {
+    let packet = Request { tag: 0, kind: Some(kind) }.encode_to_vec();
+    control.send(&packet, fd.as_slice()).map_err(|error| match receive(control, 0) {
+        // A daemon that has closed the socket said why before it did.
+        Err(detached @ AttachError::Detached(_)) => detached,
+        _ => broken(error),
+    })
+}
+
+fn receive(
+    control: &ControlSocket,
+    fds_max: usize,
+) -> Result<(reply::Kind, Vec<rustix::fd::OwnedFd>), AttachError> {
+    let mut packet = Vec::new();
+    let fds = control.recv(&mut packet, fds_max).map_err(broken)?;
+    let fds = fds.ok_or_else(|| AttachError::Detached("it closed the connection".into()))?;
+    match decode_reply(&packet).map_err(broken)? {
+        (_, reply::Kind::Detached(detached)) => Err(AttachError::Detached(detached.reason)),
+        (_, kind) => Ok((kind, fds)),
+    }
+}
+
+fn geometry(attached: &Attached) -> SessionConfig {
+    let heap_bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    SessionConfig {
+        submission_entries: attached.submission_entries,
+        completion_entries: attached.completion_entries,
+        send_heap_bytes: heap_bytes(attached.send_heap_bytes),
+        receive_heap_bytes: heap_bytes(attached.receive_heap_bytes),
+    }
+}
+
+fn broken(error: impl std::fmt::Display) -> AttachError {
+    AttachError::Broken(error.to_string())
+}

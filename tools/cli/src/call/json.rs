@@ -1,0 +1,150 @@
+//! JSON to protobuf and back, by descriptor.
+
+use prost::Message;
+use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::Value;
+use serde_json::de::IoRead;
+use std::io::Read;
+
+/// Reads JSON values, one message each: separated by blanks, lines, or nothing at all.
+///
+/// Each is read when it is asked for, so that a person can type requests and see responses in between.
+pub struct Requests<R: Read> {
+    descriptor: MessageDescriptor,
+    values: serde_json::StreamDeserializer<'static, IoRead<R>, Value>,
+    count: usize,
+}
+
+/// Why a request is no message of its type.
+#[derive(Debug, thiserror::Error)]
+#[error("request {number} is not JSON of {type_name}: {why}")]
+pub struct JsonError {
+    number: usize,
+    type_name: String,
+    why: String,
+}
+
+impl<R: Read> Requests<R> {
+    /// Requests of the described type from `input`.
+    pub fn new(descriptor: MessageDescriptor, input: R) -> Self {
+        Self { descriptor, values: serde_json::Deserializer::from_reader(input).into_iter(), count: 0 }
+    }
+
+    fn encode(&self, value: Result<Value, serde_json::Error>) -> Result<Vec<u8>, serde_json::Error> {
+        DynamicMessage::deserialize(self.descriptor.clone(), value?).map(|message| message.encode_to_vec())
+    }
+}
+
+impl<R: Read> Iterator for Requests<R> {
+    /// A request in protobuf.
+    type Item = Result<Vec<u8>, JsonError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let value = self.values.next()?;
+        self.count += 1;
+        Some(self.encode(value).map_err(|error| JsonError {
+            number: self.count,
+            type_name: self.descriptor.full_name().to_owned(),
+            why: error.to_string(),
+        }))
+    }
+}
+
+/// How responses are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    /// One line per message, for streams and programs.
+    Line,
+    /// Indented, for people.
+    Pretty,
+}
+
+/// Writes a protobuf message as JSON. Fields without presence are written even if they are zero: a person who looks at
+/// a response wants to see `"matches": 0`.
+///
+/// # Errors
+/// What the protobuf decoder says.
+pub fn to_json(descriptor: &MessageDescriptor, protobuf: &[u8], style: Style) -> Result<String, String> {
+    let message = DynamicMessage::decode(descriptor.clone(), protobuf).map_err(|error| error.to_string())?;
+    let options = SerializeOptions::new().skip_default_fields(false);
+    let mut out = Vec::new();
+    let written = match style {
+        Style::Line => message.serialize_with_options(&mut serde_json::Serializer::new(&mut out), &options),
+        Style::Pretty => {
+            message.serialize_with_options(&mut serde_json::Serializer::pretty(&mut out), &options)
+        }
+    };
+    written.map_err(|error| error.to_string())?;
+    String::from_utf8(out).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows how requests are separated, that they are read one at a time, and where errors are.
+    use super::*;
+    use crate::call::descriptors::tests::pool;
+
+    fn ask() -> MessageDescriptor {
+        pool().get_message_by_name("a.v1.Ask").unwrap()
+    }
+
+    fn requests(text: &str) -> Vec<Result<String, String>> {
+        let requests = Requests::new(ask(), text.as_bytes());
+        requests.map(|request| to_json(&ask(), &request.map_err(|e| e.to_string())?, Style::Line)).collect()
+    }
+
+    #[test]
+    fn any_separation_will_do() {
+        let one = r#"{"text":"x","numbers":[]}"#.to_owned();
+        assert_eq!(
+            requests(
+                r#"{"text":"x"}{"text":"x"} {"text": "x"}
+            {"text":
+            "x"}"#
+            ),
+            vec![Ok(one); 4]
+        );
+        assert_eq!(requests(" \n "), []);
+    }
+
+    #[test]
+    fn errors_say_which_request_and_where() {
+        for (text, error) in [
+            (r#"{} {"txet": "x"}"#, "request 2 is not JSON of a.v1.Ask: unrecognized field name 'txet'"),
+            (
+                r#"{"text": 1}"#,
+                "request 1 is not JSON of a.v1.Ask: invalid type: integer `1`, expected a string",
+            ),
+            (
+                "{\"text\"",
+                "request 1 is not JSON of a.v1.Ask: EOF while parsing an object at line 1 column 7",
+            ),
+        ] {
+            assert_eq!(requests(text).pop().unwrap().unwrap_err(), error);
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_when_it_is_asked_for() {
+        struct Typist<'a>(&'a [u8]);
+        impl Read for Typist<'_> {
+            fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+                assert!(!self.0.is_empty(), "read beyond what was needed");
+                let (now, later) = self.0.split_at(1);
+                into[0] = now[0];
+                self.0 = later;
+                Ok(1)
+            }
+        }
+        let mut requests = Requests::new(ask(), Typist(br#"{"text":"x"}{"text":"y"}"#));
+        assert!(requests.next().unwrap().is_ok() && requests.next().unwrap().is_ok());
+    }
+
+    #[test]
+    fn bytes_and_zeros_are_shown() {
+        let answer = pool().get_message_by_name("a.v1.Answer").unwrap();
+        let json = to_json(&answer, &[0x12, 2, 0xff, 0], Style::Line).unwrap();
+        assert_eq!(json, r#"{"text":"","raw":"/wA="}"#);
+        assert!(to_json(&answer, &[0x12, 9], Style::Line).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! Responses and statuses as text.
+
+use super::json::{Style, to_json};
+use prost::Message;
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use std::fmt::Write;
+use std::sync::Arc;
+use trunkline_call::entry::Payload;
+use trunkline_call::{Encoding, Execution, Metadata, Status};
+use trunkline_message::Transcoder;
+use trunkline_schema::{MessageIndex, Schema};
+
+/// Turns what the daemon delivers into JSON.
+pub struct Responses {
+    descriptor: MessageDescriptor,
+    transcoder: Transcoder,
+    root: MessageIndex,
+}
+
+impl Responses {
+    /// For responses of the described type, whose descriptors are in `descriptor_set`.
+    ///
+    /// # Errors
+    /// What the schema room has against the descriptors.
+    pub fn new(descriptor: MessageDescriptor, descriptor_set: &[u8]) -> Result<Self, String> {
+        let schema = Schema::from_descriptor_set(descriptor_set).map_err(|error| error.to_string())?;
+        let root = schema.message_named(descriptor.full_name());
+        let root = root.ok_or_else(|| format!("no layout for {}", descriptor.full_name()))?;
+        Ok(Self { descriptor, transcoder: Transcoder::new(Arc::new(schema)), root })
+    }
+
+    /// A response as JSON.
+    ///
+    /// # Errors
+    /// If the bytes are no message of the type.
+    pub fn json(&self, payload: Payload, bytes: &[u8], style: Style) -> Result<String, String> {
+        if payload.encoding == Encoding::Protobuf {
+            return to_json(&self.descriptor, bytes, style);
+        }
+        let mut protobuf = Vec::new();
+        let encoded = self.transcoder.encode(self.root, bytes, &mut protobuf);
+        encoded.map_err(|error| error.to_string())?;
+        to_json(&self.descriptor, &protobuf, style)
+    }
+}
+
+/// A failure as a person needs it: code and message, what is known of the execution, details, trailing metadata.
+pub fn describe(status: &Status, trailers: &Metadata, pool: &DescriptorPool) -> String {
+    let mut out = status.code().to_string();
+    if !status.message().is_empty() {
+        let _ = write!(out, ": {}", status.message());
+    }
+    let execution = match status.execution() {
+        Execution::Executed => "executed: the handler ran, and this is its answer",
+        Execution::NotExecuted => "not executed: the call did not reach the handler; repeating it is sound",
+        Execution::Unknown => "unknown: the handler may have run; repeat the call only if that does no harm",
+    };
+    let _ = write!(out, "\n  execution  {execution}");
+    for detail in details(status.details(), pool) {
+        let _ = write!(out, "\n  detail     {detail}");
+    }
+    for (key, value) in trailers.iter() {
+        let _ = write!(out, "\n  trailer    {}", pair(key, value));
+    }
+    out
+}
+
+/// A metadata pair as `--metadata` takes it: binary values in base64.
+pub fn pair(key: &str, value: &[u8]) -> String {
+    use base64::Engine;
+    match key.ends_with("-bin") {
+        true => format!("{key}: {}", base64::engine::general_purpose::STANDARD.encode(value)),
+        false => format!("{key}: {}", String::from_utf8_lossy(value)),
+    }
+}
+
+/// `google.rpc.Status`, of which only the details are news.
+#[derive(Clone, PartialEq, prost::Message)]
+struct RpcStatus {
+    #[prost(message, repeated, tag = "3")]
+    details: Vec<Any>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Any {
+    #[prost(string, tag = "1")]
+    type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    value: Vec<u8>,
+}
+
+fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    match RpcStatus::decode(bytes) {
+        Ok(status) => status.details.iter().map(|any| detail(any, pool)).collect(),
+        Err(_) => vec![format!("{} bytes that are not a google.rpc.Status", bytes.len())],
+    }
+}
+
+fn detail(any: &Any, pool: &DescriptorPool) -> String {
+    let name = any.type_url.rsplit('/').next().unwrap_or_default();
+    let json = pool.get_message_by_name(name).and_then(|known| to_json(&known, &any.value, Style::Line).ok());
+    match json {
+        Some(json) => format!("{name} {json}"),
+        None => format!("{name} ({} bytes; its type is not among those given)", any.value.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what a failure looks like, with known and unknown details.
+    use super::*;
+    use crate::call::descriptors::tests::pool;
+    use trunkline_call::Code;
+
+    #[test]
+    fn a_failure_says_what_is_known() {
+        let known = Any { type_url: "type.googleapis.com/a.v1.Answer".into(), value: vec![10, 1, b'x'] };
+        let unknown = Any { type_url: "type.googleapis.com/who.Knows".into(), value: vec![1, 2, 3] };
+        let details = RpcStatus { details: vec![known, unknown] }.encode_to_vec();
+        let status = Status::new(Code::NotFound, "no such user").with_details(details);
+        let mut trailers = Metadata::new();
+        trailers.insert("hint-bin", [0xff]).unwrap();
+        assert_eq!(
+            describe(&status, &trailers, &pool()),
+            "NOT_FOUND: no such user\n  \
+             execution  executed: the handler ran, and this is its answer\n  \
+             detail     a.v1.Answer {\"text\":\"x\",\"raw\":\"\"}\n  \
+             detail     who.Knows (3 bytes; its type is not among those given)\n  \
+             trailer    hint-bin: /w=="
+        );
+    }
+
+    #[test]
+    fn infrastructure_failures_say_whether_to_repeat() {
+        let status = Status::unavailable("").with_execution(Execution::NotExecuted).with_details([0xff]);
+        let text = describe(&status, &Metadata::new(), &pool());
+        assert!(text.starts_with("UNAVAILABLE\n  execution  not executed"), "{text}");
+        assert!(text.ends_with("1 bytes that are not a google.rpc.Status"), "{text}");
+    }
+
+    #[test]
+    fn linear_and_protobuf_responses_read_alike() {
+        let (pool, mut extent) = (pool(), trunkline_message::AlignedBuf::default());
+        let set = pool.encode_to_vec();
+        let responses = Responses::new(pool.get_message_by_name("a.v1.Answer").unwrap(), &set).unwrap();
+        let wire = [10, 1, b'x'];
+        let limits = trunkline_message::transcode::DecodeLimits::default();
+        let len = responses.transcoder.decode(responses.root, &wire, &mut extent, &limits).unwrap();
+        let linear = Payload { span: Default::default(), encoding: Encoding::Linear };
+        let protobuf = Payload { encoding: Encoding::Protobuf, ..linear };
+        use trunkline_message::Extent;
+        assert_eq!(
+            responses.json(linear, &extent.bytes()[..len], Style::Line),
+            responses.json(protobuf, &wire, Style::Line)
+        );
+        assert!(responses.json(linear, &wire, Style::Line).is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! The verb itself.
+
+use super::file::{self, FileError};
+use super::host::DaemonHost;
+use super::logging;
+use crate::admin::AdminService;
+use crate::admin::proto::admin_server::AdminServer;
+use crate::args::DaemonArgs;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use trunkline::{Server, ServerHandle, Status, Wait};
+use trunkline_daemon::{Config, Daemon, StartError};
+use trunkline_shm::Places;
+
+/// How often a draining daemon asks its shards whether they are done.
+const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// Time the admin API gets to finish: its calls are short, and a watcher of `top` never leaves by itself.
+const ADMIN_GRACE: Duration = Duration::from_millis(200);
+
+/// Why the daemon did not run, or not to a good end.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// `log.level`.
+    #[error("log.level: {0}")]
+    Level(#[from] tracing_subscriber::filter::ParseError),
+    /// No place for the control socket.
+    #[error("control socket: {0}")]
+    Place(#[from] trunkline_shm::ControlError),
+    /// Shards, sockets.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The admin API.
+    #[error("admin API: {0}")]
+    Admin(#[from] Status),
+    /// Signals.
+    #[error("signals: {0}")]
+    Signals(io::Error),
+}
+
+/// Runs a daemon until it is told to stop, or does what else the arguments ask for.
+///
+/// # Errors
+/// [`DaemonError`].
+pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonError> {
+    let (mut config, origin) = file::load(args.config.as_deref())?;
+    override_with(&mut config, args, socket);
+    if args.check_config {
+        let origin = origin.map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string());
+        println!("{origin}: good");
+        return Ok(());
+    }
+    if args.print_config {
+        print!("{}", config.to_toml());
+        return Ok(());
+    }
+    logging::start(&config.log.level, config.log.format == trunkline_daemon::LogFormat::Json)?;
+    // Before the daemon is there, so that no signal meets it unprepared.
+    let orders = orders(args.until_stdin_closes)?;
+    let host = Arc::new(start(config)?);
+    tracing::info!(
+        node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
+        config = origin.map(|path| path.display().to_string()), "daemon is ready"
+    );
+    let admin = serve_admin(&host)?;
+    let order = orders.recv().unwrap_or("every source of orders is gone");
+    tracing::info!(order, "draining");
+    drain(&host.daemon, args.drain, &orders);
+    let _ = admin.shutdown(ADMIN_GRACE).wait();
+    // The last handle: threads are joined and sockets removed before the process ends.
+    drop(host);
+    tracing::info!("daemon ends");
+    Ok(())
+}
+
+/// What the command line says counts more than the file.
+fn override_with(config: &mut Config, args: &DaemonArgs, socket: Option<PathBuf>) {
+    if let Some(socket) = socket {
+        config.daemon.socket = socket;
+    }
+    config.daemon.listen.extend(args.listen.iter().cloned().map(trunkline_daemon::Address));
+}
+
+fn start(mut config: Config) -> Result<DaemonHost, DaemonError> {
+    if config.socket().is_none() {
+        // The first usual place that can be had; taken again at once by the daemon itself.
+        let listener = Places::of_this_process().bind(config.daemon.socket_mode.0)?;
+        config.daemon.socket = listener.path().to_owned();
+    }
+    let (node, socket) = (config.node().to_owned(), config.daemon.socket.clone());
+    let started = Instant::now();
+    Ok(DaemonHost { daemon: Daemon::start(config)?, node, socket, started })
+}
+
+/// The admin API is an application like any other: it attaches where everybody does.
+fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
+    let service = AdminServer::new(AdminService::new(Arc::downgrade(host)));
+    let server = Server::builder().name("admin").socket(&host.socket).add_service(service).spawn()?;
+    server.ready().wait()?;
+    Ok(server)
+}
+
+/// Lets calls in flight end, for a time, or until a second order.
+fn drain(daemon: &Daemon, time: Duration, orders: &Receiver<&'static str>) {
+    daemon.drain();
+    let until = Instant::now() + time;
+    while !daemon.is_idle() && Instant::now() < until {
+        if !matches!(orders.recv_timeout(DRAIN_LOOK), Err(RecvTimeoutError::Timeout)) {
+            tracing::warn!("told twice; not waiting for calls in flight");
+            return;
+        }
+    }
+}
+
+/// Orders to end: signals, and the end of standard input if that was asked for.
+fn orders(until_stdin_closes: bool) -> Result<Receiver<&'static str>, DaemonError> {
+    let (sender, orders) = channel();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(DaemonError::Signals)?;
+    let from_signals = sender.clone();
+    spawn("signals", move || {
+        for signal in signals.forever() {
+            let _ = from_signals.send(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
+        }
+    })?;
+    if until_stdin_closes {
+        spawn("stdin", move || watch_stdin(&sender))?;
+    }
+    Ok(orders)
+}
+
+fn watch_stdin(orders: &Sender<&'static str>) {
+    // What comes is not asked for; only its end matters.
+    let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
+    let _ = orders.send("standard input closed");
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {
+    std::thread::Builder::new().name(name.into()).spawn(run).map(drop).map_err(DaemonError::Signals)
+}

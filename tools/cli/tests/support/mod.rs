@@ -1,0 +1,119 @@
+//! The binary under test: a daemon that ends with the test, and verbs run against it.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline::{Channel, Server, ServerHandle, Wait};
+use trunkline_example_search::proto::search_client::SearchClient;
+use trunkline_example_search::proto::search_server::SearchServer;
+use trunkline_example_search::{Collection, Document, SearchService};
+
+/// The search service's definition, for `--proto`.
+pub const SEARCH_PROTO: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/search/proto/search/v1/search.proto");
+/// The admin API's.
+pub const ADMIN_PROTO: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../proto/trunkline/admin/v1/admin.proto");
+
+/// `trunkline daemon` on a socket of its own.
+pub struct Host {
+    pub child: Child,
+    folder: tempfile::TempDir,
+}
+
+/// The binary with these arguments.
+pub fn trunkline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trunkline"));
+    command
+        .args(arguments)
+        .env_remove("TRUNKLINE_SOCKET")
+        .env_remove("TRUNKLINE_CONFIG")
+        .env_remove("TRUNKLINE_LOG");
+    command
+}
+
+/// Ends the process with a message if a test hangs.
+pub fn watched() {
+    std::thread::spawn(|| {
+        std::thread::sleep(Duration::from_secs(120));
+        eprintln!("a test of tools/cli hangs");
+        std::process::exit(101);
+    });
+}
+
+impl Host {
+    /// Starts a daemon with this configuration and waits until it is attached to.
+    pub fn start(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
+        std::fs::write(&file, config).unwrap();
+        let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", "100ms"]);
+        command.arg("--socket").arg(&socket).arg("--config").arg(&file);
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = command.stdin(Stdio::piped()).stderr(log).spawn().unwrap();
+        let host = Self { child, folder };
+        host.channel().connect().wait().unwrap();
+        host
+    }
+
+    /// A channel through the daemon, as soon as it is there.
+    pub fn channel(&self) -> trunkline::ChannelBuilder {
+        Channel::builder().socket(self.socket()).wait_for_ready(true)
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("d.sock")
+    }
+
+    /// Serves a small collection from the test's process.
+    pub fn serve_search(&self) -> (ServerHandle, SearchClient) {
+        let collection = Arc::new(Collection::default());
+        let document = |name: &str, text: &str| Document { name: name.into(), text: text.into() };
+        collection.add(vec![
+            document("a", "a ring"),
+            document("b", "a bell"),
+            document("c", "ring the ring"),
+        ]);
+        let service = SearchServer::new(SearchService::new(collection));
+        let server =
+            Server::builder().socket(self.socket()).name("searcher").add_service(service).spawn().unwrap();
+        server.ready().wait().unwrap();
+        (server, SearchClient::new(self.channel().connect_lazy()))
+    }
+
+    /// Runs a verb at this daemon with `input`.
+    pub fn verb(&self, arguments: &[&str], input: &str) -> Ended {
+        let mut command = trunkline(&["--socket", self.socket().to_str().unwrap()]);
+        end(command.args(arguments), input)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default());
+        }
+    }
+}
+
+/// What a verb left behind.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs a command to its end.
+pub fn end(command: &mut Command, input: &str) -> Ended {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Ended { code: status.code(), out: text(stdout), err: text(stderr) }
+}

@@ -1,0 +1,41 @@
+//! One request, one response.
+
+use prost::{DecodeError, Message as _};
+use trunkline_codegen::{generate, module_tree};
+
+use crate::parameters::Parameters;
+use crate::protocol::{
+    EDITION_2023, EDITION_PROTO2, File, FileSet, PROTO3_OPTIONAL, Request, Response, SUPPORTS_EDITIONS,
+};
+
+/// Answers an encoded `CodeGeneratorRequest` with an encoded `CodeGeneratorResponse`.
+///
+/// # Errors
+/// [`DecodeError`] if the bytes are not a request. Everything else that can be wrong is said in the response.
+pub fn respond(request: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let request = Request::decode(request)?;
+    let (file, error) = match generated(request) {
+        Ok(files) => (files, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let response = Response {
+        error,
+        supported_features: Some(PROTO3_OPTIONAL | SUPPORTS_EDITIONS),
+        minimum_edition: Some(EDITION_PROTO2),
+        maximum_edition: Some(EDITION_2023),
+        file,
+    };
+    Ok(response.encode_to_vec())
+}
+
+fn generated(request: Request) -> Result<Vec<File>, String> {
+    let parameters = Parameters::read(&request.parameter)?;
+    if request.file_to_generate.is_empty() {
+        return Ok(Vec::new());
+    }
+    let set = FileSet { file: request.proto_file }.encode_to_vec();
+    let files = generate(&set, &request.file_to_generate, &parameters.options).map_err(|e| e.to_string())?;
+    let tree = parameters.include_file.map(|name| (name, module_tree(&files)));
+    let named = files.into_iter().map(|file| (file.name, file.text)).chain(tree);
+    Ok(named.map(|(name, text)| File { name: Some(name), content: Some(text) }).collect())
+}

@@ -1,0 +1,174 @@
+//! Shows what the plugin answers: code that is the build script's, errors in their place, and what it supports.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use prost::Message as _;
+use prost_types::compiler::{CodeGeneratorRequest, CodeGeneratorResponse};
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet};
+use trunkline_codegen::{Options, generate};
+use trunkline_protoc_gen::respond;
+
+const GREETER: &str = r#"
+    syntax = "proto3";
+    package greeter.v1;
+    import "google/protobuf/timestamp.proto";
+    message HelloRequest { optional string name = 1; google.protobuf.Timestamp at = 2; }
+    service Greeter { rpc SayHello(HelloRequest) returns (HelloRequest); }
+"#;
+
+fn descriptor_set() -> Vec<u8> {
+    trunkline_schema::compile_proto_source("greeter.proto", GREETER).unwrap()
+}
+
+fn request(parameter: &str) -> CodeGeneratorRequest {
+    CodeGeneratorRequest {
+        file_to_generate: vec!["greeter.proto".to_owned()],
+        parameter: Some(parameter.to_owned()),
+        proto_file: FileDescriptorSet::decode(descriptor_set().as_slice()).unwrap().file,
+        compiler_version: None,
+    }
+}
+
+fn answer(request: &CodeGeneratorRequest) -> CodeGeneratorResponse {
+    CodeGeneratorResponse::decode(respond(&request.encode_to_vec()).unwrap().as_slice()).unwrap()
+}
+
+#[test]
+fn the_code_is_that_of_a_build_script() {
+    let expected = generate(&descriptor_set(), &["greeter.proto".to_owned()], &Options::default()).unwrap();
+    let answered = answer(&request(""));
+    assert_eq!(answered.error, None);
+    let answered: Vec<_> =
+        answered.file.iter().map(|f| (f.name().to_owned(), f.content().to_owned())).collect();
+    assert_eq!(answered, expected.into_iter().map(|f| (f.name, f.text)).collect::<Vec<_>>());
+    assert_eq!(answered.len(), 1, "imports are generated only when asked for");
+}
+
+#[test]
+fn parameters_are_obeyed() {
+    let with = |parameter: &str| answer(&request(parameter)).file;
+    let files = with("include_file=mod.rs,client=false");
+    assert_eq!(files.iter().map(|f| f.name()).collect::<Vec<_>>(), ["greeter.v1.rs", "mod.rs"]);
+    assert!(files[1].content().contains("include!(\"greeter.v1.rs\");"));
+    assert!(!files[0].content().contains("GreeterClient") && files[0].content().contains("GreeterServer"));
+    let files = with("extern_path=.google.protobuf=::known,runtime=crate::rt_of_mine");
+    assert!(files[0].content().contains("pub at: Option<::known::Timestamp>"));
+    assert!(files[0].content().contains("use crate::rt_of_mine as rt;"));
+}
+
+#[test]
+fn features_and_editions_are_declared() {
+    let response = respond(&request("").encode_to_vec()).unwrap();
+    let typed = CodeGeneratorResponse::decode(response.as_slice()).unwrap();
+    assert_eq!(typed.supported_features, Some(1 | 2));
+    // Fields 3 and 4, which the typed response does not know: editions from proto2 (998) to 2023 (1000).
+    for field in [&[3 << 3, 0xe6, 0x07][..], &[4 << 3, 0xe8, 0x07]] {
+        assert!(response.windows(3).any(|bytes| bytes == field));
+    }
+}
+
+#[test]
+fn mistakes_are_said_in_the_response() {
+    let mut missing = request("");
+    missing.file_to_generate = vec!["other.proto".to_owned()];
+    let mut broken = request("");
+    broken.proto_file[1].message_type[0].field[1].type_name = Some(".nowhere.Type".to_owned());
+    for (request, expected) in [
+        (request("colour=red"), "colour=red"),
+        (missing, "other.proto"),
+        (broken, "greeter.v1.HelloRequest.at"),
+    ] {
+        let answer = answer(&request);
+        assert!(answer.error().contains(expected), "{:?}", answer.error);
+        assert!(answer.file.is_empty());
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused() {
+    assert!(respond(b"\x0a\xff").is_err());
+    assert_eq!(answer(&CodeGeneratorRequest::default()).error, None);
+}
+
+/// The answer to a request with one more file, which ends with bytes the typed descriptor does not know.
+fn answer_with(file: &FileDescriptorProto, unknown: &[u8]) -> CodeGeneratorResponse {
+    let mut request = Request { file_to_generate: vec![file.name().to_owned()], proto_file: Vec::new() };
+    request.proto_file.push([file.encode_to_vec(), unknown.to_vec()].concat());
+    CodeGeneratorResponse::decode(respond(&request.encode_to_vec()).unwrap().as_slice()).unwrap()
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Request {
+    #[prost(string, repeated, tag = "1")]
+    file_to_generate: Vec<String>,
+    #[prost(bytes = "vec", repeated, tag = "15")]
+    proto_file: Vec<Vec<u8>>,
+}
+
+#[test]
+fn unknown_parts_of_descriptors_are_embedded() {
+    let file = FileDescriptorProto { name: Some("new.proto".to_owned()), ..Default::default() };
+    let answer = answer_with(&file, b"\xfa\x7f\x04news");
+    assert_eq!(answer.file[0].name(), "_.rs");
+    assert!(answer.file[0].content().contains("\\xfa\\x7f\\x04news"));
+}
+
+#[test]
+fn edition_2023_has_presence_unless_told_otherwise() {
+    let number = FieldDescriptorProto {
+        name: Some("number".to_owned()),
+        number: Some(1),
+        label: Some(Label::Optional as i32),
+        r#type: Some(Type::Int32 as i32),
+        ..Default::default()
+    };
+    let file = FileDescriptorProto {
+        name: Some("edition.proto".to_owned()),
+        syntax: Some("editions".to_owned()),
+        message_type: vec![DescriptorProto {
+            name: Some("Modern".to_owned()),
+            field: vec![number],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    // FileDescriptorProto.edition, field 14.
+    let answer = answer_with(&file, &[14 << 3, 0xe8, 0x07]);
+    assert_eq!(answer.error, None);
+    assert!(answer.file[0].content().contains("pub number: Option<i32>,"));
+}
+
+#[test]
+fn the_binary_speaks_through_its_pipes() {
+    let mut plugin = Command::new(env!("CARGO_BIN_EXE_protoc-gen-trunkline"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    plugin.stdin.take().unwrap().write_all(&request("").encode_to_vec()).unwrap();
+    let output = plugin.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(CodeGeneratorResponse::decode(output.stdout.as_slice()).unwrap(), answer(&request("")));
+}
+
+/// With protoc where it is installed; where it is not, the test above has shown the same through the pipes.
+#[test]
+fn protoc_takes_the_answer() {
+    if Command::new("protoc").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("greeter.proto"), GREETER).unwrap();
+    let status = Command::new("protoc")
+        .arg(concat!("--plugin=", env!("CARGO_BIN_EXE_protoc-gen-trunkline")))
+        .args(["--trunkline_out=.", "--trunkline_opt=include_file=mod.rs", "greeter.proto"])
+        .current_dir(dir.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let code = std::fs::read_to_string(dir.path().join("greeter.v1.rs")).unwrap();
+    assert!(code.contains("pub struct HelloRequest {"));
+    assert!(dir.path().join("mod.rs").exists());
+}

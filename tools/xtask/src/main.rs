@@ -1,0 +1,86 @@
+//! `cargo xtask <task>`: what the house does for itself.
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::process::ExitCode;
+use xtask::{Tree, rules, suite};
+
+const USAGE: &str = "usage: cargo xtask test
+       cargo xtask tidy [--update] [FOLDER]...
+
+test      run every check there is, and sum up
+tidy      hold the work tree, or these folders of it, to the house rules (CONTRIBUTING.md)
+--update  first break comment lines that are too long, and lower ratchet entries to what the code is now";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (options, words): (Vec<&str>, Vec<&str>) =
+        arguments.iter().map(String::as_str).partition(|argument| argument.starts_with('-'));
+    let update = match options.as_slice() {
+        [] => false,
+        ["--update"] => true,
+        _ => return usage(),
+    };
+    match words.as_slice() {
+        ["test"] if !update => {
+            if suite::run() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        ["tidy", folders @ ..] => tidy(update, folders),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+fn tidy(update: bool, folders: &[&str]) -> ExitCode {
+    match checked(&Tree::root(), update, folders) {
+        Ok(0) => {
+            println!("tidy: the house is in order");
+            ExitCode::SUCCESS
+        }
+        Ok(findings) => {
+            println!("tidy: {findings} to mend");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("tidy: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn checked(root: &Path, update: bool, folders: &[&str]) -> std::io::Result<usize> {
+    let wanted = |path: &str| folders.is_empty() || folders.iter().any(|folder| path.starts_with(folder));
+    let mut tree = Tree::load(root)?;
+    if update {
+        mend(root, &tree, wanted)?;
+        tree = Tree::load(root)?;
+    }
+    let findings: Vec<_> = rules::check(&tree).into_iter().filter(|finding| wanted(&finding.path)).collect();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Ok(findings.len())
+}
+
+/// Mends what a program can.
+fn mend(root: &Path, tree: &Tree, wanted: impl Fn(&str) -> bool) -> std::io::Result<()> {
+    if let Some(lowered) = rules::size::lowered(tree).filter(|_| wanted(rules::size::RATCHET)) {
+        std::fs::write(root.join(rules::size::RATCHET), lowered)?;
+    }
+    for path in tree.sources.keys().filter(|path| wanted(path)) {
+        let text = std::fs::read_to_string(root.join(path))?;
+        let mended = xtask::rewrap(&text);
+        if mended != text {
+            std::fs::write(root.join(path), mended)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! The rules, one file each, from the structure of the house down to the words on the page.
+
+pub mod documents;
+pub mod essay;
+pub mod floors;
+pub mod ordering;
+pub mod purity;
+pub mod size;
+pub mod unsafe_code;
+pub mod wording;
+
+mod all;
+
+pub use all::check;
