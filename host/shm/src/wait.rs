@@ -1,10 +1,15 @@
 //! How long to look before sleeping: the one waiting policy, used by stubs and by shards.
 //!
-//! Waking an idle core costs 15–40 µs, a hand-over between two that look 0.2 µs, a `sched_yield` 0.2 µs. So a waiter
+//! Waking an idle core costs 15–60 µs, a hand-over between two that look 0.2 µs, a `sched_yield` 0.2 µs. So a waiter
 //! looks for a while and yields the core between looks; if nothing comes it sleeps on its doorbells. How long is a
 //! bet on how long this wait will be, and the best tip is how long the last ones were: waits that ended soon (also
 //! those that ended soon after going to sleep) double the patience, waits that did not halve it. An idle waiter
 //! therefore soon does not look at all, and a busy one hardly sleeps.
+//!
+//! A call passes four waiters, and if one of them sleeps, the wait of every other grows by a wake-up. The longest
+//! patience is therefore longer than all four wake-ups together: with less, one late answer puts all of them to sleep,
+//! and asleep they never see a wait short enough to look again. Patience costs nothing to anybody who has work (the
+//! core is yielded), and less CPU than sleeping does as long as the answer comes.
 //!
 //! This file only decides. [`crate::sleep`] has the hands: clock, yield and poll.
 
@@ -31,8 +36,12 @@ pub struct WaitLimits {
     pub wake_ns: u64,
     /// A yield that took this long gave the core to somebody who does not yield.
     pub stall_ns: u64,
-    /// Waits that do not look after such a stall. One stall in so many waits stays below the 99.9th percentile.
-    pub sober_waits: u32,
+    /// Waits that do not look after such a stall, the first time. A virtual core is also taken away by its host now and
+    /// then, so one stall says little.
+    pub sober_waits_min: u32,
+    /// The same when stalls keep coming: each that comes within twice this many waits of the one before doubles the number,
+    /// up to this one. One stall in so many waits stays below the 99.9th percentile.
+    pub sober_waits_max: u32,
     /// Looks without yielding at the start of a wait. None on a single core, where the other side cannot run
     /// meanwhile.
     pub spins_max: u32,
@@ -41,11 +50,12 @@ pub struct WaitLimits {
 impl Default for WaitLimits {
     fn default() -> WaitLimits {
         WaitLimits {
-            patience_ns_max: 50_000,
+            patience_ns_max: 200_000,
             patience_ns_min: 1_000,
             wake_ns: 50_000,
             stall_ns: 400_000,
-            sober_waits: 1024,
+            sober_waits_min: 16,
+            sober_waits_max: 1024,
             spins_max: 16,
         }
     }
@@ -71,9 +81,9 @@ const SPIN_PROBE_WAITS: u32 = 64;
 /// let mut waiter = Waiter::new(WaitLimits::default());
 /// waiter.begin(0);
 /// assert_eq!(waiter.decide(0), Decision::Spin);
-/// assert_eq!(waiter.decide(50_000), Decision::Block);
-/// waiter.arrived(90_000); // woken: looking a little longer would have found it
-/// assert_eq!(waiter.patience_ns(), 50_000);
+/// assert_eq!(waiter.decide(200_000), Decision::Block);
+/// waiter.arrived(240_000); // woken: looking a little longer would have found it
+/// assert_eq!(waiter.patience_ns(), 200_000);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Waiter {
@@ -83,6 +93,9 @@ pub struct Waiter {
     spins: u32,
     /// Waits still to be done without looking.
     sober: u32,
+    /// How many the next stall costs, and the waits since the last one.
+    sober_waits: u32,
+    calm_waits: u32,
     waits: u32,
     began_ns: u64,
     looked_ns: u64,
@@ -99,6 +112,8 @@ impl Waiter {
             patience_ns: limits.patience_ns_max,
             spins: limits.spins_max,
             sober: 0,
+            sober_waits: limits.sober_waits_min,
+            calm_waits: 0,
             waits: 0,
             began_ns: 0,
             looked_ns: 0,
@@ -112,6 +127,7 @@ impl Waiter {
     pub fn begin(&mut self, now_ns: u64) {
         (self.began_ns, self.looked_ns, self.looks, self.blocked) = (now_ns, now_ns, 0, false);
         self.sober = self.sober.saturating_sub(1);
+        self.calm_waits = self.calm_waits.saturating_add(1);
         self.waits = self.waits.wrapping_add(1);
         if self.waits.is_multiple_of(SPIN_PROBE_WAITS) {
             self.spins = self.limits.spins_max;
@@ -164,7 +180,13 @@ impl Waiter {
     #[inline]
     fn notice_stall(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns) >= self.limits.stall_ns {
-            self.sober = self.limits.sober_waits;
+            let limits = self.limits;
+            if self.calm_waits > limits.sober_waits_max.saturating_mul(2) {
+                self.sober_waits = limits.sober_waits_min;
+            }
+            self.sober = self.sober_waits;
+            self.sober_waits = self.sober_waits.saturating_mul(2).min(limits.sober_waits_max);
+            self.calm_waits = 0;
         }
         self.looked_ns = now_ns;
     }
@@ -228,17 +250,17 @@ mod tests {
     fn a_busy_waiter_does_not_sleep() {
         let mut waiter = waiter();
         assert!((0..1_000).all(|round| !wait(&mut waiter, 1_000 + round % 20 * 1_000).slept));
-        assert_eq!(waiter.patience_ns(), 50_000);
+        assert_eq!(waiter.patience_ns(), 200_000);
     }
 
-    /// Work every ten milliseconds is not looked for: a tenth of a millisecond in all, then none.
+    /// Work every ten milliseconds is not looked for: less than half a millisecond in all, then none.
     #[test]
     fn an_idle_waiter_sleeps_at_once() {
         let mut waiter = waiter();
         let looks: Vec<u32> =
             (0..10).map(|_| wait(&mut waiter, 10_000_000)).map(|wait| wait.yields).collect();
-        assert_eq!(looks[0], 250, "50 µs of 200 ns each");
-        assert!(looks.iter().sum::<u32>() <= 500, "{looks:?}");
+        assert_eq!(looks[0], 1_000, "200 µs of 200 ns each");
+        assert!(looks.iter().sum::<u32>() <= 2_000, "{looks:?}");
         assert_eq!((looks[9], waiter.patience_ns()), (0, 0));
         assert_eq!(wait(&mut waiter, 10_000_000), Wait { slept: true, ..Wait::default() });
     }
@@ -262,22 +284,38 @@ mod tests {
         };
         let long = 1_000_000;
         let steps = [long, long, 5_000, long, long, long, long, long, long, long, 500, 500, 500, 500];
-        let expected =
-            [25_000, 12_500, 25_000, 12_500, 6_250, 3_125, 1_562, 0, 0, 0, 50_000, 50_000, 50_000, 50_000];
+        let expected = [
+            100_000, 50_000, 100_000, 50_000, 25_000, 12_500, 6_250, 3_125, 1_562, 0, 71_000, 142_000,
+            200_000, 200_000,
+        ];
         assert_eq!(steps.map(&mut after), expected);
         waiter.ran_dry();
-        assert_eq!(waiter.patience_ns(), 25_000, "a time-out counts as a long wait");
+        assert_eq!(waiter.patience_ns(), 100_000, "a time-out counts as a long wait");
     }
 
-    /// A yield that loses a time slice to a computing thread ends the looking for a thousand waits.
+    /// A yield that loses a time slice to a computing thread ends the looking for a while; the longer, the more often.
     #[test]
     fn a_stalled_yield_sobers() {
         let mut waiter = waiter();
         assert!(wait_with_yield(&mut waiter, 5_000_000, 3_000_000).slept);
-        assert!((0..1023).all(|_| wait(&mut waiter, 8_000).slept));
-        assert!(!wait(&mut waiter, 8_000).slept, "then it looks again");
-        assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept, "found, but late");
-        assert!(wait(&mut waiter, 8_000).slept);
+        for expected in [15, 31, 63, 127, 255, 511, 1023, 1023] {
+            let slept = (0..2_000).take_while(|_| wait(&mut waiter, 8_000).slept).count();
+            assert_eq!(slept, expected);
+            assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept, "found, but late");
+        }
+    }
+
+    /// A stall after a long time without any is the first again.
+    #[test]
+    fn calm_is_trusted_again() {
+        let mut waiter = waiter();
+        (0..4).for_each(|_| {
+            wait_with_yield(&mut waiter, 8_000, 3_000_000);
+            (0..200).for_each(|_| _ = wait(&mut waiter, 8_000));
+        });
+        (0..2_049).for_each(|_| _ = wait(&mut waiter, 8_000));
+        wait_with_yield(&mut waiter, 8_000, 3_000_000);
+        assert_eq!((0..100).take_while(|_| wait(&mut waiter, 8_000).slept).count(), 15);
     }
 
     /// Spinning without yielding goes on while it finds something, stops when it does not, and is tried again.
@@ -304,7 +342,7 @@ mod tests {
             waiter.begin(begin);
             waiter.decide(look);
             waiter.arrived(end);
-            assert!(waiter.patience_ns() <= 50_000);
+            assert!(waiter.patience_ns() <= 200_000);
         }
     }
 }

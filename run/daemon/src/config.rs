@@ -287,7 +287,7 @@ impl Default for LimitKeys {
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { patience_us_max: 50 }
+        Self { patience_us_max: 200 }
     }
 }
 
