@@ -39,8 +39,8 @@ pub struct WaitLimits {
     /// Waits that do not look after such a stall, the first time. A virtual core is also taken away by its host now and
     /// then, so one stall says little.
     pub sober_waits_min: u32,
-    /// The same when stalls keep coming: each that comes within twice this many waits of the one before doubles the number,
-    /// up to this one. One stall in so many waits stays below the 99.9th percentile.
+    /// The same when stalls keep coming: each that comes within twice this many waits of the one before doubles the
+    /// number, up to this one. One stall in so many waits stays below the 99.9th percentile.
     pub sober_waits_max: u32,
     /// Looks without yielding at the start of a wait. None on a single core, where the other side cannot run
     /// meanwhile.
