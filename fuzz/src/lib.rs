@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod mutate;
+mod r2p2;
 mod targets;
 
 pub use mutate::Mutator;

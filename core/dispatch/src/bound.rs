@@ -1,0 +1,90 @@
+//! How many requests a worker may have outstanding: given, or measured.
+
+/// The n of JBSQ(n).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bound {
+    /// As given.
+    Fixed(u32),
+    /// As measured.
+    Auto,
+}
+
+impl Bound {
+    /// Largest. At this the policy is join-shortest-queue.
+    pub const MAX: u32 = 65_536;
+    /// Before anything is measured; the paper's choice for services of some microseconds.
+    pub const DEFAULT: u32 = 3;
+    /// Largest that is chosen by measuring: the paper uses 20 for services below a microsecond.
+    pub const AUTO_MAX: u32 = 32;
+}
+
+/// Measures the time word of a finished request and the next request are on their way, against the time one takes.
+///
+/// While both travel a worker with nothing in stock stands idle. With r = travel ÷ service, one more request covers the
+/// gap of a worker whose requests take as long as the mean; those that take less need another for each gap they fall
+/// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times (docs/benchmarks.md); below
+/// r = 1/50 the loss is smaller than what a second request costs that stands behind a long one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BoundEstimate {
+    travel_ns: f64,
+    service_ns: f64,
+    samples: u32,
+}
+
+/// Weight of a sample once there are many.
+const WEIGHT: f64 = 1.0 / 256.0;
+/// Samples before the measure is used.
+const SAMPLES_MIN: u32 = 32;
+/// Travel by service below which a worker gets its next request only when it is idle.
+const SINGLE_MAX: f64 = 0.02;
+
+impl BoundEstimate {
+    /// One request: `travel_ns` from hand-over to word of its end, less what the worker had it for; `service_ns` in
+    /// work.
+    pub fn note(&mut self, travel_ns: u64, service_ns: u64) {
+        self.samples = self.samples.saturating_add(1);
+        let weight = WEIGHT.max(1.0 / f64::from(self.samples));
+        self.travel_ns += (travel_ns as f64 - self.travel_ns) * weight;
+        self.service_ns += (service_ns as f64 - self.service_ns) * weight;
+    }
+
+    /// The bound that follows.
+    pub fn bound(&self) -> u32 {
+        if self.samples < SAMPLES_MIN {
+            return Bound::DEFAULT;
+        }
+        let ratio = self.travel_ns / self.service_ns.max(1.0);
+        if ratio <= SINGLE_MAX {
+            return 1;
+        }
+        (1.0 + (2.0 * ratio).ceil()).min(f64::from(Bound::AUTO_MAX)) as u32
+    }
+
+    /// Mean travel time as measured.
+    pub fn travel_ns(&self) -> f64 {
+        self.travel_ns
+    }
+
+    /// Mean service time as measured.
+    pub fn service_ns(&self) -> f64 {
+        self.service_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what follows from what is measured.
+    use super::*;
+
+    #[test]
+    fn bound_follows_travel_by_service() {
+        let table = [((10, 1_000_000), 1), ((15_000, 1_000_000), 1), ((100_000, 1_000_000), 2)];
+        let more = [((15_000, 25_000), 3), ((15_000, 10_000), 4), ((15_000, 700), 32)];
+        for ((travel, service), bound) in table.into_iter().chain(more) {
+            let mut estimate = BoundEstimate::default();
+            assert_eq!(estimate.bound(), Bound::DEFAULT);
+            (0..100).for_each(|_| estimate.note(travel, service));
+            assert_eq!(estimate.bound(), bound, "{travel} ns of travel, {service} ns of service");
+        }
+    }
+}

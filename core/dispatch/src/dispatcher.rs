@@ -1,0 +1,275 @@
+//! The decision: this worker now, or wait, or not at all.
+
+use crate::bound::{Bound, BoundEstimate};
+use crate::policy::Policy;
+use crate::pool::{Class, Pool, Reservation, WorkerKey};
+use crate::queue::Queues;
+use trunkline_call::Instant;
+
+/// What a dispatcher is told at birth.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How a worker is picked.
+    pub policy: Policy,
+    /// Requests that may wait here. Also the most a sticky request's worker may have outstanding.
+    pub queue_max: usize,
+    /// Longest time one may wait.
+    pub delay_ns_max: u64,
+    /// Workers kept for one class.
+    pub reservations: Vec<Reservation>,
+    /// Where the drawing of random policies and of ties begins.
+    pub seed: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let (policy, reservations) = (Policy::default(), Vec::new());
+        Self { policy, queue_max: 65_536, delay_ns_max: 1_000_000_000, reservations, seed: 1 }
+    }
+}
+
+/// Workers, and what waits for them.
+#[derive(Debug)]
+pub struct Dispatcher<T> {
+    settings: Settings,
+    pool: Pool,
+    queues: Queues<T>,
+    estimate: BoundEstimate,
+    random: u64,
+    turn: u32,
+    /// Something may be given out.
+    stirred: bool,
+}
+
+/// What becomes of a new request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict<T> {
+    /// It goes to this worker.
+    To(WorkerKey, T),
+    /// It waits; [`Dispatcher::poll`] gives it out.
+    Waits,
+    /// It comes back.
+    Refused(T, Refusal),
+}
+
+/// Why a request comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// As many wait as may.
+    QueueFull,
+    /// Nobody serves its class.
+    NoWorker,
+}
+
+/// What waited and is given out.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Dispatch<T> {
+    /// To this worker.
+    To {
+        /// Who.
+        worker: WorkerKey,
+        /// What.
+        item: T,
+        /// How long it has waited.
+        waited_ns: u64,
+    },
+    /// It has waited for as long as it may.
+    Expired {
+        /// What.
+        item: T,
+        /// How long it has waited.
+        waited_ns: u64,
+    },
+}
+
+impl<T> Dispatcher<T> {
+    /// A dispatcher without workers.
+    pub fn new(settings: Settings) -> Self {
+        let pool = Pool::new(settings.reservations.clone());
+        let (estimate, random) = (BoundEstimate::default(), settings.seed);
+        Self { pool, queues: Queues::new(), estimate, random, turn: 0, stirred: false, settings }
+    }
+
+    /// A worker that works on `slots` requests at once.
+    pub fn join(&mut self, slots: u32) -> WorkerKey {
+        self.stirred = true;
+        self.pool.insert(slots)
+    }
+
+    /// A worker is gone, with all it had.
+    pub fn remove(&mut self, worker: WorkerKey) {
+        self.stirred |= self.pool.remove(worker);
+    }
+
+    /// A worker gets nothing new, or gets something again. What it has is still counted.
+    pub fn rest(&mut self, worker: WorkerKey, rests: bool) {
+        self.pool.rest(worker, rests);
+        self.stirred = true;
+    }
+
+    /// A worker works on so many at once.
+    pub fn set_slots(&mut self, worker: WorkerKey, slots: u32) {
+        self.pool.set_slots(worker, slots);
+        self.stirred = true;
+    }
+
+    /// A new request. `sticky` is the key that decides its worker, if one does.
+    pub fn submit(&mut self, now: Instant, class: Class, sticky: Option<u64>, item: T) -> Verdict<T> {
+        if let Some(key) = sticky {
+            return self.submit_sticky(class, key, item);
+        }
+        // Whoever waits comes first, unless it waits for others' workers.
+        if self.queues.len_of(class) == 0
+            && let Some(worker) = self.pick(class)
+        {
+            self.pool.take(worker);
+            return Verdict::To(worker, item);
+        }
+        if self.queues.len() >= self.settings.queue_max {
+            return Verdict::Refused(item, Refusal::QueueFull);
+        }
+        self.queues.push(now, class, item);
+        Verdict::Waits
+    }
+
+    /// A request given to the worker is done with.
+    pub fn release(&mut self, worker: WorkerKey) {
+        self.pool.release(worker);
+        self.stirred = true;
+    }
+
+    /// Something is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
+    pub fn adopt(&mut self, worker: WorkerKey) {
+        self.pool.take(worker);
+    }
+
+    /// Takes out of the queue whatever `keep` does not want.
+    pub fn retain(&mut self, keep: impl FnMut(&T) -> bool) {
+        self.queues.retain(keep);
+    }
+
+    /// What one request took: see [`BoundEstimate::note`].
+    pub fn note(&mut self, travel_ns: u64, service_ns: u64) {
+        let before = self.bound();
+        self.estimate.note(travel_ns, service_ns);
+        self.stirred |= self.bound() > before;
+    }
+
+    /// What waited and is given out now. Ask after every other call.
+    pub fn poll(&mut self, now: Instant) -> Option<Dispatch<T>> {
+        if let Some(class) = self.queues.oldest(|_| true)
+            && let Some(since) = self.queues.head_since(class)
+            && now.since_ns(since) >= self.settings.delay_ns_max
+        {
+            let waiting = self.queues.pop(class)?;
+            return Some(Dispatch::Expired { item: waiting.item, waited_ns: now.since_ns(waiting.since) });
+        }
+        if !self.stirred {
+            return None;
+        }
+        let Some(class) = self.queues.oldest(|class| self.has_room(class)) else {
+            self.stirred = false;
+            return None;
+        };
+        let worker = self.pick(class)?;
+        let waiting = self.queues.pop(class)?;
+        self.pool.take(worker);
+        Some(Dispatch::To { worker, item: waiting.item, waited_ns: now.since_ns(waiting.since) })
+    }
+
+    /// When something has waited for as long as it may.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let class = self.queues.oldest(|_| true)?;
+        self.queues.head_since(class).map(|since| since.plus_ns(self.settings.delay_ns_max))
+    }
+
+    /// Requests that wait.
+    pub fn queued(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Workers.
+    pub fn workers(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// What a worker has.
+    pub fn outstanding(&self, worker: WorkerKey) -> Option<u32> {
+        self.pool.outstanding(worker)
+    }
+
+    /// The n in force; `None` for policies without.
+    pub fn bound(&self) -> Option<u32> {
+        match self.settings.policy {
+            Policy::Bounded(Bound::Fixed(n)) => Some(n),
+            Policy::Bounded(Bound::Auto) => Some(self.estimate.bound()),
+            Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo | Policy::JoinShortestQueue => None,
+        }
+    }
+
+    /// What the bound is measured from.
+    pub fn estimate(&self) -> &BoundEstimate {
+        &self.estimate
+    }
+
+    fn submit_sticky(&mut self, class: Class, key: u64, item: T) -> Verdict<T> {
+        let score = |index: u32| mix(key ^ mix(u64::from(index) + 1));
+        let Some(worker) = self.pool.highest(class, score) else {
+            return Verdict::Refused(item, Refusal::NoWorker);
+        };
+        if self.pool.outstanding(worker).is_some_and(|count| count as usize >= self.settings.queue_max) {
+            return Verdict::Refused(item, Refusal::QueueFull);
+        }
+        self.pool.take(worker);
+        Verdict::To(worker, item)
+    }
+
+    fn has_room(&self, class: Class) -> bool {
+        match self.bound() {
+            Some(bound) => self.pool.least_load(class).is_some_and(|load| load < bound),
+            None => self.pool.eligible(class) > 0,
+        }
+    }
+
+    fn pick(&mut self, class: Class) -> Option<WorkerKey> {
+        if !self.has_room(class) {
+            return None;
+        }
+        match self.settings.policy {
+            Policy::Random => self.draw(class),
+            Policy::RoundRobin => {
+                let (worker, index) = self.pool.after(class, self.turn)?;
+                self.turn = index;
+                Some(worker)
+            }
+            Policy::PowerOfTwo => {
+                let (one, other) = (self.draw(class)?, self.draw(class)?);
+                let load = |worker| self.pool.outstanding(worker);
+                Some(if load(other) < load(one) { other } else { one })
+            }
+            Policy::JoinShortestQueue | Policy::Bounded(_) => {
+                let drawn = self.random();
+                self.pool.least_loaded(class, drawn)
+            }
+        }
+    }
+
+    fn draw(&mut self, class: Class) -> Option<WorkerKey> {
+        let count = self.pool.eligible(class) as u64;
+        let drawn = self.random();
+        self.pool.at(class, (drawn % count.max(1)) as usize)
+    }
+
+    /// The next of a deterministic sequence (splitmix64).
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random)
+    }
+}
+
+/// The finalizer of splitmix64.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,216 @@
+//! Shows what each policy promises, over random sequences: bounds are kept, order is kept, nothing waits that need not,
+//! and every request comes out once.
+
+use proptest::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use trunkline_call::Instant;
+use trunkline_dispatch::*;
+
+const NOW: Instant = Instant(1_000);
+
+fn settings(policy: Policy) -> Settings {
+    Settings { policy, queue_max: 50, ..Settings::default() }
+}
+
+fn jbsq(n: u32) -> Policy {
+    Policy::Bounded(Bound::Fixed(n))
+}
+
+fn to<T: std::fmt::Debug>(verdict: Verdict<T>) -> WorkerKey {
+    match verdict {
+        Verdict::To(worker, _) => worker,
+        other => panic!("{other:?} names no worker"),
+    }
+}
+
+#[test]
+fn round_robin_takes_each_in_turn() {
+    let mut dispatcher = Dispatcher::new(settings(Policy::RoundRobin));
+    let workers = [1, 1, 1].map(|slots| dispatcher.join(slots));
+    let picked: Vec<_> = (0..6).map(|i| to(dispatcher.submit(NOW, Class::default(), None, i))).collect();
+    for worker in workers {
+        assert_eq!(picked.iter().filter(|picked| **picked == worker).count(), 2);
+    }
+    assert_eq!(picked[..3], picked[3..]);
+}
+
+#[test]
+fn the_shortest_queue_is_joined() {
+    let mut dispatcher = Dispatcher::new(settings(Policy::JoinShortestQueue));
+    let workers = [1, 1, 4].map(|slots| dispatcher.join(slots));
+    for i in 0..12 {
+        to(dispatcher.submit(NOW, Class::default(), None, i));
+    }
+    let outstanding = workers.map(|worker| dispatcher.outstanding(worker).unwrap());
+    assert_eq!(outstanding, [2, 2, 8], "by what each works on at once");
+}
+
+#[test]
+fn power_of_two_prefers_the_less_loaded() {
+    let mut dispatcher = Dispatcher::new(settings(Policy::PowerOfTwo));
+    let workers: Vec<_> = (0..16).map(|_| dispatcher.join(1)).collect();
+    for i in 0..1600 {
+        to(dispatcher.submit(NOW, Class::default(), None, i));
+    }
+    let most = workers.iter().filter_map(|worker| dispatcher.outstanding(*worker)).max().unwrap();
+    assert!(most <= 104, "two choices keep the fullest within a few of the mean of 100, it has {most}");
+}
+
+#[test]
+fn what_exceeds_the_bound_waits_and_goes_in_order() {
+    let mut dispatcher = Dispatcher::new(settings(jbsq(2)));
+    let worker = dispatcher.join(1);
+    for i in 0..2 {
+        assert_eq!(to(dispatcher.submit(NOW, Class::default(), None, i)), worker);
+    }
+    for i in 2..5 {
+        assert_eq!(dispatcher.submit(NOW, Class::default(), None, i), Verdict::Waits);
+    }
+    assert_eq!(dispatcher.poll(NOW), None);
+    dispatcher.release(worker);
+    let later = NOW.plus_ns(70);
+    assert_eq!(dispatcher.poll(later), Some(Dispatch::To { worker, item: 2, waited_ns: 70 }));
+    assert_eq!(dispatcher.poll(later), None);
+}
+
+#[test]
+fn what_waits_too_long_and_what_finds_no_room_come_back() {
+    let mut dispatcher = Dispatcher::new(Settings { queue_max: 1, delay_ns_max: 500, ..settings(jbsq(1)) });
+    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 1), Verdict::Waits, "a worker may yet join");
+    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 2), Verdict::Refused(2, Refusal::QueueFull));
+    assert_eq!(dispatcher.submit(NOW, Class::default(), Some(7), 3), Verdict::Refused(3, Refusal::NoWorker));
+    assert_eq!(dispatcher.next_timeout(), Some(NOW.plus_ns(500)));
+    assert_eq!(dispatcher.poll(NOW.plus_ns(499)), None);
+    assert_eq!(dispatcher.poll(NOW.plus_ns(500)), Some(Dispatch::Expired { item: 1, waited_ns: 500 }));
+}
+
+#[test]
+fn reserved_workers_serve_their_class_only() {
+    let short = Class::new(1);
+    let reservations = vec![Reservation { class: short, workers: 2 }];
+    let mut dispatcher = Dispatcher::new(Settings { reservations, ..settings(jbsq(1)) });
+    let workers: Vec<_> = (0..4).map(|_| dispatcher.join(1)).collect();
+    let long: Vec<_> = (0..2).map(|i| to(dispatcher.submit(NOW, Class::default(), None, i))).collect();
+    assert_eq!(
+        dispatcher.submit(NOW, Class::default(), None, 2),
+        Verdict::Waits,
+        "two of four are not for it"
+    );
+    let shorts: Vec<_> = (3..5).map(|i| to(dispatcher.submit(NOW, short, None, i))).collect();
+    assert!(shorts.iter().all(|worker| !long.contains(worker)));
+    dispatcher.release(shorts[0]);
+    assert_eq!(dispatcher.poll(NOW), None);
+    dispatcher.release(long[0]);
+    assert!(matches!(dispatcher.poll(NOW), Some(Dispatch::To { item: 2, worker, .. }) if worker == long[0]));
+    // The last worker serves everybody.
+    workers.iter().skip(1).for_each(|worker| dispatcher.remove(*worker));
+    dispatcher.release(workers[0]);
+    assert_eq!(to(dispatcher.submit(NOW, Class::default(), None, 9)), workers[0]);
+}
+
+#[test]
+fn sticky_requests_stay_when_others_come_and_go() {
+    let mut dispatcher = Dispatcher::new(Settings { queue_max: 5000, ..settings(jbsq(1)) });
+    let workers: Vec<_> = (0..8).map(|_| dispatcher.join(1)).collect();
+    let homes = |dispatcher: &mut Dispatcher<u64>| -> Vec<_> {
+        (0..400).map(|key| to(dispatcher.submit(NOW, Class::default(), Some(key), key))).collect()
+    };
+    let before = homes(&mut dispatcher);
+    assert_eq!(homes(&mut dispatcher), before);
+    for worker in &workers {
+        let share = before.iter().filter(|home| *home == worker).count();
+        assert!((20..90).contains(&share), "{share} of 400 at one of eight");
+    }
+    dispatcher.remove(workers[3]);
+    for (old, new) in before.iter().zip(homes(&mut dispatcher)) {
+        assert!(*old == new || *old == workers[3], "only the lost worker's share moves");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Submit { class: u8, sticky: bool },
+    Release(usize),
+    Join(u32),
+    Remove(usize),
+    Rest(usize, bool),
+    Later(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0u8..3, proptest::bool::weighted(0.1)).prop_map(|(class, sticky)| Step::Submit { class, sticky }),
+        6 => any::<usize>().prop_map(Step::Release),
+        1 => (1u32..4).prop_map(Step::Join),
+        1 => any::<usize>().prop_map(Step::Remove),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(which, rests)| Step::Rest(which, rests)),
+        1 => (0u64..400).prop_map(Step::Later),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![
+        Just(Policy::Random),
+        Just(Policy::RoundRobin),
+        Just(Policy::PowerOfTwo),
+        Just(Policy::JoinShortestQueue),
+        Just(Policy::Bounded(Bound::Auto)),
+        (1u32..4).prop_map(|n| Policy::Bounded(Bound::Fixed(n))),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn promises_hold_over_any_sequence(policy in policy(), steps in proptest::collection::vec(step(), 1..300)) {
+        let reservations = vec![Reservation { class: Class::new(1), workers: 1 }];
+        let mut dispatcher =
+            Dispatcher::new(Settings { delay_ns_max: 300, reservations, ..settings(policy) });
+        let (mut now, mut serial) = (NOW, 0u32);
+        let mut workers: Vec<(WorkerKey, u32)> = Vec::new();
+        let mut given: Vec<(WorkerKey, bool)> = Vec::new();
+        let mut waiting: HashMap<u8, VecDeque<u32>> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Submit { class, sticky } => {
+                    serial += 1;
+                    let key = sticky.then_some(u64::from(serial));
+                    match dispatcher.submit(now, Class::new(class), key, (class, serial)) {
+                        Verdict::To(worker, _) => given.push((worker, sticky)),
+                        Verdict::Waits => waiting.entry(class).or_default().push_back(serial),
+                        Verdict::Refused(item, _) => prop_assert_eq!(item, (class, serial)),
+                    }
+                }
+                Step::Release(which) if !given.is_empty() => {
+                    let (worker, _) = given.swap_remove(which % given.len());
+                    dispatcher.release(worker);
+                }
+                Step::Join(slots) => workers.push((dispatcher.join(slots), slots)),
+                Step::Remove(which) if !workers.is_empty() => {
+                    let (worker, _) = workers.swap_remove(which % workers.len());
+                    dispatcher.remove(worker);
+                    given.retain(|(at, _)| *at != worker);
+                }
+                Step::Rest(which, rests) if !workers.is_empty() => {
+                    dispatcher.rest(workers[which % workers.len()].0, rests);
+                }
+                Step::Later(ns) => now = now.plus_ns(ns),
+                Step::Release(_) | Step::Remove(_) | Step::Rest(..) => {}
+            }
+            while let Some(dispatch) = dispatcher.poll(now) {
+                let (Dispatch::To { item, .. } | Dispatch::Expired { item, .. }) = dispatch;
+                prop_assert_eq!(waiting.get_mut(&item.0).and_then(VecDeque::pop_front), Some(item.1), "in order");
+                if let Dispatch::To { worker, .. } = dispatch {
+                    given.push((worker, false));
+                }
+            }
+            prop_assert_eq!(dispatcher.queued(), waiting.values().map(VecDeque::len).sum::<usize>());
+            for (worker, slots) in &workers {
+                let of = |sticky| given.iter().filter(|(at, is)| at == worker && *is == sticky).count() as u32;
+                prop_assert_eq!(dispatcher.outstanding(*worker), Some(of(true) + of(false)));
+                if let Some(bound) = dispatcher.bound() {
+                    prop_assert!(of(false) <= bound * slots, "{} at a worker, bound {}", of(false), bound);
+                }
+            }
+        }
+    }
+}

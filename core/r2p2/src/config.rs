@@ -1,0 +1,96 @@
+//! What an endpoint is told at birth, with the reason of every number.
+
+use core::net::SocketAddrV4;
+
+/// What an endpoint may say beyond the authors' protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing: every byte is as the authors' library would write it.
+    #[default]
+    Compatible,
+    /// Shows a reserved flag bit, and speaks the extended mode with whoever shows it, too.
+    Offer,
+    /// Speaks the extended mode from the first datagram on: the other side is known to understand.
+    Extended,
+}
+
+/// Settings of a client or a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What may be said.
+    pub mode: Mode,
+    /// Longest time a datagram may be on its way. Decides how long a compatible request's id is remembered, and how
+    /// far back an endpoint that has just started cannot know what was executed. Ten times what a switch's full buffers
+    /// hold a datagram for.
+    pub lifetime_ns: u64,
+    /// First retransmission after this time without a word; doubles. Above any service time it would be wasted on the
+    /// short ones, below it repeats what is merely slow: a server answers a repetition at the cost of one small packet.
+    pub rto_ns: u64,
+    /// Longest pause between two repetitions of a request nobody has acknowledged.
+    pub rto_ns_max: u64,
+    /// A request nobody has acknowledged for so long is given up. Shorter than what routers remember.
+    pub asking_ns_max: u64,
+    /// First question to a server that has the request and is silent; doubles.
+    pub probe_ns: u64,
+    /// Longest pause between two such questions.
+    pub probe_ns_max: u64,
+    /// Unanswered questions and retransmissions in a row after which the other side is taken for gone.
+    pub silent_max: u32,
+    /// A compatible request without any deadline is given up after this time: nothing else ends it.
+    pub answer_ns_max: u64,
+    /// A message no packet of which came for so long is given up.
+    pub partial_ns_max: u64,
+    /// How long a server remembers a request after its end, and keeps its reply. At least `asking_ns_max` and
+    /// `probe_ns_max`, so that no repetition comes later.
+    pub remember_ns: u64,
+    /// Calls in flight. Ids have 16 bits; half of them stay unused, so that none is used again soon.
+    pub calls_max: usize,
+    /// Longest message.
+    pub message_bytes_max: usize,
+    /// Bytes of all messages of which a part is here.
+    pub partial_bytes_max: usize,
+    /// Bytes of replies kept to be sent again. The oldest go first; their requests are then known as served.
+    pub kept_bytes_max: usize,
+    /// Requests remembered after their end. The oldest go first, and repetitions as old as they are refused.
+    pub remembered_max: usize,
+    /// Control ports of the routers this server takes requests from.
+    pub routers: Vec<SocketAddrV4>,
+    /// Requests the server works on at once: what it offers to routers.
+    pub slots: u16,
+    /// How often a worker says to its routers that it is there.
+    pub heartbeat_ns: u64,
+}
+
+const MS: u64 = 1_000_000;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            lifetime_ns: 10 * MS,
+            rto_ns: 20 * MS,
+            rto_ns_max: 250 * MS,
+            asking_ns_max: 2000 * MS,
+            probe_ns: 100 * MS,
+            probe_ns_max: 1000 * MS,
+            silent_max: 8,
+            answer_ns_max: 60_000 * MS,
+            partial_ns_max: 2000 * MS,
+            remember_ns: 3000 * MS,
+            calls_max: 1 << 15,
+            message_bytes_max: 64 << 20,
+            partial_bytes_max: 256 << 20,
+            kept_bytes_max: 64 << 20,
+            remembered_max: 1 << 20,
+            routers: Vec::new(),
+            slots: 1,
+            heartbeat_ns: 100 * MS,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn offers(&self) -> bool {
+        self.mode != Mode::Compatible
+    }
+}

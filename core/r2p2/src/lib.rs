@@ -1,0 +1,71 @@
+//! R2P2: requests and replies over datagrams, without I/O.
+//!
+//! A [`Client`] makes requests and takes replies on one UDP port, a [`Server`] takes requests and sends replies on
+//! another. Both take datagrams, the time and commands, and give events, datagrams to send and the next time to wake.
+//! They do not know what a socket, a service or a worker thread is: a request is bytes, a class and a deadline. The
+//! protocol is that of the paper (Kogias et al., *R2P2: Making RPCs first-class datacenter citizens*, USENIX ATC 2019)
+//! and, byte for byte, that of its authors' library; docs/r2p2.md has the bytes, and tests read its examples.
+//!
+//! # Two modes
+//! *Compatible*: what the authors' endpoints understand, and nothing else. Nothing is acknowledged but the first packet
+//! of a long request, nothing is sent twice; a lost datagram is a lost call, which ends at its deadline as *unknown*.
+//!
+//! *Extended*: announced by one reserved flag bit, used with whoever shows it. An extension behind the header names the
+//! request for good, says its class, age and deadline, which packets have come, why something is refused, and how a
+//! worker stands. Losses, duplicates and reordering are then mended; messages may have 65,534 packets.
+//!
+//! # The way of the data
+//! `wire.rs` and `extension.rs` take a datagram apart. In `client.rs` it finds its `Call` (`client_call.rs`), in
+//! `server.rs` its request (`served.rs`); `incoming.rs` puts packets in order, `outgoing.rs` says which may go.
+//! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended.
+//!
+//! # Invariants
+//! * A handler sees a request at most once, whatever the network does. A server remembers what has ended for longer
+//!   than anybody repeats it; of what it may have forgotten (it was restarted, its memory was full) it executes
+//!   nothing.
+//! * Every call taken ends in exactly one [`ClientEvent`], unless it is cancelled.
+//! * What is known of a failed call errs only towards *unknown*.
+//! * Bytes from the network never panic, never allocate by a claim.
+//!
+//! # Limits
+//! [`Config`] names them, each with its reason: calls, message bytes, bytes of partial messages, replies kept. At a
+//! limit a request is dropped with a [`Reason`], a command is [`Refused`]. IPv4 only: a FEEDBACK has room for nothing
+//! else. Addresses are `core::net`'s: values, which open nothing.
+//! Limits are a port's, not a client's: one client can fill a server's table, as it can fill its socket buffer.
+#![forbid(unsafe_code)]
+
+mod client;
+mod client_call;
+mod config;
+mod cut;
+mod extension;
+mod feedback;
+mod incoming;
+mod lease;
+mod memory;
+mod outgoing;
+mod reply;
+mod router;
+mod router_config;
+mod served;
+mod server;
+mod transmit;
+mod wire;
+mod workers;
+
+pub use client::{CallFailure, CallName, Client, ClientCounters, ClientEvent, NewCall, Refused};
+pub use config::{Config, Mode};
+pub use extension::{
+    AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
+};
+pub use router::{Forward, Router};
+pub use router_config::{RouterConfig, RouterCounters};
+pub use served::{RequestKey, Timing};
+pub use server::{Request, Server, ServerCounters, ServerEvent};
+pub use transmit::Transmit;
+pub(crate) use transmit::mix;
+pub use wire::{
+    FIRST_BYTES, FeedbackFor, Flags, HEADER_BYTES, Header, MAGIC, Malformed, PACKETS_MAX_COMPATIBLE,
+    PACKETS_MAX_EXTENDED, PAYLOAD_BYTES_MAX, Packet, PacketType, Policy,
+};
+pub use workers::WorkerRow;

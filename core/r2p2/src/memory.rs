@@ -1,0 +1,98 @@
+//! What has ended and is remembered, so that nothing is executed twice.
+
+use crate::config::Config;
+use crate::served::RequestKey;
+use std::collections::VecDeque;
+use trunkline_call::Instant;
+
+/// Ended requests in the order of their end.
+///
+/// Three things bound it: time (after `remember_ns` no repetition comes any more), number and bytes. Whatever is
+/// forgotten before its time moves the *horizon*: a repetition first sent before it is refused, never executed.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    lifetime_ns: u64,
+    remember_ns: u64,
+    count_max: usize,
+    bytes_max: usize,
+    /// Nothing is known of what was first sent before.
+    horizon: Instant,
+    extended: VecDeque<(Instant, RequestKey)>,
+    compatible: VecDeque<(Instant, RequestKey)>,
+    kept: VecDeque<(RequestKey, usize)>,
+    kept_bytes: usize,
+}
+
+impl Memory {
+    pub fn new(config: &Config, now: Instant) -> Self {
+        let bytes_max = config.kept_bytes_max;
+        Self { bytes_max, ..Self::with(config.lifetime_ns, config.remember_ns, config.remembered_max, now) }
+    }
+
+    /// One that keeps no replies.
+    pub fn with(lifetime_ns: u64, remember_ns: u64, count_max: usize, now: Instant) -> Self {
+        Self {
+            lifetime_ns,
+            remember_ns,
+            count_max,
+            bytes_max: 0,
+            horizon: now,
+            extended: VecDeque::new(),
+            compatible: VecDeque::new(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+        }
+    }
+
+    /// Whether a request nobody knows, first sent so long ago, may be one that was forgotten.
+    pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
+        let horizon = self.horizon.0.max(now.0.saturating_sub(self.remember_ns));
+        now.0.saturating_sub(age_ns).saturating_sub(self.lifetime_ns) < horizon
+    }
+
+    /// A request has ended; so many bytes of its reply are kept.
+    pub fn remember(&mut self, now: Instant, key: RequestKey, bytes: usize) {
+        let ended = if key.is_extended() { &mut self.extended } else { &mut self.compatible };
+        ended.push_back((now, key));
+        if bytes > 0 {
+            self.kept.push_back((key, bytes));
+            self.kept_bytes += bytes;
+        }
+    }
+
+    /// A request to forget.
+    pub fn poll_expired(&mut self, now: Instant) -> Option<RequestKey> {
+        let full = self.extended.len() + self.compatible.len() > self.count_max;
+        if let Some((at, key)) = self.compatible.front().copied()
+            && now.since_ns(at) >= self.lifetime_ns
+        {
+            self.compatible.pop_front();
+            return Some(key);
+        }
+        let (at, key) = self.extended.front().copied()?;
+        let due = now.since_ns(at) >= self.remember_ns;
+        if !due && !full {
+            return None;
+        }
+        self.extended.pop_front();
+        if self.kept.front().is_some_and(|(kept, _)| *kept == key)
+            && let Some((_, bytes)) = self.kept.pop_front()
+        {
+            self.kept_bytes -= bytes;
+        }
+        if !due {
+            self.horizon = self.horizon.max(at);
+        }
+        Some(key)
+    }
+
+    /// A request whose reply is to be dropped: more bytes are kept than may be.
+    pub fn poll_unkept(&mut self) -> Option<RequestKey> {
+        if self.kept_bytes <= self.bytes_max {
+            return None;
+        }
+        let (key, bytes) = self.kept.pop_front()?;
+        self.kept_bytes -= bytes;
+        Some(key)
+    }
+}

@@ -1,0 +1,244 @@
+//! The router: requests in, each to one worker, and the books that say which.
+
+use crate::Transmit;
+use crate::extension::{Extension, Identity, Part, Reason, RequestPart};
+use crate::lease::{Lease, Leases, State};
+use crate::router_config::{RouterConfig, RouterCounters};
+use crate::served::RequestKey;
+use crate::wire::{DROP, Flags, Header, Packet, PacketType, Policy};
+use crate::workers::Workers;
+use bytes::Bytes;
+use core::net::SocketAddrV4;
+use std::collections::VecDeque;
+use trunkline_call::{Deadline, Instant};
+use trunkline_dispatch::{Class, Dispatch, Dispatcher, Refusal, Settings, Verdict, WorkerKey};
+
+/// A router's whole state: soft, rebuilt from what workers say after a restart.
+#[derive(Debug)]
+pub struct Router {
+    pub(crate) config: RouterConfig,
+    pub(crate) dispatcher: Dispatcher<Held>,
+    pub(crate) workers: Workers,
+    pub(crate) leases: Leases,
+    forwards: VecDeque<Forward>,
+    out: VecDeque<Transmit>,
+    pub(crate) counters: RouterCounters,
+}
+
+/// A request to send on: from its client's address, if the host may write that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Whose request it is: the source to write.
+    pub client: SocketAddrV4,
+    /// The worker.
+    pub to: SocketAddrV4,
+    /// The datagram, with this router's address in its extension.
+    pub datagram: Vec<u8>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(crate) struct Held {
+    key: RequestKey,
+    deadline: Deadline,
+    datagram: Vec<u8>,
+}
+
+impl Router {
+    /// A router that starts now and knows nothing yet but its configured workers.
+    pub fn new(config: RouterConfig, now: Instant) -> Self {
+        let settings = Settings {
+            policy: config.policy,
+            queue_max: config.queue_max,
+            delay_ns_max: config.delay_ns_max,
+            reservations: config.reservations.clone(),
+            seed: config.seed,
+        };
+        let mut router = Self {
+            dispatcher: Dispatcher::new(settings),
+            workers: Workers::default(),
+            leases: Leases::new(&config, now),
+            forwards: VecDeque::new(),
+            out: VecDeque::new(),
+            counters: RouterCounters::default(),
+            config,
+        };
+        for (address, slots) in router.config.workers.clone() {
+            router.join(address, slots.into());
+        }
+        router
+    }
+
+    /// Takes a datagram of a client.
+    pub fn handle_request(&mut self, now: Instant, client: SocketAddrV4, datagram: &[u8]) {
+        let Ok(packet) = Packet::parse(datagram, self.config.extended) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if packet.header.kind != PacketType::Request || !packet.header.flags.has(Flags::FIRST) {
+            self.counters.stray += 1;
+            return;
+        }
+        let key = RequestKey {
+            client,
+            id: packet.header.id,
+            identity: packet.extension.map(|extension| extension.identity),
+        };
+        let part = match packet.extension.map(|extension| extension.part) {
+            Some(Part::Request(part)) => Some(part),
+            _ => None,
+        };
+        let again = part.is_some_and(|part| part.again);
+        match self.leases.find(&key).map(|lease| (lease.state, lease.worker)) {
+            Some((State::Queued, _)) => self.counters.duplicates += 1,
+            Some((State::Out | State::Done, Some(worker))) if again => {
+                self.counters.duplicates += 1;
+                self.forward_again(key, worker, datagram);
+            }
+            Some(_) => self.counters.duplicates += 1,
+            None => self.admit(now, key, &packet, part, datagram),
+        }
+    }
+
+    /// Does what the time demands.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.expire_leases(now);
+        self.bury_silent_workers(now);
+        self.give_out(now);
+    }
+
+    /// The next request to send on.
+    pub fn poll_forward(&mut self) -> Option<Forward> {
+        self.forwards.pop_front()
+    }
+
+    /// The next datagram to send in the router's own name.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_front()
+    }
+
+    /// When to call [`Router::handle_timeout`].
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let queue = self.dispatcher.next_timeout();
+        let workers = self.workers.next_timeout(self.config.silent_ns_max);
+        [queue, self.leases.next_timeout(), workers].into_iter().flatten().min()
+    }
+
+    /// A request nobody knows here.
+    fn admit(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        packet: &Packet<'_>,
+        part: Option<RequestPart>,
+        datagram: &[u8],
+    ) {
+        let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000);
+        if self.leases.may_have_forgotten(now, age_ns) {
+            // A first copy is repeated, and then its sender is told.
+            return match part.filter(|part| part.again) {
+                Some(_) => self.refuse(key, Reason::Forgotten, 0),
+                None => self.counters.unsure += 1,
+            };
+        }
+        let extended = self.workers.are_all_extended();
+        // Before the first worker has been heard of, a request waits for it.
+        if key.is_extended() && !extended && !self.workers.is_empty() {
+            return self.refuse(key, Reason::NoWorker, 0);
+        }
+        if self.leases.is_full() {
+            return self.refuse(key, Reason::Busy, 0);
+        }
+        let deadline = part.map_or(Deadline::NONE, |part| match part.budget_us {
+            u32::MAX => Deadline::NONE,
+            budget_us => Deadline::at(now.plus_ns(u64::from(budget_us) * 1000)),
+        });
+        let held = Held { key, deadline, datagram: self.stamped(datagram, key.is_extended(), extended) };
+        let class = Class::new(part.map_or(0, |part| part.class));
+        let sticky = (packet.header.policy == Policy::Sticky).then(|| hash_of(key.client));
+        self.counters.requests += 1;
+        match self.dispatcher.submit(now, class, sticky, held) {
+            Verdict::To(worker, held) => self.forward(now, worker, held),
+            Verdict::Waits => self.leases.insert(key, Lease::queued(now)),
+            Verdict::Refused(_, Refusal::QueueFull) => self.refuse(key, Reason::QueueFull, 0),
+            Verdict::Refused(_, Refusal::NoWorker) => self.refuse(key, Reason::NoWorker, 0),
+        }
+    }
+
+    /// What waits and may go, goes.
+    pub(crate) fn give_out(&mut self, now: Instant) {
+        while let Some(dispatch) = self.dispatcher.poll(now) {
+            match dispatch {
+                Dispatch::To { worker, item, waited_ns } if item.deadline.has_passed(now) => {
+                    self.dispatcher.release(worker);
+                    self.forget_queued(item.key, Reason::Deadline, waited_ns);
+                }
+                Dispatch::To { worker, item, waited_ns } => {
+                    self.counters.note_wait(waited_ns);
+                    self.forward(now, worker, item);
+                }
+                Dispatch::Expired { item, waited_ns } => {
+                    self.forget_queued(item.key, Reason::QueueDelay, waited_ns);
+                }
+            }
+        }
+    }
+
+    fn forward(&mut self, now: Instant, worker: WorkerKey, held: Held) {
+        let Some(found) = self.workers.by_key(worker) else { return };
+        found.out += 1;
+        self.counters.forwarded += 1;
+        let to = found.address;
+        self.leases.insert(held.key, Lease::out(now, worker, to));
+        self.forwards.push_back(Forward { client: held.key.client, to, datagram: held.datagram });
+    }
+
+    /// A repetition goes where the request went, and takes no further place there.
+    fn forward_again(&mut self, key: RequestKey, to: SocketAddrV4, datagram: &[u8]) {
+        let datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
+        self.forwards.push_back(Forward { client: key.client, to, datagram });
+    }
+
+    /// The datagram as it goes on: an extended one says where FEEDBACK goes; a compatible one offers the extended mode
+    /// only if every worker speaks it, so that no client comes to rely on it by meeting one that does.
+    fn stamped(&self, datagram: &[u8], is_extended: bool, offer: bool) -> Vec<u8> {
+        let mut datagram = datagram.to_vec();
+        if is_extended {
+            let at = RequestPart::ROUTER_AT;
+            datagram[at..at + 2].copy_from_slice(&self.config.control.port().to_be_bytes());
+            datagram[at + 2..at + 6].copy_from_slice(&self.config.control.ip().octets());
+        } else if !offer {
+            datagram[Header::FLAGS_AT] &= !Flags::OFFER;
+        }
+        datagram
+    }
+
+    fn forget_queued(&mut self, key: RequestKey, reason: Reason, waited_ns: u64) {
+        self.leases.remove(&key);
+        self.refuse(key, reason, (waited_ns / 1000).min(u32::MAX.into()) as u32);
+    }
+
+    /// Tells the client that its request goes nowhere.
+    fn refuse(&mut self, key: RequestKey, reason: Reason, delay_us: u32) {
+        self.counters.dropped[reason as usize] += 1;
+        let mut flags = Flags::FIRST | Flags::LAST;
+        let extension = key.identity.map(|identity: Identity| {
+            flags |= Flags::OFFER | Flags::EXTENDED;
+            Extension { identity, part: Part::Drop { reason, delay_us } }
+        });
+        let header = Header {
+            kind: PacketType::Drop,
+            policy: Policy::Sticky,
+            flags: Flags(flags),
+            id: key.id,
+            order: 1,
+        };
+        let head = Packet::head(&header, extension.as_ref());
+        self.out.push_back(Transmit { to: key.client, head, body: Bytes::from_static(DROP) });
+    }
+}
+
+/// What sticky requests are told apart by.
+fn hash_of(client: SocketAddrV4) -> u64 {
+    crate::mix(u64::from(u32::from(*client.ip())) << 16 | u64::from(client.port()))
+}

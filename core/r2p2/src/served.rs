@@ -1,0 +1,101 @@
+//! What a server knows of one request, from its first packet until nobody can ask about it any more.
+
+use crate::extension::Identity;
+use crate::incoming::Incoming;
+use crate::outgoing::Outgoing;
+use bytes::Bytes;
+use core::net::SocketAddrV4;
+use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
+
+/// Names a request at its server: an RPC is (client address, client port, id), and in the extended mode that use of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestKey {
+    pub(crate) client: SocketAddrV4,
+    pub(crate) id: u16,
+    pub(crate) identity: Option<Identity>,
+}
+
+/// ```text
+///  Receiving ──▶ Executing ──▶ Replying ──▶ Served      the end is remembered, so that
+///      │             └────────▶ Kept ──────▶┘           a repetition is never executed
+///      └──▶ Abandoned
+/// ```
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Some of it is here.
+    Receiving { incoming: Incoming, last: Instant },
+    /// The owner has it.
+    Executing { cancelled: bool },
+    /// A reply of several packets is on its way (extended).
+    Replying { outgoing: Outgoing },
+    /// The reply is out, one packet, and kept for whoever asks again (extended).
+    Kept,
+    /// It is over.
+    Served,
+    /// It was never executed: the rest did not come.
+    Abandoned,
+}
+
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub stage: Stage,
+    /// Shows the bit: answers may, too.
+    pub offers: bool,
+    /// The router it came through.
+    pub router: Option<SocketAddrV4>,
+    pub class: u8,
+    pub deadline: Deadline,
+    pub timer: Option<(TimerKey, Instant)>,
+    /// The reply, while it may have to be sent again.
+    pub reply: Bytes,
+    pub trailer: Option<[u8; SERVER_TRAILER_BYTES]>,
+    /// What FEEDBACK said of it.
+    pub timing: Timing,
+}
+
+/// How long a request took at its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timing {
+    /// Waiting to be begun.
+    pub queue_ns: u64,
+    /// Being worked on.
+    pub service_ns: u64,
+}
+
+impl RequestKey {
+    /// The client's address and port.
+    pub fn client(&self) -> SocketAddrV4 {
+        self.client
+    }
+
+    /// Whether the client speaks the extended mode.
+    pub fn is_extended(&self) -> bool {
+        self.identity.is_some()
+    }
+}
+
+impl Served {
+    pub fn new(stage: Stage, offers: bool, router: Option<SocketAddrV4>) -> Self {
+        let (reply, trailer, timing) = (Bytes::new(), None, Timing::default());
+        Self {
+            stage,
+            offers,
+            router,
+            class: 0,
+            deadline: Deadline::NONE,
+            timer: None,
+            reply,
+            trailer,
+            timing,
+        }
+    }
+
+    /// When to look at it again.
+    pub fn next_timeout(&self, partial_ns_max: u64) -> Option<Instant> {
+        match &self.stage {
+            Stage::Receiving { last, .. } => Some(last.plus_ns(partial_ns_max)),
+            Stage::Replying { outgoing } => outgoing.next_timeout(),
+            Stage::Executing { .. } | Stage::Kept | Stage::Served | Stage::Abandoned => None,
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The server: takes requests, each at most once, and sends replies.
+
+use crate::Transmit;
+use crate::config::Config;
+use crate::extension::{AckPart, Part, Reason, RequestPart};
+use crate::incoming::{Incoming, Taken};
+use crate::memory::Memory;
+use crate::served::{RequestKey, Served, Stage};
+use crate::wire::{ACK, DROP, Flags, Packet, PacketType};
+use core::net::SocketAddrV4;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use trunkline_call::{Deadline, Instant, TimerTable};
+
+/// The server's end of one UDP port.
+#[derive(Debug)]
+pub struct Server {
+    pub(crate) config: Arc<Config>,
+    pub(crate) requests: HashMap<RequestKey, Served>,
+    /// Ended requests in the order of their end.
+    pub(crate) memory: Memory,
+    pub(crate) timers: TimerTable<RequestKey>,
+    pub(crate) out: VecDeque<Transmit>,
+    events: VecDeque<ServerEvent>,
+    pub(crate) live: usize,
+    partial_bytes: usize,
+    pub(crate) books: crate::feedback::Books,
+    pub(crate) counters: ServerCounters,
+}
+
+/// What a server is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// A request, whole. It is answered by [`Server::reply`] or [`Server::refuse`], once.
+    Request(Request),
+    /// Nobody waits for the reply any more. It is to be answered all the same.
+    Cancelled {
+        /// Which.
+        key: RequestKey,
+    },
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its name.
+    pub key: RequestKey,
+    /// Its class.
+    pub class: u8,
+    /// When the client gives up.
+    pub deadline: Deadline,
+    /// What it says.
+    pub body: Vec<u8>,
+}
+
+/// What came and was of no use, what was sent again, what was refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Datagrams that are none of ours.
+    pub malformed: u64,
+    /// Datagrams of requests nobody knows.
+    pub stray: u64,
+    /// Requests and packets that had come before.
+    pub duplicates: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Requests whose rest did not come.
+    pub abandoned: u64,
+}
+
+impl Server {
+    /// A server that starts now.
+    pub fn new(config: Arc<Config>, now: Instant) -> Self {
+        Self {
+            memory: Memory::new(&config, now),
+            books: crate::feedback::Books::new(&config, now),
+            requests: HashMap::new(),
+            timers: TimerTable::new(),
+            out: VecDeque::new(),
+            events: VecDeque::new(),
+            live: 0,
+            partial_bytes: 0,
+            counters: ServerCounters::default(),
+            config,
+        }
+    }
+
+    /// Takes a datagram.
+    pub fn handle_datagram(&mut self, now: Instant, from: SocketAddrV4, datagram: &[u8]) {
+        let Ok(packet) = Packet::parse(datagram, self.config.offers()) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        self.forget(now);
+        let identity = packet.extension.map(|extension| extension.identity);
+        let key = RequestKey { client: from, id: packet.header.id, identity };
+        match packet.header.kind {
+            PacketType::Request if self.requests.contains_key(&key) => self.handle_known(now, key, &packet),
+            PacketType::Request if packet.header.flags.has(Flags::FIRST) => {
+                self.handle_new(now, key, &packet)
+            }
+            PacketType::Request => self.handle_unknown(key),
+            PacketType::Ack => self.handle_ack(now, key, &packet),
+            PacketType::Drop => self.handle_cancelled(now, key, &packet),
+            PacketType::Reply | PacketType::Feedback => self.counters.stray += 1,
+        }
+        self.arm(key);
+    }
+
+    /// Does what the time demands.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.forget(now);
+        self.beat(now);
+        while let Some(key) = self.timers.due(now) {
+            let limit = self.config.partial_ns_max;
+            let Some(request) = self.requests.get_mut(&key) else { continue };
+            request.timer = None;
+            if request.next_timeout(limit).is_some_and(|at| at <= now) {
+                self.wake(now, key);
+            }
+            self.arm(key);
+        }
+    }
+
+    /// The next thing to be told.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next datagram to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        self.out.pop_front()
+    }
+
+    /// When to call [`Server::handle_timeout`].
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        [self.timers.next_due(), self.books.next_beat()].into_iter().flatten().min()
+    }
+
+    /// Requests received in part, in work, or whose reply is under way.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether nothing is in work.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// What was of no use.
+    pub fn counters(&self) -> ServerCounters {
+        self.counters
+    }
+
+    fn handle_new(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+        let part = match packet.extension.map(|extension| extension.part) {
+            Some(Part::Request(part)) => Some(part),
+            _ => None,
+        };
+        let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000);
+        if self.memory.may_have_forgotten(now, age_ns) {
+            // A first copy will be repeated, and then told; what cannot be repeated is lost, as datagrams are.
+            return if part.is_some_and(|part| part.again) {
+                self.drop_unknown(key, Reason::Forgotten);
+            } else {
+                self.counters.stray += 1;
+            };
+        }
+        let router = part.and_then(|part| part.router).filter(|router| self.config.routers.contains(router));
+        self.books.taken(router);
+        if let Some(reason) = self.reason_to_refuse(packet, part) {
+            self.counters.refused += 1;
+            let served = Served::new(Stage::Abandoned, packet.header.flags.has(Flags::OFFER), router);
+            self.requests.insert(key, served);
+            self.send_drop(key, reason);
+            return self.conclude(now, key, Stage::Abandoned);
+        }
+        let offers = packet.header.flags.has(Flags::OFFER) && self.config.offers();
+        self.live += 1;
+        let mut incoming = Incoming::default();
+        if incoming.handle(&packet.header, packet.payload, key.is_extended()).is_err() {
+            unreachable!("a first packet contradicts nothing");
+        }
+        let (class, deadline) =
+            part.map_or((0, Deadline::NONE), |part| (part.class, deadline_of(now, &part)));
+        if incoming.is_complete() {
+            self.requests.insert(key, Served::new(Stage::Executing { cancelled: false }, offers, router));
+            let body = incoming.take();
+            self.events.push_back(ServerEvent::Request(Request { key, class, deadline, body }));
+            return;
+        }
+        self.partial_bytes += incoming.bytes();
+        let ack = incoming.ack(false);
+        let mut served = Served::new(Stage::Receiving { incoming, last: now }, offers, router);
+        served.class = class;
+        served.deadline = deadline;
+        self.requests.insert(key, served);
+        self.send_ack(key, ack);
+    }
+
+    fn reason_to_refuse(&self, packet: &Packet<'_>, part: Option<RequestPart>) -> Option<Reason> {
+        let bytes = (usize::from(packet.header.order) - 1) * (crate::PAYLOAD_BYTES_MAX - 8);
+        if bytes > self.config.message_bytes_max {
+            return Some(Reason::TooLong);
+        }
+        let several = packet.header.order > 1;
+        if self.live >= self.config.calls_max
+            || several && self.partial_bytes >= self.config.partial_bytes_max
+        {
+            return Some(Reason::Busy);
+        }
+        part.is_some_and(|part| part.budget_us == 0).then_some(Reason::Deadline)
+    }
+
+    /// A packet of a request that is known: a further one of it, or one that came before.
+    fn handle_known(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        match &mut request.stage {
+            Stage::Receiving { .. } => return self.receive(now, key, packet),
+            Stage::Executing { .. } if key.is_extended() => self.send_ack(key, all_here()),
+            Stage::Replying { .. } if key.is_extended() && !packet.header.flags.has(Flags::FIRST) => {
+                self.send_ack(key, all_here());
+            }
+            Stage::Kept => {
+                self.counters.retransmitted += 1;
+                self.send_reply_packet(key, 0, 1);
+                self.send_feedback(key);
+            }
+            Stage::Served if key.is_extended() => {
+                self.send_drop(key, Reason::Served);
+                self.send_feedback(key);
+            }
+            Stage::Abandoned if key.is_extended() => {
+                self.send_drop(key, Reason::Partial);
+                self.send_feedback(key);
+            }
+            Stage::Executing { .. } | Stage::Replying { .. } | Stage::Served | Stage::Abandoned => {}
+        }
+        self.counters.duplicates += 1;
+    }
+
+    /// A packet of a request of several.
+    fn receive(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        let (class, deadline) = (request.class, request.deadline);
+        let Stage::Receiving { incoming, last } = &mut request.stage else { return };
+        let before = incoming.bytes();
+        match incoming.handle(&packet.header, packet.payload, key.is_extended()) {
+            Ok(Taken::New) => *last = now,
+            Ok(Taken::Duplicate) => self.counters.duplicates += 1,
+            Ok(Taken::Beyond) => {}
+            Err(_) => self.counters.malformed += 1,
+        }
+        self.partial_bytes += incoming.bytes() - before;
+        let ack = if key.is_extended() { incoming.poll_ack(false) } else { None };
+        if incoming.is_complete() {
+            self.partial_bytes -= incoming.bytes();
+            let body = incoming.take();
+            request.stage = Stage::Executing { cancelled: false };
+            self.events.push_back(ServerEvent::Request(Request { key, class, deadline, body }));
+        }
+        if let Some(ack) = ack {
+            self.send_ack(key, ack);
+        }
+    }
+
+    /// A later packet of a request nobody here has heard of: whoever had it is gone.
+    fn handle_unknown(&mut self, key: RequestKey) {
+        self.counters.stray += 1;
+        if key.is_extended() {
+            self.drop_unknown(key, Reason::Forgotten);
+        }
+    }
+
+    /// What has arrived of a reply.
+    fn handle_ack(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+        let Some(Part::Ack(ack)) = packet.extension.map(|extension| extension.part) else {
+            self.counters.stray += 1;
+            return;
+        };
+        let Some(Served { stage: Stage::Replying { outgoing }, .. }) = self.requests.get_mut(&key) else {
+            return;
+        };
+        if !ack.of_reply {
+            self.counters.stray += 1;
+        } else if outgoing.handle_ack(now, &ack) {
+            self.live -= 1;
+            self.conclude(now, key, Stage::Served);
+        } else {
+            self.pump(now, key);
+        }
+    }
+
+    /// The client says that nobody waits.
+    fn handle_cancelled(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+        let cancels = matches!(
+            packet.extension.map(|extension| extension.part),
+            Some(Part::Drop { reason: Reason::Cancelled, .. })
+        );
+        let Some(request) = self.requests.get_mut(&key).filter(|_| cancels) else {
+            self.counters.stray += 1;
+            return;
+        };
+        match &mut request.stage {
+            Stage::Receiving { .. } => self.abandon(now, key),
+            Stage::Executing { cancelled } if !*cancelled => {
+                *cancelled = true;
+                self.events.push_back(ServerEvent::Cancelled { key });
+            }
+            Stage::Replying { .. } => {
+                self.live -= 1;
+                self.conclude(now, key, Stage::Served);
+            }
+            Stage::Executing { .. } | Stage::Kept | Stage::Served | Stage::Abandoned => {}
+        }
+    }
+
+    fn wake(&mut self, now: Instant, key: RequestKey) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        match &mut request.stage {
+            Stage::Receiving { .. } => {
+                self.send_drop(key, Reason::Partial);
+                self.abandon(now, key);
+            }
+            Stage::Replying { outgoing } => {
+                if outgoing.is_overdue(now) && outgoing.handle_timeout(now) > self.config.silent_max {
+                    self.live -= 1;
+                    return self.conclude(now, key, Stage::Served);
+                }
+                self.pump(now, key);
+            }
+            Stage::Executing { .. } | Stage::Kept | Stage::Served | Stage::Abandoned => {}
+        }
+    }
+
+    /// The rest does not come any more.
+    fn abandon(&mut self, now: Instant, key: RequestKey) {
+        if let Some(Served { stage: Stage::Receiving { incoming, .. }, .. }) = self.requests.get(&key) {
+            self.partial_bytes -= incoming.bytes();
+            self.live -= 1;
+            self.counters.abandoned += 1;
+            self.conclude(now, key, Stage::Abandoned);
+        }
+    }
+
+    /// Forgets what nobody can ask about any more.
+    fn forget(&mut self, now: Instant) {
+        while let Some(key) = self.memory.poll_expired(now) {
+            self.requests.remove(&key);
+        }
+    }
+
+    pub(crate) fn arm(&mut self, key: RequestKey) {
+        let Some(request) = self.requests.get_mut(&key) else { return };
+        let Some(at) = request.next_timeout(self.config.partial_ns_max) else {
+            if let Some((timer, _)) = request.timer.take() {
+                self.timers.cancel(timer);
+            }
+            return;
+        };
+        if let Some((timer, booked)) = request.timer {
+            if booked <= at {
+                return;
+            }
+            self.timers.cancel(timer);
+        }
+        request.timer = Some((self.timers.insert(at, key), at));
+    }
+
+    fn send_ack(&mut self, key: RequestKey, ack: AckPart) {
+        self.send_aside(key, PacketType::Ack, Part::Ack(ack), ACK);
+    }
+
+    pub(crate) fn send_drop(&mut self, key: RequestKey, reason: Reason) {
+        self.send_aside(key, PacketType::Drop, Part::Drop { reason, delay_us: 0 }, DROP);
+    }
+
+    fn drop_unknown(&mut self, key: RequestKey, reason: Reason) {
+        self.counters.refused += 1;
+        self.send_drop(key, reason);
+    }
+}
+
+/// All packets of the request are here: stop sending it.
+fn all_here() -> AckPart {
+    AckPart { of_reply: false, done: true, next: 0, beyond: 0 }
+}
+
+fn deadline_of(now: Instant, part: &RequestPart) -> Deadline {
+    match part.budget_us {
+        u32::MAX => Deadline::NONE,
+        budget_us => Deadline::at(now.plus_ns(u64::from(budget_us) * 1000)),
+    }
+}

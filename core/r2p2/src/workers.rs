@@ -1,0 +1,338 @@
+//! The workers of a router: who is there, and what FEEDBACK says about them.
+
+use crate::extension::{FeedbackPart, NO_REQUEST, Part};
+use crate::router::Router;
+use crate::served::RequestKey;
+use crate::wire::{FeedbackFor, Packet, PacketType};
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::HashMap;
+use trunkline_call::Instant;
+use trunkline_dispatch::WorkerKey;
+
+/// Everyone who takes requests.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    by_address: HashMap<SocketAddrV4, Worker>,
+    addresses: HashMap<WorkerKey, SocketAddrV4>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub address: SocketAddrV4,
+    pub key: WorkerKey,
+    pub slots: u32,
+    /// Leases out there.
+    pub out: u32,
+    /// When it last said that it is there; `None` for one that never does.
+    beat: Option<Instant>,
+    /// Which start of it this is.
+    epoch: u32,
+    /// What it has served, as far as it has said.
+    served: u64,
+    /// Places freed by its count whose leases are still out: these lapse without freeing another.
+    ahead: u32,
+    /// Requests it had when it was first heard of: from before this router began.
+    adopted: u32,
+    lapses: u32,
+    rests_until: Option<Instant>,
+    leaving: bool,
+}
+
+/// A worker, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerRow {
+    /// Where it takes requests.
+    pub address: SocketAddrV4,
+    /// What it works on at once.
+    pub slots: u32,
+    /// What it has.
+    pub outstanding: u32,
+    /// Requests it has said it served.
+    pub served: u64,
+    /// Whether it is given nothing for now.
+    pub rests: bool,
+}
+
+impl Workers {
+    pub fn by_key(&mut self, key: WorkerKey) -> Option<&mut Worker> {
+        self.by_address.get_mut(self.addresses.get(&key)?)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
+    }
+
+    /// Whether every worker understands the extended mode.
+    pub fn are_all_extended(&self) -> bool {
+        !self.is_empty() && self.by_address.values().all(|worker| worker.beat.is_some())
+    }
+
+    pub fn next_timeout(&self, silent_ns_max: u64) -> Option<Instant> {
+        let silent = |worker: &Worker| worker.beat.map(|beat| beat.plus_ns(silent_ns_max));
+        self.by_address
+            .values()
+            .filter_map(|worker| silent(worker).into_iter().chain(worker.rests_until).min())
+            .min()
+    }
+}
+
+impl Router {
+    /// Takes a datagram at the control port.
+    pub fn handle_feedback(&mut self, now: Instant, from: SocketAddrV4, datagram: &[u8]) {
+        let parsed = Packet::parse(datagram, self.config.extended);
+        let Some((packet, about)) =
+            parsed.ok().and_then(|packet| packet.feedback_for().ok().map(|about| (packet, about)))
+        else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if packet.header.kind != PacketType::Feedback {
+            self.counters.stray += 1;
+            return;
+        }
+        match packet.extension.map(|extension| (extension.identity, extension.part)) {
+            Some((identity, Part::Feedback(part))) => {
+                if !self.know(now, from, &part) {
+                    self.counters.feedback_foreign += 1;
+                    return;
+                }
+                if about != NO_REQUEST {
+                    self.end_lease(
+                        now,
+                        from,
+                        RequestKey { identity: Some(identity), ..key_of(&about) },
+                        Some(&part),
+                    );
+                }
+                self.recount(now, from, &part);
+            }
+            _ => self.end_lease(now, from, key_of(&about), None),
+        }
+        self.give_out(now);
+    }
+
+    /// The workers, for operators.
+    pub fn workers(&self) -> Vec<WorkerRow> {
+        let row = |worker: &Worker| WorkerRow {
+            address: worker.address,
+            slots: worker.slots,
+            outstanding: self.dispatcher.outstanding(worker.key).unwrap_or(0),
+            served: worker.served,
+            rests: worker.rests_until.is_some() || worker.leaving,
+        };
+        let mut rows: Vec<_> = self.workers.by_address.values().map(row).collect();
+        rows.sort_by_key(|row| row.address);
+        rows
+    }
+
+    /// Requests that wait.
+    pub fn queued(&self) -> usize {
+        self.dispatcher.queued()
+    }
+
+    /// Requests that wait or are at a worker.
+    pub fn live(&self) -> usize {
+        self.leases.live()
+    }
+
+    /// The n of JBSQ(n) in force.
+    pub fn bound(&self) -> Option<u32> {
+        self.dispatcher.bound()
+    }
+
+    /// What has been seen.
+    pub fn counters(&self) -> &crate::router_config::RouterCounters {
+        &self.counters
+    }
+
+    pub(crate) fn join(&mut self, address: SocketAddrV4, slots: u32) {
+        let key = self.dispatcher.join(slots);
+        let worker = Worker {
+            address,
+            key,
+            slots,
+            out: 0,
+            beat: None,
+            epoch: 0,
+            served: 0,
+            ahead: 0,
+            adopted: 0,
+            lapses: 0,
+            rests_until: None,
+            leaving: false,
+        };
+        self.workers.by_address.insert(address, worker);
+        self.workers.addresses.insert(key, address);
+        self.counters.joined += 1;
+    }
+
+    pub(crate) fn expire_leases(&mut self, now: Instant) {
+        self.leases.forget(now);
+        while let Some((key, lease)) = self.leases.poll_expired(now) {
+            self.counters.lapsed += 1;
+            let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { continue };
+            worker.out -= 1;
+            worker.lapses += 1;
+            let lapsed = worker.lapses >= self.config.lapses_max && worker.beat.is_none();
+            if lapsed && worker.rests_until.is_none() {
+                worker.rests_until = Some(now.plus_ns(self.config.rest_ns));
+                self.dispatcher.rest(worker.key, true);
+            }
+            if key.is_extended() && worker.ahead > 0 {
+                worker.ahead -= 1;
+            } else {
+                self.dispatcher.release(worker.key);
+            }
+        }
+    }
+
+    pub(crate) fn bury_silent_workers(&mut self, now: Instant) {
+        let limit = self.config.silent_ns_max;
+        let all: Vec<SocketAddrV4> = self.workers.by_address.keys().copied().collect();
+        for address in all {
+            let Some(worker) = self.workers.by_address.get_mut(&address) else { continue };
+            if worker.rests_until.is_some_and(|until| until <= now) {
+                worker.rests_until = None;
+                worker.lapses = 0;
+                self.dispatcher.rest(worker.key, false);
+            }
+            if worker.beat.is_some_and(|beat| now.since_ns(beat) >= limit) {
+                if !worker.leaving {
+                    self.counters.lost += 1;
+                }
+                self.bury(now, address);
+            }
+        }
+    }
+
+    /// A worker is gone; what it had is over, and nobody else gets it: it may have been executed.
+    fn bury(&mut self, now: Instant, address: SocketAddrV4) {
+        let Some(worker) = self.workers.by_address.remove(&address) else { return };
+        self.workers.addresses.remove(&worker.key);
+        for key in self.leases.at(worker.key) {
+            self.leases.end(now, key);
+        }
+        self.dispatcher.remove(worker.key);
+    }
+
+    /// Hears a worker of the extended mode: a new one joins if it may, one that began anew loses what it had.
+    fn know(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) -> bool {
+        let began_anew = |worker: &Worker| worker.beat.is_some() && part.epoch != worker.epoch;
+        if self.workers.by_address.get(&from).is_some_and(began_anew) {
+            self.bury(now, from);
+        }
+        if !self.workers.by_address.contains_key(&from) {
+            let full = self.workers.by_address.len() >= self.config.workers_max;
+            if part.leaving || full || !self.may_join(from) {
+                return false;
+            }
+            self.join(from, part.slots.into());
+        }
+        let Some(worker) = self.workers.by_address.get_mut(&from) else { return false };
+        if worker.beat.replace(now).is_none() {
+            (worker.epoch, worker.served) = (part.epoch, part.served);
+            worker.adopted =
+                (part.taken - part.served.min(part.taken)).min(u64::from(part.slots) * 64) as u32;
+            for _ in 0..worker.adopted {
+                self.dispatcher.adopt(worker.key);
+            }
+        }
+        if part.leaving && !worker.leaving {
+            worker.leaving = true;
+            self.counters.left += 1;
+            self.dispatcher.rest(worker.key, true);
+        } else if !part.leaving && part.slots > 0 && u32::from(part.slots) != worker.slots {
+            worker.slots = part.slots.into();
+            self.dispatcher.set_slots(worker.key, worker.slots);
+        }
+        true
+    }
+
+    fn may_join(&self, from: SocketAddrV4) -> bool {
+        let configured = self.config.workers.iter().any(|(address, _)| *address == from);
+        configured
+            || self.config.join_from.iter().any(|(network, bits)| is_within(*from.ip(), *network, *bits))
+    }
+
+    /// FEEDBACK about a request. It must come from the worker's host; the authors' servers send it from another port.
+    fn end_lease(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, part: Option<&FeedbackPart>) {
+        let lease = self.leases.find(&key).copied();
+        if lease.and_then(|lease| lease.worker).is_some_and(|worker| worker.ip() != from.ip()) {
+            self.counters.feedback_foreign += 1;
+            return;
+        }
+        let Some(lease) = self.leases.end(now, key) else {
+            self.counters.feedback_unknown += 1;
+            return self.end_adopted(from, lease.is_none(), part);
+        };
+        self.counters.feedback += 1;
+        let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { return };
+        worker.out -= 1;
+        worker.lapses = 0;
+        let Some(part) = part else { return self.dispatcher.release(worker.key) };
+        // The count frees the place (`recount`), now or when a later FEEDBACK came first.
+        match worker.ahead.checked_sub(1) {
+            Some(left) if part.served <= worker.served => worker.ahead = left,
+            _ => {
+                let had_ns = u64::from(part.queue_ns) + u64::from(part.service_ns);
+                let travel_ns = now.since_ns(lease.since).saturating_sub(had_ns);
+                let key = worker.key;
+                if part.served > worker.served {
+                    worker.served += 1;
+                    self.dispatcher.release(key);
+                }
+                self.dispatcher.note(travel_ns, part.service_ns.into());
+            }
+        }
+    }
+
+    /// FEEDBACK about a request nobody here has routed: perhaps one from before this router began.
+    fn end_adopted(&mut self, from: SocketAddrV4, unknown: bool, part: Option<&FeedbackPart>) {
+        if let (true, Some(part)) = (unknown, part)
+            && let Some(worker) = self.workers.by_address.get_mut(&from)
+            && worker.adopted > 0
+            && part.served > worker.served
+        {
+            worker.adopted -= 1;
+            worker.served += 1;
+            self.dispatcher.release(worker.key);
+        }
+    }
+
+    /// What a worker has served beyond what is known: the FEEDBACK of those was lost, or is late.
+    fn recount(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) {
+        let Some(worker) = self.workers.by_address.get_mut(&from) else { return };
+        let missed = part.served.saturating_sub(worker.served);
+        worker.served = worker.served.max(part.served);
+        let key = worker.key;
+        let places = missed.min(self.dispatcher.outstanding(key).unwrap_or(0).into()) as u32;
+        worker.ahead += places;
+        self.counters.recounted += u64::from(places);
+        for _ in 0..places {
+            self.dispatcher.release(key);
+        }
+        let idle = part.taken == part.served && worker.out == 0;
+        if idle {
+            (worker.ahead, worker.adopted) = (0, 0);
+            for _ in 0..self.dispatcher.outstanding(key).unwrap_or(0) {
+                self.dispatcher.release(key);
+            }
+        }
+        if worker.leaving && worker.out == 0 {
+            self.bury(now, from);
+        }
+    }
+}
+
+fn key_of(about: &FeedbackFor) -> RequestKey {
+    RequestKey {
+        client: SocketAddrV4::new(Ipv4Addr::from(about.ip), about.port),
+        id: about.id,
+        identity: None,
+    }
+}
+
+fn is_within(address: Ipv4Addr, network: Ipv4Addr, bits: u8) -> bool {
+    let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+    u32::from(address) & mask == u32::from(network) & mask
+}

@@ -1,0 +1,151 @@
+//! Shows that no bytes, in no order, make an endpoint panic, grow or execute anything twice, and that what is parsed is
+//! written again as it was.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use trunkline_call::{Deadline, Instant};
+use trunkline_r2p2::*;
+
+const START: Instant = Instant(100_000_000_000);
+
+fn from(host: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 7000)
+}
+
+/// Bytes that often look like a datagram.
+fn datagram() -> impl Strategy<Value = Vec<u8>> {
+    let extension = (2u8..22, any::<u8>(), 0u16..3, 0u32..2, proptest::collection::vec(any::<u8>(), 0..80));
+    let shaped = (0u8..5, 0u8..2, any::<u8>(), 0u16..4, 0u16..6, extension).prop_map(
+        |(kind, policy, flags, id, order, (len, bits, round, epoch, rest))| {
+            let mut out = vec![0xcc, 8, kind << 4 | policy, flags & 0xf0];
+            out.extend(id.to_be_bytes());
+            out.extend(order.to_be_bytes());
+            out.extend([len, bits & 0xf]);
+            out.extend(round.to_be_bytes());
+            out.extend(epoch.to_be_bytes());
+            out.extend(rest);
+            out
+        },
+    );
+    prop_oneof![4 => shaped, 1 => proptest::collection::vec(any::<u8>(), 0..100)]
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Datagram(u8, Vec<u8>),
+    Later(u64),
+    Call,
+    Answer,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0u8..3, datagram()).prop_map(|(host, bytes)| Event::Datagram(host, bytes)),
+        2 => (0u64..3_000_000_000).prop_map(Event::Later),
+        1 => Just(Event::Call),
+        1 => Just(Event::Answer),
+    ]
+}
+
+fn config(mode: Mode) -> Arc<Config> {
+    Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers: vec![from(9)], ..Config::default() })
+}
+
+proptest! {
+    #[test]
+    fn what_is_parsed_is_written_again(bytes in datagram(), extended: bool) {
+        let Ok(packet) = Packet::parse(&bytes, extended) else { return Ok(()) };
+        if packet.header.kind == PacketType::Feedback && bytes.len() == 16 {
+            return Ok(());
+        }
+        let head = Packet::head(&packet.header, packet.extension.as_ref());
+        let again = [head.as_slice(), packet.payload].concat();
+        prop_assert_eq!(Packet::parse(&again, extended), Ok(packet));
+    }
+
+    #[test]
+    fn a_server_takes_anything(events in proptest::collection::vec(event(), 1..200), mode in 0..3) {
+        let mode = [Mode::Compatible, Mode::Offer, Mode::Extended][mode as usize];
+        let mut server = Server::new(config(mode), Instant(0));
+        let (mut now, mut held) = (START, Vec::new());
+        let mut live = HashSet::new();
+        for event in events {
+            match event {
+                Event::Datagram(host, bytes) => server.handle_datagram(now, from(host), &bytes),
+                Event::Later(ns) => {
+                    now = now.plus_ns(ns);
+                    server.handle_timeout(now);
+                }
+                Event::Call | Event::Answer => if let Some(key) = held.pop() {
+                    live.remove(&key);
+                    server.reply(now, key, Bytes::from_static(&[1; 5000]), None, Timing::default());
+                },
+            }
+            while let Some(event) = server.poll_event() {
+                if let ServerEvent::Request(request) = event {
+                    prop_assert!(live.insert(request.key), "handed out twice");
+                    held.push(request.key);
+                }
+            }
+            while let Some(transmit) = server.poll_transmit() {
+                prop_assert!(transmit.len() <= HEADER_BYTES + PAYLOAD_BYTES_MAX);
+            }
+            prop_assert!(server.len() <= 8);
+        }
+        for key in held {
+            server.refuse(now, key, Reason::Busy);
+        }
+        for _ in 0..60 {
+            now = now.plus_ns(1_000_000_000);
+            server.handle_timeout(now);
+        }
+        prop_assert!(server.is_empty(), "nothing is held for ever");
+    }
+
+    #[test]
+    fn a_client_takes_anything(events in proptest::collection::vec(event(), 1..200), mode in 0..3) {
+        let mode = [Mode::Compatible, Mode::Offer, Mode::Extended][mode as usize];
+        let mut client = Client::new(config(mode), 1);
+        let (mut now, mut made, mut ended) = (START, 0u64, HashSet::new());
+        let mut last = Vec::new();
+        for event in events {
+            match event {
+                // What is aimed at the last call, with the rest of it as it comes.
+                Event::Datagram(host, mut bytes) => {
+                    if bytes.len() > 16 && last.len() > 16 && host > 0 {
+                        bytes[4..6].copy_from_slice(&last[4..6]);
+                        bytes[10..16].copy_from_slice(&last[10..16]);
+                    }
+                    client.handle_datagram(now, from(host), &bytes);
+                }
+                Event::Later(ns) => {
+                    now = now.plus_ns(ns);
+                    client.handle_timeout(now);
+                }
+                Event::Call | Event::Answer => {
+                    let deadline = Deadline::at(now.plus_ns(5_000_000_000));
+                    let (policy, body) = (Policy::Unrestricted, Bytes::from_static(&[2; 3000]));
+                    let new = NewCall { tag: made, target: from(1), policy, class: 0, deadline, body };
+                    made += u64::from(client.call(now, new).is_ok());
+                }
+            }
+            while let Some(transmit) = client.poll_transmit() {
+                last = transmit.to_vec();
+            }
+            while let Some(event) = client.poll_event() {
+                let (ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. }) = event;
+                prop_assert!(ended.insert(tag), "call {} ended twice", tag);
+            }
+        }
+        client.handle_timeout(now.plus_ns(6_000_000_000));
+        while let Some(event) = client.poll_event() {
+            let (ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. }) = event;
+            prop_assert!(ended.insert(tag), "call {} ended twice", tag);
+        }
+        prop_assert_eq!(ended.len() as u64, made, "every call ends");
+        prop_assert!(client.is_empty());
+    }
+}

@@ -1,0 +1,216 @@
+//! Shows a router in front of workers in bad weather, over many seeds: every call ends once and runs at most once, no
+//! place at a worker stays taken, also when the router starts anew and workers die, leave and come back.
+
+mod world;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use trunkline_dispatch::{Bound, Policy as Picking};
+use trunkline_r2p2::*;
+use world::*;
+
+/// Several hundred have been run; these are what a test run has time for.
+const SEEDS: u64 = 12;
+const ROUTER: u8 = 200;
+
+fn router_config() -> RouterConfig {
+    RouterConfig {
+        control: control_of(address(ROUTER, 8000)),
+        policy: Picking::Bounded(Bound::Fixed(2)),
+        join_from: vec![(Ipv4Addr::new(10, 77, 0, 0), 24)],
+        ..RouterConfig::default()
+    }
+}
+
+fn worker_config(mode: Mode) -> Arc<Config> {
+    Arc::new(Config { mode, routers: vec![control_of(address(ROUTER, 8000))], ..Config::default() })
+}
+
+fn worker(index: u8) -> SocketAddrV4 {
+    address(100 + index, 8000)
+}
+
+/// Two clients, four workers, a router all workers have joined.
+fn world_of(seed: u64, weather: Weather, mode: Mode) -> World {
+    let mut world = World::new(seed, weather);
+    let config = Arc::new(Config { mode, ..Config::default() });
+    (1..=2).for_each(|host| world.client(address(host, 33_000), &config));
+    (1..=4).for_each(|index| world.server(worker(index), &worker_config(mode)));
+    let mut config = router_config();
+    if mode == Mode::Compatible {
+        config.workers = (1..=4).map(|index| (worker(index), 1)).collect();
+    }
+    world.routers.insert(address(ROUTER, 8000), Router::new(config, world.now));
+    world.run(world.now.plus_ns(300 * MS));
+    world
+}
+
+fn call(world: &mut World, tag: u64, timeout_ns: u64) {
+    let from = address(1 + (tag % 2) as u8, 33_000);
+    let bytes = if tag.is_multiple_of(5) { world.random.below(40_000) } else { world.random.below(1400) };
+    world.call(from, address(ROUTER, 8000), tag, bytes as usize, timeout_ns);
+    let pause = world.random.below(2 * MS);
+    world.run(world.now.plus_ns(pause));
+}
+
+fn check(world: &World, seed: u64) {
+    for (tag, fate) in &world.fates {
+        let ends = fate.replies as usize + fate.failures.len();
+        assert_eq!(ends, 1, "seed {seed}, call {tag} ends once: {fate:?}");
+        assert!(fate.executed <= 1, "seed {seed}, call {tag} runs once: {fate:?}");
+        if let Some(failure) = fate.failures.first() {
+            let claimed = failure.execution() == trunkline_call::Execution::NotExecuted;
+            assert!(!claimed || fate.executed == 0, "seed {seed}, call {tag}: {fate:?}");
+        }
+    }
+    for router in world.routers.values() {
+        assert_eq!((router.live(), router.queued()), (0, 0), "seed {seed}: nothing waits, nothing is out");
+        for row in router.workers() {
+            assert_eq!(
+                row.outstanding,
+                0,
+                "seed {seed}: a place stays taken at {row:?}, {:?}",
+                router.counters()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_extended_call_succeeds_and_no_place_stays_taken() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, Mode::Extended);
+        (0..80).for_each(|tag| call(&mut world, tag, 20 * S));
+        world.run(world.now.plus_ns(30 * S));
+        check(&world, seed);
+        assert!(world.fates.values().all(|fate| fate.replies == 1), "seed {seed}: {:?}", world.fates);
+        let used = world
+            .servers
+            .keys()
+            .filter(|at| {
+                world.routers[&address(ROUTER, 8000)]
+                    .workers()
+                    .iter()
+                    .any(|row| row.address == **at && row.served > 0)
+            })
+            .count();
+        assert_eq!(used, 4, "seed {seed}: every worker has worked");
+    }
+}
+
+#[test]
+fn compatible_calls_end_once_and_leases_free_what_feedback_does_not() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, Mode::Compatible);
+        (0..80).for_each(|tag| call(&mut world, tag, 3 * S));
+        world.run(world.now.plus_ns(30 * S));
+        check(&world, seed);
+        let replied = world.fates.values().filter(|fate| fate.replies == 1).count();
+        assert!(replied > 30, "seed {seed}: most single packets come through, {replied} did");
+    }
+}
+
+#[test]
+fn a_router_that_starts_anew_runs_nothing_twice() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, Mode::Extended);
+        for tag in 0..80 {
+            call(&mut world, tag, 10 * S);
+            if tag % 25 == 24 {
+                let down = world.random.below(60 * MS);
+                world.routers.remove(&address(ROUTER, 8000));
+                world.run(world.now.plus_ns(down));
+                let fresh = Router::new(router_config(), world.now);
+                world.routers.insert(address(ROUTER, 8000), fresh);
+                // Until it may be sure that a request is new.
+                world.run(world.now.plus_ns(20 * MS));
+            } else if tag % 25 == 10 {
+                // Workers have said again that they are there, and what waited for them has gone.
+                world.run(world.now.plus_ns(200 * MS));
+            }
+        }
+        world.run(world.now.plus_ns(30 * S));
+        check(&world, seed);
+        let replied = world.fates.values().filter(|fate| fate.replies == 1).count();
+        assert!(
+            replied >= 60,
+            "seed {seed}: the rest is undisturbed, {replied} of 80 replied: {:?}",
+            world.fates
+        );
+    }
+}
+
+#[test]
+fn workers_die_leave_and_come_back() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, Mode::Extended);
+        for tag in 0..120 {
+            call(&mut world, tag, 10 * S);
+            let which = worker(1 + world.random.below(3) as u8);
+            match world.random.below(60) {
+                0 => drop(world.servers.remove(&which)),
+                1 => {
+                    let now = world.now;
+                    if let Some(server) = world.servers.get_mut(&which) {
+                        server.leave(now);
+                    }
+                }
+                2 | 3 => {
+                    let fresh = Server::new(worker_config(Mode::Extended), world.now);
+                    world.servers.insert(which, fresh);
+                }
+                _ => {}
+            }
+        }
+        world.run(world.now.plus_ns(30 * S));
+        check(&world, seed);
+        let replied = world.fates.values().filter(|fate| fate.replies == 1).count();
+        assert!(replied >= 80, "seed {seed}: {replied} of 120 replied: {:?}", world.fates);
+    }
+}
+
+#[test]
+fn a_full_queue_and_a_long_wait_are_said() {
+    let mut world = world_of(1, Weather::FINE, Mode::Extended);
+    let config = RouterConfig { queue_max: 4, delay_ns_max: 30 * MS, ..router_config() };
+    world.service_ns_max = 2 * S;
+    world.routers.insert(address(ROUTER, 8000), Router::new(config, world.now));
+    world.run(world.now.plus_ns(300 * MS));
+    for tag in 0..40 {
+        world.call(address(1, 33_000), address(ROUTER, 8000), tag, 100, 20 * S);
+    }
+    world.run(world.now.plus_ns(30 * S));
+    check(&world, 1);
+    let dropped = |wanted: Reason| {
+        let is = |failure: &CallFailure| matches!(failure, CallFailure::Dropped { reason, .. } if *reason == wanted);
+        world.fates.values().filter(|fate| fate.failures.iter().any(is)).count()
+    };
+    assert_eq!((dropped(Reason::QueueFull), dropped(Reason::QueueDelay)), (28, 4), "{:?}", world.fates);
+}
+
+#[test]
+fn strangers_change_nothing() {
+    let mut config = router_config();
+    config.workers = vec![(worker(1), 1)];
+    let mut router = Router::new(config, START);
+    let now = START.plus_ns(S);
+    let request = [0xcc, 8, 0, 0xc0, 0, 1, 0, 1, 1, 2, 3];
+    router.handle_request(now, address(1, 33_000), &request);
+    assert_eq!(router.poll_forward().unwrap().to, worker(1));
+    let feedback = |port: u16| {
+        let about = FeedbackFor { id: 1, port, ip: u32::from(Ipv4Addr::new(10, 77, 0, 1)) };
+        [&[0xcc, 8, 0x20, 0xc0, 0, 1, 0, 1][..], &about.encode()].concat()
+    };
+    let stranger = SocketAddrV4::new(Ipv4Addr::new(10, 88, 0, 1), 8000);
+    router.handle_feedback(now, stranger, &feedback(33_000));
+    router.handle_feedback(now, worker(1), &feedback(33_001));
+    router.handle_request(now, address(1, 33_000), &request);
+    router.handle_request(now, address(1, 33_000), &request[..5]);
+    let counters = router.counters();
+    assert_eq!((counters.feedback_foreign, counters.feedback_unknown), (1, 1));
+    assert_eq!((counters.duplicates, counters.malformed), (1, 1));
+    assert_eq!(router.workers()[0].outstanding, 1, "still");
+    router.handle_feedback(now, worker(1), &feedback(33_000));
+    assert_eq!(router.workers()[0].outstanding, 0);
+    router.handle_request(now, address(1, 33_000), &request);
+    assert!(router.poll_forward().is_none(), "the id of a request just over is a duplicate on its way");
+}

@@ -1,0 +1,155 @@
+//! Shows at-most-once under loss, duplication and reordering, over many seeds: every call ends once, every message
+//! arrives whole, nothing runs twice, and in the extended mode everything runs.
+
+mod world;
+use std::sync::Arc;
+use trunkline_call::{Execution, Instant};
+use trunkline_r2p2::*;
+use world::*;
+
+/// Several thousand have been run; these are what a test run has time for.
+const SEEDS: u64 = 24;
+
+fn sizes(random: &mut Random) -> usize {
+    match random.below(10) {
+        0..6 => random.below(1400) as usize,
+        6..9 => 1400 + random.below(20_000) as usize,
+        _ => 20_000 + random.below(280_000) as usize,
+    }
+}
+
+fn world_of(seed: u64, weather: Weather, config: Config) -> World {
+    let config = Arc::new(config);
+    let mut world = World::new(seed, weather);
+    world.reply_bytes =
+        |tag| if tag.is_multiple_of(7) { (tag * 997 % 300_000) as usize } else { (tag % 2000) as usize };
+    for host in 1..=3 {
+        world.client(address(host, 33_000), &config);
+        world.server(address(100 + host, 8000), &config);
+    }
+    world
+}
+
+fn make_calls(world: &mut World, calls: u64, timeout_ns: u64) {
+    for tag in 0..calls {
+        let from = address(1 + world.random.below(3) as u8, 33_000);
+        let to = address(101 + world.random.below(3) as u8, 8000);
+        let bytes = sizes(&mut world.random);
+        world.call(from, to, tag, bytes, timeout_ns);
+        let pause = world.random.below(2 * MS);
+        world.run(world.now.plus_ns(pause));
+    }
+    world.run(world.now.plus_ns(timeout_ns + 10 * S));
+}
+
+fn check_once(world: &World, seed: u64) {
+    for (tag, fate) in &world.fates {
+        let ends = fate.replies as usize + fate.failures.len();
+        assert_eq!(ends, 1, "seed {seed}, call {tag} ends once: {fate:?}");
+        assert!(fate.executed <= 1, "seed {seed}, call {tag} runs once: {fate:?}");
+        if let Some(failure) = fate.failures.first() {
+            let said = failure.execution();
+            assert!(
+                fate.executed == 0 || said != Execution::NotExecuted,
+                "seed {seed}, call {tag}: {fate:?}"
+            );
+        }
+    }
+    assert!(world.clients.values().all(Client::is_empty), "seed {seed}: no call is left");
+    assert!(world.servers.values().all(Server::is_empty), "seed {seed}: no request is left");
+}
+
+#[test]
+fn extended_calls_all_succeed_in_bad_weather() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, extended());
+        make_calls(&mut world, 40, 20 * S);
+        check_once(&world, seed);
+        for (tag, fate) in &world.fates {
+            assert_eq!((fate.replies, fate.executed), (1, 1), "seed {seed}, call {tag}: {fate:?}");
+        }
+    }
+}
+
+#[test]
+fn compatible_calls_end_once_in_bad_weather() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, Config::default());
+        make_calls(&mut world, 40, 2 * S);
+        check_once(&world, seed);
+    }
+}
+
+#[test]
+fn short_deadlines_and_restarts_never_run_a_call_twice() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather::BAD, extended());
+        for tag in 0..60 {
+            let from = address(1 + world.random.below(3) as u8, 33_000);
+            let to = address(101, 8000);
+            let timeout = MS * [3, 30, 300, 5000][world.random.below(4) as usize];
+            let bytes = sizes(&mut world.random);
+            world.call(from, to, tag, bytes, timeout);
+            let pause = world.random.below(10 * MS);
+            world.run(world.now.plus_ns(pause));
+            if world.random.chance(50) {
+                let fresh = Server::new(Arc::new(extended()), world.now);
+                world.servers.insert(to, fresh);
+            }
+        }
+        world.run(world.now.plus_ns(30 * S));
+        check_once(&world, seed);
+    }
+}
+
+#[test]
+fn a_small_memory_refuses_rather_than_repeats() {
+    for seed in 0..SEEDS {
+        let config = Config { remembered_max: 4, kept_bytes_max: 2000, ..extended() };
+        let mut world = world_of(seed, Weather { lost: 200, doubled: 100, late: 200 }, config);
+        make_calls(&mut world, 60, 10 * S);
+        check_once(&world, seed);
+    }
+}
+
+#[test]
+fn offering_peers_find_each_other() {
+    let mut world = world_of(1, Weather::FINE, Config { mode: Mode::Offer, ..Config::default() });
+    let (from, to) = (address(1, 33_000), address(101, 8000));
+    world.call(from, to, 1, 100, S);
+    assert!(!world.clients[&from].speaks_extended(to), "not before the server has shown the bit");
+    world.run(world.now.plus_ns(S));
+    assert!(world.clients[&from].speaks_extended(to));
+    world.call(from, to, 2, 200_000, S);
+    world.run(world.now.plus_ns(S));
+    check_once(&world, 1);
+}
+
+#[test]
+fn a_long_message_needs_the_extended_mode() {
+    let mut world = world_of(1, Weather { lost: 10, doubled: 10, late: 10 }, extended());
+    world.reply_bytes = |_| 8;
+    world.call(address(1, 33_000), address(101, 8000), 1, 5_000_000, 60 * S);
+    world.run(world.now.plus_ns(60 * S));
+    assert_eq!(world.fates[&1].replies, 1);
+
+    let mut client = Client::new(Arc::new(Config::default()), 1);
+    let body = vec![0; 14 + 253 * 1464 + 1].into();
+    let (target, policy) = (address(101, 8000), Policy::Unrestricted);
+    let deadline = trunkline_call::Deadline::NONE;
+    let new = NewCall { tag: 0, target, policy, class: 0, deadline, body };
+    let refused = client.call(Instant(0), new).unwrap_err();
+    assert_eq!(refused, Refused::TooLong { bytes: 370_407, limit: 370_406 });
+}
+
+#[test]
+fn a_lost_worker_is_noticed_without_a_deadline() {
+    let mut world = world_of(1, Weather::FINE, extended());
+    world.service_ns_max = 100 * S;
+    let (from, to) = (address(1, 33_000), address(101, 8000));
+    world.call(from, to, 1, 100, 1000 * S);
+    world.run(world.now.plus_ns(50 * MS));
+    world.servers.remove(&to);
+    world.run(world.now.plus_ns(15 * S));
+    assert_eq!(world.fates[&1].failures, [CallFailure::Silent]);
+}

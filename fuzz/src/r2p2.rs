@@ -1,0 +1,142 @@
+//! R2P2: datagrams one by one, and sequences of events.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+use trunkline_call::{Deadline, Instant};
+use trunkline_r2p2::*;
+
+const MODES: [Mode; 3] = [Mode::Compatible, Mode::Offer, Mode::Extended];
+const START: Instant = Instant(100_000_000_000);
+
+/// One datagram: what is parsed is written again as it was.
+pub(crate) fn datagrams(bytes: &[u8]) {
+    for extended in [false, true] {
+        let Ok(packet) = Packet::parse(bytes, extended) else { continue };
+        let head = Packet::head(&packet.header, packet.extension.as_ref());
+        let again = [head.as_slice(), packet.payload].concat();
+        if packet.header.kind == PacketType::Feedback {
+            let _ = packet.feedback_for();
+        } else {
+            assert_eq!(Packet::parse(&again, extended), Ok(packet));
+        }
+    }
+}
+
+/// Steps of a client, a server and whoever sends to them: each begins with what to do and how much of it.
+pub(crate) fn events(bytes: &[u8]) {
+    let Some((mode, mut rest)) = bytes.split_first() else { return };
+    let mode = MODES[usize::from(*mode) % 3];
+    let config = Arc::new(Config { mode, calls_max: 8, remembered_max: 8, ..Config::default() });
+    let (mut client, mut server) = (Client::new(Arc::clone(&config), 1), Server::new(config, Instant(0)));
+    let (mut now, mut held, mut made, mut ended) = (START, Vec::new(), 0, 0);
+    while let [what, amount, tail @ ..] = rest {
+        let (taken, tail) = tail.split_at(usize::from(*amount).min(tail.len()));
+        match what % 6 {
+            0 => server.handle_datagram(now, address(*what), taken),
+            1 => client.handle_datagram(now, address(*what), taken),
+            2 => now = now.plus_ns(u64::from(*amount) * 10_000_000),
+            3 => made += u64::from(client.call(now, call(now, *amount)).is_ok()),
+            4 => {
+                if let Some(key) = held.pop() {
+                    server.reply(
+                        now,
+                        key,
+                        vec![1; usize::from(*amount) * 40].into(),
+                        None,
+                        Timing::default(),
+                    );
+                }
+            }
+            _ => exchange(now, &mut client, &mut server, *amount),
+        }
+        server.handle_timeout(now);
+        client.handle_timeout(now);
+        while let Some(event) = server.poll_event() {
+            if let ServerEvent::Request(request) = event {
+                assert!(!held.contains(&request.key), "handed out twice");
+                held.push(request.key);
+            }
+        }
+        ended += std::iter::from_fn(|| client.poll_event()).count() as u64;
+        rest = tail;
+    }
+    client.handle_timeout(now.plus_ns(100_000_000_000));
+    ended += std::iter::from_fn(|| client.poll_event()).count() as u64;
+    assert_eq!(ended, made, "every call ends once");
+}
+
+/// Each gets what the other has said, but for one in `lost`.
+fn exchange(now: Instant, client: &mut Client, server: &mut Server, lost: u8) {
+    let lost = u32::from(lost) + 1;
+    let mut count = 0;
+    while let Some(datagram) = client.poll_transmit() {
+        count += 1;
+        if count % lost != 0 {
+            server.handle_datagram(now, address(9), &datagram.to_vec());
+        }
+    }
+    while let Some(datagram) = server.poll_transmit() {
+        count += 1;
+        if count % lost != 0 {
+            client.handle_datagram(now, address(1), &datagram.to_vec());
+        }
+    }
+}
+
+fn address(host: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 7000)
+}
+
+fn call(now: Instant, amount: u8) -> NewCall {
+    NewCall {
+        tag: 0,
+        target: address(1),
+        policy: Policy::Unrestricted,
+        class: 0,
+        deadline: Deadline::at(now.plus_ns(3_000_000_000)),
+        body: vec![2; usize::from(amount) * 40].into(),
+    }
+}
+
+/// What a client and a server say to each other in each mode.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut out = vec![[&[0xcc, 8, 0x20, 0xc0, 0, 0, 0, 1][..], &[7; 8]].concat()];
+    for mode in MODES {
+        let routers = vec![address(3)];
+        let config = Arc::new(Config { mode, routers, ..Config::default() });
+        let (mut client, mut server) = (Client::new(Arc::clone(&config), 1), Server::new(config, Instant(0)));
+        server.handle_timeout(START);
+        for amount in [1, 80] {
+            client.call(START, call(START, amount)).expect("it is short");
+            for _ in 0..4 {
+                while let Some(datagram) = client.poll_transmit() {
+                    out.push(datagram.to_vec());
+                    server.handle_datagram(START, address(9), &datagram.to_vec());
+                }
+                while let Some(ServerEvent::Request(request)) = server.poll_event() {
+                    server.reply(START, request.key, request.body.into(), None, Timing::default());
+                }
+                while let Some(datagram) = server.poll_transmit() {
+                    out.push(datagram.to_vec());
+                    client.handle_datagram(START, address(1), &datagram.to_vec());
+                }
+            }
+        }
+    }
+    out
+}
+
+pub(crate) fn event_seeds() -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    for mode in 0..3 {
+        out.push(vec![
+            mode, 3, 1, 5, 200, 4, 1, 5, 200, 2, 9, 3, 90, 5, 3, 5, 4, 2, 3, 5, 9, 4, 200, 5, 7, 2, 50, 5, 9,
+        ]);
+        for seed in seeds() {
+            if let Ok(len) = u8::try_from(seed.len()) {
+                out.push([&[mode, 3, 1, 6, len][..], &seed, &[4, 1, 1, len], &seed].concat());
+            }
+        }
+    }
+    out
+}
