@@ -1,5 +1,6 @@
 //! Metadata: what gRPC calls headers and trailers.
 
+use crate::{Execution, Status};
 use std::fmt;
 
 /// Ordered key/value pairs sent beside a call.
@@ -166,6 +167,13 @@ impl fmt::Display for MetadataError {
 }
 
 impl std::error::Error for MetadataError {}
+
+/// So that a handler or caller that builds metadata from what it was given may say `?`.
+impl From<MetadataError> for Status {
+    fn from(error: MetadataError) -> Self {
+        Status::internal(error.to_string()).with_execution(Execution::NotExecuted)
+    }
+}
 
 fn is_legal_key(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z' | b'-' | b'_' | b'.'))

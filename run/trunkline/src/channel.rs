@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::Waker;
 use trunkline_call::Status;
-use trunkline_message::{BuildError, Message};
+use trunkline_message::Message;
 
 /// Where calls go: a target, reached through this host's daemon (or one inside this process).
 ///
@@ -79,11 +79,12 @@ impl Channel {
     /// is copied once when it is sent.
     ///
     /// # Errors
-    /// [`BuildError`] when the message does not fit the send heap at the moment, or nests too deeply.
+    /// RESOURCE_EXHAUSTED when the message does not fit the send heap, at the moment or ever; INTERNAL when it nests
+    /// too deeply. Nothing was sent.
     pub fn build<M: Message>(
         &self,
         fill: impl FnOnce(&mut M::Builder<'_, SendExtent>),
-    ) -> Result<Built<M>, BuildError> {
+    ) -> Result<Built<M>, Status> {
         let session = self.usual_session();
         let heap = session.and_then(|session| SendExtent::of_session(&session, M::BLOCK_BYTES as usize).ok());
         Built::build(heap.unwrap_or_else(SendExtent::local), fill)

@@ -69,6 +69,7 @@ pub mod codegen;
 mod context;
 mod hub;
 mod kick;
+mod load;
 mod message;
 mod server;
 mod session;
@@ -78,6 +79,7 @@ mod wait;
 
 pub use channel::{Channel, ChannelBuilder};
 pub use client::{Bidirectional, ClientStreaming, ServerStreaming, Unary};
+pub use load::LoadReport;
 pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
 pub use server::{Server, ServerBuilder, ServerHandle};
 pub use stream::{Receiver, Sender};

@@ -52,6 +52,7 @@ fn metadata_goes_both_ways() {
         let reply = client.say(request).wait().unwrap();
         assert_eq!(reply.view().text(), "blue");
         assert_eq!((reply.headers().text("h"), reply.trailers().text("t")), (Some("1"), Some("2")));
+        assert_eq!(reply.load_report().unwrap().cpu_utilization, 0.5);
     });
 }
 

@@ -34,8 +34,8 @@ impl<M: Message> Built<M> {
     pub(crate) fn build(
         extent: SendExtent,
         fill: impl FnOnce(&mut M::Builder<'_, SendExtent>),
-    ) -> Result<Self, BuildError> {
-        M::build(extent, fill).map(Self::of_linear)
+    ) -> Result<Self, Status> {
+        M::build(extent, fill).map(Self::of_linear).map_err(unbuilt)
     }
 
     /// Writes a struct into an extent.
@@ -88,6 +88,15 @@ pub(crate) fn never(error: BuildError) -> Result<Status, Full> {
         BuildError::Limit(limit) => Ok(too_large(limit.limit_bytes)),
         BuildError::Depth => Ok(Fault::MalformedRequest { why: error.to_string() }.status()),
     }
+}
+
+/// Why a message was not built in place: as a person or a `?` needs it.
+fn unbuilt(error: BuildError) -> Status {
+    never(error).unwrap_or_else(|Full { wanted_bytes }| {
+        let why =
+            format!("the send heap has no block of {wanted_bytes} bytes at the moment (send_heap_bytes)");
+        Status::resource_exhausted(why).with_execution(Execution::NotExecuted)
+    })
 }
 
 /// A message that no send heap of this size can hold.

@@ -5,8 +5,8 @@ use super::{Body, Built, Received, SendExtent};
 use crate::context::Parent;
 use crate::server::Call;
 use std::fmt;
-use trunkline_call::{Deadline, Metadata};
-use trunkline_message::{BuildError, Message};
+use trunkline_call::{Deadline, Metadata, Status};
+use trunkline_message::Message;
 
 /// A request with what came with it.
 ///
@@ -36,11 +36,11 @@ impl<M: Message> Incoming<M> {
     /// Builds a response in place, in the memory it will be sent from: `Ok(request.build(|b| …)?.into())`.
     ///
     /// # Errors
-    /// [`BuildError`] when it does not fit the send heap at the moment, or nests too deeply.
+    /// As [`Channel::build`](crate::Channel::build).
     pub fn build<R: Message>(
         &self,
         fill: impl FnOnce(&mut R::Builder<'_, SendExtent>),
-    ) -> Result<Built<R>, BuildError> {
+    ) -> Result<Built<R>, Status> {
         let session = self.call.as_ref().map(Call::session);
         let heap = session.and_then(|session| SendExtent::of_session(session, R::BLOCK_BYTES as usize).ok());
         Built::build(heap.unwrap_or_else(SendExtent::local), fill)

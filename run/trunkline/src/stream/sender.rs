@@ -8,7 +8,7 @@ use crate::session::Session;
 use std::fmt;
 use std::sync::Arc;
 use trunkline_call::{Metadata, Status};
-use trunkline_message::{BuildError, Message};
+use trunkline_message::Message;
 
 /// Sends messages of a stream: a client's requests, a handler's responses.
 ///
@@ -58,8 +58,8 @@ impl<M: Message> Sender<M> {
     /// Builds a message in place, in the memory it will be sent from.
     ///
     /// # Errors
-    /// [`BuildError`] when it does not fit the send heap at the moment, or nests too deeply.
-    pub fn build(&self, fill: impl FnOnce(&mut M::Builder<'_, SendExtent>)) -> Result<Built<M>, BuildError> {
+    /// As [`Channel::build`](crate::Channel::build).
+    pub fn build(&self, fill: impl FnOnce(&mut M::Builder<'_, SendExtent>)) -> Result<Built<M>, Status> {
         let heap =
             self.session().and_then(|session| SendExtent::of_session(session, M::BLOCK_BYTES as usize).ok());
         Built::build(heap.unwrap_or_else(SendExtent::local), fill)

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::LazyLock;
+use trunkline::LoadReport;
 use trunkline::codegen::{
     Arc, Bidirectional, Block, Channel, ClientCore, ClientStreaming, Delivered, Extent, FieldAt, Handling,
     Incoming, IntoRequest, Message, MethodDescription, Pattern, Receiver, Response, Sender, ServerStreaming,
@@ -184,13 +185,10 @@ impl Echo for Parrot {
             "headers" => {
                 let tenant = request.metadata().text("tenant").unwrap_or_default().to_owned();
                 let response = Response::new(Text::new(tenant));
-                let bad = |error: trunkline::MetadataError| Status::internal(error.to_string());
-                response.with_header("h", "1").and_then(|r| r.with_trailer("t", "2")).map_err(bad)
+                let load = LoadReport { cpu_utilization: 0.5, ..LoadReport::default() };
+                Ok(response.with_header("h", "1")?.with_trailer("t", "2")?.with_load_report(&load)?)
             }
-            text => {
-                let built = request.build::<Text>(|b| b.set_text(text));
-                Ok(built.map_err(|error| Status::internal(error.to_string()))?.into())
-            }
+            text => Ok(request.build::<Text>(|b| b.set_text(text))?.into()),
         }
     }
 
