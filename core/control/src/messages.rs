@@ -75,6 +75,9 @@ pub struct Attach {
     /// Wanted; 0 for the daemon's default.
     #[prost(uint64, tag = "6")]
     pub receive_heap_bytes: u64,
+    /// What this session serves, it serves only while no other session does.
+    #[prost(bool, tag = "7")]
+    pub stands_by: bool,
 }
 
 /// The session as it is.

@@ -127,7 +127,8 @@ impl Engine {
         let types = method_types(schema, method);
         let key = self.intern(&types.path);
         let route = self.add_route(session, Route::Serves);
-        self.registry.serve(key, Server { session, route, types });
+        let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
+        self.registry.serve(key, Server { session, route, types, stands_by });
         route
     }
 

@@ -14,7 +14,8 @@
 //! 3. `session_end.rs` or `peer_end.rs` hands it over: `convert.rs` brings the message into the form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons, `finish.rs` ends calls
-//! in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators.
+//! in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who
+//! ask what is served.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -41,6 +42,7 @@ mod peer_end;
 mod peer_io;
 mod registry;
 mod remote;
+mod services;
 mod session;
 mod session_end;
 mod start;
@@ -51,11 +53,12 @@ pub use bind::{BindError, BindRequest, Binding};
 pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use heaps::Heaps;
 pub use limits::Limits;
-pub use observe::{PeerRow, ServiceRow, SessionRow, Snapshot};
+pub use observe::{PeerRow, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use peer::PeerFault;
 pub use peer_io::Piece;
 pub use registry::{BoundSchema, MessageType, is_own_service};
 pub use remote::Dial;
+pub use services::ServiceState;
 pub use table::{Key, Table};
 
 /// Names an attached session.

@@ -2,8 +2,9 @@
 
 use crate::call::ClientEnd;
 use crate::engine::Engine;
-use crate::{CallKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trunkline_call::{Code, Instant};
 use trunkline_telemetry::{Record, Side};
 
@@ -16,6 +17,8 @@ pub struct Snapshot {
     pub services: Vec<ServiceRow>,
     /// Connections to other daemons.
     pub peers: Vec<PeerRow>,
+    /// Endpoints calls go to.
+    pub remotes: Vec<RemoteRow>,
     /// Calls in flight.
     pub calls: usize,
 }
@@ -55,6 +58,10 @@ pub struct ServiceRow {
 /// A connection to another daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRow {
+    /// A number no other connection of this shard has.
+    pub id: u64,
+    /// The endpoint it was dialled for.
+    pub endpoint: Option<Arc<str>>,
     /// Address.
     pub label: String,
     /// The peer's name for itself, once it said hello.
@@ -67,6 +74,30 @@ pub struct PeerRow {
     pub queued_bytes: u64,
 }
 
+/// An endpoint calls go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteRow {
+    /// A number no other endpoint of this shard has.
+    pub id: u64,
+    /// `tcp://host:port` or `unix:path`.
+    pub endpoint: Arc<str>,
+    /// What there is of connections.
+    pub state: RemoteState,
+}
+
+/// What there is of connections to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteState {
+    /// None, and none is wanted.
+    Idle,
+    /// One is being made.
+    Connecting,
+    /// At least one.
+    Ready,
+    /// None could be made, and the next attempt waits for its time.
+    Failing,
+}
+
 impl Engine {
     /// The state of things, for operators. Walks everything; not for every turn.
     pub fn snapshot(&self) -> Snapshot {
@@ -74,6 +105,7 @@ impl Engine {
             sessions: self.session_rows(),
             services: self.service_rows(),
             peers: self.peer_rows(),
+            remotes: self.remotes.rows(),
             calls: self.calls.len(),
         }
     }
@@ -149,13 +181,16 @@ impl Engine {
     }
 
     fn peer_rows(&self) -> Vec<PeerRow> {
-        let row = |peer: &crate::peer::Peer| PeerRow {
+        let endpoint = |remote| self.remotes.find(remote).map(|remote| Arc::clone(&remote.endpoint));
+        let row = |key: PeerKey, peer: &crate::peer::Peer| PeerRow {
+            id: key.to_bits(),
+            endpoint: peer.lane.and_then(|(remote, _)| endpoint(remote)),
             label: peer.label.clone(),
             node: peer.connection.peer().map(|said| said.node_name.clone()),
             outgoing: peer.lane.is_some(),
             streams: peer.connection.stream_count(),
             queued_bytes: peer.connection.send_queue_bytes(),
         };
-        self.peers.iter().map(|(_, peer)| row(peer)).collect()
+        self.peers.iter().map(|(key, peer)| row(key, peer)).collect()
     }
 }

@@ -15,6 +15,8 @@ pub struct BoundSchema {
     pub schema: Arc<Schema>,
     /// Tables for protobuf in and out.
     pub transcoder: Transcoder,
+    /// The encoded `FileDescriptorSet` it was built from, for those who reflect; empty if nobody kept it.
+    pub descriptor_set: Arc<[u8]>,
 }
 
 impl BoundSchema {
@@ -22,7 +24,13 @@ impl BoundSchema {
     pub fn new(schema: Schema) -> Self {
         let schema = Arc::new(schema);
         let transcoder = Transcoder::new(Arc::clone(&schema));
-        Self { schema, transcoder }
+        Self { schema, transcoder, descriptor_set: Arc::default() }
+    }
+
+    /// The same, with the bytes the schema was built from.
+    pub fn with_descriptor_set(mut self, bytes: impl Into<Arc<[u8]>>) -> Self {
+        self.descriptor_set = bytes.into();
+        self
     }
 }
 
@@ -80,6 +88,8 @@ pub struct Server {
     pub route: RouteIndex,
     /// With which types.
     pub types: Arc<MethodTypes>,
+    /// Only while nobody else does.
+    pub stands_by: bool,
 }
 
 /// Every path somebody on this host calls or serves.
@@ -87,14 +97,19 @@ pub struct Server {
 pub struct Registry {
     by_path: HashMap<Arc<str>, MethodKey>,
     methods: Vec<MethodEntry>,
+    /// Counts the changes of who serves what; by two, so that a bit is left to the engine.
+    version: u64,
 }
 
 #[derive(Debug)]
 struct MethodEntry {
     path: Arc<str>,
     number: MethodIndex,
+    /// Those who stand by are behind the others.
     servers: Vec<Server>,
     next: usize,
+    /// Somebody serves it, or has.
+    ever_served: bool,
 }
 
 impl Registry {
@@ -109,6 +124,7 @@ impl Registry {
             number: number(),
             servers: Vec::new(),
             next: 0,
+            ever_served: false,
         });
         self.by_path.insert(Arc::clone(path), key);
         key
@@ -125,20 +141,39 @@ impl Registry {
 
     /// Adds a server of a method.
     pub fn serve(&mut self, method: MethodKey, server: Server) {
-        self.methods[method.0 as usize].servers.push(server);
+        let entry = &mut self.methods[method.0 as usize];
+        let at = if server.stands_by { entry.servers.len() } else { entry.first_in_line() };
+        entry.servers.insert(at, server);
+        entry.ever_served = true;
+        self.version += 2;
     }
 
     /// Takes a session out of every method it serves: it drains or is gone.
     pub fn withdraw(&mut self, session: SessionKey) {
+        let mut left = 0;
         for method in &mut self.methods {
+            left += method.servers.len();
             method.servers.retain(|server| server.session != session);
+            left -= method.servers.len();
         }
+        self.version += if left > 0 { 2 } else { 0 };
+    }
+
+    /// Counts the changes of who serves what. Even.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether some session of this host serves any method of the service.
     pub fn serves_service(&self, service: &str) -> bool {
         let of_service = |entry: &&MethodEntry| crate::start::service_of(&entry.path) == service;
         self.methods.iter().filter(of_service).any(|entry| !entry.servers.is_empty())
+    }
+
+    /// Every method somebody serves or has served, with those who do now.
+    pub fn ever_served(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
+        let served = self.methods.iter().filter(|entry| entry.ever_served);
+        served.map(|entry| (&entry.path, entry.servers.as_slice()))
     }
 
     /// Every method with its servers.
@@ -162,18 +197,31 @@ impl Registry {
     }
 
     /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
+    /// Those who stand by are not among them while anybody else is.
     pub fn rotate(&mut self, method: MethodKey) -> impl Iterator<Item = &Server> {
         let entry = &mut self.methods[method.0 as usize];
-        let start = entry.next;
-        entry.next = if entry.servers.is_empty() { 0 } else { (start + 1) % entry.servers.len() };
-        let (before, behind) = entry.servers.split_at(start.min(entry.servers.len()));
+        let count = match entry.first_in_line() {
+            0 => entry.servers.len(),
+            regular => regular,
+        };
+        let servers = &entry.servers[..count];
+        let start = entry.next.min(count);
+        entry.next = if count == 0 { 0 } else { (start + 1) % count };
+        let (before, behind) = servers.split_at(start);
         behind.iter().chain(before)
+    }
+}
+
+impl MethodEntry {
+    /// The first of those who stand by; as many serve without that.
+    fn first_in_line(&self) -> usize {
+        self.servers.partition_point(|server| !server.stands_by)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Shows that peers know the paths somebody here has named, but not the host's own.
+    //! Shows that peers know the paths somebody here has named, but not the host's own, and who is picked.
     use super::*;
 
     #[test]
@@ -185,5 +233,50 @@ mod tests {
         assert!(registry.key_of("/a.v1.Trunkline/List").is_some());
         assert!(registry.key_of("/trunkline.admin.v1.Admin/List").is_none());
         assert!(registry.key_of("/a.v1.Trunkline/Other").is_none());
+    }
+
+    #[test]
+    fn who_stands_by_serves_only_alone() {
+        let (mut registry, mut table) = (Registry::default(), crate::Table::new());
+        let method = registry.intern(&"/a.B/C".into(), || MethodIndex(0));
+        let mut key = || table.insert(crate::session::Session::new(String::new(), 0));
+        let (daemon, first, second) = (key(), key(), key());
+        let schema = Schema::from_proto_source("a.proto", "syntax = \"proto3\"; message M {}").unwrap();
+        let schema = Arc::new(BoundSchema::new(schema));
+        let input = MessageType::new(&schema, MessageIndex(0));
+        let types =
+            MethodTypes { path: "/a.B/C".into(), output: input.clone(), input, pattern: Pattern::Unary };
+        let types = Arc::new(types);
+        let server = |session, stands_by| Server {
+            session,
+            route: RouteIndex(0),
+            types: Arc::clone(&types),
+            stands_by,
+        };
+        let mut picked = |registry: &mut Registry| {
+            let mut picked: Vec<_> =
+                (0..4).map(|_| registry.rotate(method).next().unwrap().session).collect();
+            picked.dedup();
+            picked
+        };
+        assert_eq!(registry.ever_served().count(), 0);
+        registry.serve(method, server(daemon, true));
+        assert_eq!(picked(&mut registry), [daemon]);
+        registry.serve(method, server(first, false));
+        assert_eq!(picked(&mut registry), [first]);
+        registry.serve(method, server(second, false));
+        let both = picked(&mut registry);
+        assert!(both.len() == 4 && !both.contains(&daemon), "in turn: {both:?}");
+        let before = registry.version();
+        for gone in [first, second] {
+            registry.withdraw(gone);
+        }
+        assert_eq!(picked(&mut registry), [daemon]);
+        assert_ne!(registry.version(), before);
+        registry.withdraw(daemon);
+        let after = registry.version();
+        registry.withdraw(daemon);
+        assert_eq!(registry.version(), after, "nothing has changed");
+        assert_eq!(registry.ever_served().count(), 1, "it is remembered");
     }
 }

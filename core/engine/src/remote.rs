@@ -2,6 +2,7 @@
 
 use crate::call::{Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::observe::{RemoteRow, RemoteState};
 use crate::pass::{Blocker, Refusal};
 use crate::table::Table;
 use crate::{CallKey, PeerKey, RemoteKey};
@@ -102,9 +103,32 @@ impl Remotes {
     pub fn find(&self, remote: RemoteKey) -> Option<&Remote> {
         self.table.find(remote)
     }
+
+    /// Every endpoint, for operators.
+    pub fn rows(&self) -> Vec<RemoteRow> {
+        let row = |(key, remote): (RemoteKey, &Remote)| RemoteRow {
+            id: key.to_bits(),
+            endpoint: Arc::clone(&remote.endpoint),
+            state: remote.state(),
+        };
+        self.table.iter().map(row).collect()
+    }
 }
 
 impl Remote {
+    fn state(&self) -> RemoteState {
+        let any = |what: fn(&Lane) -> bool| self.lanes.iter().any(what);
+        if any(|lane| matches!(lane, Lane::Open(_))) {
+            RemoteState::Ready
+        } else if any(|lane| matches!(lane, Lane::Dialling(_))) {
+            RemoteState::Connecting
+        } else if self.failures > 0 {
+            RemoteState::Failing
+        } else {
+            RemoteState::Idle
+        }
+    }
+
     fn pause_ns(&self) -> u64 {
         (PAUSE_MIN_NS << self.failures.min(10)).min(PAUSE_MAX_NS)
     }

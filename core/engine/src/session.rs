@@ -32,6 +32,8 @@ pub struct Session {
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
     pub(crate) draining: bool,
+    /// Serves only what nobody else serves.
+    pub(crate) stands_by: bool,
     /// Gone: the slot stays until no connection reads its heap any more.
     pub(crate) gone: bool,
 }
@@ -67,6 +69,7 @@ impl Session {
             parked_bytes: 0,
             lent: 0,
             draining: false,
+            stands_by: false,
             gone: false,
         }
     }

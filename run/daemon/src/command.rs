@@ -3,14 +3,14 @@
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use trunkline_engine::{BindError, Binding, BoundSchema, SessionKey, Snapshot};
+use trunkline_engine::{BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
 use trunkline_shm::DaemonEnd;
 use trunkline_telemetry::{Ask, Snapshot as Measured};
 
 /// A request to a shard. Answered through the sender it carries, if it carries one.
 pub(crate) enum Command {
     /// Take a session in.
-    Attach { end: Box<DaemonEnd>, label: String, reply: Sender<SessionKey> },
+    Attach { end: Box<DaemonEnd>, label: String, stands_by: bool, reply: Sender<SessionKey> },
     /// Give a session routes.
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
     /// The application closed its control socket, or died.
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     ConfigureService { service: String, endpoints: Vec<String> },
     /// Tell about yourself.
     Observe { ask: Ask, reply: Sender<Observation> },
+    /// Tell what is served.
+    Services { reply: Sender<Services> },
     /// Take no new calls.
     Drain,
     /// End the thread.
@@ -36,6 +38,22 @@ pub(crate) struct Bind {
 pub(crate) enum Notice {
     /// A session broke the ABI; its control socket is to be told and closed.
     Detached { session: SessionKey, reason: String },
+}
+
+/// What is served on this host.
+#[derive(Clone, Debug, Default)]
+pub struct Services {
+    /// Every service somebody serves or has served, by name; the host's own are not among them.
+    pub states: Vec<ServiceState>,
+    /// The daemon takes no new calls.
+    pub draining: bool,
+}
+
+impl Services {
+    /// Those of a daemon that has ended.
+    pub fn gone() -> Self {
+        Self { states: Vec::new(), draining: true }
+    }
 }
 
 /// What a shard knows about itself.

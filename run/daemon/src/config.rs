@@ -36,6 +36,8 @@ pub struct Config {
     pub waiting: Waiting,
     /// What is logged.
     pub log: Log,
+    /// Services of gRPC's own that the daemon answers for its applications.
+    pub grpc_services: GrpcServices,
     /// Faults planted on purpose.
     pub debug: Debug,
     /// Where calls go that no application of this host serves, by full service name.
@@ -130,6 +132,26 @@ pub struct Debug {
     pub request_hold_us: u64,
     /// Time every response waits before admission.
     pub response_hold_us: u64,
+}
+
+/// `[grpc_services]`: services of gRPC's own that the daemon answers while no application serves them itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GrpcServices {
+    /// `grpc.health.v1.Health`: which services can be called here.
+    pub health: bool,
+    /// `grpc.reflection.v1` and `v1alpha`: the descriptors of what is served.
+    pub reflection: bool,
+    /// `grpc.channelz.v1`: endpoints and connections.
+    pub channelz: bool,
+    /// `xds.service.orca.v3`: the load of this host.
+    pub orca: bool,
+}
+
+impl Default for GrpcServices {
+    fn default() -> Self {
+        Self { health: true, reflection: true, channelz: true, orca: true }
+    }
 }
 
 /// `[services."package.Service"]`: where its calls go.

@@ -165,7 +165,8 @@ impl Control {
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let shard = self.next_session as usize % self.shards.len();
         let end = Box::new(end);
-        let attached = self.shards[shard].ask(|reply| Command::Attach { end, label: label.clone(), reply });
+        let (name, stands_by) = (label.clone(), attach.stands_by);
+        let attached = self.shards[shard].ask(|reply| Command::Attach { end, label: name, stands_by, reply });
         let key = attached.ok_or("daemon is stopping")?;
         self.clients[index].session = Some(AttachedSession { shard, key });
         self.next_session += 1;

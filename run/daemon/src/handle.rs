@@ -1,6 +1,7 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
-use crate::command::{Command, Observation, ShardSender, shard_channel};
+use crate::changes::{Changes, Watcher};
+use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
 use crate::control::{Control, ControlMessage};
 use crate::heaps::SessionHeaps;
@@ -9,13 +10,14 @@ use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
 use crate::waker::Waker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use trunkline_engine::{Engine, Plant};
+use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_net::{Interest, Listener, Poller};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
@@ -51,6 +53,7 @@ pub struct Daemon {
     threads: Vec<JoinHandle<()>>,
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
+    changes: Arc<Changes>,
 }
 
 impl Daemon {
@@ -99,6 +102,29 @@ impl Daemon {
         self.shards.iter().filter_map(observe).collect()
     }
 
+    /// What is served on this host.
+    pub fn services(&self) -> Services {
+        let shards = self.shards.iter().filter_map(|shard| shard.ask(|reply| Command::Services { reply }));
+        let shards: Vec<Services> = shards.collect();
+        let draining = shards.is_empty() || shards.iter().any(|shard| shard.draining);
+        let mut merged: BTreeMap<String, ServiceState> = BTreeMap::new();
+        for state in shards.into_iter().flat_map(|shard| shard.states) {
+            match merged.entry(state.name.clone()) {
+                Entry::Vacant(place) => drop(place.insert(state)),
+                Entry::Occupied(mut known) => {
+                    known.get_mut().serving |= state.serving;
+                    known.get_mut().schemas.extend(state.schemas);
+                }
+            }
+        }
+        Services { states: merged.into_values().collect(), draining }
+    }
+
+    /// Waits for changes of [`Daemon::services`].
+    pub fn watch(&self) -> Watcher {
+        self.changes.watch()
+    }
+
     /// Says where calls to a service go that nobody on this host serves.
     pub fn configure_service(&self, service: &str, endpoints: &[String]) {
         for shard in &self.shards {
@@ -133,8 +159,14 @@ impl Daemon {
         raise_descriptor_limit();
         let (messages, inbox) = channel();
         let control = ControlSender { messages, waker: Arc::new(Waker::new()?) };
-        let mut daemon =
-            Self { shards: Vec::new(), control, threads: Vec::new(), control_path, endpoints: Vec::new() };
+        let mut daemon = Self {
+            shards: Vec::new(),
+            control,
+            threads: Vec::new(),
+            control_path,
+            endpoints: Vec::new(),
+            changes: Arc::default(),
+        };
         for index in 0..config.daemon.shards.max(1) {
             daemon.start_shard(index, &config)?;
         }
@@ -188,6 +220,8 @@ impl Daemon {
             waiter: Waiter::new(waiting),
             commands,
             control: self.control.clone(),
+            changes: Arc::clone(&self.changes),
+            told: 0,
             stopping: false,
             pressing: false,
             turns_unlooked: 0,

@@ -8,7 +8,8 @@
 //! * `shard.rs` is what a shard holds; `sockets.rs` moves bytes between connections and the engine, `heaps.rs` lets the
 //!   engine reach the sessions' memory.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
-//!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk.
+//!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
+//!   `changes.rs` how others learn that what is served has changed.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
 //!
 //! # Invariants
@@ -22,6 +23,7 @@
 //! bounded in `turn.rs` and `sockets.rs`, so that nobody keeps the others waiting.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod command;
 mod config;
 mod control;
@@ -33,6 +35,7 @@ mod sockets;
 mod turn;
 mod waker;
 
-pub use command::Observation;
-pub use config::{Address, Bytes, Config, ConfigError, LogFormat, Mode};
+pub use changes::Watcher;
+pub use command::{Observation, Services};
+pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode};
 pub use handle::{Daemon, StartError};

@@ -1,6 +1,7 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
-use crate::command::{Command, Notice, Observation, ShardReceiver};
+use crate::changes::Changes;
+use crate::command::{Command, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
 use crate::heaps::SessionHeaps;
 use crate::sockets::{Listening, Socket};
@@ -27,6 +28,9 @@ pub(crate) struct Shard {
     pub waiter: Waiter,
     pub commands: ShardReceiver,
     pub control: ControlSender,
+    /// Who is to be told when what is served changes, and what they were told last.
+    pub changes: Arc<Changes>,
+    pub told: u64,
     pub stopping: bool,
     /// Something was left for the next turn: do not wait.
     pub pressing: bool,
@@ -80,14 +84,20 @@ impl Shard {
         self.commands.waker.quiet();
         while let Some(command) = self.commands.next() {
             match command {
-                Command::Attach { end, label, reply } => {
+                Command::Attach { end, label, stands_by, reply } => {
                     let key = self.attach(*end, label);
+                    if stands_by {
+                        self.engine.stand_by(key);
+                    }
                     let _ = reply.send(key);
                 }
                 Command::Bind { session, bind, reply } => {
                     let request =
                         BindRequest { schema: &bind.schema, serves: &bind.serves, calls: &bind.calls };
-                    let _ = reply.send(self.engine.bind(session, &request));
+                    let bound = self.engine.bind(session, &request);
+                    // Before the application knows: who asks after that must see it.
+                    self.tell_changes();
+                    let _ = reply.send(bound);
                 }
                 Command::Detach { session } => self.detach(session),
                 Command::ConfigureService { service, endpoints } => {
@@ -98,6 +108,10 @@ impl Shard {
                 Command::Observe { ask, reply } => {
                     self.look_everywhere();
                     let _ = reply.send(self.observe(&ask));
+                }
+                Command::Services { reply } => {
+                    let (states, draining) = (self.engine.services(), self.engine.is_draining());
+                    let _ = reply.send(Services { states, draining });
                 }
                 Command::Drain => self.engine.drain(now()),
                 Command::Stop => self.stopping = true,
@@ -132,6 +146,15 @@ impl Shard {
         let notice = Notice::Detached { session: key, reason };
         let _ = self.control.messages.send(ControlMessage::Notice(self.index, notice));
         self.control.waker.wake();
+    }
+
+    /// Wakes those who wait for a change of what is served, if there was one.
+    pub fn tell_changes(&mut self) {
+        let version = self.engine.services_version();
+        if version != self.told {
+            self.told = version;
+            self.changes.announce();
+        }
     }
 
     fn observe(&mut self, ask: &Ask) -> Observation {

@@ -46,6 +46,7 @@ impl Shard {
 
     /// What came of the work goes where it belongs.
     fn let_out(&mut self) {
+        self.tell_changes();
         self.dial();
         self.transmit();
         self.publish_completions();

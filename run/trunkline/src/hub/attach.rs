@@ -1,5 +1,6 @@
 //! The attach handshake: a connected socket, greeted, becomes a session.
 
+use super::Lane;
 use crate::session::{Limits, unavailable};
 use prost::Message;
 use rustix::fd::OwnedFd;
@@ -31,8 +32,9 @@ impl Greeted {
     ///
     /// # Errors
     /// UNAVAILABLE when the system refuses; a daemon that is gone is found out by [`Greeted::answer`].
-    pub(super) fn greet(socket: ControlSocket, name: &str, now: Instant) -> Result<Self, Status> {
-        let attach = Attach { abi_version: ABI_VERSION, name: name.to_owned(), ..Attach::default() };
+    pub(super) fn greet(socket: ControlSocket, lane: &Lane, now: Instant) -> Result<Self, Status> {
+        let (name, stands_by) = (lane.name().to_owned(), lane.stands_by());
+        let attach = Attach { abi_version: ABI_VERSION, name, stands_by, ..Attach::default() };
         let packet = Request { tag: 0, kind: Some(request::Kind::Attach(attach)) }.encode_to_vec();
         socket.set_nonblocking(true).map_err(refused)?;
         match socket.send(&packet, &[]) {

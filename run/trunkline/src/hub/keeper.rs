@@ -304,7 +304,7 @@ impl Keeping {
     }
 
     fn attach(&mut self, lane: Arc<Lane>) {
-        let greeted = self.daemon.dial().and_then(|socket| Greeted::greet(socket, lane.name(), clock::now()));
+        let greeted = self.daemon.dial().and_then(|socket| Greeted::greet(socket, &lane, clock::now()));
         match greeted {
             Ok(greeted) => {
                 self.next_token += 1;

@@ -32,6 +32,8 @@ pub(crate) struct Lane {
     keeper: Arc<Keeper>,
     /// For a worker's lane: wakes the worker.
     worker: Option<Arc<Kick>>,
+    /// Serves only what nobody else serves.
+    stands_by: bool,
     /// Threads that lease it.
     threads: AtomicUsize,
     state: Mutex<State>,
@@ -65,13 +67,29 @@ enum Stage {
 pub(crate) struct Since(Option<u64>);
 
 impl Lane {
-    pub(super) fn new(name: &Arc<str>, keeper: &Arc<Keeper>, worker: Option<Arc<Kick>>) -> Arc<Self> {
+    /// A lane for calls.
+    pub(super) fn of_calls(name: &Arc<str>, keeper: &Arc<Keeper>) -> Arc<Self> {
+        Self::new(name, keeper, None, false)
+    }
+
+    /// A lane for a server's worker.
+    pub(super) fn of_worker(
+        name: &Arc<str>,
+        keeper: &Arc<Keeper>,
+        worker: Arc<Kick>,
+        stands_by: bool,
+    ) -> Arc<Self> {
+        Self::new(name, keeper, Some(worker), stands_by)
+    }
+
+    fn new(name: &Arc<str>, keeper: &Arc<Keeper>, worker: Option<Arc<Kick>>, stands_by: bool) -> Arc<Self> {
         let state =
             State { stage: Stage::Idle, waiting: Vec::new(), failures: 0, backoff_ns: BACKOFF_NS_MIN };
         Arc::new(Self {
             name: Arc::clone(name),
             keeper: Arc::clone(keeper),
             worker,
+            stands_by,
             threads: AtomicUsize::new(0),
             state: Mutex::new(state),
         })
@@ -181,6 +199,10 @@ impl Lane {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(super) fn stands_by(&self) -> bool {
+        self.stands_by
     }
 
     pub(super) fn worker(&self) -> Option<Arc<Kick>> {

@@ -69,7 +69,7 @@ impl Hub {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let keeper = Keeper::new(daemon.clone());
         let name: Arc<str> = name.into();
-        let lanes = (0..=cores.min(THREAD_LANES_MAX)).map(|_| Lane::new(&name, &keeper, None)).collect();
+        let lanes = (0..=cores.min(THREAD_LANES_MAX)).map(|_| Lane::of_calls(&name, &keeper)).collect();
         Arc::new(Self { daemon, name, lanes, leasing: Mutex::new(()), keeper, guard: ForkGuard::new() })
     }
 
@@ -88,8 +88,8 @@ impl Hub {
     }
 
     /// A lane of its own for a server's worker, whose thread `kick` wakes.
-    pub(crate) fn worker_lane(&self, name: &str, kick: Arc<Kick>) -> Arc<Lane> {
-        Lane::new(&name.into(), &self.keeper, Some(kick))
+    pub(crate) fn worker_lane(&self, name: &str, kick: Arc<Kick>, stands_by: bool) -> Arc<Lane> {
+        Lane::of_worker(&name.into(), &self.keeper, kick, stands_by)
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {

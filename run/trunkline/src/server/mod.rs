@@ -52,6 +52,7 @@ pub struct ServerBuilder {
     settings: Settings,
     services: Vec<Arc<dyn Service>>,
     workers: usize,
+    stands_by: bool,
     grace: Duration,
     scope: Option<Scope>,
 }
@@ -63,6 +64,7 @@ impl Server {
             settings: Settings::default(),
             services: Vec::new(),
             workers: 1,
+            stands_by: false,
             grace: ServerBuilder::GRACE,
             scope: None,
         }
@@ -88,6 +90,13 @@ impl ServerBuilder {
     /// The name operators see; the program's file name if none is given.
     pub fn name(mut self, name: &str) -> Self {
         self.settings.name = Some(name.to_owned());
+        self
+    }
+
+    /// Serves only while no other application serves the same services: a stand-in, as the daemon itself is for the
+    /// services every gRPC server is expected to have.
+    pub fn stand_by(mut self) -> Self {
+        self.stands_by = true;
         self
     }
 
@@ -150,7 +159,7 @@ impl ServerBuilder {
         let handle = ServerHandle::new(Arc::clone(&shared), self.grace);
         let mut refused = None;
         for (index, kick) in kicks.into_iter().enumerate() {
-            let lane = hub.worker_lane(&name, Arc::clone(&kick));
+            let lane = hub.worker_lane(&name, Arc::clone(&kick), self.stands_by);
             let worker = Worker::new(Arc::clone(&shared), lane, kick);
             let scope = self.scope.clone();
             let ended = Ended(Arc::clone(&shared));
