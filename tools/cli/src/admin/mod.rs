@@ -7,7 +7,6 @@
 //! thread see to that.
 
 mod convert;
-mod pause;
 mod service;
 
 pub use convert::{explanation, top_row};

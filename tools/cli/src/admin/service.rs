@@ -1,7 +1,6 @@
 //! The service.
 
 use super::convert::{explanation_message, top_row_message};
-use super::pause::Pause;
 use super::proto::admin_server::Admin;
 use super::proto::{
     Application, ExplainRequest, ExplainResponse, ListRequest, ListResponse, Memory, Peer, Service,
@@ -11,6 +10,7 @@ use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
 use trunkline_engine::SessionKey;
+use trunkline_services::Pause;
 use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
 
 /// Shortest time between two pictures of `top`: every picture asks every shard.

@@ -2,7 +2,7 @@
 
 use crate::admin::{Facts, Host};
 use std::path::PathBuf;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 use trunkline_daemon::{Daemon, Observation};
 use trunkline_telemetry::Ask;
@@ -10,7 +10,7 @@ use trunkline_telemetry::Ask;
 /// A daemon of this process.
 pub struct DaemonHost {
     /// Itself.
-    pub daemon: Daemon,
+    pub daemon: Arc<Daemon>,
     /// Its name.
     pub node: String,
     /// Where applications attach.

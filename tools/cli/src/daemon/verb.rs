@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
-use trunkline_daemon::{Config, Daemon, StartError};
+use trunkline_daemon::{Config, Daemon, GrpcServices, StartError};
 use trunkline_shm::Places;
 
 /// How often a draining daemon asks its shards whether they are done.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
-/// Time the admin API gets to finish: its calls are short, and a watcher of `top` never leaves by itself.
-const ADMIN_GRACE: Duration = Duration::from_millis(200);
+/// Time the daemon's own services get to finish: their calls are short, and a watcher never leaves by itself.
+const OWN_GRACE: Duration = Duration::from_millis(200);
 
 /// Why the daemon did not run, or not to a good end.
 #[derive(Debug, thiserror::Error)]
@@ -37,9 +37,9 @@ pub enum DaemonError {
     /// Shards, sockets.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The admin API.
-    #[error("admin API: {0}")]
-    Admin(#[from] Status),
+    /// The admin API, or a service of gRPC's own.
+    #[error("the daemon's own services: {0}")]
+    Own(#[from] Status),
     /// Signals.
     #[error("signals: {0}")]
     Signals(io::Error),
@@ -64,16 +64,21 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
     logging::start(&config.log.level, config.log.format == trunkline_daemon::LogFormat::Json)?;
     // Before the daemon is there, so that no signal meets it unprepared.
     let orders = orders(args.until_stdin_closes)?;
+    let wanted = config.grpc_services;
     let host = Arc::new(start(config)?);
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
         config = origin.map(|path| path.display().to_string()), "daemon is ready"
     );
     let admin = serve_admin(&host)?;
+    let services = serve_grpc(&host, wanted)?;
     let order = orders.recv().unwrap_or("every source of orders is gone");
     tracing::info!(order, "draining");
-    drain(&host.daemon, args.drain, &orders);
-    let _ = admin.shutdown(ADMIN_GRACE).wait();
+    host.daemon.drain();
+    // Streams of theirs have no end of their own, and would be waited for with the others' calls.
+    let _ = services.shutdown(OWN_GRACE).wait();
+    let_end(&host.daemon, args.drain, &orders);
+    let _ = admin.shutdown(OWN_GRACE).wait();
     // The last handle: threads are joined and sockets removed before the process ends.
     drop(host);
     tracing::info!("daemon ends");
@@ -96,7 +101,7 @@ fn start(mut config: Config) -> Result<DaemonHost, DaemonError> {
     }
     let (node, socket) = (config.node().to_owned(), config.daemon.socket.clone());
     let started = Instant::now();
-    Ok(DaemonHost { daemon: Daemon::start(config)?, node, socket, started })
+    Ok(DaemonHost { daemon: Arc::new(Daemon::start(config)?), node, socket, started })
 }
 
 /// The admin API is an application like any other: it attaches where everybody does.
@@ -107,9 +112,17 @@ fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
     Ok(server)
 }
 
+/// What every gRPC server is expected to have, unless an application brings its own. A session apart from the admin
+/// API's: strangers may ask here, and operators must be able to look while they do.
+fn serve_grpc(host: &Arc<DaemonHost>, wanted: GrpcServices) -> Result<ServerHandle, Status> {
+    let server = Server::builder().name("grpc services").socket(&host.socket).stand_by();
+    let server = trunkline_services::add_to(server, &Arc::downgrade(&host.daemon), &wanted).spawn()?;
+    server.ready().wait()?;
+    Ok(server)
+}
+
 /// Lets calls in flight end, for a time, or until a second order.
-fn drain(daemon: &Daemon, time: Duration, orders: &Receiver<&'static str>) {
-    daemon.drain();
+fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<&'static str>) {
     let until = Instant::now() + time;
     while !daemon.is_idle() && Instant::now() < until {
         if !matches!(orders.recv_timeout(DRAIN_LOOK), Err(RecvTimeoutError::Timeout)) {

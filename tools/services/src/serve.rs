@@ -1,0 +1,38 @@
+//! All of them, as one server's services.
+
+use crate::channelz::ChannelzService;
+use crate::health::HealthService;
+use crate::host::Host;
+use crate::load::{HostLoad, LoadService};
+use crate::proto::grpc::channelz::v1::channelz_server::ChannelzServer;
+use crate::proto::grpc::health::v1::health_server::HealthServer;
+use crate::proto::grpc::reflection::{v1, v1alpha};
+use crate::proto::xds::service::orca::v3::open_rca_service_server::OpenRcaServiceServer;
+use crate::reflection::ReflectionService;
+use crate::slots::Slots;
+use std::sync::Arc;
+use trunkline::ServerBuilder;
+use trunkline_daemon::GrpcServices;
+
+/// Adds the services that are wanted to a server, which is to [stand by](ServerBuilder::stand_by).
+pub fn add_to(server: ServerBuilder, host: &impl Host, wanted: &GrpcServices) -> ServerBuilder {
+    let streams = Slots::default();
+    let mut server = server;
+    if wanted.health {
+        server = server.add_service(HealthServer::new(HealthService::new(host.clone(), streams.clone())));
+    }
+    if wanted.reflection {
+        let service = Arc::new(ReflectionService::new(host.clone(), streams.clone()));
+        let alpha = v1alpha::server_reflection_server::ServerReflectionServer::from_arc(Arc::clone(&service));
+        let first = v1::server_reflection_server::ServerReflectionServer::from_arc(service);
+        server = server.add_service(first).add_service(alpha);
+    }
+    if wanted.channelz {
+        server = server.add_service(ChannelzServer::new(ChannelzService::new(host.clone())));
+    }
+    if wanted.orca {
+        let load = LoadService::with_slots(HostLoad::new(host.clone()), streams);
+        server = server.add_service(OpenRcaServiceServer::new(load));
+    }
+    server
+}
