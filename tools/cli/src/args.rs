@@ -1,5 +1,6 @@
 //! The command line, as types.
 
+use crate::bench::Form;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub enum Verb {
     List(ListArgs),
     /// Make a call, JSON in and out
     Call(CallArgs),
+    /// Make many calls at a constant rate and show how long they took
+    Bench(BenchArgs),
     /// Show where the time of a method's calls goes, in nine components
     Explain(ExplainArgs),
     /// Show which methods run now, again and again
@@ -71,39 +74,150 @@ pub struct ListArgs {
 /// `trunkline call`
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Types come from --proto or --descriptor-set files, else from the server itself (gRPC reflection): a daemon answers for \
+its applications.
+
 Exit code: 0 if the call ended with OK, 64 plus the gRPC code if it did not, 1 if there was no call, 2 for a wrong \
 command line.
 
 Examples:
-  trunkline call --proto search.proto Search/Query '{\"query\": \"turn loop\"}'
-  trunkline call --proto search.proto --target tcp://10.0.0.7:7878 search.v1.Search/Results '{\"query\": \"ring\"}'
-  cat documents.jsonl | trunkline call --descriptor-set search.binpb search.v1.Search/Index")]
+  trunkline call Search/Query '{\"query\": \"turn loop\"}'
+  trunkline call --target 10.0.0.7:7878 -H 'tenant: blue' search.v1.Search/Results -d '{\"query\": \"ring\"}'
+  cat documents.jsonl | trunkline call --proto search.proto search.v1.Search/Index
+  trunkline call list                                  # services
+  trunkline call list search.v1.Search                 # its methods
+  trunkline call describe search.v1.QueryRequest       # as its .proto has it")]
 pub struct CallArgs {
-    /// Method: package.Service/Method; the package may be left out
+    /// Method: package.Service/Method; the package may be left out. Or `list [SERVICE]`, or `describe [SYMBOL]`
     pub method: String,
     /// Requests as JSON; `-`, or none at all, reads them from standard input
     pub requests: Vec<String>,
+    /// Requests as JSON, as many as the method takes; `@FILE` reads a file, `@` or `-` standard input
+    #[arg(long, short, value_name = "JSON", conflicts_with = "requests")]
+    pub data: Option<String>,
+    #[command(flatten)]
+    pub types: TypeArgs,
+    #[command(flatten)]
+    pub way: WayArgs,
+    /// Show fields of responses that have no presence even if they are zero
+    #[arg(long)]
+    pub emit_defaults: bool,
+    /// Pass over JSON members the request type does not have
+    #[arg(long)]
+    pub allow_unknown_fields: bool,
+    /// With `describe`: show a message's JSON, to be filled in
+    #[arg(long)]
+    pub msg_template: bool,
+    /// Write the types that were used to a file, as an encoded FileDescriptorSet
+    #[arg(long, value_name = "FILE")]
+    pub descriptor_set_out: Option<PathBuf>,
+    /// Print the method, metadata sent and received, and counts to standard error
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Where types come from.
+#[derive(Debug, Args)]
+pub struct TypeArgs {
     /// A .proto file; may be repeated
     #[arg(long, short, value_name = "FILE")]
     pub proto: Vec<PathBuf>,
     /// Folder in which imports are looked up; may be repeated [default: the folders of the .proto files]
-    #[arg(long, short = 'I', value_name = "FOLDER")]
+    #[arg(long, short = 'I', value_name = "FOLDER", visible_alias = "import-path")]
     pub include: Vec<PathBuf>,
     /// A file with an encoded FileDescriptorSet; may be repeated
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", visible_alias = "protoset")]
     pub descriptor_set: Vec<PathBuf>,
-    /// Whom to call: tcp://ADDRESS:PORT or unix:PATH [default: whoever serves it]
-    #[arg(long, value_name = "ENDPOINT")]
+}
+
+/// Who is called, and with what.
+#[derive(Debug, Args)]
+pub struct WayArgs {
+    /// Whom to call: HOST:PORT, tcp://ADDRESS:PORT or unix:PATH [default: whoever serves it]
+    #[arg(long, value_name = "ENDPOINT", value_parser = target)]
     pub target: Option<trunkline_net::Endpoint>,
     /// Metadata to send; base64 for keys that end in -bin; may be repeated
-    #[arg(long, short = 'm', value_name = "KEY:VALUE", value_parser = metadata)]
+    #[arg(
+        long,
+        short = 'm',
+        value_name = "KEY:VALUE",
+        visible_alias = "header",
+        visible_short_alias = 'H',
+        value_parser = metadata
+    )]
     pub metadata: Vec<(String, Vec<u8>)>,
-    /// Time the call may take, such as 500ms or 2s
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    /// Time a call may take, such as 500ms or 2s
+    #[arg(long, value_name = "TIME", visible_alias = "max-time", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Print received metadata to standard error
-    #[arg(long, short)]
-    pub verbose: bool,
+}
+
+/// `trunkline bench`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Calls are due at constant intervals whatever becomes of earlier ones (open loop), and each is measured from the moment \
+it was due: a server that stalls cannot hide the calls that would have come meanwhile.
+
+The data is JSON, one value or several in turn (all of them in every call if the method streams). In it {{number}} \
+stands for the number of the call, {{random}}, {{uuid}} and {{time_ms}} for what they say.
+
+Exit code: 0 if every call ended with OK, 1 if not, or if there was no run, 2 for a wrong command line.
+
+Examples:
+  trunkline bench Search/Query -d '{\"query\": \"ring {{number}}\"}' --rate 1000 --duration 30s --html report.html
+  trunkline bench Search/Query --rate 500 --rate-end 5000 --rate-step 500 --step-time 10s --output json
+  trunkline bench Search/Query --closed --concurrency 32 --count 100000")]
+pub struct BenchArgs {
+    /// Method: package.Service/Method; the package may be left out
+    pub method: String,
+    /// Requests as JSON; `@FILE` reads a file, `@` or `-` standard input
+    #[arg(long, short, value_name = "JSON", default_value = "")]
+    pub data: String,
+    #[command(flatten)]
+    pub types: TypeArgs,
+    #[command(flatten)]
+    pub way: WayArgs,
+    /// Calls per second [default: 100]
+    #[arg(long, short, value_name = "RATE", conflicts_with = "closed")]
+    pub rate: Option<f64>,
+    /// Last rate of a run in steps
+    #[arg(long, value_name = "RATE", requires = "rate")]
+    pub rate_end: Option<f64>,
+    /// Difference between two steps [default: a tenth of the way]
+    #[arg(long, value_name = "RATE", requires = "rate_end")]
+    pub rate_step: Option<f64>,
+    /// Time of a step
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub step_time: Duration,
+    /// Keep so many calls outstanding instead, the next when one ends (closed loop)
+    #[arg(long)]
+    pub closed: bool,
+    /// Calls outstanding in a closed loop
+    #[arg(long, short, value_name = "COUNT", default_value = "1", value_parser = positive, requires = "closed")]
+    pub concurrency: usize,
+    /// Time in which calls are made [default: 10s, unless --count or steps end the run]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Calls made at most
+    #[arg(long, short = 'n', value_name = "COUNT")]
+    pub count: Option<u64>,
+    /// Time before calls count
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration)]
+    pub warm_up: Duration,
+    /// Calls in flight at most; more wait in line, and their time counts
+    #[arg(long, value_name = "COUNT", default_value = "1024", value_parser = positive)]
+    pub in_flight_max: usize,
+    /// Pass over JSON members the request type does not have
+    #[arg(long)]
+    pub allow_unknown_fields: bool,
+    /// Form of the report
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Form,
+    /// Write the report to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write a page with plots to a file, besides
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// `trunkline explain`
@@ -156,6 +270,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit_s).map_err(|_| wrong())
 }
 
+/// Reads a number that is not zero.
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?}: write a number from 1"))
+}
+
+/// Reads an endpoint; without a scheme it is TCP, as gRPC's tools have it.
+fn target(text: &str) -> Result<trunkline_net::Endpoint, String> {
+    let with_scheme = || format!("tcp://{text}").parse();
+    let parsed = text.parse().or_else(|error| if text.contains("://") { Err(error) } else { with_scheme() });
+    parsed.map_err(|error: trunkline_net::EndpointError| error.to_string())
+}
+
 /// Reads `key:value`.
 fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
     use base64::Engine;
@@ -172,7 +298,7 @@ fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that the command line is well formed and how times and metadata are written.
+    //! Shows that the command line is well formed and how times, targets and metadata are written.
     use super::*;
     use clap::CommandFactory;
 
@@ -191,6 +317,18 @@ mod tests {
         for text in ["", "5", "ms", "-1s", "1.2.3s", "1e9s", "99999999999999999999h"] {
             assert!(duration(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn targets_need_no_scheme() {
+        for (text, endpoint) in [
+            ("127.0.0.1:80", "tcp://127.0.0.1:80"),
+            ("tcp://[::1]:80", "tcp://[::1]:80"),
+            ("unix:///p", "unix:///p"),
+        ] {
+            assert_eq!(target(text).unwrap().to_string(), endpoint);
+        }
+        assert!(target("nowhere").is_err() && target("http://127.0.0.1:80").is_err());
     }
 
     #[test]

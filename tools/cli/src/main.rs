@@ -3,18 +3,20 @@
 //! Each verb is a module of its own and returns an error that says what to do about it; this file only sends the
 //! command line there and turns outcomes into exit codes.
 //!
-//! * `daemon/` runs the daemon of this host and, inside the same process, the admin API (`admin/`), which is an
-//!   application of that daemon like any other.
+//! * `daemon/` runs the daemon of this host and, inside the same process, the admin API (`admin/`) and gRPC's own
+//!   services (tools/services), which are applications of that daemon like any other.
 //! * `list.rs`, `explain.rs`, `top.rs` are clients of the admin API; what they show is rendered by pure functions.
-//! * `call/` makes any call with types known at run time, over a session of its own.
+//! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
+//! * `bench/` makes many of them and measures, over a session like `call/`'s.
 //! * `demo/` starts everything on this machine and shows it at work.
 //!
 //! The room decides nothing about calls. It knows the library, the daemon's handle and what it lets be observed, and
-//! the telemetry room; `call/` alone knows rings and heaps, because its types are known at run time only.
+//! the telemetry room; `call/` and `bench/` alone know rings and heaps, because their types are known at run time only.
 #![forbid(unsafe_code)]
 
 mod admin;
 mod args;
+mod bench;
 mod call;
 mod daemon;
 mod demo;
@@ -28,7 +30,7 @@ use args::{CallArgs, Trunkline, Verb};
 use clap::Parser;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trunkline::{Channel, Metadata, Status};
+use trunkline::{Channel, Status};
 
 /// Exit code of a call that ended with a status: this plus gRPC's number for it.
 const EXIT_STATUS: u8 = 64;
@@ -43,6 +45,12 @@ fn main() -> ExitCode {
         }
         Verb::Top(args) => top::top(&admin_client(socket), args.interval, args.once).map_err(explained),
         Verb::Call(args) => return call(args, socket),
+        Verb::Bench(args) => match bench::bench(args, socket) {
+            Ok(true) => Ok(()),
+            // The report has said so.
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error.to_string()),
+        },
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
     };
     match outcome {
@@ -52,27 +60,20 @@ fn main() -> ExitCode {
 }
 
 fn call(args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
-    let mut metadata = Metadata::new();
-    for (key, value) in args.metadata {
-        if let Err(error) = metadata.insert(&key, value) {
-            return failed(&error.to_string());
-        }
-    }
-    let order = call::CallOrder {
-        method: args.method,
-        requests: args.requests,
-        sources: call::Sources {
-            protos: args.proto,
-            includes: args.include,
-            descriptor_sets: args.descriptor_set,
-        },
-        target: args.target.map(|target| target.to_string()).unwrap_or_default(),
-        metadata,
-        timeout: args.timeout,
+    let (sources, way) = (call::Sources::from(args.types), call::Way::new(&args.way, socket));
+    let how = call::How {
+        defaults: args.emit_defaults,
+        unknown: args.allow_unknown_fields,
+        template: args.msg_template,
         verbose: args.verbose,
-        socket,
+        descriptor_set_out: args.descriptor_set_out,
     };
-    match call::call(order) {
+    let input = call::Input { requests: args.requests, data: args.data };
+    let outcome = call::metadata(args.way.metadata).and_then(|metadata| {
+        let timeout = args.way.timeout;
+        call::call(call::CallOrder { method: args.method, input, sources, way, metadata, timeout, how })
+    });
+    match outcome {
         Ok(status) => ExitCode::from(exit_code(&status)),
         Err(error) => failed(&error.to_string()),
     }

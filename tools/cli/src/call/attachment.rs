@@ -157,9 +157,8 @@ impl Attachment {
     /// [`AttachError::Detached`] when the daemon ends the session.
     pub fn wait(&mut self, bell: BorrowedFd<'_>) -> Result<Event, AttachError> {
         loop {
-            if let Some(entry) = self.end.completions.pop().map_err(broken)? {
-                let completion = Completion::decode(&entry);
-                return completion.map(Event::Completion).map_err(|error| broken(format!("{error:?}")));
+            if let Some(completion) = self.next()? {
+                return Ok(Event::Completion(completion));
             }
             let others = [self.control.as_fd(), bell];
             let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
@@ -168,6 +167,28 @@ impl Attachment {
                 Woken::Other(which) if which & 1 != 0 => return Err(self.farewell()),
                 Woken::Other(_) => return Ok(Event::Bell),
             }
+        }
+    }
+
+    /// The next completion, if there is one.
+    ///
+    /// # Errors
+    /// [`AttachError::Broken`] if it is none.
+    pub fn next(&mut self) -> Result<Option<Completion>, AttachError> {
+        let Some(entry) = self.end.completions.pop().map_err(broken)? else { return Ok(None) };
+        Completion::decode(&entry).map(Some).map_err(|error| broken(format!("{error:?}")))
+    }
+
+    /// Waits until there is a completion or `until_ns` (monotonic) has passed.
+    ///
+    /// # Errors
+    /// [`AttachError::Detached`] when the daemon ends the session.
+    pub fn wait_until(&mut self, until_ns: Option<u64>) -> Result<(), AttachError> {
+        let others = [self.control.as_fd()];
+        let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
+        match wait_for_entries(ring, doorbell, &others, &mut self.waiter, until_ns).map_err(broken)? {
+            Woken::Entries | Woken::TimedOut => Ok(()),
+            Woken::Other(_) => Err(self.farewell()),
         }
     }
 
@@ -185,6 +206,14 @@ impl Attachment {
         // Returned by the Release that names the call, not by the list of dropped blocks.
         let _ = block.into_span();
         Ok(bytes)
+    }
+
+    /// Takes back what was written and not submitted.
+    ///
+    /// # Errors
+    /// [`AttachError::Broken`] if it was not written here.
+    pub fn take_back(&mut self, span: Span) -> Result<(), AttachError> {
+        if span.len == 0 { Ok(()) } else { self.free(&[span.offset]) }
     }
 
     /// Takes back send blocks the daemon is through with.

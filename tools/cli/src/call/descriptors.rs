@@ -1,5 +1,6 @@
 //! Types known at run time only: `.proto` files or descriptor sets in, a method out.
 
+use crate::args::TypeArgs;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use std::path::PathBuf;
 
@@ -57,6 +58,12 @@ pub enum DescriptorError {
         /// What there is.
         known: Vec<String>,
     },
+}
+
+impl From<TypeArgs> for Sources {
+    fn from(args: TypeArgs) -> Self {
+        Self { protos: args.proto, includes: args.include, descriptor_sets: args.descriptor_set }
+    }
 }
 
 impl Sources {
@@ -151,7 +158,7 @@ fn offer(what: &str, names: &[String]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     //! Shows which names find which method, and what the errors offer.
     use super::*;
 

@@ -182,7 +182,7 @@ impl<'a> Exchange<'a> {
             self.answers.push_back(Answer::Message(payload, bytes));
         }
         let mut trailers = self.metadata(finish.metadata)?;
-        let status = status(finish, &mut trailers);
+        let status = status_of(finish, &mut trailers);
         self.answers.push_back(Answer::End(status, trailers));
         self.phase = Phase::Done;
         self.release(block, finish.metadata, taken)
@@ -293,7 +293,7 @@ impl<'a> Exchange<'a> {
 }
 
 /// The status of a finish; its message and details are taken out of the trailers.
-fn status(finish: &Finish, trailers: &mut Metadata) -> Status {
+pub fn status_of(finish: &Finish, trailers: &mut Metadata) -> Status {
     let message = trailers.remove("grpc-message").unwrap_or_default();
     let details = trailers.remove("grpc-status-details-bin").unwrap_or_default();
     let message =

@@ -1,8 +1,8 @@
 //! JSON to protobuf and back, by descriptor.
 
+use super::unique::Unique;
 use prost::Message;
-use prost_reflect::{DynamicMessage, MessageDescriptor, SerializeOptions};
-use serde_json::Value;
+use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::de::IoRead;
 use std::io::Read;
 
@@ -11,7 +11,8 @@ use std::io::Read;
 /// Each is read when it is asked for, so that a person can type requests and see responses in between.
 pub struct Requests<R: Read> {
     descriptor: MessageDescriptor,
-    values: serde_json::StreamDeserializer<'static, IoRead<R>, Value>,
+    values: serde_json::StreamDeserializer<'static, IoRead<R>, Unique>,
+    options: DeserializeOptions,
     count: usize,
 }
 
@@ -27,11 +28,21 @@ pub struct JsonError {
 impl<R: Read> Requests<R> {
     /// Requests of the described type from `input`.
     pub fn new(descriptor: MessageDescriptor, input: R) -> Self {
-        Self { descriptor, values: serde_json::Deserializer::from_reader(input).into_iter(), count: 0 }
+        let values = serde_json::Deserializer::from_reader(input).into_iter();
+        Self { descriptor, values, options: DeserializeOptions::new(), count: 0 }
     }
 
-    fn encode(&self, value: Result<Value, serde_json::Error>) -> Result<Vec<u8>, serde_json::Error> {
-        DynamicMessage::deserialize(self.descriptor.clone(), value?).map(|message| message.encode_to_vec())
+    /// Whether members the type does not have are passed over instead of refused.
+    pub fn allow_unknown(mut self, allow: bool) -> Self {
+        self.options = self.options.deny_unknown_fields(!allow);
+        self
+    }
+
+    fn encode(&self, value: Result<Unique, serde_json::Error>) -> Result<Vec<u8>, serde_json::Error> {
+        let Unique(value) = value?;
+        let message =
+            DynamicMessage::deserialize_with_options(self.descriptor.clone(), value, &self.options)?;
+        Ok(message.encode_to_vec())
     }
 }
 
@@ -52,27 +63,29 @@ impl<R: Read> Iterator for Requests<R> {
 
 /// How responses are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
-    /// One line per message, for streams and programs.
-    Line,
-    /// Indented, for people.
-    Pretty,
+pub struct Style {
+    /// Indented, for people; else one line per message, for streams and programs.
+    pub pretty: bool,
+    /// Fields without presence are written even if they are zero.
+    pub defaults: bool,
 }
 
-/// Writes a protobuf message as JSON. Fields without presence are written even if they are zero: a person who looks at
-/// a response wants to see `"matches": 0`.
+impl Style {
+    /// A line of all that is set.
+    pub const LINE: Self = Self { pretty: false, defaults: false };
+}
+
+/// Writes a protobuf message as JSON.
 ///
 /// # Errors
 /// What the protobuf decoder says.
 pub fn to_json(descriptor: &MessageDescriptor, protobuf: &[u8], style: Style) -> Result<String, String> {
     let message = DynamicMessage::decode(descriptor.clone(), protobuf).map_err(|error| error.to_string())?;
-    let options = SerializeOptions::new().skip_default_fields(false);
+    let options = SerializeOptions::new().skip_default_fields(!style.defaults);
     let mut out = Vec::new();
-    let written = match style {
-        Style::Line => message.serialize_with_options(&mut serde_json::Serializer::new(&mut out), &options),
-        Style::Pretty => {
-            message.serialize_with_options(&mut serde_json::Serializer::pretty(&mut out), &options)
-        }
+    let written = match style.pretty {
+        false => message.serialize_with_options(&mut serde_json::Serializer::new(&mut out), &options),
+        true => message.serialize_with_options(&mut serde_json::Serializer::pretty(&mut out), &options),
     };
     written.map_err(|error| error.to_string())?;
     String::from_utf8(out).map_err(|error| error.to_string())
@@ -84,13 +97,15 @@ mod tests {
     use super::*;
     use crate::call::descriptors::tests::pool;
 
+    const ALL: Style = Style { pretty: false, defaults: true };
+
     fn ask() -> MessageDescriptor {
         pool().get_message_by_name("a.v1.Ask").unwrap()
     }
 
     fn requests(text: &str) -> Vec<Result<String, String>> {
         let requests = Requests::new(ask(), text.as_bytes());
-        requests.map(|request| to_json(&ask(), &request.map_err(|e| e.to_string())?, Style::Line)).collect()
+        requests.map(|request| to_json(&ask(), &request.map_err(|e| e.to_string())?, ALL)).collect()
     }
 
     #[test]
@@ -114,6 +129,11 @@ mod tests {
             (
                 r#"{"text": 1}"#,
                 "request 1 is not JSON of a.v1.Ask: invalid type: integer `1`, expected a string",
+            ),
+            (
+                r#"{"text": "x", "text": "y"}"#,
+                "request 1 is not JSON of a.v1.Ask: member \"text\" is there twice; leave one of them at line 1 \
+                 column 21",
             ),
             (
                 "{\"text\"",
@@ -141,10 +161,17 @@ mod tests {
     }
 
     #[test]
+    fn unknown_members_are_refused_unless_allowed() {
+        let read = |allow| Requests::new(ask(), &br#"{"new": 1}"#[..]).allow_unknown(allow).next().unwrap();
+        assert!(read(false).is_err() && read(true).is_ok());
+    }
+
+    #[test]
     fn bytes_and_zeros_are_shown() {
         let answer = pool().get_message_by_name("a.v1.Answer").unwrap();
-        let json = to_json(&answer, &[0x12, 2, 0xff, 0], Style::Line).unwrap();
+        let json = to_json(&answer, &[0x12, 2, 0xff, 0], ALL).unwrap();
         assert_eq!(json, r#"{"text":"","raw":"/wA="}"#);
-        assert!(to_json(&answer, &[0x12, 9], Style::Line).is_err());
+        assert_eq!(to_json(&answer, &[0x12, 2, 0xff, 0], Style::LINE).unwrap(), r#"{"raw":"/wA="}"#);
+        assert!(to_json(&answer, &[0x12, 9], ALL).is_err());
     }
 }

@@ -1,14 +1,26 @@
 //! `trunkline call`: one call from a command line, with types known at run time.
 //!
-//! `descriptors.rs` finds the method, `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a
-//! session of its own (`attachment.rs`), `response.rs` turns what comes back into text. `verb.rs` joins them.
+//! `types.rs` finds the types: in files (`descriptors.rs`), in this program, or at whoever is called (`reflect.rs`).
+//! `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a session of its own (`attachment.rs`),
+//! `response.rs` turns what comes back into text. `show.rs` lists and describes. `verb.rs` joins them.
 
 mod attachment;
 mod descriptors;
 mod exchange;
 mod json;
+mod reflect;
 mod response;
+mod show;
+mod types;
+mod unique;
 mod verb;
 
-pub use descriptors::Sources;
-pub use verb::{CallOrder, call};
+pub use attachment::{AttachError, Attachment, protobuf};
+pub use descriptors::{Sources, method};
+pub use exchange::status_of;
+pub use json::{JsonError as RequestsError, Requests};
+pub use types::{Way, of_method};
+pub use verb::{CallError, CallOrder, How, Input, attach, call, metadata};
+
+#[cfg(test)]
+pub use descriptors::tests::pool as test_pool;

@@ -102,7 +102,7 @@ fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
 
 fn detail(any: &Any, pool: &DescriptorPool) -> String {
     let name = any.type_url.rsplit('/').next().unwrap_or_default();
-    let json = pool.get_message_by_name(name).and_then(|known| to_json(&known, &any.value, Style::Line).ok());
+    let json = pool.get_message_by_name(name).and_then(|known| to_json(&known, &any.value, Style::LINE).ok());
     match json {
         Some(json) => format!("{name} {json}"),
         None => format!("{name} ({} bytes; its type is not among those given)", any.value.len()),
@@ -128,7 +128,7 @@ mod tests {
             describe(&status, &trailers, &pool()),
             "NOT_FOUND: no such user\n  \
              execution  executed: the handler ran, and this is its answer\n  \
-             detail     a.v1.Answer {\"text\":\"x\",\"raw\":\"\"}\n  \
+             detail     a.v1.Answer {\"text\":\"x\"}\n  \
              detail     who.Knows (3 bytes; its type is not among those given)\n  \
              trailer    hint-bin: /w=="
         );
@@ -154,9 +154,9 @@ mod tests {
         let protobuf = Payload { encoding: Encoding::Protobuf, ..linear };
         use trunkline_message::Extent;
         assert_eq!(
-            responses.json(linear, &extent.bytes()[..len], Style::Line),
-            responses.json(protobuf, &wire, Style::Line)
+            responses.json(linear, &extent.bytes()[..len], Style::LINE),
+            responses.json(protobuf, &wire, Style::LINE)
         );
-        assert!(responses.json(linear, &wire, Style::Line).is_err());
+        assert!(responses.json(linear, &wire, Style::LINE).is_err());
     }
 }

@@ -1,13 +1,17 @@
 //! The verb itself.
 
 use super::attachment::{AttachError, Attachment};
-use super::descriptors::{self, DescriptorError, Sources};
+use super::descriptors;
 use super::exchange::{Answer, Exchange, ExchangeError, Feeder, Order};
 use super::json::{Requests, Style};
 use super::response::{Responses, describe, pair};
+use super::types::{self, TypesError, Way};
+use super::{Sources, show};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use std::io::{self, IsTerminal, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use trunkline_call::{Instant, Metadata, Status};
 use trunkline_daemon::{Config, Daemon};
@@ -15,22 +19,44 @@ use trunkline_daemon::{Config, Daemon};
 /// What the command line says.
 #[derive(Debug)]
 pub struct CallOrder {
-    /// `package.Service/Method`.
+    /// `package.Service/Method`, `list` or `describe`.
     pub method: String,
-    /// Requests as JSON, or none: they come from standard input.
-    pub requests: Vec<String>,
+    /// What is sent, or what is to be listed or described.
+    pub input: Input,
     /// Where the types come from.
     pub sources: Sources,
-    /// Whom to call; empty for whoever serves it.
-    pub target: String,
+    /// Whom to call.
+    pub way: Way,
     /// Request metadata.
     pub metadata: Metadata,
     /// Time the call may take.
     pub timeout: Option<Duration>,
-    /// Print metadata, too.
+    /// What is shown, and how.
+    pub how: How,
+}
+
+/// Requests.
+#[derive(Debug, Default)]
+pub struct Input {
+    /// As JSON, or none: they come from `data` or standard input.
+    pub requests: Vec<String>,
+    /// JSON, `@FILE`, or `@` and `-` for standard input.
+    pub data: Option<String>,
+}
+
+/// What is shown, and how.
+#[derive(Debug, Default)]
+pub struct How {
+    /// Zeros, too.
+    pub defaults: bool,
+    /// Pass over unknown members of requests.
+    pub unknown: bool,
+    /// With `describe`: a message's JSON.
+    pub template: bool,
+    /// Method, metadata and counts, too.
     pub verbose: bool,
-    /// The daemon's socket, if it was named.
-    pub socket: Option<PathBuf>,
+    /// Where the types are written.
+    pub descriptor_set_out: Option<PathBuf>,
 }
 
 /// Why there was no call, or no end of one.
@@ -38,17 +64,17 @@ pub struct CallOrder {
 pub enum CallError {
     /// The types.
     #[error(transparent)]
-    Descriptor(#[from] DescriptorError),
+    Types(#[from] TypesError),
     /// The session.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The requests.
+    /// The requests, or what else was asked for.
     #[error("{0}")]
     Request(String),
     /// A response that cannot be shown.
     #[error("response: {0}")]
     Response(String),
-    /// Standard output.
+    /// Standard output, or a file.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
     /// An engine of our own, for want of a daemon, did not start.
@@ -56,41 +82,130 @@ pub enum CallError {
     Engine(String),
 }
 
-/// Makes the call, printing responses to standard output and a failure to standard error. Returns how it ended.
+impl From<descriptors::DescriptorError> for CallError {
+    fn from(error: descriptors::DescriptorError) -> Self {
+        Self::Types(error.into())
+    }
+}
+
+/// Pairs of the command line as metadata.
+///
+/// # Errors
+/// [`CallError::Request`] if they are too many together.
+pub fn metadata(pairs: Vec<(String, Vec<u8>)>) -> Result<Metadata, CallError> {
+    let mut metadata = Metadata::new();
+    for (key, value) in pairs {
+        metadata.insert(&key, value).map_err(|error| CallError::Request(error.to_string()))?;
+    }
+    Ok(metadata)
+}
+
+/// Does what the order says, printing to standard output, and a failure to standard error. Returns how it ended.
 ///
 /// # Errors
 /// [`CallError`] if it did not end with a status.
 pub fn call(order: CallOrder) -> Result<Status, CallError> {
-    let entered = Instant(trunkline_shm::monotonic_ns());
-    if order.sources.is_empty() {
-        let what = "name the types: --proto FILE, or --descriptor-set FILE";
-        return Err(CallError::Request(what.into()));
-    }
-    let pool = order.sources.load()?;
-    let method = descriptors::method(&pool, &order.method)?;
-    let requests = requests(&method, &order.requests)?;
-
-    let descriptor_set = pool.encode_to_vec();
-    let responses = Responses::new(method.output(), &descriptor_set).map_err(CallError::Response)?;
     // Lives as long as the call, if it is needed at all.
     let mut own_engine = None;
-    let mut attachment = attach(&order, &mut own_engine)?;
+    // Without files the types come through the daemon: if there is none, that is what is to be said.
+    let attachment = match order.sources.is_empty() {
+        true => Some(attach(&order.way, &mut own_engine)?),
+        false => None,
+    };
+    match order.method.as_str() {
+        "list" => list(&order).map(|()| Status::ok()),
+        "describe" => describe_symbol(&order).map(|()| Status::ok()),
+        _ => make(order, attachment, &mut own_engine),
+    }
+}
+
+fn list(order: &CallOrder) -> Result<(), CallError> {
+    let service = symbol(order)?;
+    let catalog = types::of_symbol(&order.sources, &order.way, service, false)?;
+    let text = match service {
+        Some(service) => show::methods(&catalog.pool, service).ok_or_else(|| {
+            CallError::Request(format!("there is no service {service:?}; `list` shows those there are"))
+        })?,
+        None => catalog.services.iter().map(|name| format!("{name}\n")).collect(),
+    };
+    keep(&catalog.pool, order.how.descriptor_set_out.as_deref())?;
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn describe_symbol(order: &CallOrder) -> Result<(), CallError> {
+    let symbol = symbol(order)?;
+    let catalog = types::of_symbol(&order.sources, &order.way, symbol, true)?;
+    let services = || catalog.services.iter().map(String::as_str).collect();
+    let mut texts = Vec::new();
+    for symbol in symbol.map_or_else(services, |symbol| vec![symbol]) {
+        let text = show::describe(&catalog.pool, symbol);
+        texts.push(text.ok_or_else(|| CallError::Request(format!("nothing is called {symbol:?}")))?);
+        let message = catalog.pool.get_message_by_name(symbol.trim_start_matches('.'));
+        if let Some(message) = message.filter(|_| order.how.template) {
+            texts.push(format!("as JSON:\n{:#}\n", show::template(&message)));
+        }
+    }
+    keep(&catalog.pool, order.how.descriptor_set_out.as_deref())?;
+    Ok(io::stdout().write_all(texts.join("\n").as_bytes())?)
+}
+
+/// What is to be listed or described.
+fn symbol(order: &CallOrder) -> Result<Option<&str>, CallError> {
+    match &order.input.requests[..] {
+        [] => Ok(None),
+        [only] => Ok(Some(only)),
+        _ => Err(CallError::Request(format!("{} takes one name at most", order.method))),
+    }
+}
+
+/// Makes the call.
+fn make(
+    order: CallOrder,
+    attachment: Option<Attachment>,
+    own_engine: &mut Option<Daemon>,
+) -> Result<Status, CallError> {
+    let entered = Instant(trunkline_shm::monotonic_ns());
+    let pool = types::of_method(&order.sources, &order.way, &order.method)?;
+    keep(&pool, order.how.descriptor_set_out.as_deref())?;
+    let method = descriptors::method(&pool, &order.method)?;
+    let requests = requests(&method, &order.input, order.how.unknown)?;
+    let descriptor_set = pool.encode_to_vec();
+    let responses = Responses::new(method.output(), &descriptor_set).map_err(CallError::Response)?;
+    let mut attachment = attachment.map_or_else(|| attach(&order.way, own_engine), Ok)?;
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
-    let route = attachment.bind(&path, &order.target, &descriptor_set)?;
+    let route = attachment.bind(&path, &order.way.target, &descriptor_set)?;
     let streams = method.is_client_streaming();
-    let CallOrder { metadata, timeout, verbose, .. } = order;
-    let order = Order { route, streams, metadata, timeout, entered };
-    let (exchange, feeder) = Exchange::new(&mut attachment, order)?;
-    std::thread::spawn(move || feed(requests, streams, &feeder));
-    let style =
-        if method.is_server_streaming() || !io::stdout().is_terminal() { Style::Line } else { Style::Pretty };
-    print(exchange, &responses, &Printing { style, verbose, pool })
+    let CallOrder { metadata, timeout, how, .. } = order;
+    let printing = Printing {
+        style: Style {
+            pretty: !method.is_server_streaming() && io::stdout().is_terminal(),
+            defaults: how.defaults,
+        },
+        verbose: how.verbose,
+        pool,
+        entered,
+        requests: Arc::default(),
+    };
+    printing.beginning(&method, &metadata);
+    let count = Arc::clone(&printing.requests);
+    let (exchange, feeder) =
+        Exchange::new(&mut attachment, Order { route, streams, metadata, timeout, entered })?;
+    std::thread::spawn(move || feed(requests, streams, &feeder, &count));
+    print(exchange, &responses, &printing)
+}
+
+/// Writes the types to a file, if that was asked for.
+fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
+    Ok(path.map_or(Ok(()), |path| std::fs::write(path, pool.encode_to_vec()))?)
 }
 
 /// The daemon's session; without a daemon but with a target, one with an engine inside this process.
-fn attach(order: &CallOrder, own_engine: &mut Option<Daemon>) -> Result<Attachment, CallError> {
-    match Attachment::open(order.socket.as_deref(), "trunkline call") {
-        Err(AttachError::NoDaemon(_)) if order.socket.is_none() && !order.target.is_empty() => {
+///
+/// # Errors
+/// [`CallError`] if there is neither.
+pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, CallError> {
+    match Attachment::open(way.socket.as_deref(), "trunkline call") {
+        Err(AttachError::NoDaemon(_)) if way.socket.is_none() && !way.target.is_empty() => {
             let engine =
                 Daemon::embedded(Config::default()).map_err(|error| CallError::Engine(error.to_string()))?;
             let control = own_engine.insert(engine).connect()?;
@@ -100,38 +215,53 @@ fn attach(order: &CallOrder, own_engine: &mut Option<Daemon>) -> Result<Attachme
     }
 }
 
-/// Requests of the command line are checked before anything is sent; those of standard input as they come.
+/// Requests of the command line are checked before anything is sent; those of files and standard input as they come.
 fn requests(
     method: &MethodDescriptor,
-    given: &[String],
+    given: &Input,
+    unknown: bool,
 ) -> Result<Requests<Box<dyn Read + Send>>, CallError> {
-    let text = given.join("\n");
-    let input: Box<dyn Read + Send> = match given {
-        [] if io::stdin().is_terminal() && !method.is_client_streaming() => Box::new(io::empty()),
-        [] => Box::new(io::stdin()),
-        [only] if only == "-" => Box::new(io::stdin()),
-        _ => {
-            let checked: Result<Vec<_>, _> = Requests::new(method.input(), text.as_bytes()).collect();
-            let count = checked.map_err(|error| CallError::Request(error.to_string()))?.len();
-            if count != 1 && !method.is_client_streaming() {
-                let problem = format!("{} takes one request, and {count} were given", method.full_name());
-                return Err(CallError::Request(problem));
-            }
-            Box::new(io::Cursor::new(text.into_bytes()))
+    let read = |input| Ok(Requests::new(method.input(), input).allow_unknown(unknown));
+    let text = match (given.data.as_deref(), &given.requests[..]) {
+        (None, []) if io::stdin().is_terminal() && !method.is_client_streaming() => {
+            return read(Box::new(io::empty()) as Box<dyn Read + Send>);
         }
+        (None, []) | (Some("@" | "@-" | "-"), _) => return read(Box::new(io::stdin())),
+        (None, [only]) if only == "-" => return read(Box::new(io::stdin())),
+        (Some(data), _) => match data.strip_prefix('@') {
+            Some(path) => return read(Box::new(opened(path)?)),
+            None => data.to_owned(),
+        },
+        (None, given) => given.join("\n"),
     };
-    Ok(Requests::new(method.input(), input))
+    let checked = Requests::new(method.input(), text.as_bytes()).allow_unknown(unknown);
+    let checked: Result<Vec<_>, _> = checked.collect();
+    let count = checked.map_err(|error| CallError::Request(error.to_string()))?.len();
+    if count != 1 && !method.is_client_streaming() {
+        let problem = format!("{} takes one request, and {count} were given", method.full_name());
+        return Err(CallError::Request(problem));
+    }
+    read(Box::new(io::Cursor::new(text.into_bytes())))
+}
+
+fn opened(path: &str) -> Result<io::BufReader<std::fs::File>, CallError> {
+    let file = std::fs::File::open(path);
+    file.map(io::BufReader::new).map_err(|error| CallError::Request(format!("cannot read {path}: {error}")))
 }
 
 /// Runs on a thread of its own, because reading standard input blocks; ends with the input, the call or the process.
-fn feed(requests: Requests<Box<dyn Read + Send>>, streams: bool, feeder: &Feeder) {
-    let mut requests = requests.map(|request| request.map_err(|error| error.to_string()));
+fn feed(requests: Requests<Box<dyn Read + Send>>, streams: bool, feeder: &Feeder, count: &AtomicUsize) {
+    let counted = |request: Result<_, _>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        request
+    };
+    let mut requests = requests.map(|request| counted(request.map_err(|error| error.to_string())));
     if streams {
         // `false` ends it: the call is over.
         requests.all(|request| feeder.feed(request));
     } else {
         // No request at all is the empty one: many methods take nothing.
-        feeder.feed(requests.next().unwrap_or_else(|| Ok(Vec::new())));
+        feeder.feed(requests.next().unwrap_or_else(|| counted(Ok(Vec::new()))));
     }
 }
 
@@ -139,10 +269,13 @@ struct Printing {
     style: Style,
     verbose: bool,
     pool: DescriptorPool,
+    entered: Instant,
+    requests: Arc<AtomicUsize>,
 }
 
 fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> Result<Status, CallError> {
     let mut out = io::stdout().lock();
+    let mut count = 0;
     loop {
         let answer = exchange.next().map_err(|error| match error {
             ExchangeError::Attach(error) => CallError::Attach(error),
@@ -154,6 +287,7 @@ fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> R
                 let json = responses.json(payload, &bytes, how.style).map_err(CallError::Response)?;
                 writeln!(out, "{json}")?;
                 out.flush()?;
+                count += 1;
             }
             Answer::End(status, trailers) => {
                 if !status.is_ok() {
@@ -161,6 +295,7 @@ fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> R
                 } else {
                     how.metadata("trailer", &trailers);
                 }
+                how.end(count);
                 return Ok(status);
             }
         }
@@ -168,6 +303,21 @@ fn print(mut exchange: Exchange<'_>, responses: &Responses, how: &Printing) -> R
 }
 
 impl Printing {
+    fn beginning(&self, method: &MethodDescriptor, metadata: &Metadata) {
+        if self.verbose {
+            eprint!("{}", show::describe(&self.pool, method.full_name()).unwrap_or_default());
+        }
+        self.metadata("request", metadata);
+    }
+
+    fn end(&self, responses: usize) {
+        if self.verbose {
+            let requests = self.requests.load(Ordering::Relaxed);
+            let elapsed = Duration::from_nanos(trunkline_shm::monotonic_ns().saturating_sub(self.entered.0));
+            eprintln!("requests {requests}, responses {responses}, {elapsed:.1?}");
+        }
+    }
+
     fn metadata(&self, what: &str, metadata: &Metadata) {
         for (key, value) in metadata.iter().filter(|_| self.verbose) {
             eprintln!("{what} {}", pair(key, value));

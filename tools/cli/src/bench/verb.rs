@@ -1,0 +1,279 @@
+//! The verb itself.
+
+use super::data::Data;
+use super::driver::{DriveError, Driver, Next, Order, Schedule};
+use super::plan::{Arrivals, Extent, Loop};
+use super::record::{Ended, Record};
+use super::report::{Form, Report};
+use crate::args::BenchArgs;
+use crate::call::{self, AttachError, CallError, RequestsError, Sources, Way};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+use trunkline_call::Code;
+
+/// How long calls are made if nobody says.
+const TIME_USUAL: Duration = Duration::from_secs(10);
+/// Calls per second if nobody says: what a test server on anybody's laptop bears.
+const RATE_USUAL: f64 = 100.0;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// Types, session.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The command line.
+    #[error("{0}")]
+    Plan(String),
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] RequestsError),
+    /// The run ended before its time.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// A file that cannot be read or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// Standard output.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl From<AttachError> for BenchError {
+    fn from(error: AttachError) -> Self {
+        Self::Call(error.into())
+    }
+}
+
+/// Makes the calls and shows what became of them. Whether every call ended well.
+///
+/// # Errors
+/// [`BenchError`]; there is no report then.
+pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchError> {
+    let plan = plan(&args)?;
+    let extent = extent(&args, &plan);
+    let (sources, way) = (Sources::from(args.types), Way::new(&args.way, socket));
+    let mut own_engine = None;
+    let mut attachment = call::attach(&way, &mut own_engine)?;
+    let pool = call::of_method(&sources, &way, &args.method).map_err(CallError::from)?;
+    let method = call::method(&pool, &args.method).map_err(CallError::from)?;
+    let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
+    let streams = method.is_client_streaming();
+    let data = Data::new(method.input(), &text(&args.data)?, streams, args.allow_unknown_fields)?;
+    let order = Order {
+        route: attachment.bind(&path, &way.target, &pool.encode_to_vec())?,
+        streams,
+        metadata: call::metadata(args.way.metadata)?,
+        timeout: args.way.timeout,
+        in_flight_max: args.in_flight_max,
+    };
+    let mut run = Run::new(&plan, extent, args.warm_up, stop_signals()?);
+    let began = SystemTime::now();
+    Driver::new(&mut attachment, order, &data).run(&mut run)?;
+    let target = if way.target.is_empty() { "whoever serves it".into() } else { way.target };
+    let plan = described(&plan, extent);
+    let report = Report { method: path, target, plan, began, warm_up: args.warm_up, record: run.record };
+    show(&report, args.output, args.out.as_deref(), args.html.as_deref())?;
+    Ok(report.record.good() == report.record.calls())
+}
+
+fn plan(args: &BenchArgs) -> Result<Loop, BenchError> {
+    if args.closed {
+        return Ok(Loop::Closed { concurrency: args.concurrency });
+    }
+    let rate = args.rate.unwrap_or(RATE_USUAL);
+    Loop::steps(rate, args.rate_end, args.rate_step, args.step_time).map_err(BenchError::Plan)
+}
+
+/// Steps end by themselves; anything else after a count, a time, or the usual time. The warm-up comes before.
+fn extent(args: &BenchArgs, plan: &Loop) -> Extent {
+    let ends = args.count.is_some() || plan.time().is_some();
+    let time = args.duration.or((!ends).then_some(TIME_USUAL));
+    Extent { count: args.count, time: time.map(|time| time + args.warm_up) }
+}
+
+fn described(plan: &Loop, extent: Extent) -> String {
+    let plan = match plan {
+        Loop::Closed { concurrency } => format!("closed loop, {concurrency} calls outstanding"),
+        Loop::Open(steps) => match &steps[..] {
+            [one] => format!("open loop, {}/s", one.rate),
+            [first, .., last] => {
+                format!("open loop, from {}/s to {}/s in {} steps", first.rate, last.rate, steps.len())
+            }
+            [] => "open loop".into(),
+        },
+    };
+    let count = extent.count.map_or_else(String::new, |count| format!(", {count} calls"));
+    let time = extent.time.map_or_else(String::new, |time| format!(", {time:?}"));
+    plan + &count + &time
+}
+
+/// JSON, `@FILE`, or `@` and `-` for standard input.
+fn text(data: &str) -> Result<String, BenchError> {
+    let path = match data {
+        "@" | "@-" | "-" => None,
+        data => match data.strip_prefix('@') {
+            Some(path) => Some(PathBuf::from(path)),
+            None => return Ok(data.to_owned()),
+        },
+    };
+    let mut text = String::new();
+    let read = match &path {
+        Some(path) => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+        None => io::stdin().read_to_string(&mut text),
+    };
+    let path = path.unwrap_or_else(|| "standard input".into());
+    read.map(|_| text).map_err(|error| BenchError::File { path, error })
+}
+
+fn show(report: &Report, form: Form, out: Option<&Path>, html: Option<&Path>) -> Result<(), BenchError> {
+    let write = |path: &Path, form| {
+        let written = std::fs::write(path, report.render(form));
+        written.map_err(|error| BenchError::File { path: path.to_owned(), error })
+    };
+    if let Some(path) = html {
+        write(path, Form::Html)?;
+    }
+    match out {
+        Some(path) => write(path, form),
+        None => Ok(io::stdout().write_all(report.render(form).as_bytes())?),
+    }
+}
+
+/// The first signal ends the run and shows what there is; a second ends the program.
+fn stop_signals() -> Result<Arc<AtomicBool>, BenchError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// A run as the driver sees it.
+struct Run {
+    pace: Pace,
+    extent: Extent,
+    warm_up: Duration,
+    stop: Arc<AtomicBool>,
+    /// Calls that were due, the warm-up's not among them.
+    counted: u64,
+    record: Record,
+    /// When the call that comes next is due.
+    due: Duration,
+}
+
+enum Pace {
+    Open(std::iter::Peekable<Arrivals>),
+    Closed(usize),
+}
+
+impl Run {
+    fn new(plan: &Loop, extent: Extent, warm_up: Duration, stop: Arc<AtomicBool>) -> Self {
+        let pace = match plan {
+            Loop::Open(steps) => Pace::Open(Arrivals::new(steps.clone()).peekable()),
+            Loop::Closed { concurrency } => Pace::Closed(*concurrency),
+        };
+        Self { pace, extent, warm_up, stop, counted: 0, record: Record::new(), due: Duration::ZERO }
+    }
+
+    fn is_over(&self, due: Duration) -> bool {
+        self.extent.count.is_some_and(|count| self.counted >= count)
+            || self.extent.time.is_some_and(|time| due >= time)
+            || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Schedule for Run {
+    fn next(&mut self, elapsed: Duration, in_flight: usize) -> Next {
+        let due = match &mut self.pace {
+            Pace::Open(arrivals) => match arrivals.peek() {
+                Some(due) => *due,
+                None => return Next::Never,
+            },
+            Pace::Closed(_) => elapsed,
+        };
+        self.due = due;
+        match self.pace {
+            _ if self.is_over(due) => Next::Never,
+            Pace::Closed(concurrency) if in_flight >= concurrency => Next::WhenOneEnds,
+            _ => Next::At(due),
+        }
+    }
+
+    fn taken(&mut self) {
+        self.counted += u64::from(self.due >= self.warm_up);
+        if let Pace::Open(arrivals) = &mut self.pace {
+            arrivals.next();
+        }
+    }
+
+    fn ended(&mut self, mut call: Ended) {
+        let Some(due) = call.due.checked_sub(self.warm_up) else { return };
+        call.due = due;
+        call.sent = call.sent.saturating_sub(self.warm_up);
+        call.over = call.over.saturating_sub(self.warm_up);
+        self.record.add(call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows when runs of either kind have calls due, and what a warm-up leaves out.
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn run(plan: &Loop, count: Option<u64>, time: Option<Duration>, warm_up: Duration) -> Run {
+        Run::new(plan, Extent { count, time }, warm_up, Arc::default())
+    }
+
+    #[test]
+    fn an_open_loop_does_not_wait() {
+        let plan = Loop::steps(1000.0, None, None, MS).unwrap();
+        let mut run = run(&plan, Some(3), None, Duration::ZERO);
+        let mut due = Vec::new();
+        while let Next::At(at) = run.next(Duration::ZERO, 1000) {
+            due.push(at);
+            run.taken();
+        }
+        assert_eq!(due, [Duration::ZERO, MS, 2 * MS]);
+        assert_eq!(run.next(Duration::ZERO, 0), Next::Never);
+    }
+
+    #[test]
+    fn a_closed_loop_waits_for_ends() {
+        let mut run = run(&Loop::Closed { concurrency: 2 }, None, Some(10 * MS), Duration::ZERO);
+        assert_eq!(run.next(MS, 0), Next::At(MS));
+        run.taken();
+        assert_eq!(run.next(2 * MS, 2), Next::WhenOneEnds);
+        assert_eq!(run.next(3 * MS, 1), Next::At(3 * MS));
+        assert_eq!(run.next(10 * MS, 0), Next::Never);
+        run.extent.time = None;
+        run.stop.store(true, Ordering::Relaxed);
+        assert_eq!(run.next(10 * MS, 0), Next::Never, "told to stop");
+    }
+
+    #[test]
+    fn a_warm_up_does_not_count() {
+        let plan = Loop::steps(1000.0, None, None, MS).unwrap();
+        let mut run = run(&plan, Some(2), None, 5 * MS);
+        let mut calls = 0;
+        while let Next::At(due) = run.next(Duration::ZERO, 0) {
+            run.taken();
+            calls += 1;
+            let (code, message) = (Code::Ok, String::new());
+            run.ended(Ended { due, sent: due, over: due + MS, code, message, responses: 1, bytes: [0; 2] });
+        }
+        assert_eq!((calls, run.record.calls(), run.record.last), (7, 2, 2 * MS));
+    }
+}

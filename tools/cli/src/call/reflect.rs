@@ -1,0 +1,216 @@
+//! Types from whoever is to be called: gRPC reflection, either version of it.
+
+use prost_reflect::prost::Message;
+use prost_reflect::prost_types::FileDescriptorProto;
+use prost_reflect::{DescriptorError, DescriptorPool};
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline::{Channel, Code, Status};
+
+/// Files taken from one server for one call. A large company's largest closure has a few thousand.
+const FILES_MAX: usize = 10_000;
+/// Bytes of them; as much as the daemon takes from an application in one descriptor set.
+const FILES_BYTES_MAX: usize = 16 << 20;
+
+/// Why there are no types.
+#[derive(Debug, thiserror::Error)]
+pub enum ReflectError {
+    /// The server does not reflect, or is not there.
+    #[error("no types from the server ({0}); name them: --proto FILE, or --descriptor-set FILE")]
+    None(Status),
+    /// The stream failed.
+    #[error("reflection: {0}")]
+    Call(#[from] Status),
+    /// The server does not know what was asked.
+    #[error("reflection: {message} (code {code})")]
+    Unknown {
+        /// gRPC code.
+        code: i32,
+        /// The server's words.
+        message: String,
+    },
+    /// What came does not fit together.
+    #[error("reflection: the server's descriptors are wrong: {0}")]
+    Descriptors(#[from] DescriptorError),
+    /// More than anybody needs.
+    #[error("reflection: the server sent {0}")]
+    TooMuch(&'static str),
+    /// Not an answer to what was asked.
+    #[error("reflection: the server answered something that was not asked")]
+    Confused,
+}
+
+/// A conversation with a server about its types.
+pub struct Reflection {
+    stream: Box<dyn Stream>,
+    services: Vec<String>,
+    files: BTreeMap<String, File>,
+    bytes: usize,
+}
+
+struct File {
+    encoded: Vec<u8>,
+    imports: Vec<String>,
+}
+
+/// What may be asked.
+enum Ask {
+    Services,
+    File(String),
+    Symbol(String),
+}
+
+/// What comes back.
+enum Told {
+    Services(Vec<String>),
+    Files(Vec<Vec<u8>>),
+    Error(i32, String),
+}
+
+/// One version of the service.
+trait Stream {
+    fn ask(&mut self, ask: &Ask) -> Result<Told, ReflectError>;
+}
+
+impl Reflection {
+    /// Begins to ask whoever `channel` leads to.
+    ///
+    /// # Errors
+    /// [`ReflectError::None`] if the server knows neither version, or cannot be reached.
+    pub fn open(channel: &Channel) -> Result<Self, ReflectError> {
+        let mut stream: Box<dyn Stream> = Box::new(v1::open(channel));
+        let mut told = stream.ask(&Ask::Services);
+        if matches!(&told, Err(ReflectError::Call(status)) if status.code() == Code::Unimplemented) {
+            stream = Box::new(v1alpha::open(channel));
+            told = stream.ask(&Ask::Services);
+        }
+        let services = match told {
+            Ok(Told::Services(services)) => services,
+            Ok(_) => return Err(ReflectError::Confused),
+            Err(ReflectError::Call(status)) => return Err(ReflectError::None(status)),
+            Err(error) => return Err(error),
+        };
+        Ok(Self { stream, services, files: BTreeMap::new(), bytes: 0 })
+    }
+
+    /// Full names of what the server serves.
+    pub fn services(&self) -> &[String] {
+        &self.services
+    }
+
+    /// Gets the file that defines a symbol, and all it imports.
+    ///
+    /// # Errors
+    /// [`ReflectError::Unknown`] if the server does not know it.
+    pub fn get(&mut self, symbol: &str) -> Result<(), ReflectError> {
+        let told = self.stream.ask(&Ask::Symbol(symbol.to_owned()))?;
+        self.take(told)?;
+        let mut tried = BTreeSet::new();
+        while let Some(import) = self.missing(&tried) {
+            let told = self.stream.ask(&Ask::File(import.clone()))?;
+            match (told, well_known(&import)) {
+                // Some servers do not hold protobuf's own files.
+                (Told::Error(..), Some(file)) => self.add(file)?,
+                (told, _) => self.take(told)?,
+            }
+            tried.insert(import);
+        }
+        Ok(())
+    }
+
+    /// Everything that was got.
+    ///
+    /// # Errors
+    /// [`ReflectError::Descriptors`].
+    pub fn into_pool(self) -> Result<DescriptorPool, ReflectError> {
+        let set = EncodedFiles { file: self.files.into_values().map(|file| file.encoded).collect() };
+        Ok(DescriptorPool::decode(&*set.encode_to_vec())?)
+    }
+
+    fn missing(&self, tried: &BTreeSet<String>) -> Option<String> {
+        let imports = self.files.values().flat_map(|file| &file.imports);
+        imports.filter(|name| !self.files.contains_key(*name) && !tried.contains(*name)).next().cloned()
+    }
+
+    fn take(&mut self, told: Told) -> Result<(), ReflectError> {
+        match told {
+            Told::Files(files) => files.into_iter().try_for_each(|file| self.add(file)),
+            Told::Error(code, message) => Err(ReflectError::Unknown { code, message }),
+            Told::Services(_) => Err(ReflectError::Confused),
+        }
+    }
+
+    fn add(&mut self, encoded: Vec<u8>) -> Result<(), ReflectError> {
+        self.bytes += encoded.len();
+        if self.files.len() >= FILES_MAX || self.bytes > FILES_BYTES_MAX {
+            return Err(ReflectError::TooMuch("more than 10000 files or 16 MiB of descriptors"));
+        }
+        let file = FileDescriptorProto::decode(&*encoded).map_err(|_| ReflectError::Confused)?;
+        self.files.insert(file.name().to_owned(), File { encoded, imports: file.dependency });
+        Ok(())
+    }
+}
+
+/// `google.protobuf.FileDescriptorSet`, its files still encoded: options this program does not know stay in them.
+#[derive(Clone, PartialEq, prost::Message)]
+struct EncodedFiles {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    file: Vec<Vec<u8>>,
+}
+
+fn well_known(name: &str) -> Option<Vec<u8>> {
+    DescriptorPool::global().get_file_by_name(name).map(|file| file.encode_to_vec())
+}
+
+/// Both versions have the same messages in different packages.
+macro_rules! version {
+    ($version:ident) => {
+        mod $version {
+            use super::{Ask, ReflectError, Told};
+            use pb::server_reflection_request::MessageRequest;
+            use pb::server_reflection_response::MessageResponse;
+            use trunkline::{Channel, Receiver, Sender, Status, Wait};
+            use trunkline_services::proto::grpc::reflection::$version as pb;
+
+            pub struct Stream {
+                questions: Sender<pb::ServerReflectionRequest>,
+                answers: Receiver<pb::ServerReflectionResponse>,
+            }
+
+            pub fn open(channel: &Channel) -> Stream {
+                let client = pb::server_reflection_client::ServerReflectionClient::new(channel.clone());
+                let (questions, answers) = client.server_reflection_info().split();
+                Stream { questions, answers }
+            }
+
+            impl super::Stream for Stream {
+                fn ask(&mut self, ask: &Ask) -> Result<Told, ReflectError> {
+                    let message_request = Some(match ask {
+                        Ask::Services => MessageRequest::ListServices("*".to_owned()),
+                        Ask::File(name) => MessageRequest::FileByFilename(name.clone()),
+                        Ask::Symbol(name) => MessageRequest::FileContainingSymbol(name.clone()),
+                    });
+                    let request = pb::ServerReflectionRequest { message_request, ..Default::default() };
+                    // A stream that is over says why to whoever receives.
+                    let _ = self.questions.send(request).wait();
+                    let answer = self.answers.recv().wait()?;
+                    let answer = answer.ok_or_else(|| Status::unavailable("the server ended the stream"))?;
+                    match answer.into_inner().message_response {
+                        Some(MessageResponse::ListServicesResponse(list)) => {
+                            Ok(Told::Services(list.service.into_iter().map(|service| service.name).collect()))
+                        }
+                        Some(MessageResponse::FileDescriptorResponse(files)) => {
+                            Ok(Told::Files(files.file_descriptor_proto))
+                        }
+                        Some(MessageResponse::ErrorResponse(error)) => {
+                            Ok(Told::Error(error.error_code, error.error_message))
+                        }
+                        _ => Err(ReflectError::Confused),
+                    }
+                }
+            }
+        }
+    };
+}
+
+version!(v1);
+version!(v1alpha);
