@@ -10,7 +10,8 @@
 //! * [`Fault`]: everything that can go wrong in the infrastructure, with the party to blame. One total function,
 //!   [`Fault::status`], turns it into a gRPC status; a test lists every case.
 //! * [`Instant`], [`Deadline`]: nanoseconds on the host's monotonic clock, always passed in as an argument.
-//! * [`Metadata`]: ordered key/value pairs, and their one encoded form in shared memory and on the native wire.
+//! * [`Metadata`]: ordered key/value pairs, and their one encoded form in shared memory and on the native wire, which
+//!   [`MetadataWriter`] writes and [`MetadataReader`] reads without a copy of every pair.
 //! * [`ClientStamps`], [`ServerStamps`]: the fixed points at which a call is timed, and the 64-byte trailer in
 //!   which the server's part travels back to the caller.
 //! * [`entry`]: the 64-byte ring entries an application and its daemon exchange.
@@ -22,6 +23,7 @@
 //! * Layouts here are ABI. A change needs a new version in the attach handshake or the native hello.
 #![forbid(unsafe_code)]
 
+mod encoded;
 pub mod entry;
 mod fault;
 mod id;
@@ -32,6 +34,7 @@ mod time;
 mod timer;
 mod trailers;
 
+pub use encoded::{MetadataReader, MetadataWriter};
 pub use fault::{Blame, Fault};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
 pub use metadata::{Metadata, MetadataError};

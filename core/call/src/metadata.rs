@@ -47,13 +47,8 @@ impl Metadata {
     /// [`MetadataError`] names the key at fault, or the limit.
     pub fn insert(&mut self, key: &str, value: impl AsRef<[u8]>) -> Result<(), MetadataError> {
         let value = value.as_ref();
-        if !is_legal_key(key) {
-            return Err(MetadataError::Key(key.chars().take(64).collect()));
-        }
-        if !key.ends_with("-bin") && !value.iter().all(|b| (0x20..=0x7e).contains(b)) {
-            return Err(MetadataError::Value(key.to_owned()));
-        }
-        let bytes = self.encoded_len() + 4 + key.len() + value.len();
+        check_pair(key, value)?;
+        let bytes = self.encoded_len().max(2) + 4 + key.len() + value.len();
         let fits_u16 = key.len() <= usize::from(u16::MAX) && value.len() <= usize::from(u16::MAX);
         if self.pairs.len() >= Self::PAIRS_MAX || bytes > Self::BYTES_MAX || !fits_u16 {
             return Err(MetadataError::TooLarge);
@@ -175,11 +170,22 @@ impl From<MetadataError> for Status {
     }
 }
 
+/// The rules for one pair, lengths aside.
+pub(crate) fn check_pair(key: &str, value: &[u8]) -> Result<(), MetadataError> {
+    if !is_legal_key(key) {
+        return Err(MetadataError::Key(key.chars().take(64).collect()));
+    }
+    if !key.ends_with("-bin") && !value.iter().all(|b| (0x20..=0x7e).contains(b)) {
+        return Err(MetadataError::Value(key.to_owned()));
+    }
+    Ok(())
+}
+
 fn is_legal_key(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'z' | b'-' | b'_' | b'.'))
 }
 
-fn split_u16(bytes: &[u8]) -> Result<(usize, &[u8]), MetadataError> {
+pub(crate) fn split_u16(bytes: &[u8]) -> Result<(usize, &[u8]), MetadataError> {
     let (head, rest) = bytes.split_first_chunk::<2>().ok_or(MetadataError::Malformed)?;
     Ok((usize::from(u16::from_le_bytes(*head)), rest))
 }
