@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, request, response};
+use std::fmt;
 
 /// Names a stream of one connection for its whole life. The side that opens the stream chooses it: the connection for
 /// streams the peer opens, the engine for those it opens itself (the top bit keeps them apart).
@@ -166,4 +167,26 @@ impl Reason {
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
     /// TLS is not good enough.
     pub const INADEQUATE_SECURITY: Self = Self(0xc);
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            0x0 => "NO_ERROR",
+            0x1 => "PROTOCOL_ERROR",
+            0x2 => "INTERNAL_ERROR",
+            0x3 => "FLOW_CONTROL_ERROR",
+            0x4 => "SETTINGS_TIMEOUT",
+            0x5 => "STREAM_CLOSED",
+            0x6 => "FRAME_SIZE_ERROR",
+            0x7 => "REFUSED_STREAM",
+            0x8 => "CANCEL",
+            0x9 => "COMPRESSION_ERROR",
+            0xa => "CONNECT_ERROR",
+            0xb => "ENHANCE_YOUR_CALM",
+            0xc => "INADEQUATE_SECURITY",
+            0xd => "HTTP_1_1_REQUIRED",
+            unknown => return write!(f, "error code {unknown:#x}"),
+        })
+    }
 }
