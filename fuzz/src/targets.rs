@@ -1,10 +1,15 @@
 //! The targets, and the seeds of each.
 
 use crate::r2p2;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
 use trunkline_call::entry::{Completion, Entry, Submission};
 use trunkline_call::{Instant, Metadata, ServerStamps};
 use trunkline_daemon::Config;
+use trunkline_grpc::compress::{Encoding, compress, decompress};
+use trunkline_grpc::framing::Deframer;
+use trunkline_grpc::{request, response};
 use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, check};
 use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::Endpoint;
@@ -34,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "metadata", run: metadata, seeds: metadata_seeds },
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
+    Target { name: "grpc", run: grpc, seeds: grpc_seeds },
 ];
 
 /// A message of every kind of field, itself included.
@@ -282,4 +288,63 @@ fn endpoint_seeds() -> Vec<Vec<u8>> {
     ["tcp://127.0.0.1:80", "tcp://[::1]:7878", "tcp://host.example:1", "unix:/run/x.sock"]
         .map(Vec::from)
         .into()
+}
+
+/// gRPC's heads and bodies: lines of a head, an empty line, a body that comes in two pieces.
+fn grpc(bytes: &[u8]) {
+    let end = bytes.windows(2).position(|pair| pair == b"\n\n").map_or(bytes.len(), |at| at + 1);
+    let (head, body) = (&bytes[..end], bytes.get(end + 1..).unwrap_or_default());
+    let headers: HeaderMap = head.split(|byte| *byte == b'\n').filter_map(header).take(64).collect();
+    let limits = trunkline_grpc::Limits::default();
+    let encoding = grpc_heads(&headers, &limits);
+    std::hint::black_box(response::parse_trailers(&headers, &limits));
+    let mut deframer = Deframer::new(1 << 16);
+    for piece in [&body[..body.len() / 3], &body[body.len() / 3..]] {
+        deframer.push(Bytes::copy_from_slice(piece));
+        while let Ok(Some(framed)) = deframer.next() {
+            let mut out = Vec::new();
+            let sound = decompress(encoding, &framed.bytes, 1 << 16, &mut out).is_ok();
+            assert!(out.len() <= 1 << 16 && (sound || out.is_empty()));
+        }
+        assert!(deframer.held() <= body.len());
+    }
+    let _ = deframer.finish();
+}
+
+/// What is read of a head is metadata that can be written, and written metadata can be read.
+fn grpc_heads(headers: &HeaderMap, limits: &trunkline_grpc::Limits) -> Encoding {
+    let (mut asked, ()) = http::Request::post("/a.B/C").body(()).expect("it is sound").into_parts();
+    asked.headers = headers.clone();
+    let (mut answer, ()) = http::Response::new(()).into_parts();
+    answer.headers = headers.clone();
+    if let response::ResponseHead::Ended(outcome) = response::parse(&answer, true, limits) {
+        let again = response::parse_trailers(&response::trailers(&outcome), limits);
+        assert_eq!(again.code, outcome.code);
+    }
+    let Ok(read) = request::parse(&asked, limits) else { return Encoding::Gzip };
+    Metadata::decode(&read.metadata).expect("what is read can be read again");
+    read.encoding
+}
+
+fn header(line: &[u8]) -> Option<(HeaderName, HeaderValue)> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+    Some((name, HeaderValue::from_bytes(&line[colon + 1..]).ok()?))
+}
+
+fn grpc_seeds() -> Vec<Vec<u8>> {
+    let call = "content-type:application/grpc+proto\nte:trailers\ngrpc-timeout:12345678u\n\
+                grpc-accept-encoding:identity,zstd\nuser-agent:x\nk-bin:AAEC,Aw==\ntenant:blue\n\
+                grpc-trace-bin:AABAQUJDREVGR0hJSktMTU5PAWFiY2RlZmdoAgE\n";
+    let end = "content-type:application/grpc\ngrpc-status:13\ngrpc-message:50%25 %C3%A4\n\
+               grpc-status-details-bin:CA0SAQ\nendpoint-load-metrics-bin:CQA\ngrpc-retry-pushback-ms:10\n";
+    let seed = |encoding: Encoding| {
+        let mut message = Vec::new();
+        compress(encoding, &b"eleven bytes".repeat(20), &mut message).expect("there is memory");
+        let flag = u8::from(encoding != Encoding::Identity);
+        let prefix = [&[flag][..], &(message.len() as u32).to_be_bytes()].concat();
+        let name = format!("{call}grpc-encoding:{}\n\n", encoding.name());
+        [name.as_bytes(), &prefix, &message, &prefix, &message].concat()
+    };
+    Encoding::ALL.into_iter().map(seed).chain([end.into()]).collect()
 }

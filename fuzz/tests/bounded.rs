@@ -21,7 +21,7 @@ fn run(name: &str) {
 fn rounds(name: &str) -> usize {
     match name {
         "config" => ROUNDS / 60,
-        "descriptors" | "native" => ROUNDS / 4,
+        "descriptors" | "native" | "grpc" => ROUNDS / 4,
         _ => ROUNDS,
     }
 }
@@ -38,4 +38,4 @@ macro_rules! tests {
     };
 }
 
-tests!(control descriptors linear transcode native entries metadata config endpoint);
+tests!(control descriptors linear transcode native entries metadata config endpoint grpc);
