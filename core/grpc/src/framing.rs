@@ -1,4 +1,5 @@
-//! Length-prefixed messages: one flag byte, four bytes of length, the message (PROTOCOL-HTTP2, "Length-Prefixed-Message").
+//! Length-prefixed messages: one flag byte, four bytes of length, the message (PROTOCOL-HTTP2,
+//! "Length-Prefixed-Message").
 
 use bytes::{Buf, Bytes, BytesMut};
 use std::collections::VecDeque;

@@ -52,9 +52,9 @@ pub fn is_metadata(name: &str) -> bool {
     }
 }
 
-/// `application/grpc`, `application/grpc+proto`, either with parameters. `application/grpc-web` is another protocol, and
-/// any other `+codec` another way to write messages (PROTOCOL-HTTP2, "Content-Type"). Names are compared as HTTP does,
-/// without case.
+/// `application/grpc`, `application/grpc+proto`, either with parameters. `application/grpc-web` is another protocol,
+/// and any other `+codec` another way to write messages (PROTOCOL-HTTP2, "Content-Type"). Names are compared as HTTP
+/// does, without case.
 pub fn is_grpc_content_type(value: &HeaderValue) -> bool {
     let value = value.as_bytes();
     let name = value.split(|byte| *byte == b';').next().unwrap_or(value).trim_ascii();

@@ -13,8 +13,8 @@ use trunkline_call::{Code, Execution, Metadata, MetadataError, MetadataWriter, S
 pub struct Outcome<'a> {
     /// The status code.
     pub code: Code,
-    /// What is known of the handler. A status a gRPC server sent counts as executed, save UNAVAILABLE, which proxies and
-    /// draining servers send for calls nobody has seen, and for others, too.
+    /// What is known of the handler. A status a gRPC server sent counts as executed, save UNAVAILABLE, which proxies
+    /// and draining servers send for calls nobody has seen, and for others, too.
     pub execution: Execution,
     /// Encoded trailing metadata, with `grpc-message` (percent-encoded) and `grpc-status-details-bin` (bytes).
     pub metadata: Cow<'a, [u8]>,

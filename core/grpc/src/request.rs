@@ -109,8 +109,8 @@ pub fn path(text: &str) -> Option<PathAndQuery> {
     PathAndQuery::try_from(text).ok().filter(|path| sound && path.as_str() == text)
 }
 
-/// The answer to a call with so many messages where there is to be one (gRPC, statuscodes.md: UNIMPLEMENTED, for the two
-/// ends hold different definitions of the method).
+/// The answer to a call with so many messages where there is to be one (gRPC, statuscodes.md: UNIMPLEMENTED, for the
+/// two ends hold different definitions of the method).
 pub fn of_cardinality(messages: usize) -> Outcome<'static> {
     Outcome::refused(Code::Unimplemented, format!("called with {messages} messages where there is to be 1"))
 }

@@ -1,5 +1,5 @@
-//! Shows what a service config says about calls, and what its writer is told when it is wrong: the place, what is there,
-//! and what to write instead.
+//! Shows what a service config says about calls, and what its writer is told when it is wrong: the place, what is
+//! there, and what to write instead.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -79,7 +79,10 @@ fn what_the_writer_is_told() {
         retry[key] = value;
         of_method(json!({ "retryPolicy": retry }))
     };
-    let throttling = |tokens: Value, ratio: Value| json!({ "retryThrottling": { "maxTokens": tokens, "tokenRatio": ratio } });
+    let throttling = |tokens: Value, ratio: Value| {
+        let throttling = json!({ "maxTokens": tokens, "tokenRatio": ratio });
+        json!({ "retryThrottling": throttling })
+    };
     let twice = json!([{ "name": [{"service": "a.B"}] }, { "name": [{"service": "x"}, {"service": "a.B"}] }]);
     for (config, told) in [
         (json!([]), "service config: []; write an object"),
