@@ -1,5 +1,6 @@
 //! How a call ended.
 
+use crate::{Metadata, MetadataError};
 use std::fmt;
 
 /// The canonical gRPC status codes (grpc/doc/statuscodes.md).
@@ -112,19 +113,21 @@ impl Execution {
     }
 }
 
-/// The end of a call: code, message, details, and what is known of its execution.
+/// The end of a call: code, message, details, metadata beside them, and what is known of its execution.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Status {
     code: Code,
     message: String,
     details: Vec<u8>,
+    metadata: Metadata,
     execution: Execution,
 }
 
 impl Status {
     /// A status as a handler returns it.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), details: Vec::new(), execution: Execution::Executed }
+        let (details, metadata) = (Vec::new(), Metadata::new());
+        Self { code, message: message.into(), details, metadata, execution: Execution::Executed }
     }
 
     /// Success.
@@ -136,6 +139,15 @@ impl Status {
     pub fn with_details(mut self, details: impl Into<Vec<u8>>) -> Self {
         self.details = details.into();
         self
+    }
+
+    /// The same status with a pair more in its metadata (gRPC: trailers of a failed call).
+    ///
+    /// # Errors
+    /// [`MetadataError`] names the key at fault, or the limit.
+    pub fn with_metadata(mut self, key: &str, value: impl AsRef<[u8]>) -> Result<Self, MetadataError> {
+        self.metadata.insert(key, value)?;
+        Ok(self)
     }
 
     /// The same status with what is known of the execution.
@@ -157,6 +169,18 @@ impl Status {
     /// Serialized `google.rpc.Status`, or empty.
     pub fn details(&self) -> &[u8] {
         &self.details
+    }
+
+    /// What came with the failure beside message and details, or is to go with it. A handler's goes out as trailers. A
+    /// caller finds the response headers here too where there is no response to hold them: in a call whose server
+    /// does not stream.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The metadata, to change.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        &mut self.metadata
     }
 
     /// Whether the handler may have run.

@@ -1,4 +1,4 @@
-//! A status in metadata: `grpc-message` and `grpc-status-details-bin`.
+//! A status in metadata: `grpc-message`, `grpc-status-details-bin`, and its own metadata beside them.
 
 use crate::{Code, Metadata, MetadataError, Status};
 
@@ -6,12 +6,12 @@ const MESSAGE: &str = "grpc-message";
 const DETAILS: &str = "grpc-status-details-bin";
 
 impl Status {
-    /// Takes message and details out of trailing metadata.
+    /// Takes a status out of trailing metadata: message, details, and what else there is.
     pub fn take_from(trailers: &mut Metadata, code: Code) -> Self {
         take_from(trailers, code)
     }
 
-    /// Adds message and details to trailing metadata.
+    /// Adds message, details and metadata to trailing metadata, in this order of importance.
     ///
     /// # Errors
     /// [`MetadataError::TooLarge`]; what did fit is there.
@@ -22,11 +22,12 @@ impl Status {
 
 fn take_from(trailers: &mut Metadata, code: Code) -> Status {
     let message = trailers.remove(MESSAGE).map_or_else(String::new, |bytes| unescape(&bytes));
-    let status = Status::new(code, message);
-    match trailers.remove(DETAILS) {
-        Some(details) => status.with_details(details),
-        None => status,
+    let mut status = Status::new(code, message);
+    if let Some(details) = trailers.remove(DETAILS) {
+        status = status.with_details(details);
     }
+    *status.metadata_mut() = std::mem::take(trailers);
+    status
 }
 
 fn put_into(trailers: &mut Metadata, status: &Status) -> Result<(), MetadataError> {
@@ -36,7 +37,12 @@ fn put_into(trailers: &mut Metadata, status: &Status) -> Result<(), MetadataErro
     if !status.details().is_empty() {
         trailers.insert(DETAILS, status.details())?;
     }
-    Ok(())
+    let own = |key: &str| key != MESSAGE && key != DETAILS;
+    status
+        .metadata()
+        .iter()
+        .filter(|(key, _)| own(key))
+        .try_for_each(|(key, value)| trailers.insert(key, value))
 }
 
 /// gRPC's percent-encoding of status messages (PROTOCOL-HTTP2, "Status-Message"): all but printable ASCII, and `%`.
@@ -89,9 +95,21 @@ mod tests {
             put_into(&mut trailers, &Status::aborted(message).with_details([1, 2])).unwrap();
             let status = take_from(&mut trailers, Code::Aborted);
             assert_eq!((status.message(), status.details()), (message, &[1, 2][..]));
-            assert!(trailers.is_empty());
+            assert!(trailers.is_empty() && status.metadata().is_empty());
         }
         assert_eq!(unescape(b"100%"), "100%");
         assert_eq!(unescape(b"%ff"), "\u{fffd}");
+    }
+
+    #[test]
+    fn metadata_survives_and_cannot_pose_as_the_message() {
+        let status = Status::aborted("first").with_metadata("tries", "3").unwrap();
+        let status =
+            status.with_metadata(MESSAGE, "second").unwrap().with_metadata("why-bin", [0, 255]).unwrap();
+        let mut trailers = Metadata::new();
+        put_into(&mut trailers, &status).unwrap();
+        let status = take_from(&mut trailers, Code::Aborted);
+        let pairs: Vec<_> = status.metadata().iter().collect();
+        assert_eq!((status.message(), pairs), ("first", vec![("tries", &b"3"[..]), ("why-bin", &[0, 255])]));
     }
 }

@@ -39,6 +39,7 @@ fn a_status_reaches_the_caller_whole() {
             (status.code(), status.message(), status.details()),
             (Code::NotFound, "50% gone", &[1, 2, 3][..])
         );
+        assert_eq!(status.metadata().iter().collect::<Vec<_>>(), [("found", &b"nothing"[..])]);
     });
 }
 
@@ -69,10 +70,12 @@ fn a_server_streams_and_its_status_ends_the_stream() {
         }
         assert_eq!(heard, ["one", "two", "three"]);
         assert!(words.recv().wait().unwrap().is_none(), "the end stays the end");
+        assert_eq!(words.trailers().text("words"), Some("3"));
 
         let mut words = client.repeat(Text::new("fail")).wait().unwrap();
         assert_eq!(words.recv().wait().unwrap().unwrap().view().text(), "fail");
-        assert_eq!(words.recv().wait().unwrap_err().code(), Code::Aborted);
+        let status = words.recv().wait().unwrap_err();
+        assert_eq!((status.code(), status.metadata().text("words")), (Code::Aborted, Some("1")));
     });
 }
 

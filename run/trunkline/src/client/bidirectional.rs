@@ -63,6 +63,17 @@ impl<Q: Message, R: Message> Bidirectional<Q, R> {
         self
     }
 
+    /// Makes the call now, instead of with the first message: its metadata is sent ahead.
+    ///
+    /// # Errors
+    /// What kept the call from being made; it was not executed.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing: the call is made with what is sent next.
+    pub async fn start(&mut self) -> Result<(), Status> {
+        self.opening.open(None, false).await.map(drop)
+    }
+
     /// The two halves. The call lives as long as one of them: dropping the sender says that nothing follows, dropping
     /// the receiver cancels.
     pub fn split(self) -> (Sender<Q>, Receiver<R>) {

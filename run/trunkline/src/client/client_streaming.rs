@@ -63,6 +63,17 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
         self
     }
 
+    /// Makes the call now, instead of with the first message: its metadata is sent ahead.
+    ///
+    /// # Errors
+    /// What kept the call from being made; it was not executed.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing: the call is made with what is sent next.
+    pub async fn start(&mut self) -> Result<(), Status> {
+        self.opening.open(None, false).await.map(drop)
+    }
+
     /// Sends a message; waits while the server has as many bytes before it as it allows.
     ///
     /// # Errors

@@ -20,7 +20,10 @@ pub(crate) fn response<R: Message>(
     headers: Metadata,
     end: End,
 ) -> Result<Response<R>, Status> {
-    let (message, trailers) = finished(session, end)?;
+    let (message, trailers) = match finished(session, end) {
+        Ok(finished) => finished,
+        Err(status) => return Err(behind(headers, status)),
+    };
     let message = message.ok_or_else(|| Status::internal("the server answered OK without a response"))?;
     Ok(Response { body: Body::Received(Received::new(message)), headers, trailers })
 }
@@ -54,6 +57,14 @@ fn finished(session: &Arc<Session>, end: End) -> Result<(Option<session::Receive
         Code::Ok => Ok((message, trailers)),
         _ => Err(status_of(&finish, &mut trailers)),
     }
+}
+
+/// A status whose metadata begins with the response headers, as far as both fit: a failed call has no other place for
+/// them.
+fn behind(mut headers: Metadata, mut status: Status) -> Status {
+    let _ = status.metadata().iter().try_for_each(|(key, value)| headers.insert(key, value));
+    *status.metadata_mut() = headers;
+    status
 }
 
 fn status_of(finish: &Finish, trailers: &mut Metadata) -> Status {

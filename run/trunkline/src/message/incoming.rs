@@ -2,9 +2,11 @@
 
 use super::request::Within;
 use super::{Body, Built, Received, SendExtent};
+use crate::clock;
 use crate::context::Parent;
 use crate::server::Call;
 use std::fmt;
+use std::time::Duration;
 use trunkline_call::{Deadline, Metadata, Status};
 use trunkline_message::Message;
 
@@ -62,6 +64,11 @@ impl<M> Incoming<M> {
         self.call.as_ref().map_or(Deadline::NONE, Call::deadline)
     }
 
+    /// Time left until the deadline, if there is one.
+    pub fn time_left(&self) -> Option<Duration> {
+        time_left(self.deadline())
+    }
+
     /// Whether the caller has gone, or the deadline has passed. A handler that waits is dropped then; one that computes
     /// may ask.
     pub fn is_cancelled(&self) -> bool {
@@ -73,6 +80,11 @@ impl<M> Incoming<M> {
         let parent = Parent { call: call.id(), deadline: call.deadline() };
         Some(Within { session: call.session().clone(), parent })
     }
+}
+
+/// Time left until a deadline.
+pub(crate) fn time_left(deadline: Deadline) -> Option<Duration> {
+    deadline.remaining_ns(clock::now()).map(Duration::from_nanos)
 }
 
 impl<M> fmt::Debug for Incoming<M> {

@@ -12,6 +12,7 @@ pub use body::Outgoing;
 pub(crate) use body::{Body, Hurdle};
 pub use built::Built;
 pub use incoming::Incoming;
+pub(crate) use incoming::time_left;
 pub use received::Received;
 pub(crate) use request::Within;
 pub use request::{IntoRequest, Request};

@@ -68,6 +68,23 @@ impl Call {
         }
     }
 
+    /// Keeps what is to be sent with the end of the call.
+    pub(crate) fn set_trailers(&self, trailers: Metadata) {
+        self.session.with(|books, _| {
+            if let Some(state) = books.call(self.id) {
+                state.trailers = trailers;
+            }
+        });
+    }
+
+    /// What was kept to be sent with the end.
+    pub(crate) fn take_trailers(&self) -> Metadata {
+        let kept = self
+            .session
+            .with(|books, _| books.call(self.id).map(|state| std::mem::take(&mut state.trailers)));
+        kept.flatten().unwrap_or_default()
+    }
+
     /// Nobody reads the request stream: what came and what comes goes back at once.
     pub(crate) fn discard(&self) {
         let id = self.id;

@@ -189,17 +189,13 @@ impl Answer {
         }
     }
 
-    /// Answers with a status alone.
+    /// Answers with a status, and with the trailers a stream was given.
     async fn end(self, result: Result<(), Status>) {
-        let Err(status) = result else { return self.give(Code::Ok, None, None) };
-        let code = match status.code() {
-            // A handler that returns an error cannot mean success; without a response the call would not end well.
-            Code::Ok => Code::Internal,
-            code => code,
+        let kept = self.call.take_trailers();
+        let (code, trailers) = match result {
+            Ok(()) => (Code::Ok, kept),
+            Err(status) => (failure(&status), words(&status, &kept)),
         };
-        let mut trailers = Metadata::new();
-        // A status too large for metadata keeps its code.
-        let _ = status.put_into(&mut trailers);
         let trailers = self.written(&trailers).await;
         self.give(code, None, trailers);
     }
@@ -266,6 +262,22 @@ impl Drop for Answer {
         let trailers = write_metadata(self.call.session(), &trailers).ok();
         self.finish(status.code(), None, trailers);
     }
+}
+
+/// The code of a handler's error, which cannot mean success: without a response the call would not end well.
+fn failure(status: &Status) -> Code {
+    match status.code() {
+        Code::Ok => Code::Internal,
+        code => code,
+    }
+}
+
+/// A status and further trailers as metadata, as far as they fit: a status too large for it keeps its code.
+fn words(status: &Status, trailers: &Metadata) -> Metadata {
+    let mut words = Metadata::new();
+    let _ = status.put_into(&mut words);
+    let _ = trailers.iter().try_for_each(|(key, value)| words.insert(key, value));
+    words
 }
 
 /// Puts a response into the send heap; waits for room there.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::task::Waker;
-use trunkline_call::Code;
 use trunkline_call::entry::{Finish, Payload, Span};
+use trunkline_call::{Code, Metadata};
 
 /// A call between its first entry and the moment nobody here asks for it any more.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(crate) struct CallState {
     pub(crate) incoming_ended: bool,
     /// Response headers that arrived and were not taken.
     pub(crate) headers: Option<Span>,
+    /// What the handler of a delivered call wants sent with its end.
+    pub(crate) trailers: Metadata,
     /// How it ended, once it has.
     pub(crate) end: Option<End>,
     /// Bytes that may still be sent on this stream; one message may take it below zero.
@@ -68,6 +70,7 @@ impl CallState {
             incoming: VecDeque::new(),
             incoming_ended: false,
             headers: None,
+            trailers: Metadata::new(),
             end: None,
             credit_bytes: window_bytes.into(),
             receiver: Parked::default(),

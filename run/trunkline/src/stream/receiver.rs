@@ -1,7 +1,7 @@
 //! The receiving half of a stream.
 
 use crate::client::{Arrival, Made, Start, Starting, outcome};
-use crate::message::Received;
+use crate::message::{Received, time_left};
 use crate::server::Call;
 use crate::session;
 use futures_core::Stream;
@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use trunkline_call::{Deadline, Metadata, Status};
 use trunkline_message::Message;
 
@@ -95,6 +96,11 @@ impl<M: Message> Receiver<M> {
             Source::Delivered(call) => call.deadline(),
             _ => Deadline::NONE,
         }
+    }
+
+    /// In a handler: time left until the deadline, if there is one.
+    pub fn time_left(&self) -> Option<Duration> {
+        time_left(self.deadline())
     }
 
     /// In a handler: whether the caller has gone, or the deadline has passed.

@@ -79,6 +79,14 @@ impl<M: Message> Sender<M> {
         }
     }
 
+    /// In a handler: what is to be sent with the end of the stream (gRPC: trailers), whether it ends well or not. The
+    /// last call counts; no effect in a client.
+    pub fn set_trailers(&mut self, trailers: Metadata) {
+        if let Sink::Delivered(call) = &self.sink {
+            call.set_trailers(trailers);
+        }
+    }
+
     /// In a client: says that nothing follows, as dropping does.
     pub fn close(self) {}
 

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::LazyLock;
-use trunkline::LoadReport;
+use trunkline::{LoadReport, Metadata};
 use trunkline::codegen::{
     Arc, Bidirectional, Block, Channel, ClientCore, ClientStreaming, Delivered, Extent, FieldAt, Handling,
     Incoming, IntoRequest, Message, MethodDescription, Pattern, Receiver, Response, Sender, ServerStreaming,
@@ -180,7 +180,10 @@ impl Echo for Parrot {
     async fn say(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
         match request.view().text() {
             "panic" => panic!("told to panic"),
-            "fail" => Err(Status::not_found("50% gone").with_details([1, 2, 3])),
+            "fail" => {
+                let status = Status::not_found("50% gone").with_details([1, 2, 3]);
+                Err(status.with_metadata("found", "nothing").expect("a legal pair"))
+            }
             "pend" => std::future::pending().await,
             "headers" => {
                 let tenant = request.metadata().text("tenant").unwrap_or_default().to_owned();
@@ -194,6 +197,9 @@ impl Echo for Parrot {
 
     async fn repeat(&self, request: Incoming<Text>, mut out: Sender<Text>) -> Result<(), Status> {
         let text = request.view().text().to_owned();
+        let mut trailers = Metadata::new();
+        trailers.insert("words", text.split(' ').count().to_string()).expect("a legal pair");
+        out.set_trailers(trailers);
         for word in text.split(' ') {
             out.send(Text::new(word)).await?;
         }
