@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench fmt lint
+.PHONY: help test demo bench conformance fmt lint
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-6s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
 	@$(CARGO) xtask test
@@ -18,6 +18,9 @@ demo: ## build it and watch it work: two daemons, a service, a client, on this m
 bench: ## measure it beside the bare limits of this machine
 	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-bench
 	$(CARGO) run --release --locked --package trunkline-bench
+
+conformance: ## run the field's own suites against it; needs Go, Node and Python to fetch them, and says what it lacks
+	@tests/interop/run
 
 fmt: ## format every file
 	$(CARGO) fmt --all

@@ -1,0 +1,203 @@
+//! A daemon of one's own: started with a configuration, ended when the handle is dropped.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use trunkline::{Channel, Wait};
+
+/// Names the daemon's binary; without it, `trunkline` beside this program is run.
+const PROGRAM: &str = "TRUNKLINE_PROGRAM";
+/// Where a daemon listens for applications, when there is one to be used.
+const SOCKET: &str = "TRUNKLINE_SOCKET";
+/// Time a daemon has to answer.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// The daemon a program uses.
+#[derive(Debug)]
+pub struct Host {
+    socket: PathBuf,
+    /// The process and its folder, unless the daemon is somebody else's.
+    own: Option<(Resident, TempDir)>,
+}
+
+/// How a server's daemon listens.
+#[derive(Clone, Debug, Default)]
+pub struct Listen {
+    /// On every address of this host.
+    pub port: u16,
+    /// Speak TLS.
+    pub tls: bool,
+    /// Certificate chain and key, as PEM files.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Largest message taken, if not the daemon's own default (0).
+    pub message_bytes_max: u32,
+}
+
+/// Where a client's daemon calls.
+#[derive(Clone, Debug, Default)]
+pub struct Dial {
+    /// The server's host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Speak TLS.
+    pub tls: bool,
+    /// The name its certificate must have, if not the host's.
+    pub server_name: Option<String>,
+    /// Certificates trusted, as a PEM file.
+    pub ca: Option<PathBuf>,
+}
+
+/// Why there is no daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// It could not be started.
+    #[error("{}: {error}", program.display())]
+    Start {
+        /// The binary.
+        program: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// It ended, or does not answer.
+    #[error("the daemon is not ready; it said:\n{log}")]
+    NotReady {
+        /// Its log.
+        log: String,
+    },
+    /// The daemon cannot do this.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
+    /// There is no folder or port to be had.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// A process that ends with its handle.
+#[derive(Debug)]
+struct Resident(Child);
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        // A daemon that has ended already is just as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Host {
+    /// The daemon at `TRUNKLINE_SOCKET`, or a new one with this configuration (TOML).
+    ///
+    /// # Errors
+    /// [`HostError`]
+    pub fn find_or_start(config: &str) -> Result<Self, HostError> {
+        match std::env::var_os(SOCKET) {
+            Some(socket) => Ok(Self { socket: socket.into(), own: None }),
+            None => Self::start(config),
+        }
+    }
+
+    /// A new daemon with this configuration, ready.
+    ///
+    /// # Errors
+    /// [`HostError`]
+    pub fn start(config: &str) -> Result<Self, HostError> {
+        let folder = tempfile::Builder::new().prefix("trunkline-interop-").tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("daemon.toml"), config)?;
+        let program = program()?;
+        let mut command = Command::new(&program);
+        command.arg("--socket").arg(path("sock")).arg("daemon").arg("--until-stdin-closes");
+        command.arg("--config").arg(path("daemon.toml")).env_remove("TRUNKLINE_CONFIG");
+        // The pipe's other end is this process's: however it ends, the daemon does too.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(path("log"))?);
+        let child = command.spawn().map_err(|error| HostError::Start { program, error })?;
+        let host = Self { socket: path("sock"), own: Some((Resident(child), folder)) };
+        host.ready()
+    }
+
+    /// Where applications attach.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A channel of this host to `target`; the empty target is whoever serves here.
+    pub fn channel(&self, target: &str) -> Channel {
+        Channel::builder().socket(&self.socket).target(target).wait_for_ready(true).connect_lazy()
+    }
+
+    /// What the daemon logged; empty for one that is not ours.
+    pub fn log(&self) -> String {
+        let path = self.own.as_ref().map(|(_, folder)| folder.path().join("log"));
+        path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+    }
+
+    /// Waits until it answers.
+    fn ready(mut self) -> Result<Self, HostError> {
+        let until = Instant::now() + READY_LIMIT;
+        loop {
+            let ended = match &mut self.own {
+                Some((Resident(child), _)) => child.try_wait()?.is_some(),
+                None => false,
+            };
+            if Channel::builder().socket(&self.socket).embedded(false).connect().wait().is_ok() {
+                return Ok(self);
+            }
+            if ended || Instant::now() > until {
+                return Err(HostError::NotReady { log: self.log() });
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Listen {
+    /// The daemon's configuration.
+    ///
+    /// # Errors
+    /// If TLS is wanted without a certificate.
+    pub fn config(&self) -> Result<String, HostError> {
+        let mut config = format!("[daemon]\nlisten = [\"tcp://0.0.0.0:{}\"]\n", self.port);
+        if self.tls {
+            return Err(HostError::Unsupported("TLS"));
+        }
+        if self.message_bytes_max > 0 {
+            config += &format!("[limits]\nmessage_bytes = {}\n", self.message_bytes_max);
+        }
+        Ok(config)
+    }
+}
+
+impl Dial {
+    /// The daemon's configuration.
+    ///
+    /// # Errors
+    /// If TLS is wanted.
+    pub fn config(&self) -> Result<String, HostError> {
+        if self.tls { Err(HostError::Unsupported("TLS")) } else { Ok(String::new()) }
+    }
+
+    /// The target calls name.
+    pub fn target(&self) -> String {
+        format!("tcp://{}:{}", self.host, self.port)
+    }
+}
+
+/// A port nobody listened at a moment ago.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn program() -> io::Result<PathBuf> {
+    if let Some(program) = std::env::var_os(PROGRAM) {
+        return Ok(program.into());
+    }
+    Ok(std::env::current_exe()?.with_file_name("trunkline"))
+}
