@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::sync::LazyLock;
-use trunkline::{LoadReport, Metadata};
 use trunkline::codegen::{
     Arc, Bidirectional, Block, Channel, ClientCore, ClientStreaming, Delivered, Extent, FieldAt, Handling,
     Incoming, IntoRequest, Message, MethodDescription, Pattern, Receiver, Response, Sender, ServerStreaming,
     Service, ServiceDescription, Status, Unary, View,
 };
+use trunkline::{LoadReport, Metadata};
 use trunkline_schema::Schema;
 
 /// `message Text { string text = 1; }`
