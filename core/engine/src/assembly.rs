@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use trunkline_call::entry::Span;
 use trunkline_call::{Code, Encoding, Execution, Fault};
 use trunkline_message::HEADER_BYTES;
-use trunkline_native::StreamId;
+use trunkline_native::{MESSAGE_COST_BYTES, StreamId};
 
 /// One large message that is arriving.
 #[derive(Debug)]
@@ -42,6 +42,11 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
+    /// What the frame took of its sender's window beside the message's bytes.
+    pub fn own_cost(&self) -> u32 {
+        if matches!(self, Self::Message { .. }) { MESSAGE_COST_BYTES } else { 0 }
+    }
+
     pub fn into_item(self, body: Option<Body<'_>>) -> Item<'_> {
         match (self, body) {
             (Self::Open { metadata, end }, body) => Item::Open { metadata: Cow::Owned(metadata), body, end },
@@ -70,7 +75,7 @@ impl Engine {
         shape: Shape,
     ) {
         let settled = match &shape {
-            Shape::Open { metadata, .. } => self.settle(turn, call, Target::Anyone, metadata, total),
+            Shape::Open { metadata, .. } => self.settle(turn, call, Target::Here, metadata, total),
             _ if total > self.limits.message_bytes => {
                 Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() })
             }
@@ -122,10 +127,11 @@ impl Engine {
             return;
         }
         let Some(done) = self.take_assembly(peer, stream) else { return };
+        let charged = (done.total + done.shape.own_cost()).saturating_sub(done.ahead);
         let body = match done.place {
-            Place::Heap { session, block } => Body::Placed { session, block, ahead: done.ahead },
+            Place::Heap { session, block } => Body::Placed { session, block, charged },
             Place::Private(bytes) => {
-                Body::Wire { bytes: Cow::Owned(bytes), encoding: done.encoding, ahead: done.ahead }
+                Body::Wire { bytes: Cow::Owned(bytes), encoding: done.encoding, charged }
             }
         };
         if let Some(call) = self.calls.find_mut(done.call) {

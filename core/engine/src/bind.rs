@@ -72,6 +72,9 @@ impl Engine {
         for method in &serves {
             binding.serves.push((method.path.clone(), self.bind_service(session, request.schema, method)));
         }
+        if !serves.is_empty() {
+            self.answer_again();
+        }
         Ok(binding)
     }
 

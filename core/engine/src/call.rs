@@ -1,7 +1,7 @@
 //! One call between two ends, and what travels along it.
 
 use crate::registry::{MethodKey, MethodTypes};
-use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{
     CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, TimerKey,
 };
-use trunkline_message::HEADER_BYTES;
-use trunkline_native::{MESSAGE_COST_BYTES, StreamId};
+use trunkline_grpc::StreamTag;
+use trunkline_native::StreamId;
 use trunkline_telemetry::PeerIndex;
 
 /// A call in flight: two ends and two directions.
@@ -21,7 +21,8 @@ use trunkline_telemetry::PeerIndex;
 ///    or peer)                                      or peer)
 /// ```
 ///
-/// Session to session is a same-host call; session to peer is the client's daemon; peer to session is the server's.
+/// Session to session is a same-host call; session to peer is the client's daemon; peer to session is the server's. A
+/// peer is another daemon (`Peer`) or anything that speaks gRPC (`Grpc`).
 #[derive(Debug)]
 pub(crate) struct Call {
     pub method: MethodKey,
@@ -41,10 +42,14 @@ pub(crate) struct Call {
     pub server_stamps: ServerStamps,
     /// Whether the server end sent its stamps (a peer may be older, or not ask).
     pub server_measured: bool,
+    /// Whether it has passed admission: a request that arrives in parts does so with its head.
+    pub admitted: bool,
+    /// Times its request was sent again because a server said it had not seen it.
+    pub resent: u32,
     /// Whether any byte of the request left for the server end: decides *not executed* against *unknown*.
     pub handed_over: bool,
-    /// A call from a peer: the response type it holds. Linear responses must have this fingerprint.
-    pub offered_output: Option<u64>,
+    /// A call from a peer: the request and response types it holds. Linear messages have these fingerprints.
+    pub offered: Option<[u64; 2]>,
     /// The host that serves it, for the record.
     pub peer_index: PeerIndex,
     /// Set with the Finish completion; the call then waits for its Release.
@@ -56,6 +61,7 @@ pub(crate) struct Call {
 pub(crate) enum ClientEnd {
     Session { session: SessionKey, id: CallId, types: Arc<MethodTypes> },
     Peer { peer: PeerKey, stream: StreamId },
+    Grpc { peer: GrpcKey, stream: StreamTag },
 }
 
 /// Where a call goes.
@@ -74,6 +80,10 @@ pub(crate) enum ServerEnd {
     Peer {
         peer: PeerKey,
         stream: StreamId,
+    },
+    Grpc {
+        peer: GrpcKey,
+        stream: StreamTag,
     },
 }
 
@@ -123,10 +133,10 @@ pub(crate) enum Item<'a> {
 pub(crate) enum Body<'a> {
     /// In the sending session's send heap; goes back to it once used.
     Lent { session: SessionKey, payload: Payload },
-    /// As a peer sent them: headerless linear, or protobuf. `ahead` of them are back in the sender's window already.
-    Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, ahead: u32 },
-    /// Whole in a receive block of the destination session, header still to be written; `ahead` as above.
-    Placed { session: SessionKey, block: Span, ahead: u32 },
+    /// As a peer sent them: headerless linear, or protobuf. `charged` is what they still take of the sender's window.
+    Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, charged: u32 },
+    /// Whole in a receive block of the destination session, header still to be written; `charged` as above.
+    Placed { session: SessionKey, block: Span, charged: u32 },
 }
 
 impl Body<'_> {
@@ -141,15 +151,10 @@ impl Body<'_> {
 
     /// What the message took from its sender's window and is to be given back once the receiver has released it: less
     /// what a long message that is larger than the window was given to arrive at all.
-    pub fn window_cost(&self, is_later_message: bool) -> u32 {
-        let own = if is_later_message { MESSAGE_COST_BYTES } else { 0 };
+    pub fn window_cost(&self) -> u32 {
         match self {
             Self::Lent { payload, .. } => payload.span.len,
-            Self::Wire { bytes, ahead, .. } => (bytes.len() as u32 + own).saturating_sub(*ahead),
-            // The header before it was written here.
-            Self::Placed { block, ahead, .. } => {
-                (block.len - HEADER_BYTES as u32 + own).saturating_sub(*ahead)
-            }
+            Self::Wire { charged, .. } | Self::Placed { charged, .. } => *charged,
         }
     }
 
@@ -164,10 +169,10 @@ impl Body<'_> {
     fn into_owned(self) -> Body<'static> {
         match self {
             Self::Lent { session, payload } => Body::Lent { session, payload },
-            Self::Wire { bytes, encoding, ahead } => {
-                Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, ahead }
+            Self::Wire { bytes, encoding, charged } => {
+                Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
             }
-            Self::Placed { session, block, ahead } => Body::Placed { session, block, ahead },
+            Self::Placed { session, block, charged } => Body::Placed { session, block, charged },
         }
     }
 }
@@ -216,8 +221,10 @@ impl Call {
             client_stamps: ClientStamps::default(),
             server_stamps: ServerStamps::default(),
             server_measured: false,
+            admitted: false,
+            resent: 0,
             handed_over: false,
-            offered_output: None,
+            offered: None,
             peer_index: PeerIndex::LOCAL,
             outcome: None,
         }
@@ -239,7 +246,7 @@ impl Call {
     pub fn maker(&self) -> Option<(SessionKey, CallId)> {
         match self.client {
             ClientEnd::Session { session, id, .. } => Some((session, id)),
-            ClientEnd::Peer { .. } => None,
+            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } => None,
         }
     }
 
@@ -247,7 +254,10 @@ impl Call {
     pub fn handler(&self) -> Option<SessionKey> {
         match self.server {
             ServerEnd::Session { session, .. } => Some(session),
-            ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+            ServerEnd::Nobody
+            | ServerEnd::Remote { .. }
+            | ServerEnd::Peer { .. }
+            | ServerEnd::Grpc { .. } => None,
         }
     }
 }

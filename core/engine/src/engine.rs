@@ -3,6 +3,8 @@
 use crate::call::Call;
 use crate::convert::Scratch;
 use crate::expire::Due;
+use crate::grpc_peer::GrpcPeer;
+use crate::grpc_settings::GrpcSettings;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::peer::{Lent, Peer};
@@ -10,11 +12,12 @@ use crate::registry::Registry;
 use crate::remote::{Dial, Remotes};
 use crate::session::Session;
 use crate::table::Table;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
+use trunkline_grpc::Command;
 use trunkline_native::Config;
 use trunkline_telemetry::Telemetry;
 
@@ -33,6 +36,12 @@ pub struct Engine {
     pub(crate) plant: Plant,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
+    pub(crate) grpc: GrpcSettings,
+    pub(crate) grpc_peers: Table<GrpcPeer>,
+    /// What HTTP/2 connections are to do next.
+    pub(crate) commands: VecDeque<(GrpcKey, Command)>,
+    /// gRPC peers whose streams or queues changed.
+    pub(crate) touched: Vec<GrpcKey>,
     pub(crate) remotes: Remotes,
     pub(crate) calls: Table<Call>,
     pub(crate) registry: Registry,
@@ -115,6 +124,10 @@ impl Engine {
             plant: Plant::default(),
             sessions: Table::new(),
             peers: Table::new(),
+            grpc: GrpcSettings::default(),
+            grpc_peers: Table::new(),
+            commands: VecDeque::new(),
+            touched: Vec::new(),
             remotes: Remotes::default(),
             calls: Table::new(),
             registry: Registry::default(),
@@ -146,6 +159,7 @@ impl Engine {
         session.outbox.clear();
         let parked: Vec<_> = session.parked.drain(..).collect();
         self.registry.withdraw(key);
+        self.answer_again();
         let calls: Vec<CallKey> = self.calls_of(key);
         for call in calls {
             self.end_gone(turn, call, key);
@@ -154,6 +168,17 @@ impl Engine {
             self.end_gone(turn, call, key);
         }
         self.retire_if_unlent(key);
+        self.settle_grpc(turn);
+    }
+
+    /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
+    pub fn configure_grpc(&mut self, settings: GrpcSettings) {
+        self.grpc = settings;
+    }
+
+    /// Takes randomness in, for what must not happen at the same moment on every host. Zero takes it out.
+    pub fn seed(&mut self, seed: u64) {
+        self.remotes.jitter.seed(seed);
     }
 
     /// Plants delays; zero takes them out.
@@ -171,6 +196,8 @@ impl Engine {
             }
             self.transmit(key);
         }
+        let taken = self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none());
+        self.commands.extend(taken.map(|(key, _)| (key, Command::GoAway)));
         for (_, session) in self.sessions.iter_mut() {
             session.complete(Completion::GoAway);
         }

@@ -27,6 +27,7 @@ impl Engine {
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
             }
         }
+        self.settle_grpc(turn);
     }
 
     /// When [`Engine::handle_timeout`] is wanted next.

@@ -6,7 +6,8 @@ use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::Completion;
-use trunkline_call::{CallId, Code, Execution, Fault, Instant, Metadata, Status};
+use trunkline_call::{CallId, Code, Execution, Fault, Instant, Status};
+use trunkline_grpc::Outcome;
 
 impl Engine {
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
@@ -55,21 +56,22 @@ impl Engine {
 
     /// Ends a call with a status made here.
     pub(crate) fn end(&mut self, turn: &mut Turn<'_>, key: CallKey, status: &Status) {
+        self.end_as(turn, key, &Outcome::of(status));
+    }
+
+    /// The same, in the form an outcome travels in.
+    pub(crate) fn end_as(&mut self, turn: &mut Turn<'_>, key: CallKey, outcome: &Outcome<'_>) {
         let Some(call) = self.calls.find(key) else { return };
         if call.outcome.is_some() {
             return;
         }
-        self.stop_server(turn, key, status.code());
-        self.end_children(turn, key, status.code());
+        let (code, execution) = (outcome.code, outcome.execution);
+        self.stop_server(turn, key, code);
+        self.end_children(turn, key, code);
         let Some(call) = self.calls.find_mut(key) else { return };
         call.server_measured = false;
         call.response.ended = true;
-        let item = Item::Finish {
-            code: status.code(),
-            execution: status.execution(),
-            body: None,
-            metadata: Cow::Owned(status_metadata(status)),
-        };
+        let item = Item::Finish { code, execution, body: None, metadata: Cow::Borrowed(&outcome.metadata) };
         self.drop_backlog(key, Direction::Request);
         self.drop_backlog(key, Direction::Response);
         self.finish_now(turn, key, item);
@@ -86,6 +88,7 @@ impl Engine {
                 }
             }
             ClientEnd::Peer { peer, stream } => self.finish_to_peer(turn, key, peer, stream, &item),
+            ClientEnd::Grpc { peer, stream } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
         }
     }
 
@@ -108,6 +111,8 @@ impl Engine {
                 self.complete(session, Completion::Cancelled { call: delivered_id(key), code });
             }
             ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),
+            // Its stream is reset when the call leaves it.
+            ServerEnd::Grpc { .. } => {}
             ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Session { .. } => {}
         }
         self.leave_server(key);
@@ -125,6 +130,7 @@ impl Engine {
             ServerEnd::Peer { peer, stream } => {
                 self.forget_stream(peer, stream);
             }
+            ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
             ServerEnd::Nobody | ServerEnd::Remote { .. } => {}
         }
     }
@@ -158,6 +164,7 @@ impl Engine {
         match call.client {
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
+            ClientEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
         }
     }
 
@@ -198,14 +205,4 @@ impl<'a> Item<'a> {
             _ => Item::HalfClose,
         }
     }
-}
-
-/// Status message and details as trailing metadata, under gRPC's own keys. What does not fit is left out: the code is
-/// what counts.
-pub(crate) fn status_metadata(status: &Status) -> Vec<u8> {
-    let mut metadata = Metadata::new();
-    let _ = status.put_into(&mut metadata);
-    let mut out = Vec::new();
-    metadata.encode(&mut out);
-    out
 }

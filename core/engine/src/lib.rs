@@ -9,13 +9,15 @@
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item takes the same road:
 //!
-//! 1. `submit.rs` (entries of sessions) or `peer.rs` (events of connections) turns what came in into an item;
+//! 1. `submit.rs` (entries of sessions), `peer.rs` (events of native connections) or `grpc_peer.rs` and `grpc_body.rs`
+//!    (events of HTTP/2 connections) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to;
-//! 3. `session_end.rs` or `peer_end.rs` hands it over: `convert.rs` brings the message into the form that end needs.
+//! 3. `session_end.rs`, `peer_end.rs` or `grpc_end.rs` hands it over: `convert.rs` brings the message into the form
+//!    that end needs.
 //!
-//! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons, `finish.rs` ends calls
-//! in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who
-//! ask what is served.
+//! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons and `grpc_pool.rs` those
+//! to gRPC servers, `finish.rs` ends calls in every way they can end, `expire.rs` does what time brings, `observe.rs`
+//! tells operators, `services.rs` those who ask what is served.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -33,6 +35,12 @@ mod convert;
 mod engine;
 mod expire;
 mod finish;
+mod grpc_body;
+mod grpc_end;
+mod grpc_peer;
+mod grpc_pool;
+mod grpc_settings;
+mod grpc_stream;
 mod heaps;
 mod limits;
 mod observe;
@@ -51,13 +59,15 @@ mod table;
 
 pub use bind::{BindError, BindRequest, Binding};
 pub use engine::{Engine, Plant, SessionFault, Turn};
+pub use grpc_peer::PeerIdentity;
+pub use grpc_settings::GrpcSettings;
 pub use heaps::Heaps;
 pub use limits::Limits;
-pub use observe::{PeerRow, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
+pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use peer::PeerFault;
 pub use peer_io::Piece;
 pub use registry::{BoundSchema, MessageType, is_own_service};
-pub use remote::Dial;
+pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
 pub use table::{Key, Table};
 
@@ -65,6 +75,8 @@ pub use table::{Key, Table};
 pub type SessionKey = Key<session::Session>;
 /// Names a connection to another daemon.
 pub type PeerKey = Key<peer::Peer>;
+/// Names an HTTP/2 connection to a peer that speaks gRPC.
+pub type GrpcKey = Key<grpc_peer::GrpcPeer>;
 /// Names an endpoint other daemons listen on.
 pub type RemoteKey = Key<remote::Remote>;
 /// Names a call in flight.

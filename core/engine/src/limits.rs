@@ -30,8 +30,25 @@ pub struct Limits {
     /// Requests above this size take the endpoint's bulk connection, so that small calls never share a socket buffer
     /// with them. Half of the default socket buffer slice one turn writes.
     pub bulk_body_bytes: u32,
+    /// Largest message a gRPC peer may send, before and after decompression. 4 MiB is what every gRPC library takes
+    /// unless told otherwise.
+    pub grpc_message_bytes: u32,
+    /// Connections to one endpoint that speaks gRPC. Servers take a hundred streams on each as a rule.
+    pub grpc_connections_per_endpoint: usize,
+    /// Bytes of one request to a gRPC server kept to be sent again if the server has not seen it. gRPC's libraries keep
+    /// as much for retries.
+    pub grpc_replay_bytes_per_call: usize,
+    /// Such bytes of all calls of one connection; a request that does not fit is not kept. The same source.
+    pub grpc_replay_bytes_per_peer: usize,
     /// Bytes queued on one connection beyond which calls wait in their session instead.
     pub connection_queue_bytes: usize,
+}
+
+impl Limits {
+    /// Largest message of a gRPC peer.
+    pub(crate) fn grpc_bytes_max(&self) -> u32 {
+        self.grpc_message_bytes.min(self.message_bytes)
+    }
 }
 
 impl Default for Limits {
@@ -49,6 +66,10 @@ impl Default for Limits {
             inline_body_bytes: 4096,
             bulk_body_bytes: 32 << 10,
             connection_queue_bytes: 64 << 20,
+            grpc_message_bytes: 4 << 20,
+            grpc_connections_per_endpoint: 8,
+            grpc_replay_bytes_per_call: 256 << 10,
+            grpc_replay_bytes_per_peer: 16 << 20,
         }
     }
 }

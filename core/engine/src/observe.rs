@@ -2,11 +2,11 @@
 
 use crate::call::ClientEnd;
 use crate::engine::Engine;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_call::{Code, Instant};
-use trunkline_telemetry::{Record, Side};
+use trunkline_telemetry::{PeerIndex, Record, Side};
 
 /// The state of a shard, for `trunkline list`.
 #[derive(Clone, Debug, Default)]
@@ -55,22 +55,33 @@ pub struct ServiceRow {
     pub sessions: Vec<SessionKey>,
 }
 
-/// A connection to another daemon.
+/// What a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The native protocol: another daemon.
+    Native,
+    /// gRPC on HTTP/2: anybody.
+    Grpc,
+}
+
+/// A connection to another daemon, or to a gRPC client or server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRow {
     /// A number no other connection of this shard has.
     pub id: u64,
     /// The endpoint it was dialled for.
     pub endpoint: Option<Arc<str>>,
+    /// What it speaks.
+    pub protocol: Protocol,
     /// Address.
     pub label: String,
-    /// The peer's name for itself, once it said hello.
+    /// The peer's name for itself, once it said hello; of a gRPC peer what its certificate says.
     pub node: Option<String>,
     /// Whether it was dialled here.
     pub outgoing: bool,
     /// Streams open.
     pub streams: usize,
-    /// Bytes queued for its socket.
+    /// Bytes queued for its socket, of a gRPC peer of messages only.
     pub queued_bytes: u64,
 }
 
@@ -131,8 +142,12 @@ impl Engine {
     /// A call from another host was answered.
     pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
         let Some(call) = self.calls.find(key) else { return };
-        let ClientEnd::Peer { peer, .. } = call.client else { return };
-        let peer = self.peers.find(peer).map_or(trunkline_telemetry::PeerIndex::OTHER, |peer| peer.telemetry);
+        let peer = match call.client {
+            ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
+            ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
+            ClientEnd::Session { .. } => return,
+        };
+        let peer = peer.unwrap_or(PeerIndex::OTHER);
         let record = Record {
             side: Side::Served,
             method: self.registry.number(call.method),
@@ -182,15 +197,27 @@ impl Engine {
 
     fn peer_rows(&self) -> Vec<PeerRow> {
         let endpoint = |remote| self.remotes.find(remote).map(|remote| Arc::clone(&remote.endpoint));
-        let row = |key: PeerKey, peer: &crate::peer::Peer| PeerRow {
-            id: key.to_bits(),
+        let native = |key: PeerKey, peer: &crate::peer::Peer| PeerRow {
+            id: key.to_bits() << 1,
             endpoint: peer.lane.and_then(|(remote, _)| endpoint(remote)),
+            protocol: Protocol::Native,
             label: peer.label.clone(),
             node: peer.connection.peer().map(|said| said.node_name.clone()),
             outgoing: peer.lane.is_some(),
             streams: peer.connection.stream_count(),
             queued_bytes: peer.connection.send_queue_bytes(),
         };
-        self.peers.iter().map(|(key, peer)| row(key, peer)).collect()
+        let grpc = |key: GrpcKey, peer: &crate::grpc_peer::GrpcPeer| PeerRow {
+            id: key.to_bits() << 1 | 1,
+            endpoint: peer.remote.and_then(endpoint),
+            protocol: Protocol::Grpc,
+            label: peer.label.clone(),
+            node: peer.identity.spiffe_id.clone().or_else(|| peer.identity.names.first().cloned()),
+            outgoing: peer.remote.is_some(),
+            streams: peer.streams.len(),
+            queued_bytes: peer.queued_bytes,
+        };
+        let natives = self.peers.iter().map(|(key, peer)| native(key, peer));
+        natives.chain(self.grpc_peers.iter().map(|(key, peer)| grpc(key, peer))).collect()
     }
 }

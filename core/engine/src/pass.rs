@@ -3,7 +3,7 @@
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
-use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
+use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use trunkline_call::{Fault, Instant};
 
 /// Why an item could not be handed over.
@@ -21,6 +21,8 @@ pub(crate) enum Blocker {
     Session(SessionKey),
     /// Room in the connection's queue, or window.
     Peer(PeerKey),
+    /// Room in the gRPC connection's queue.
+    Grpc(GrpcKey),
     /// Room in the queue of the call's own stream: the connection names the call when there is.
     Stream,
     /// A connection to the endpoint.
@@ -51,7 +53,7 @@ impl Engine {
         loop {
             let Some(call) = self.calls.find_mut(key) else { return };
             let half = call.half(direction);
-            let Some(item) = half.backlog.pop_front() else { return };
+            let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
             match direction {
                 Direction::Request => call.client_stamps.wait_ns += waited,
@@ -104,6 +106,9 @@ impl Engine {
                 ServerEnd::Peer { peer, stream } => {
                     self.hand_to_peer(turn, key, direction, peer, stream, item)
                 }
+                ServerEnd::Grpc { peer, stream } => {
+                    self.hand_to_grpc(turn, key, direction, peer, stream, item)
+                }
             },
             Direction::Response => match call.client.clone() {
                 ClientEnd::Session { session, id, types } => {
@@ -111,6 +116,9 @@ impl Engine {
                 }
                 ClientEnd::Peer { peer, stream } => {
                     self.hand_to_peer(turn, key, direction, peer, stream, item)
+                }
+                ClientEnd::Grpc { peer, stream } => {
+                    self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
             },
         }
@@ -126,6 +134,11 @@ impl Engine {
             }
             Blocker::Peer(peer) => {
                 if let Some(peer) = self.peers.find_mut(peer) {
+                    peer.blocked.push_back((key, direction));
+                }
+            }
+            Blocker::Grpc(peer) => {
+                if let Some(peer) = self.grpc_peers.find_mut(peer) {
                     peer.blocked.push_back((key, direction));
                 }
             }

@@ -26,6 +26,9 @@ pub struct Peer {
     pub(crate) label: String,
     /// Methods this side calls there.
     pub(crate) announced: HashMap<(MethodKey, [u64; 2]), MethodIndex>,
+    /// The request types the peer last said it has for them. The connection goes by what was ever agreed, for that may
+    /// be under way; what is sent goes by this.
+    pub(crate) answers: HashMap<MethodIndex, u64>,
     /// Methods the peer calls here, by its own numbers.
     pub(crate) offered: HashMap<MethodIndex, Offered>,
     /// Large messages on their way in.
@@ -57,6 +60,8 @@ pub(crate) struct Offered {
     pub method: Option<MethodKey>,
     /// The peer's types.
     pub fingerprints: [u64; 2],
+    /// What it was told of those here.
+    pub answered: Option<[u64; 2]>,
 }
 
 /// Why a connection must end: the peer broke the protocol.
@@ -113,10 +118,16 @@ impl Engine {
             Event::Schema { method, path, request_fingerprint, response_fingerprint } => {
                 self.handle_schema(peer, method, path, [request_fingerprint, response_fingerprint]);
             }
-            // The connection keeps what was agreed, and is asked when it matters.
-            Event::SchemaAnswer { .. } | Event::Pong { .. } => {}
+            Event::SchemaAnswer { method, request_fingerprint, .. } => {
+                if let Some(peer) = self.peers.find_mut(peer) {
+                    peer.answers.insert(method, request_fingerprint);
+                }
+            }
+            Event::Pong { .. } => {}
             Event::GoAway { .. } => self.handle_go_away(turn, peer, "peer is draining"),
-            Event::Closed { code, why } => self.peer_lost(turn, peer, &format!("peer closed: {code}: {why}")),
+            Event::Closed { code, why } => {
+                self.lose_peer(turn, peer, &format!("peer closed: {code}: {why}"), false);
+            }
         }
     }
 
@@ -175,7 +186,7 @@ impl Engine {
         let mut call = Call::new(method, ClientEnd::Peer { peer, stream }, ServerEnd::Nobody, deadline);
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
-        call.offered_output = offered.map(|offered| offered.fingerprints[1]);
+        call.offered = offered.map(|offered| offered.fingerprints);
         let key = self.calls.insert(call);
         if let Some(peer) = self.peers.find_mut(peer) {
             peer.connection.set_tag(stream, key.to_bits());
@@ -183,7 +194,7 @@ impl Engine {
         let shape = Shape::Open { metadata: incoming.metadata.to_vec(), end: incoming.end };
         match incoming.message {
             Some(message) => self.handle_message(turn, peer, stream, key, Direction::Request, message, shape),
-            None => self.start(turn, key, Target::Anyone, shape.into_item(None)),
+            None => self.start(turn, key, Target::Here, shape.into_item(None)),
         }
     }
 
@@ -204,7 +215,8 @@ impl Engine {
     ) {
         match message.body {
             Arriving::Whole(bytes) => {
-                let body = Body::Wire { bytes: Cow::Borrowed(bytes), encoding: message.encoding, ahead: 0 };
+                let charged = bytes.len() as u32 + shape.own_cost();
+                let body = Body::Wire { bytes: Cow::Borrowed(bytes), encoding: message.encoding, charged };
                 self.pass_shape(turn, key, direction, shape, Some(body));
             }
             Arriving::Cut { total } => {
@@ -226,7 +238,7 @@ impl Engine {
         let item = shape.into_item(body);
         let unsettled = self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Nobody));
         if opens && unsettled {
-            self.start(turn, key, Target::Anyone, item);
+            self.start(turn, key, Target::Here, item);
         } else {
             self.pass(turn, key, direction, item);
         }
@@ -287,12 +299,49 @@ impl Engine {
     }
 
     fn handle_schema(&mut self, peer: PeerKey, index: MethodIndex, path: &str, fingerprints: [u64; 2]) {
+        let answer = self.answer_to(path);
+        let offered = Offered { path: path.into(), method: answer.0, fingerprints, answered: None };
+        if let Some(found) = self.peers.find_mut(peer) {
+            found.offered.insert(index, offered);
+        }
+        self.answer(peer, index, answer);
+    }
+
+    /// Who serves what has changed: peers that announced a method are told what holds now. A method announced before
+    /// its server came would otherwise stay on protobuf as long as the connection lives.
+    pub(crate) fn answer_again(&mut self) {
+        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
+        for key in peers {
+            let offered = self.peers.find(key).map_or_else(Vec::new, |peer| {
+                peer.offered.iter().map(|(index, offered)| (*index, self.answer_to(&offered.path))).collect()
+            });
+            for (index, answer) in offered {
+                self.answer(key, index, answer);
+            }
+            self.transmit(key);
+        }
+    }
+
+    /// The method at a path a peer announced, and the fingerprints to answer with.
+    fn answer_to(&self, path: &str) -> (Option<MethodKey>, [u64; 2]) {
         let method = self.registry.key_of(path);
-        let offered = Offered { path: path.into(), method, fingerprints };
-        let [request, response] = self.served_fingerprints(method);
+        (method, self.served_fingerprints(method))
+    }
+
+    fn answer(
+        &mut self,
+        peer: PeerKey,
+        index: MethodIndex,
+        (method, fingerprints): (Option<MethodKey>, [u64; 2]),
+    ) {
         let Some(peer) = self.peers.find_mut(peer) else { return };
-        peer.offered.insert(index, offered);
-        let _ = peer.connection.answer_schema(index, request != 0, request, response);
+        let Some(offered) = peer.offered.get_mut(&index) else { return };
+        offered.method = method;
+        // What was said last holds until it changes.
+        if std::mem::replace(&mut offered.answered, Some(fingerprints)) != Some(fingerprints) {
+            let [request, response] = fingerprints;
+            let _ = peer.connection.answer_schema(index, request != 0, request, response);
+        }
     }
 
     /// What the sessions serving a method have, if they have all the same; zeros otherwise.
@@ -309,7 +358,7 @@ impl Engine {
 
     fn handle_go_away(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
         let Some(lane) = self.peers.find(key).and_then(|peer| peer.lane) else { return };
-        self.lane_lost(turn, lane.0, lane.1, key, why);
+        self.lane_lost(turn, lane.0, lane.1, key, why, false);
     }
 
     pub(crate) fn unblock_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {

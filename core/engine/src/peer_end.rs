@@ -4,7 +4,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, WireBody, for_wire};
 use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
-use crate::peer::{Announced, Lent};
+use crate::peer::{Announced, Lent, Peer};
 use crate::registry::MethodTypes;
 use crate::submit::credit;
 use crate::table::Key;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Code, Deadline, Fault};
 use trunkline_native::{
-    Body as FrameBody, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange, StreamId,
+    Body as FrameBody, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused, SharedRange,
+    StreamId,
 };
 
 impl Engine {
@@ -140,15 +141,10 @@ impl Engine {
         stream: StreamId,
         fault: &Fault,
     ) {
-        let status = fault.status();
-        let metadata = crate::finish::status_metadata(&status);
+        let trunkline_grpc::Outcome { code, execution, metadata } =
+            trunkline_grpc::Outcome::of(&fault.status());
         if let Some(found) = self.peers.find_mut(peer) {
-            let failure = Failure {
-                code: status.code(),
-                execution: status.execution(),
-                metadata: &metadata,
-                trailer: None,
-            };
+            let failure = Failure { code, execution, metadata: &metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
         }
         self.transmit(peer);
@@ -202,6 +198,11 @@ impl Engine {
                     found.connection.grant(stream, bytes);
                 }
                 self.transmit(peer);
+            }
+            (Direction::Request, ClientEnd::Grpc { peer, stream }, _)
+            | (Direction::Response, _, ServerEnd::Grpc { peer, stream }) => {
+                let (peer, stream) = (*peer, *stream);
+                self.grant_grpc(peer, stream, bytes);
             }
             (Direction::Response, _, ServerEnd::Session { session, .. }) => {
                 let session = *session;
@@ -306,7 +307,7 @@ impl Engine {
                 index
             }
         };
-        Ok(Announced { index, agreed: peer.connection.agreed(index).0 })
+        Ok(Announced { index, agreed: peer.takes_linear(index, fingerprints[0]) })
     }
 
     /// Whether linear messages may pass in this direction of a call.
@@ -317,12 +318,12 @@ impl Engine {
                 let Some(types) = call.sender_types(Direction::Request) else { return false };
                 let fingerprints = [types.input.fingerprint, types.output.fingerprint];
                 let index = peer.announced.get(&(call.method, fingerprints));
-                index.is_some_and(|index| peer.connection.agreed(*index).0)
+                index.is_some_and(|index| peer.takes_linear(*index, fingerprints[0]))
             }
             Direction::Response => {
                 let output = call.sender_types(Direction::Response).map(|types| types.output.fingerprint);
                 // The peer was told when it announced the method; a server that came later has not been spoken of.
-                let same = call.offered_output.is_some() && call.offered_output == output;
+                let same = output.is_some() && call.offered.map(|[_, response]| response) == output;
                 same && peer.connection.agreed_on(stream)
             }
         }
@@ -383,6 +384,13 @@ impl Engine {
     }
 }
 
+impl Peer {
+    /// Whether a request of this type may go out linear: the peer has agreed, and not changed its mind.
+    fn takes_linear(&self, method: MethodIndex, fingerprint: u64) -> bool {
+        self.connection.agreed(method).0 && self.answers.get(&method) == Some(&fingerprint)
+    }
+}
+
 /// Why a frame was not queued.
 enum Unsent {
     Refused(Refused),
@@ -410,11 +418,14 @@ impl Call {
         match direction {
             Direction::Request => match &self.client {
                 ClientEnd::Session { types, .. } => Some(Arc::clone(types)),
-                ClientEnd::Peer { .. } => None,
+                ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } => None,
             },
             Direction::Response => match &self.server {
                 ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
-                ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+                ServerEnd::Nobody
+                | ServerEnd::Remote { .. }
+                | ServerEnd::Peer { .. }
+                | ServerEnd::Grpc { .. } => None,
             },
         }
     }

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::peer::{Lent, Peer};
-use crate::remote::LaneIndex;
+use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
 use crate::{Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
 use std::collections::{HashMap, VecDeque};
@@ -43,8 +43,11 @@ impl Engine {
     }
 
     /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
-    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
-        self.peer_lost(turn, key, why);
+    pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, connection: Dialled, why: &str) {
+        match connection {
+            Dialled::Native(key) => self.lose_peer(turn, key, why, false),
+            Dialled::Grpc(key) => self.grpc_lost(turn, key, why),
+        }
     }
 
     /// Bytes of a connection, known to be there since `arrived` (before they were read, so that reading counts as stack
@@ -134,6 +137,11 @@ impl Engine {
 
     /// The connection is over: its calls end, those that never left as *not executed*.
     pub fn peer_lost(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
+        self.lose_peer(turn, key, why, true);
+    }
+
+    /// The same; `silent`: whoever was reached has not shown that it speaks the native protocol.
+    pub(crate) fn lose_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str, silent: bool) {
         let Some(peer) = self.peers.find_mut(key) else { return };
         peer.connection.lost();
         let lane = peer.lane;
@@ -151,8 +159,9 @@ impl Engine {
         }
         self.discard_abandoned(turn);
         if let Some((remote, lane)) = lane {
-            self.lane_lost(turn, remote, lane, key, why);
+            self.lane_lost(turn, remote, lane, key, why, silent);
         }
+        self.settle_grpc(turn);
     }
 
     pub(crate) fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {
@@ -221,6 +230,7 @@ impl Engine {
             lane,
             label,
             announced: HashMap::new(),
+            answers: HashMap::new(),
             offered: HashMap::new(),
             assemblies: HashMap::new(),
             assembling_bytes: 0,

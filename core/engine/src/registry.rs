@@ -1,6 +1,7 @@
 //! Who serves what: methods by path, the sessions that serve them, and the schemas they were bound with.
 
 use crate::SessionKey;
+use http::uri::PathAndQuery;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::{Pattern, RouteIndex};
@@ -104,6 +105,8 @@ pub struct Registry {
 #[derive(Debug)]
 struct MethodEntry {
     path: Arc<str>,
+    /// The path as a request to a gRPC server carries it, if one could.
+    http_path: Option<PathAndQuery>,
     number: MethodIndex,
     /// Those who stand by are behind the others.
     servers: Vec<Server>,
@@ -121,6 +124,7 @@ impl Registry {
         let key = MethodKey(self.methods.len() as u32);
         self.methods.push(MethodEntry {
             path: Arc::clone(path),
+            http_path: trunkline_grpc::request::path(path),
             number: number(),
             servers: Vec::new(),
             next: 0,
@@ -189,6 +193,16 @@ impl Registry {
     /// The path of a method.
     pub fn path(&self, method: MethodKey) -> &Arc<str> {
         &self.methods[method.0 as usize].path
+    }
+
+    /// The path as a request to a gRPC server carries it.
+    pub fn http_path(&self, method: MethodKey) -> Option<&PathAndQuery> {
+        self.methods[method.0 as usize].http_path.as_ref()
+    }
+
+    /// Whether somebody here has ever served a method: if nobody does now, it is away and not unknown.
+    pub fn was_served(&self, method: MethodKey) -> bool {
+        self.methods[method.0 as usize].ever_served
     }
 
     /// The sessions that serve a method.

@@ -2,10 +2,11 @@
 
 use crate::call::{Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::grpc_pool::Pool;
 use crate::observe::{RemoteRow, RemoteState};
 use crate::pass::{Blocker, Refusal};
 use crate::table::Table;
-use crate::{CallKey, PeerKey, RemoteKey};
+use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::{Fault, Instant};
@@ -21,23 +22,43 @@ pub(crate) enum LaneIndex {
 /// An endpoint to connect to, for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// The peer this connection will be, to be named in [`Engine::handle_dialled`].
-    pub peer: PeerKey,
+    /// What this connection will be. Where TLS is spoken, ALPN has the last word ([`Engine::dialled_speaks_grpc`]).
+    pub connection: Dialled,
     /// `tcp://host:port` or `unix:path`.
     pub endpoint: Arc<str>,
+}
+
+/// The peer a dialled connection will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialled {
+    /// Another daemon, or so it is hoped: the native protocol is spoken first.
+    Native(PeerKey),
+    /// A gRPC server: HTTP/2 is spoken.
+    Grpc(GrpcKey),
+}
+
+/// What an endpoint speaks, as far as is known. Nobody configures it: the native protocol is tried first, and an
+/// endpoint that does not answer it is tried as a gRPC server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Unknown,
+    Native,
+    Grpc,
 }
 
 /// One endpoint.
 #[derive(Debug)]
 pub struct Remote {
     pub(crate) endpoint: Arc<str>,
+    pub(crate) speaks: Speaks,
     lanes: [Lane; 2],
+    pub(crate) pool: Pool,
     /// Calls that wait for a connection, in order.
-    waiting: VecDeque<CallKey>,
+    pub(crate) waiting: VecDeque<CallKey>,
     failures: u32,
     /// No dialling before this instant; calls meanwhile fail with `last_error`.
-    not_before: Instant,
-    last_error: String,
+    pub(crate) not_before: Instant,
+    pub(crate) last_error: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +79,29 @@ pub(crate) struct Remotes {
     table: Table<Remote>,
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
     by_service: HashMap<String, (Vec<RemoteKey>, usize)>,
+    pub jitter: Jitter,
+}
+
+/// Numbers that differ from host to host: without them, hosts that lost the same server would come back together.
+#[derive(Debug, Default)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    pub fn seed(&mut self, seed: u64) {
+        self.0 = seed;
+    }
+
+    /// `ns`, give or take a fifth, as gRPC's connection-backoff.md has it; unchanged without a seed.
+    fn spread(&mut self, ns: u64) -> u64 {
+        if self.0 == 0 {
+            return ns;
+        }
+        // Xorshift (Marsaglia 2003): its period spares zero.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ns - ns / 5 + self.0 % (2 * ns / 5).max(1)
+    }
 }
 
 impl Remotes {
@@ -72,7 +116,9 @@ impl Remotes {
         let endpoint: Arc<str> = endpoint.into();
         let key = self.table.insert(Remote {
             endpoint: Arc::clone(&endpoint),
+            speaks: Speaks::Unknown,
             lanes: [Lane::Idle; 2],
+            pool: Pool::default(),
             waiting: VecDeque::new(),
             failures: 0,
             not_before: Instant::default(),
@@ -113,20 +159,30 @@ impl Remotes {
         };
         self.table.iter().map(row).collect()
     }
+
+    pub fn find_mut(&mut self, remote: RemoteKey) -> Option<&mut Remote> {
+        self.table.find_mut(remote)
+    }
 }
 
 impl Remote {
     fn state(&self) -> RemoteState {
         let any = |what: fn(&Lane) -> bool| self.lanes.iter().any(what);
-        if any(|lane| matches!(lane, Lane::Open(_))) {
+        if any(|lane| matches!(lane, Lane::Open(_))) || self.pool.is_open() {
             RemoteState::Ready
-        } else if any(|lane| matches!(lane, Lane::Dialling(_))) {
+        } else if any(|lane| matches!(lane, Lane::Dialling(_))) || self.pool.is_dialling() {
             RemoteState::Connecting
         } else if self.failures > 0 {
             RemoteState::Failing
         } else {
             RemoteState::Idle
         }
+    }
+
+    /// A connection is up, and this is what it speaks.
+    pub(crate) fn connected(&mut self, speaks: Speaks) {
+        self.speaks = speaks;
+        self.failures = 0;
     }
 
     fn pause_ns(&self) -> u64 {
@@ -150,6 +206,9 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
+        if remote.speaks == Speaks::Grpc {
+            return self.hand_to_pool(turn, key, remote_key, item);
+        }
         match remote.lanes[lane as usize] {
             Lane::Open(peer) => return self.open_at_peer(turn, key, peer, item),
             Lane::Dialling(_) if remote.waiting.len() < waiting_max => {}
@@ -172,7 +231,8 @@ impl Engine {
         let peer = self.new_outgoing_peer(now, remote_key, lane);
         let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         remote.lanes[lane as usize] = Lane::Dialling(peer);
-        self.dials.push_back(Dial { peer, endpoint: Arc::clone(&remote.endpoint) });
+        let connection = Dialled::Native(peer);
+        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint) });
     }
 
     /// A dialled connection said hello: those in line go on.
@@ -185,12 +245,14 @@ impl Engine {
     ) {
         let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         remote.lanes[lane as usize] = Lane::Open(peer);
-        remote.failures = 0;
+        remote.connected(Speaks::Native);
         self.serve_line(turn, remote_key);
     }
 
-    /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line fail here if
-    /// nothing is left to wait for.
+    /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line go another way,
+    /// or fail here if there is none.
+    ///
+    /// `silent`: whoever answers there has not shown that it speaks the native protocol, so it may well speak gRPC.
     pub(crate) fn lane_lost(
         &mut self,
         turn: &mut Turn<'_>,
@@ -198,6 +260,7 @@ impl Engine {
         lane: LaneIndex,
         peer: PeerKey,
         why: &str,
+        silent: bool,
     ) {
         let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         let lost = remote.lanes[lane as usize];
@@ -208,21 +271,41 @@ impl Engine {
         if lost == Lane::Open(peer) {
             return;
         }
-        remote.last_error = why.to_owned();
-        remote.not_before = turn.now.plus_ns(remote.pause_ns());
-        remote.failures = remote.failures.saturating_add(1);
+        if silent {
+            remote.speaks = Speaks::Grpc;
+        } else {
+            self.dial_failed(turn.now, remote_key, why);
+        }
         self.serve_line(turn, remote_key);
     }
 
+    /// The lane's connection turned out to be something else.
+    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex) {
+        if let Some(remote) = self.remotes.table.find_mut(remote_key) {
+            remote.lanes[lane as usize] = Lane::Idle;
+        }
+    }
+
+    /// No dialling for a while, longer each time.
+    pub(crate) fn dial_failed(&mut self, now: Instant, remote_key: RemoteKey, why: &str) {
+        let Remotes { table, jitter, .. } = &mut self.remotes;
+        let Some(remote) = table.find_mut(remote_key) else { return };
+        remote.last_error = why.to_owned();
+        remote.not_before = now.plus_ns(jitter.spread(remote.pause_ns()));
+        remote.failures = remote.failures.saturating_add(1);
+    }
+
     /// Tries every call in line once: each goes, fails, or joins the line again.
-    fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+    pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
         let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         for key in std::mem::take(&mut remote.waiting) {
-            let waits =
-                self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Remote { .. }));
-            if waits {
+            if self.waits_for_remote(key) {
                 self.unblock(turn, key, Direction::Request);
             }
         }
+    }
+
+    pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
+        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Remote { .. }))
     }
 }

@@ -50,6 +50,9 @@ pub(crate) enum Route {
 pub(crate) enum Target {
     /// Whoever serves the method: sessions of this host, else the configured endpoints.
     Anyone,
+    /// Sessions of this host only. Calls of peers are not forwarded: two daemons that are each other's endpoint for a
+    /// service that nobody serves would pass such a call around until its deadline.
+    Here,
     /// One endpoint.
     Remote(RemoteKey),
 }

@@ -9,7 +9,7 @@ use crate::registry::{MessageType, MethodTypes};
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{CallId, Fault, Instant};
+use trunkline_call::{CallId, Encoding, Fault, Instant};
 
 impl Engine {
     /// Request items, to the session that serves the call.
@@ -21,6 +21,11 @@ impl Engine {
         types: &MethodTypes,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
+        if !self.bridgeable(key, types, &item) {
+            self.drop_item(item);
+            let why = "the server that shared the caller's schema is gone".into();
+            return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
+        }
         let sent = self.request_type(key);
         let placed =
             self.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
@@ -35,6 +40,18 @@ impl Engine {
         };
         self.complete(session, completion);
         Ok(())
+    }
+
+    /// Whether a request's message can become one of the session's type. A linear message of a peer can only if it has
+    /// this very type: peers may send what was agreed with a server that is gone since, and nobody here can read it.
+    fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
+        let linear = match item.body() {
+            Some(Body::Wire { encoding, .. }) => *encoding == Encoding::Linear,
+            Some(Body::Placed { .. }) => true,
+            Some(Body::Lent { .. }) | None => false,
+        };
+        let offered = self.calls.find(key).and_then(|call| call.offered);
+        !linear || offered.is_none_or(|[request, _]| request == types.input.fingerprint)
     }
 
     /// Response items, to the session that made the call.
@@ -66,7 +83,7 @@ impl Engine {
     /// Notes what the receiver must release before the sender may send as much again.
     fn note_passed(&mut self, key: CallKey, direction: Direction, item: &Item<'_>, payload: Option<Payload>) {
         let (Some(body), Some(payload)) = (item.body(), payload) else { return };
-        let cost = body.window_cost(matches!(item, Item::Message { .. }));
+        let cost = body.window_cost();
         let Some(call) = self.calls.find_mut(key) else { return };
         let streams = call.streams(direction);
         let half = call.half(direction);
@@ -205,14 +222,17 @@ impl Engine {
     fn request_type(&self, key: CallKey) -> Option<MessageType> {
         match &self.calls.find(key)?.client {
             crate::call::ClientEnd::Session { types, .. } => Some(types.input.clone()),
-            crate::call::ClientEnd::Peer { .. } => None,
+            crate::call::ClientEnd::Peer { .. } | crate::call::ClientEnd::Grpc { .. } => None,
         }
     }
 
     fn response_type(&self, key: CallKey) -> Option<MessageType> {
         match &self.calls.find(key)?.server {
             ServerEnd::Session { types, .. } => Some(types.output.clone()),
-            ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Peer { .. } => None,
+            ServerEnd::Nobody
+            | ServerEnd::Remote { .. }
+            | ServerEnd::Peer { .. }
+            | ServerEnd::Grpc { .. } => None,
         }
     }
 }

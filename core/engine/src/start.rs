@@ -36,7 +36,9 @@ impl Engine {
         metadata: &[u8],
         body_bytes: u32,
     ) -> Result<(), Fault> {
-        self.admit(turn, key, metadata, body_bytes)?;
+        if self.calls.find(key).is_some_and(|call| !call.admitted) {
+            self.admit(turn, key, metadata, body_bytes)?;
+        }
         let server = self.find_server(key, target)?;
         if let Some(call) = self.calls.find_mut(key) {
             call.server = server;
@@ -46,7 +48,7 @@ impl Engine {
     }
 
     /// What must hold before anybody is bothered with the call.
-    fn admit(
+    pub(crate) fn admit(
         &mut self,
         turn: &Turn<'_>,
         key: CallKey,
@@ -62,6 +64,7 @@ impl Engine {
         let trace = trace_of(metadata)?;
         let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
         call.trace = trace;
+        call.admitted = true;
         if call.deadline.has_passed(turn.now) {
             return Err(Fault::DeadlinePassed { executed: Execution::NotExecuted });
         }
@@ -81,6 +84,10 @@ impl Engine {
             Target::Anyone => match self.find_session(method)? {
                 Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
                 None => self.find_endpoint(method).map(|remote| ServerEnd::Remote { remote }),
+            },
+            Target::Here => match self.find_session(method)? {
+                Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
+                None => Err(self.unserved(method)),
             },
         }
     }
@@ -109,10 +116,18 @@ impl Engine {
         if let Some(remote) = self.remotes.of_service(service) {
             return Ok(remote);
         }
+        Err(self.unserved(method))
+    }
+
+    /// Why a method nobody here serves is not called.
+    fn unserved(&self, method: MethodKey) -> Fault {
+        let path = self.registry.path(method);
+        let service = service_of(path);
         if self.registry.serves_service(service) {
-            return Err(Fault::NoMethod { path: path.to_string() });
+            Fault::NoMethod { path: path.to_string() }
+        } else {
+            Fault::NoRoute { what: service.to_owned() }
         }
-        Err(Fault::NoRoute { what: service.to_owned() })
     }
 
     /// Counts the call with the session that will serve it.

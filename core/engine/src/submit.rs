@@ -20,7 +20,19 @@ impl Engine {
         raw: &entry::Entry,
     ) -> Result<(), SessionFault> {
         self.discard_abandoned(turn);
-        match Submission::decode(raw).map_err(SessionFault::Entry)? {
+        let submission = Submission::decode(raw).map_err(SessionFault::Entry)?;
+        self.submit(turn, session, submission)?;
+        self.settle_grpc(turn);
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        session: SessionKey,
+        submission: Submission,
+    ) -> Result<(), SessionFault> {
+        match submission {
             Submission::Call(call) => self.submit_call(turn, session, call),
             Submission::Message { call, payload, end, .. } => {
                 self.submit_message(turn, session, call, payload, end)
@@ -191,6 +203,7 @@ impl Engine {
 
     fn submit_drain(&mut self, session: SessionKey) -> Result<(), SessionFault> {
         self.registry.withdraw(session);
+        self.answer_again();
         self.session_mut(session)?.draining = true;
         Ok(())
     }

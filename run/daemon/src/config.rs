@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trunkline_control::Attach;
-use trunkline_engine::Limits;
+use trunkline_engine::{GrpcSettings, Limits};
+use trunkline_grpc::compress::Encoding;
 use trunkline_net::Endpoint;
 use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
 
@@ -32,6 +33,8 @@ pub struct Config {
     pub sessions: Sessions,
     /// What one shard holds at most.
     pub limits: LimitKeys,
+    /// How gRPC is spoken.
+    pub grpc: Grpc,
     /// How threads wait.
     pub waiting: Waiting,
     /// What is logged.
@@ -93,6 +96,32 @@ pub struct LimitKeys {
     pub inline_body_bytes: Bytes,
     pub bulk_body_bytes: Bytes,
     pub connection_queue_bytes: Bytes,
+    pub grpc_message_bytes: Bytes,
+    pub grpc_connections_per_endpoint: usize,
+    pub grpc_replay_bytes_per_call: Bytes,
+    pub grpc_replay_bytes_per_peer: Bytes,
+}
+
+/// `[grpc]`: how gRPC is spoken.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Grpc {
+    /// How responses are compressed, for clients that can read it.
+    pub response_encoding: Compression,
+    /// How requests are compressed; servers that cannot read it refuse them.
+    pub request_encoding: Compression,
+}
+
+/// A message encoding of gRPC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names of the encodings say all there is to say")]
+pub enum Compression {
+    #[default]
+    Identity,
+    Gzip,
+    Deflate,
+    Zstd,
 }
 
 /// `[waiting]`: how threads wait.
@@ -232,6 +261,19 @@ impl Config {
             inline_body_bytes: keys.inline_body_bytes.as_u32(),
             bulk_body_bytes: keys.bulk_body_bytes.as_u32(),
             connection_queue_bytes: keys.connection_queue_bytes.as_usize(),
+            grpc_message_bytes: keys.grpc_message_bytes.as_u32(),
+            grpc_connections_per_endpoint: keys.grpc_connections_per_endpoint,
+            grpc_replay_bytes_per_call: keys.grpc_replay_bytes_per_call.as_usize(),
+            grpc_replay_bytes_per_peer: keys.grpc_replay_bytes_per_peer.as_usize(),
+        }
+    }
+
+    /// How the engine speaks gRPC.
+    pub fn grpc(&self) -> GrpcSettings {
+        GrpcSettings {
+            response_encoding: self.grpc.response_encoding.into(),
+            request_encoding: self.grpc.request_encoding.into(),
+            ..GrpcSettings::default()
         }
     }
 
@@ -303,6 +345,21 @@ impl Default for LimitKeys {
             inline_body_bytes: limits.inline_body_bytes.into(),
             bulk_body_bytes: limits.bulk_body_bytes.into(),
             connection_queue_bytes: limits.connection_queue_bytes.into(),
+            grpc_message_bytes: limits.grpc_message_bytes.into(),
+            grpc_connections_per_endpoint: limits.grpc_connections_per_endpoint,
+            grpc_replay_bytes_per_call: limits.grpc_replay_bytes_per_call.into(),
+            grpc_replay_bytes_per_peer: limits.grpc_replay_bytes_per_peer.into(),
+        }
+    }
+}
+
+impl From<Compression> for Encoding {
+    fn from(compression: Compression) -> Self {
+        match compression {
+            Compression::Identity => Self::Identity,
+            Compression::Gzip => Self::Gzip,
+            Compression::Deflate => Self::Deflate,
+            Compression::Zstd => Self::Zstd,
         }
     }
 }

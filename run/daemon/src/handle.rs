@@ -12,6 +12,7 @@ use crate::waker::Waker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -202,6 +203,9 @@ impl Daemon {
             )?);
         }
         let mut engine = Engine::new(config.limits(), config.node(), clock_id());
+        engine.configure_grpc(config.grpc());
+        // The standard library's only door to the system's randomness.
+        engine.seed(RandomState::new().hash_one(0));
         engine.plant(Plant {
             request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
             response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),

@@ -2,7 +2,7 @@
 
 use crate::heaps::SessionHeaps;
 use crate::shard::{Shard, Token, now};
-use trunkline_engine::{Dial, Engine, PeerKey, Piece, Turn};
+use trunkline_engine::{Dial, Dialled, Engine, PeerKey, Piece, Turn};
 use trunkline_net::{Endpoint, Interest, Listener, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
@@ -57,7 +57,7 @@ impl Shard {
             if let Err(why) = self.connect(&dial) {
                 tracing::warn!(endpoint = %dial.endpoint, %why, "cannot dial");
                 let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                self.engine.handle_dial_failed(&mut turn, dial.peer, &why);
+                self.engine.handle_dial_failed(&mut turn, dial.connection, &why);
             }
         }
     }
@@ -115,8 +115,11 @@ impl Shard {
 
     fn connect(&mut self, dial: &Dial) -> Result<(), String> {
         let endpoint: Endpoint = dial.endpoint.parse().map_err(|e| format!("{e}"))?;
+        let Dialled::Native(peer) = dial.connection else {
+            return Err("the endpoint does not speak the native protocol".into());
+        };
         let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
-        self.insert_socket(dial.peer, stream, State::Connecting);
+        self.insert_socket(peer, stream, State::Connecting);
         Ok(())
     }
 
@@ -259,10 +262,14 @@ impl Shard {
     }
 
     fn lose(&mut self, key: PeerKey, why: &str) {
-        if self.sockets.remove(&key).is_some() {
-            tracing::info!(peer = ?key, %why, "connection over");
+        let socket = self.sockets.remove(&key);
+        tracing::info!(peer = ?key, %why, "connection over");
+        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+        if socket.is_some_and(|socket| socket.state == State::Connecting) {
+            self.engine.handle_dial_failed(&mut turn, Dialled::Native(key), why);
+        } else {
+            self.engine.peer_lost(&mut turn, key, why);
         }
-        self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
     }
 }
 

@@ -79,11 +79,17 @@ fn services(rows: &[Service]) -> Table {
 }
 
 fn peers(rows: &[Peer]) -> Table {
-    let mut table = Table::new(&["PEER", "NODE", "DIALLED", "SHARD", "STREAMS", "QUEUED"], &[3, 4, 5]);
+    let heading = ["PEER", "SPEAKS", "NODE", "DIALLED", "SHARD", "STREAMS", "QUEUED"];
+    let mut table = Table::new(&heading, &[4, 5, 6]);
     for row in rows {
         table.row([
             row.address.clone(),
-            if row.node.is_empty() { "(no hello yet)".into() } else { printable(&row.node) },
+            row.protocol.clone(),
+            match (row.node.is_empty(), row.protocol.as_str()) {
+                (false, _) => printable(&row.node),
+                (true, "grpc") => "-".into(),
+                (true, _) => "(no hello yet)".into(),
+            },
             if row.outgoing { "here" } else { "there" }.into(),
             row.shard.to_string(),
             row.streams.to_string(),
@@ -124,7 +130,7 @@ fn to_json(list: &ListResponse) -> Value {
         })).collect::<Vec<_>>(),
         "peers": list.peers.iter().map(|row| json!({
             "address": row.address, "node": row.node, "outgoing": row.outgoing, "shard": row.shard,
-            "streams": row.streams, "queuedBytes": row.queued_bytes,
+            "streams": row.streams, "queuedBytes": row.queued_bytes, "protocol": row.protocol,
         })).collect::<Vec<_>>(),
         "memory": { "residentBytes": memory.resident_bytes, "receiveHeapBytes": memory.receive_heap_bytes },
     })

@@ -2,12 +2,14 @@
 
 #![allow(dead_code, reason = "each test file uses its part of the world")]
 
+pub mod web;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Engine, Heaps, Limits, PeerKey, Piece, SessionFault, SessionKey, Turn,
+    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionFault, SessionKey, Turn,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -51,10 +53,16 @@ pub struct World {
     pub now: Instant,
     pub hosts: Vec<Host>,
     pub links: Vec<Link>,
+    /// gRPC clients and servers.
+    pub webs: Vec<web::Web>,
     /// Most bytes delivered in one piece; small values cut every frame.
     pub piece_bytes: usize,
     /// Dialling fails while this is set.
     pub unreachable: bool,
+    /// Endpoints are gRPC servers: they close a connection that begins with a native hello.
+    pub foreign: bool,
+    /// Connections asked for so far, native or not.
+    pub dials: usize,
 }
 
 /// One host.
@@ -67,6 +75,8 @@ pub struct Host {
 pub struct Link {
     pub ends: [PeerKey; 2],
     pub pipes: [VecDeque<u8>; 2],
+    /// Bytes sent over it so far, both ways.
+    pub carried: usize,
     pub up: bool,
 }
 
@@ -94,8 +104,11 @@ impl World {
             now: Instant(1_000_000),
             hosts,
             links: Vec::new(),
+            webs: Vec::new(),
             piece_bytes: usize::MAX,
             unreachable: false,
+            foreign: false,
+            dials: 0,
         }
     }
 
@@ -165,7 +178,7 @@ impl World {
         for round in 0.. {
             assert!(round < 100_000, "the world does not come to rest");
             let dialled = self.dial();
-            if !dialled & !self.carry() & !self.complete(apps) {
+            if !dialled & !self.carry() & !self.hear() & !self.flush_webs() & !self.complete(apps) {
                 return;
             }
         }
@@ -191,13 +204,24 @@ impl World {
         let mut moved = false;
         while let Some(dial) = self.hosts[0].engine.poll_dial() {
             moved = true;
-            if self.unreachable {
-                let Host { engine, heaps } = &mut self.hosts[0];
-                engine.handle_dial_failed(&mut Turn { now: self.now, heaps }, dial.peer, "refused");
-                continue;
+            self.dials += 1;
+            let Host { engine, heaps } = &mut self.hosts[0];
+            let mut turn = Turn { now: self.now, heaps };
+            match dial.connection {
+                connection if self.unreachable => engine.handle_dial_failed(&mut turn, connection, "refused"),
+                Dialled::Native(near) if self.foreign => engine.peer_lost(&mut turn, near, "closed"),
+                Dialled::Native(near) => {
+                    let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
+                    self.links.push(Link {
+                        ends: [near, far],
+                        pipes: Default::default(),
+                        carried: 0,
+                        up: true,
+                    });
+                }
+                Dialled::Grpc(key) if self.foreign => self.webs.push(web::Web::new(0, key)),
+                Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
-            let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
-            self.links.push(Link { ends: [dial.peer, far], pipes: Default::default(), up: true });
         }
         moved
     }
@@ -226,6 +250,7 @@ impl World {
         }
         engine.transmitted(&mut Turn { now: self.now, heaps }, peer, bytes.len());
         self.links[link].pipes[host].extend(&bytes);
+        self.links[link].carried += bytes.len();
         !bytes.is_empty()
     }
 
@@ -297,6 +322,19 @@ impl World {
         let heap = self.hosts[app.host].heaps.slots.get_mut(&app.key.to_bits()).unwrap();
         heap.send[span.offset as usize..][..bytes.len()].copy_from_slice(bytes);
         Payload { span, encoding }
+    }
+
+    /// Writes metadata into the application's send heap.
+    pub fn put_metadata(&mut self, app: &mut App, metadata: &Metadata) -> Span {
+        let mut bytes = Vec::new();
+        metadata.encode(&mut bytes);
+        self.put(app, &bytes, Encoding::Linear).span
+    }
+
+    /// Metadata in the application's receive heap.
+    pub fn metadata(&self, app: &App, span: Span) -> Metadata {
+        let heap = &self.hosts[app.host].heaps.slots[&app.key.to_bits()];
+        Metadata::decode(&heap.receive[span.offset as usize..][..span.len as usize]).unwrap()
     }
 
     /// The data of a message in the application's receive heap.
@@ -390,7 +428,8 @@ pub fn wire_of(data: &[u8]) -> Vec<u8> {
     wire
 }
 
-fn data_of(wire: &[u8]) -> Vec<u8> {
+/// The reverse.
+pub fn data_of(wire: &[u8]) -> Vec<u8> {
     let Some((0x0a, rest)) = wire.split_first().map(|(tag, rest)| (*tag, rest)) else { return Vec::new() };
     let (mut len, mut shift, mut at) = (0usize, 0, 0);
     loop {

@@ -63,7 +63,11 @@ impl Config {
         bytes("limits.message_bytes", l.message_bytes, 4 * KIB, WINDOW_BYTES_MAX)?;
         bytes("limits.inline_body_bytes", l.inline_body_bytes, 0, 64 * KIB)?;
         bytes("limits.bulk_body_bytes", l.bulk_body_bytes, l.inline_body_bytes.0, WINDOW_BYTES_MAX)?;
-        bytes("limits.connection_queue_bytes", l.connection_queue_bytes, 64 * KIB, 64 * GIB)
+        bytes("limits.connection_queue_bytes", l.connection_queue_bytes, 64 * KIB, 64 * GIB)?;
+        bytes("limits.grpc_message_bytes", l.grpc_message_bytes, 4 * KIB, WINDOW_BYTES_MAX)?;
+        within("limits.grpc_connections_per_endpoint", l.grpc_connections_per_endpoint, 1, 1024)?;
+        bytes("limits.grpc_replay_bytes_per_call", l.grpc_replay_bytes_per_call, 0, GIB)?;
+        bytes("limits.grpc_replay_bytes_per_peer", l.grpc_replay_bytes_per_peer, 0, 64 * GIB)
     }
 
     fn check_services(&self) -> Result<(), Breach> {

@@ -9,7 +9,7 @@ use super::proto::{
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
-use trunkline_engine::SessionKey;
+use trunkline_engine::{Protocol, SessionKey};
 use trunkline_services::Pause;
 use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
 
@@ -166,6 +166,10 @@ fn peers(shard: u32, seen: &Observation) -> impl Iterator<Item = Peer> {
         shard,
         streams: row.streams as u32,
         queued_bytes: row.queued_bytes,
+        protocol: match row.protocol {
+            Protocol::Native => "native".into(),
+            Protocol::Grpc => "grpc".into(),
+        },
     })
 }
 

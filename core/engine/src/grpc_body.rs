@@ -1,0 +1,284 @@
+//! Bodies of gRPC streams: bytes to messages, messages to items, and the window they take.
+//!
+//! A message is passed on when it is complete. One that streams keeps its part of the stream's window until the
+//! application has released it, so a slow application slows the sender; what waits in the daemon is within that window.
+//! The one message of a direction that does not stream is held until the direction has ended, because only then it is
+//! known to be the only one.
+
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::grpc_stream::{Ending, GrpcStream};
+use crate::session::Target;
+use crate::{CallKey, GrpcKey};
+use bytes::Bytes;
+use std::borrow::Cow;
+use trunkline_call::{Code, Encoding, Execution, Fault};
+use trunkline_grpc::compress::{Encoding as Compression, decompress};
+use trunkline_grpc::framing::{Framed, FramingFault};
+use trunkline_grpc::{Command, Outcome, StreamTag, request, response};
+
+/// Messages of one stream that may wait as items; the rest waits as bytes. An empty message takes five bytes of the
+/// window and a hundred as an item.
+const MESSAGES_WAITING_MAX: usize = 16;
+
+impl Engine {
+    /// Body bytes arrived.
+    pub(crate) fn handle_data(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        bytes: Bytes,
+        end: bool,
+    ) {
+        let count = bytes.len();
+        let stream = self.grpc_stream(peer, tag);
+        let Some(stream) = stream.filter(|stream| stream.call.is_some() && !stream.incoming.over) else {
+            return self.release_bytes(peer, tag, count);
+        };
+        stream.incoming.push(bytes);
+        if end {
+            stream.incoming.end(Ending::Body);
+        }
+        self.note_held(peer, count as isize);
+        self.pump(turn, peer, tag);
+    }
+
+    /// A direction ended: what of it waits goes first.
+    pub(crate) fn handle_ending(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        ending: Ending,
+    ) {
+        self.commit(peer, tag);
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        if stream.call.is_some() && !stream.incoming.over {
+            stream.incoming.end(ending);
+            self.pump(turn, peer, tag);
+        }
+    }
+
+    /// Passes on every message that is complete, as long as the application keeps up, and then the end.
+    pub(crate) fn pump(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag) {
+        loop {
+            let Some(key) = self.grpc_stream(peer, tag).and_then(|stream| stream.call) else { return };
+            let Some(direction) = self.incoming_half(key) else { return };
+            if self
+                .calls
+                .find_mut(key)
+                .is_none_or(|call| call.half(direction).backlog.len() >= MESSAGES_WAITING_MAX)
+            {
+                return;
+            }
+            match self.next_message(peer, tag) {
+                Ok(Some((message, charged))) => {
+                    if !self.take_message(turn, peer, tag, key, direction, message, charged) {
+                        return self.end_as(turn, key, &of_cardinality(2, direction));
+                    }
+                }
+                Ok(None) => break self.drained(turn, peer, tag, key, direction),
+                Err(fault) => return self.end_as(turn, key, &of_framing(&fault, direction)),
+            }
+        }
+    }
+
+    /// The direction a call's gRPC stream brings.
+    fn incoming_half(&self, key: CallKey) -> Option<Direction> {
+        let call = self.calls.find(key)?;
+        let calls = matches!(call.server, ServerEnd::Grpc { .. });
+        Some(if calls { Direction::Response } else { Direction::Request })
+    }
+
+    /// The next complete message, decompressed.
+    fn next_message(&mut self, peer: GrpcKey, tag: StreamTag) -> Result<Option<(Bytes, u32)>, FramingFault> {
+        let limit = self.limits.grpc_bytes_max() as usize;
+        let Some(stream) = self.grpc_stream(peer, tag) else { return Ok(None) };
+        let before = stream.incoming.held();
+        let Some((framed, charged)) = stream.incoming.next()? else { return Ok(None) };
+        let encoding = stream.incoming.encoding;
+        let after = stream.incoming.held();
+        self.note_held(peer, after as isize - before as isize);
+        Ok(Some((unpack(framed, encoding, limit)?, charged)))
+    }
+
+    /// Passes a message on, or keeps it as the only one of its direction. `false` if it is not the only one.
+    #[allow(clippy::too_many_arguments, reason = "a message and where it is, from one caller")]
+    fn take_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        key: CallKey,
+        direction: Direction,
+        bytes: Bytes,
+        charged: u32,
+    ) -> bool {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return true };
+        if stream.incoming.streams {
+            let body = Body::Wire { bytes: Cow::Borrowed(&bytes), encoding: Encoding::Protobuf, charged };
+            self.note_complete(turn, key, direction);
+            self.pass(turn, key, direction, Item::Message { body, end: false });
+            return true;
+        }
+        if stream.incoming.message.is_some() {
+            return false;
+        }
+        let held = bytes.len() as isize;
+        stream.incoming.message = Some(bytes);
+        self.note_held(peer, held);
+        true
+    }
+
+    /// Nothing complete is left: the sender gets back what cannot wait, and an end that was told takes effect.
+    fn drained(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        key: CallKey,
+        direction: Direction,
+    ) {
+        let window = self.limits.stream_window_bytes as usize;
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        let ended = stream.incoming.ended.is_some();
+        let ahead = stream.incoming.release_ahead(window);
+        self.release_bytes(peer, tag, ahead);
+        if ended {
+            return self.end_incoming(turn, peer, tag, key, direction);
+        }
+        let limit = self.limits.assembling_bytes_per_peer;
+        if self.grpc_peers.find(peer).is_some_and(|peer| peer.arriving_bytes > limit) {
+            let name = "bytes of large messages arriving";
+            self.fail(turn, key, Fault::Limit { name, limit: limit as u64 });
+        }
+    }
+
+    fn end_incoming(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        key: CallKey,
+        direction: Direction,
+    ) {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        let ended = end_of(stream, direction);
+        let held = stream.incoming.message.as_ref().map_or(0, Bytes::len);
+        let streams = stream.incoming.streams;
+        let message = stream.incoming.message.take();
+        let opening = stream.incoming.opening.take();
+        self.note_held(peer, -(held as isize));
+        self.note_complete(turn, key, direction);
+        let body = message.as_ref().map(|bytes| Body::Wire {
+            bytes: Cow::Borrowed(bytes),
+            encoding: Encoding::Protobuf,
+            charged: 0,
+        });
+        match (ended, direction) {
+            (Err(outcome), _) => self.end_as(turn, key, &outcome),
+            (Ok(_), Direction::Request) if streams => {
+                self.pass(turn, key, Direction::Request, Item::HalfClose)
+            }
+            (Ok(_), Direction::Request) => {
+                let Some(metadata) = opening.map(Cow::Owned) else { return };
+                self.start(turn, key, Target::Here, Item::Open { metadata, body, end: true });
+            }
+            (Ok(outcome), Direction::Response) => {
+                let Outcome { code, execution, metadata } = outcome;
+                let body = body.filter(|_| code == Code::Ok);
+                self.finish_from_grpc(turn, key, Item::Finish { code, execution, body, metadata });
+            }
+        }
+    }
+
+    /// A message is complete: from here on time is stack.
+    fn note_complete(&mut self, turn: &Turn<'_>, key: CallKey, direction: Direction) {
+        let arrived = self.arrived;
+        let Some(call) = self.calls.find_mut(key) else { return };
+        if direction == Direction::Request && !call.handed_over {
+            call.server_stamps.k7 = arrived;
+            call.server_stamps.d8 = turn.now;
+        }
+    }
+
+    /// The sender may send so many bytes more.
+    pub(crate) fn release_bytes(&mut self, peer: GrpcKey, tag: StreamTag, bytes: usize) {
+        if bytes > 0 {
+            self.http(peer, Command::Release { stream: tag, bytes });
+        }
+    }
+
+    /// What waited as items has gone on: what waits as bytes may follow.
+    pub(crate) fn pump_call(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let Some(call) = self.calls.find(key) else { return };
+        match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Grpc { peer, stream }, _)
+            | (Direction::Response, _, ServerEnd::Grpc { peer, stream }) => {
+                let (peer, stream) = (*peer, *stream);
+                self.pump(turn, peer, stream);
+            }
+            _ => {}
+        }
+    }
+
+    /// The application is through with a message that took so much of the window.
+    pub(crate) fn grant_grpc(&mut self, peer: GrpcKey, tag: StreamTag, bytes: u32) {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        let bytes = (bytes as usize).min(stream.incoming.unreleased);
+        stream.incoming.unreleased -= bytes;
+        self.release_bytes(peer, tag, bytes);
+    }
+
+    fn note_held(&mut self, peer: GrpcKey, change: isize) {
+        if let Some(peer) = self.grpc_peers.find_mut(peer) {
+            peer.arriving_bytes = peer.arriving_bytes.saturating_add_signed(change);
+        }
+    }
+}
+
+/// What the end of a direction means: its outcome (OK for a request), or what was wrong with it.
+fn end_of(stream: &mut GrpcStream, direction: Direction) -> Result<Outcome<'static>, Outcome<'static>> {
+    let outcome = match (stream.incoming.ended.take(), direction) {
+        (_, Direction::Request) | (None, _) => {
+            Outcome { code: Code::Ok, execution: Execution::Executed, metadata: Cow::Borrowed(&[]) }
+        }
+        (Some(Ending::Outcome(outcome)), Direction::Response) => outcome,
+        (Some(Ending::Body), Direction::Response) => response::of_missing_trailers(),
+    };
+    if outcome.code != Code::Ok {
+        return Ok(outcome);
+    }
+    stream.incoming.finish().map_err(|fault| of_framing(&fault, direction))?;
+    if !stream.incoming.streams && stream.incoming.message.is_none() {
+        return Err(of_cardinality(0, direction));
+    }
+    Ok(outcome)
+}
+
+fn unpack(framed: Framed, encoding: Compression, limit: usize) -> Result<Bytes, FramingFault> {
+    if !framed.compressed {
+        return Ok(framed.bytes);
+    }
+    if encoding == Compression::Identity && !framed.bytes.is_empty() {
+        return Err(FramingFault::NoEncoding);
+    }
+    let mut out = Vec::new();
+    decompress(encoding, &framed.bytes, limit, &mut out)?;
+    Ok(out.into())
+}
+
+fn of_framing(fault: &FramingFault, direction: Direction) -> Outcome<'static> {
+    match direction {
+        Direction::Request => request::of_framing(fault),
+        Direction::Response => response::of_framing(fault),
+    }
+}
+
+fn of_cardinality(messages: usize, direction: Direction) -> Outcome<'static> {
+    match direction {
+        Direction::Request => request::of_cardinality(messages),
+        Direction::Response => response::of_cardinality(messages),
+    }
+}

@@ -1,0 +1,370 @@
+//! Handing items to a gRPC peer: as heads, messages and trailers of a stream.
+
+use crate::call::{Body, ClientEnd, Direction, Item};
+use crate::convert::{WireBody, for_wire};
+use crate::engine::{Engine, Turn};
+use crate::grpc_stream::GrpcStream;
+use crate::pass::{Blocker, Refusal};
+use crate::peer_end::conversion_fault;
+use crate::{CallKey, GrpcKey};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::uri::Scheme;
+use std::borrow::Cow;
+use trunkline_call::{Code, Deadline, Fault, Instant};
+use trunkline_grpc::compress::{Encoding, compress};
+use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
+use trunkline_grpc::request::{self, Outgoing};
+use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
+
+/// Below this a message is sent as it is: a compressor's header alone has 10 to 20 bytes.
+const COMPRESSED_BYTES_MIN: usize = 128;
+
+impl Engine {
+    /// Opens a call at a gRPC server.
+    pub(crate) fn open_at_grpc<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        peer: GrpcKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let Item::Open { metadata, body, end } = &item else {
+            return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
+        };
+        if let Some(blocker) = self.http_room(peer, None) {
+            return Err(Refusal::Blocked(item, blocker));
+        }
+        let (metadata, end) = (metadata.to_vec(), *end);
+        let encoding = self.grpc.request_encoding;
+        let message = body.as_ref().map(|body| self.frame(turn, key, Direction::Request, encoding, body));
+        let message = match message.transpose() {
+            Ok(message) => message,
+            Err(fault) => {
+                self.drop_item(item);
+                return Err(Refusal::Fault(fault));
+            }
+        };
+        let Some(tag) = self.open_stream(turn, key, peer, &metadata, end && message.is_none()) else {
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::Draining));
+        };
+        self.keep(peer, tag, metadata);
+        if let Some(message) = message {
+            self.send_message(key, Direction::Request, peer, tag, message, end, item.body());
+        }
+        Ok(())
+    }
+
+    /// Sends a later item of a call along the stream it has at a gRPC peer.
+    pub(crate) fn hand_to_grpc<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        peer: GrpcKey,
+        tag: StreamTag,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        if let Some(blocker) = self.http_room(peer, Some(tag)) {
+            return Err(Refusal::Blocked(item, blocker));
+        }
+        let Some(stream) = self.grpc_stream(peer, tag) else {
+            self.drop_item(item);
+            return Ok(());
+        };
+        let encoding = stream.outgoing.encoding;
+        let message = item.body().map(|body| self.frame(turn, key, direction, encoding, body)).transpose();
+        let message = match message {
+            Ok(message) => message,
+            Err(fault) => {
+                self.drop_item(item);
+                return Err(Refusal::Fault(fault));
+            }
+        };
+        match &item {
+            Item::Message { end, .. } => {
+                self.answer_head(peer, tag, direction, &[]);
+                if let Some(message) = message {
+                    self.send_message(key, direction, peer, tag, message, *end, item.body());
+                }
+            }
+            Item::HalfClose => self.half_close(peer, tag),
+            Item::Headers { metadata } => self.answer_head(peer, tag, direction, metadata),
+            Item::Finish { code, execution, metadata, .. } => {
+                if *code == Code::Ok && message.is_none() && !self.streams(key, direction) {
+                    let why = "the method returns one message and the handler returned none";
+                    return Err(Refusal::Fault(Fault::HandlerProtocol { why }));
+                }
+                if let Some(message) = message {
+                    self.answer_head(peer, tag, direction, &[]);
+                    self.send_message(key, direction, peer, tag, message, false, item.body());
+                }
+                let outcome =
+                    Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+                self.finish_stream(peer, tag, &outcome);
+                self.served_grpc(turn.now, key, *code);
+            }
+            Item::Open { .. } => {
+                self.drop_item(item);
+                return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call opens once" }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a call of a gRPC client with a status made here.
+    pub(crate) fn finish_to_grpc(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        peer: GrpcKey,
+        tag: StreamTag,
+        item: &Item<'_>,
+    ) {
+        if let Item::Finish { code, execution, metadata, .. } = item {
+            let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+            self.finish_stream(peer, tag, &outcome);
+            self.served_grpc(now, key, *code);
+        }
+    }
+
+    fn served_grpc(&mut self, now: Instant, key: CallKey, code: Code) {
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server_stamps.k14 = now;
+        }
+        self.record_served(key, code, now);
+        self.forget(key);
+    }
+
+    /// The call of a stream is over. A stream whose bytes have all left is gone with it.
+    pub(crate) fn forget_grpc_stream(&mut self, peer: GrpcKey, tag: StreamTag) {
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return };
+        let Some(stream) = found.streams.get_mut(&tag) else { return };
+        let (unreleased, held) = (std::mem::take(&mut stream.incoming.unreleased), stream.incoming.held());
+        let made = found.remote.is_some();
+        let over = stream.outgoing.ended && (!made || stream.incoming.over);
+        let answered = made && stream.incoming.over;
+        stream.call = None;
+        stream.incoming.discard();
+        found.arriving_bytes = found.arriving_bytes.saturating_sub(held);
+        self.release_bytes(peer, tag, unreleased);
+        if !over {
+            self.reset(peer, tag, if answered { Reason::NO_ERROR } else { Reason::CANCEL });
+        } else if self.grpc_stream(peer, tag).is_some_and(|stream| stream.outgoing.queued_bytes == 0) {
+            self.remove_grpc_stream(peer, tag);
+        }
+    }
+
+    /// Ends a stream at once.
+    fn reset(&mut self, peer: GrpcKey, tag: StreamTag, reason: Reason) {
+        if let Some(stream) = self.remove_grpc_stream(peer, tag) {
+            self.release_bytes(peer, tag, stream.incoming.unreleased);
+            self.http(peer, Command::Reset { stream: tag, reason });
+        }
+    }
+
+    /// Takes a stream out of all books.
+    pub(crate) fn remove_grpc_stream(&mut self, key: GrpcKey, tag: StreamTag) -> Option<GrpcStream> {
+        let peer = self.grpc_peers.find_mut(key)?;
+        let stream = peer.streams.remove(&tag)?;
+        peer.queued_bytes = peer.queued_bytes.saturating_sub(stream.outgoing.queued_bytes);
+        peer.arriving_bytes = peer.arriving_bytes.saturating_sub(stream.incoming.held());
+        peer.replay_bytes -= stream.replay.as_ref().map_or(0, |replay| replay.bytes);
+        self.touch(key);
+        Some(stream)
+    }
+
+    /// Bytes given to the connection have left.
+    pub(crate) fn handle_sent(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag, bytes: usize) {
+        let window = u64::from(self.limits.stream_window_bytes);
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return };
+        let Some(stream) = found.streams.get_mut(&tag) else { return };
+        let bytes = (bytes as u64).min(stream.outgoing.queued_bytes);
+        let credit = stream.outgoing.sent(bytes);
+        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        let (call, left) = (stream.call, stream.outgoing.queued_bytes);
+        let direction = if found.remote.is_some() { Direction::Request } else { Direction::Response };
+        self.touch(peer);
+        match call {
+            None if left == 0 => drop(self.remove_grpc_stream(peer, tag)),
+            None => {}
+            Some(key) => {
+                self.credit_sender(key, direction, credit);
+                if left < window {
+                    self.unblock(turn, key, direction);
+                }
+            }
+        }
+    }
+
+    /// What a new message for this connection, or this stream of it, has to wait for.
+    fn http_room(&self, key: GrpcKey, tag: Option<StreamTag>) -> Option<Blocker> {
+        let peer = self.grpc_peers.find(key)?;
+        let queued =
+            tag.and_then(|tag| peer.streams.get(&tag)).map_or(0, |stream| stream.outgoing.queued_bytes);
+        if queued >= u64::from(self.limits.stream_window_bytes) {
+            return Some(Blocker::Stream);
+        }
+        (peer.queued_bytes >= self.limits.connection_queue_bytes as u64).then_some(Blocker::Grpc(key))
+    }
+
+    /// A body as protobuf, behind its prefix.
+    fn frame(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        encoding: Encoding,
+        body: &Body<'_>,
+    ) -> Result<Frame, Fault> {
+        let call = self.calls.find(key);
+        let types = call.and_then(|call| call.sender_types(direction)).ok_or(Fault::Draining)?;
+        let sent = types.of(direction);
+        match for_wire(turn.heaps, &mut self.scratch, sent, false, u32::MAX, body) {
+            Ok((WireBody::Inline(message), _)) => {
+                Ok(Frame { bytes: framed(message, encoding), message_bytes: message.len() as u32 })
+            }
+            Ok((WireBody::Shared(_), _)) => Err(Fault::HandlerProtocol { why: "a message too long to copy" }),
+            Err(error) => Err(conversion_fault(error, direction)),
+        }
+    }
+
+    /// Gives a message to the connection; its block goes back to its session.
+    #[allow(clippy::too_many_arguments, reason = "a message and where it goes, from three callers")]
+    fn send_message(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        peer: GrpcKey,
+        tag: StreamTag,
+        frame: Frame,
+        end: bool,
+        body: Option<&Body<'_>>,
+    ) {
+        let credit = match body {
+            Some(Body::Lent { session, payload }) => {
+                self.give_back(*session, payload.span);
+                payload.span.len
+            }
+            _ => 0,
+        };
+        if let Some(call) = self.calls.find_mut(key) {
+            call.half(direction).count(frame.message_bytes);
+        }
+        let bytes = frame.bytes;
+        self.keep_message(peer, tag, &bytes);
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return };
+        let Some(stream) = found.streams.get_mut(&tag) else { return };
+        stream.outgoing.queue(bytes.len(), credit);
+        stream.outgoing.ended |= end;
+        found.queued_bytes += bytes.len() as u64;
+        self.http(peer, Command::Data { stream: tag, bytes, end });
+    }
+
+    fn half_close(&mut self, peer: GrpcKey, tag: StreamTag) {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        if !std::mem::replace(&mut stream.outgoing.ended, true) {
+            self.http(peer, Command::Data { stream: tag, bytes: Bytes::new(), end: true });
+        }
+    }
+
+    /// The head of a response, once.
+    fn answer_head(&mut self, peer: GrpcKey, tag: StreamTag, direction: Direction, metadata: &[u8]) {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        if direction == Direction::Request || std::mem::replace(&mut stream.outgoing.headed, true) {
+            return;
+        }
+        let head = Box::new(response::head(metadata, stream.outgoing.encoding));
+        self.http(peer, Command::Response { stream: tag, head, end: false });
+    }
+
+    /// The end of a response: trailers, or a head that says it all.
+    fn finish_stream(&mut self, peer: GrpcKey, tag: StreamTag, outcome: &Outcome<'_>) {
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        if std::mem::replace(&mut stream.outgoing.ended, true) {
+            return;
+        }
+        let command = if stream.outgoing.headed || outcome.code == Code::Ok {
+            self.answer_head(peer, tag, Direction::Response, &[]);
+            Command::Trailers { stream: tag, trailers: response::trailers(outcome) }
+        } else {
+            Command::Response { stream: tag, head: Box::new(response::trailers_only(outcome)), end: true }
+        };
+        self.http(peer, command);
+    }
+
+    /// A stream of our own for a call, with its head sent.
+    fn open_stream(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        peer: GrpcKey,
+        metadata: &[u8],
+        end: bool,
+    ) -> Option<StreamTag> {
+        let call = self.calls.find(key)?;
+        let path = self.registry.http_path(call.method)?;
+        let timeout_ns = deadline_left_ns(call.deadline, turn);
+        let ClientEnd::Session { types, .. } = &call.client else { return None };
+        let pattern = types.pattern;
+        let sends = self.grpc.request_encoding;
+        let found = self.grpc_peers.find_mut(peer)?;
+        found.tags_used += 1;
+        let tag = StreamTag(StreamTag::OWN | found.tags_used);
+        let mut stream = GrpcStream::made(key, pattern, sends, self.limits.grpc_bytes_max());
+        stream.outgoing.ended = end;
+        let telemetry = found.telemetry;
+        let head = request::head(&Outgoing {
+            authority: &found.authority,
+            path,
+            timeout_ns,
+            metadata,
+            encoding: sends,
+            scheme: if found.identity.encrypted { &Scheme::HTTPS } else { &Scheme::HTTP },
+            user_agent: &self.grpc.user_agent,
+        });
+        found.streams.insert(tag, stream);
+        self.http(peer, Command::Request { stream: tag, head: Box::new(head), end });
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server = crate::call::ServerEnd::Grpc { peer, stream: tag };
+            call.handed_over = true;
+            call.peer_index = telemetry;
+            call.client_stamps.d3 = turn.now;
+            call.client_stamps.d4 = turn.now;
+        }
+        Some(tag)
+    }
+
+    fn streams(&self, key: CallKey, direction: Direction) -> bool {
+        self.calls.find(key).is_some_and(|call| call.streams(direction))
+    }
+}
+
+/// A message as it leaves.
+struct Frame {
+    bytes: Bytes,
+    /// Without prefix and compression.
+    message_bytes: u32,
+}
+
+/// Prefix and message, compressed if that is worth it.
+fn framed(message: &[u8], encoding: Encoding) -> Bytes {
+    if encoding != Encoding::Identity && message.len() >= COMPRESSED_BYTES_MIN {
+        let mut out = vec![0; PREFIX_BYTES];
+        let done = compress(encoding, message, &mut out).is_ok();
+        let len = out.len() - PREFIX_BYTES;
+        if done && len < message.len() {
+            out[..PREFIX_BYTES].copy_from_slice(&prefix(len as u32, true));
+            return out.into();
+        }
+    }
+    let mut out = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+    out.put_slice(&prefix(message.len() as u32, false));
+    out.put_slice(message);
+    out.freeze()
+}
+
+/// What is left of a deadline; at least 1 ns, for it has not passed here yet.
+fn deadline_left_ns(deadline: Deadline, turn: &Turn<'_>) -> Option<u64> {
+    deadline.instant().map(|at| at.since_ns(turn.now).max(1))
+}

@@ -1,0 +1,332 @@
+//! A peer that speaks gRPC: what its HTTP/2 connection says, turned into items.
+//!
+//! The connection may be one a gRPC client made to us (its streams are calls for sessions of this host) or one dialled
+//! for an endpoint (its streams are calls sessions made). Either way a stream is one call; `grpc_body.rs` makes
+//! messages of its bytes, `grpc_end.rs` is the way back.
+
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::grpc_stream::{Ending, GrpcStream};
+use crate::registry::MethodKey;
+use crate::session::Target;
+use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
+use http::uri::Authority;
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Pattern};
+use trunkline_grpc::request::{self, RequestHead};
+use trunkline_grpc::response::{self, ResponseHead};
+use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag};
+use trunkline_telemetry::PeerIndex;
+
+/// A connection and what the engine knows about it.
+#[derive(Debug)]
+pub struct GrpcPeer {
+    /// Address, for operators.
+    pub(crate) label: String,
+    /// Who it proved to be.
+    pub(crate) identity: PeerIdentity,
+    /// The endpoint it was dialled for, if it was dialled here.
+    pub(crate) remote: Option<RemoteKey>,
+    /// Its name in requests.
+    pub(crate) authority: Authority,
+    /// Streams that are not over: with a call, or with bytes still to leave.
+    pub(crate) streams: HashMap<StreamTag, GrpcStream>,
+    /// Dialled: the peer takes streams.
+    pub(crate) ready: bool,
+    /// The peer said it is leaving, or was told that we are.
+    pub(crate) leaving: bool,
+    /// The connection was told to end.
+    pub(crate) closed: bool,
+    /// Streams the peer takes at once.
+    pub(crate) streams_max: u32,
+    pub(crate) tags_used: u64,
+    /// Bytes of messages that are not complete, or not passed on: the daemon holds them itself.
+    pub(crate) arriving_bytes: usize,
+    /// Bytes given to the connection that have not left.
+    pub(crate) queued_bytes: u64,
+    /// Bytes of requests kept to be sent again.
+    pub(crate) replay_bytes: usize,
+    /// Calls with an item that waits for room in the connection's queue.
+    pub(crate) blocked: VecDeque<(CallKey, Direction)>,
+    /// Whether [`Engine::settle_grpc`] is to look at it.
+    pub(crate) touched: bool,
+    /// Its number in reports.
+    pub(crate) telemetry: PeerIndex,
+}
+
+/// What a peer has proved about itself, by its certificate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// Whether the connection is encrypted.
+    pub encrypted: bool,
+    /// Names its certificate carries, as a verified client certificate has them; none without one.
+    pub names: Vec<String>,
+    /// Its SPIFFE id, if its certificate carries one.
+    pub spiffe_id: Option<String>,
+}
+
+impl Engine {
+    /// Takes in an HTTP/2 connection somebody made to us. `label` is its address, for operators.
+    pub fn accept_grpc(&mut self, now: Instant, label: String, identity: PeerIdentity) -> GrpcKey {
+        let _ = now;
+        let key = self.insert_grpc(label, identity, None);
+        if self.draining {
+            self.http(key, Command::GoAway);
+        }
+        key
+    }
+
+    /// Takes in what happened on a connection, known since `arrived`.
+    ///
+    /// # Errors
+    /// [`PeerFault`] if the connection says what cannot be; the host closes it and calls [`Engine::grpc_lost`].
+    pub fn handle_http(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        arrived: Instant,
+        event: Event,
+    ) -> Result<(), PeerFault> {
+        self.arrived = arrived;
+        self.discard_abandoned(turn);
+        match event {
+            Event::Ready { streams_max } => self.grpc_ready(peer, streams_max),
+            Event::Request { stream, head, end } => self.handle_request(turn, peer, stream, &head, end)?,
+            Event::Response { stream, head, end } => self.handle_response(turn, peer, stream, &head, end),
+            Event::Data { stream, bytes, end } => self.handle_data(turn, peer, stream, bytes, end),
+            Event::Trailers { stream, trailers } => {
+                let outcome = response::parse_trailers(&trailers, &self.grpc.heads);
+                self.handle_ending(turn, peer, stream, Ending::Outcome(outcome));
+            }
+            Event::Reset { stream, reason } => self.handle_reset(turn, peer, stream, reason),
+            Event::Sent { stream, bytes } => self.handle_sent(turn, peer, stream, bytes),
+            Event::GoAway { .. } => self.grpc_leaving(peer),
+            Event::StreamsMax { streams_max } => self.grpc_streams_max(peer, streams_max),
+        }
+        self.settle_grpc(turn);
+        Ok(())
+    }
+
+    /// What a connection is to do next.
+    pub fn poll_http(&mut self) -> Option<(GrpcKey, Command)> {
+        self.commands.pop_front()
+    }
+
+    /// The connection is over: calls made over it end, and so do calls that came from it.
+    pub fn grpc_lost(&mut self, turn: &mut Turn<'_>, key: GrpcKey, why: &str) {
+        let Some(peer) = self.grpc_peers.remove(key) else { return };
+        let endpoint = &peer.label;
+        for stream in peer.streams.into_values() {
+            let Some(call) = stream.call else { continue };
+            match peer.remote {
+                None => self.cancel(turn, call),
+                Some(_) => {
+                    let executed = self.calls.find(call).map_or(Execution::Unknown, Call::execution);
+                    self.fail(turn, call, Fault::ConnectionLost { endpoint: endpoint.clone(), executed });
+                }
+            }
+        }
+        if let Some(remote) = peer.remote {
+            self.pooled_lost(turn, remote, key, why);
+        }
+        self.settle_grpc(turn);
+    }
+
+    /// A command for a connection.
+    pub(crate) fn http(&mut self, peer: GrpcKey, command: Command) {
+        self.commands.push_back((peer, command));
+    }
+
+    pub(crate) fn insert_grpc(
+        &mut self,
+        label: String,
+        identity: PeerIdentity,
+        remote: Option<RemoteKey>,
+    ) -> GrpcKey {
+        let telemetry = self.telemetry.peer(&report_name(&label, remote.is_some()), false);
+        self.grpc_peers.insert(GrpcPeer {
+            authority: authority_of(&label),
+            label,
+            identity,
+            remote,
+            streams: HashMap::new(),
+            ready: false,
+            leaving: false,
+            closed: false,
+            streams_max: 0,
+            tags_used: 0,
+            arriving_bytes: 0,
+            queued_bytes: 0,
+            replay_bytes: 0,
+            blocked: VecDeque::new(),
+            touched: false,
+            telemetry,
+        })
+    }
+
+    pub(crate) fn grpc_stream(&mut self, peer: GrpcKey, tag: StreamTag) -> Option<&mut GrpcStream> {
+        self.grpc_peers.find_mut(peer)?.streams.get_mut(&tag)
+    }
+
+    /// A gRPC client opens a call.
+    fn handle_request(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        head: &http::request::Parts,
+        end: bool,
+    ) -> Result<(), PeerFault> {
+        let Some(found) = self.grpc_peers.find(peer) else { return Ok(()) };
+        if found.remote.is_some() || found.streams.contains_key(&tag) {
+            return Err(PeerFault(format!("stream {tag:?} cannot be opened by the peer")));
+        }
+        let head = match request::parse(head, &self.grpc.heads) {
+            Ok(head) => head,
+            Err(refusal) => {
+                self.http(peer, Command::Response { stream: tag, head: refusal.into_head(), end: true });
+                return Ok(());
+            }
+        };
+        match self.served(head.path) {
+            Ok((method, pattern)) => self.open_from_grpc(turn, peer, tag, head, end, method, pattern),
+            Err(fault) => self.refuse_request(peer, tag, &fault),
+        }
+        Ok(())
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the request and what is known of its method, from one caller"
+    )]
+    fn open_from_grpc(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        head: RequestHead<'_>,
+        end: bool,
+        method: MethodKey,
+        pattern: Pattern,
+    ) {
+        let deadline = head.timeout_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
+        let client = ClientEnd::Grpc { peer, stream: tag };
+        let mut call = Call::new(method, client, ServerEnd::Nobody, deadline);
+        call.server_stamps.k7 = self.arrived;
+        call.server_stamps.d8 = turn.now;
+        let key = self.calls.insert(call);
+        let answers = self.grpc.answer_encoding(head.accepts);
+        let stream = GrpcStream::taken(key, pattern, head.encoding, answers, self.limits.grpc_bytes_max());
+        if let Some(found) = self.grpc_peers.find_mut(peer) {
+            found.streams.insert(tag, stream);
+        }
+        if let Err(fault) = self.admit(turn, key, &head.metadata, 0) {
+            return self.fail(turn, key, fault);
+        }
+        if pattern.client_streams() {
+            let metadata = Cow::Owned(head.metadata);
+            return self.start(turn, key, Target::Here, Item::Open { metadata, body: None, end });
+        }
+        if let Some(stream) = self.grpc_stream(peer, tag) {
+            stream.incoming.opening = Some(head.metadata);
+        }
+        if end {
+            self.handle_ending(turn, peer, tag, Ending::Body);
+        }
+    }
+
+    /// The method at this path, if sessions of this host serve it.
+    fn served(&self, path: &str) -> Result<(MethodKey, Pattern), Fault> {
+        let unknown = || Fault::NoMethod { path: path.to_owned() };
+        let method = self.registry.key_of(path).ok_or_else(unknown)?;
+        match self.registry.servers(method).first() {
+            Some(server) => Ok((method, server.types.pattern)),
+            // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
+            None if self.registry.was_served(method) => {
+                Err(Fault::NoRoute { what: crate::start::service_of(path).to_owned() })
+            }
+            None => Err(unknown()),
+        }
+    }
+
+    /// Answers a request that never becomes a call.
+    fn refuse_request(&mut self, peer: GrpcKey, tag: StreamTag, fault: &Fault) {
+        let head = Box::new(response::trailers_only(&Outcome::of(&fault.status())));
+        self.http(peer, Command::Response { stream: tag, head, end: true });
+    }
+
+    /// A gRPC server answers.
+    fn handle_response(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: GrpcKey,
+        tag: StreamTag,
+        head: &http::response::Parts,
+        end: bool,
+    ) {
+        self.commit(peer, tag);
+        let head = response::parse(head, end, &self.grpc.heads);
+        let Some(stream) = self.grpc_stream(peer, tag) else { return };
+        let Some(call) = stream.call else { return };
+        match head {
+            ResponseHead::Headers { metadata, encoding, .. } => {
+                stream.incoming.encoding = encoding;
+                // A head without metadata says nothing to the application.
+                if !metadata.is_empty() {
+                    let item = Item::Headers { metadata: Cow::Owned(metadata) };
+                    self.pass(turn, call, Direction::Response, item);
+                }
+            }
+            ResponseHead::Ended(outcome) => {
+                self.handle_ending(turn, peer, tag, Ending::Outcome(outcome));
+            }
+        }
+    }
+
+    /// The stream is over before its time.
+    fn handle_reset(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag, reason: Reason) {
+        let refused = reason == Reason::REFUSED_STREAM;
+        if refused && self.retry_refused(turn, peer, tag) {
+            return;
+        }
+        let Some(stream) = self.remove_grpc_stream(peer, tag) else { return };
+        self.release_bytes(peer, tag, stream.incoming.unreleased);
+        let Some(key) = stream.call else { return };
+        let Some(call) = self.calls.find(key) else { return };
+        if matches!(call.client, ClientEnd::Grpc { .. }) {
+            return self.cancel_as(turn, key, Code::Cancelled);
+        }
+        let late = call.deadline.has_passed(turn.now);
+        let outcome = response::of_reset(reason, Execution::Unknown);
+        if late && outcome.code == Code::Cancelled {
+            // The server's clock struck first.
+            return self.fail(turn, key, Fault::DeadlinePassed { executed: outcome.execution });
+        }
+        // What of the response waits for the application goes first, as it would have had it been taken in time.
+        let Outcome { code, execution, metadata } = outcome;
+        self.finish_from_grpc(turn, key, Item::Finish { code, execution, body: None, metadata });
+    }
+
+    /// The outcome of a call made at a gRPC server, behind whatever of the response still waits.
+    pub(crate) fn finish_from_grpc(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
+        let arrived = self.arrived;
+        if let Some(call) = self.calls.find_mut(key) {
+            call.client_stamps.k15 = arrived;
+            call.client_stamps.d16 = turn.now;
+        }
+        self.pass(turn, key, Direction::Response, item);
+    }
+}
+
+/// `host:port` of an endpoint; a Unix socket's peer is called localhost, as gRPC's libraries do.
+fn authority_of(label: &str) -> Authority {
+    let address = label.split_once("://").and_then(|(_, address)| Authority::try_from(address).ok());
+    address.unwrap_or(Authority::from_static("localhost"))
+}
+
+/// What reports call it. A client's port says nothing and would make a peer of every connection.
+fn report_name(label: &str, dialled: bool) -> String {
+    let address = if dialled { label } else { label.rsplit_once(':').map_or(label, |(host, _)| host) };
+    format!("grpc {address}")
+}

@@ -1,0 +1,36 @@
+//! How gRPC is spoken: what the host's configuration says about it.
+
+use http::HeaderValue;
+use trunkline_grpc::compress::{Accepts, Encoding};
+use trunkline_grpc::{Limits, request};
+
+/// Settings of the gRPC edge.
+#[derive(Clone, Debug)]
+pub struct GrpcSettings {
+    /// What a head may bring along.
+    pub heads: Limits,
+    /// How responses to gRPC clients are compressed, where the client can read it.
+    pub response_encoding: Encoding,
+    /// How requests to gRPC servers are compressed. Servers that cannot read it answer UNIMPLEMENTED.
+    pub request_encoding: Encoding,
+    /// What this host calls itself in requests.
+    pub user_agent: HeaderValue,
+}
+
+impl GrpcSettings {
+    /// How to compress what goes to a client that can read `accepts`.
+    pub(crate) fn answer_encoding(&self, accepts: Accepts) -> Encoding {
+        accepts.or_identity(self.response_encoding)
+    }
+}
+
+impl Default for GrpcSettings {
+    fn default() -> Self {
+        Self {
+            heads: Limits::default(),
+            response_encoding: Encoding::Identity,
+            request_encoding: Encoding::Identity,
+            user_agent: request::user_agent_of(env!("CARGO_PKG_VERSION")),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One stream of a gRPC peer: what has come of it, what has left of it.
+
+use crate::CallKey;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use trunkline_call::Pattern;
+use trunkline_grpc::Outcome;
+use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
+
+/// A stream and its call.
+#[derive(Debug)]
+pub(crate) struct GrpcStream {
+    /// Whose it is; `None` once the call is over and only queued bytes are left to leave.
+    pub call: Option<CallKey>,
+    pub incoming: Incoming,
+    pub outgoing: Outgoing,
+    /// A call made here: the request, until the server has shown that it has it.
+    pub replay: Option<Replay>,
+}
+
+/// What the peer sends.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    deframer: Deframer,
+    pub encoding: Encoding,
+    /// Whether more than one message may come.
+    pub streams: bool,
+    /// A unary request, which waits for its message: the metadata it came with.
+    pub opening: Option<Vec<u8>>,
+    /// The one message of a direction that does not stream, until that direction has ended.
+    pub message: Option<Bytes>,
+    /// How it ended, until that has been told to the call.
+    pub ended: Option<Ending>,
+    /// The peer sends nothing more.
+    pub over: bool,
+    /// Bytes in the deframer that were given back to the sender's window already, because their message may
+    /// not fit in it.
+    ahead: usize,
+    /// Bytes that still take of the window.
+    pub unreleased: usize,
+}
+
+/// How a direction ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// With the body's last byte.
+    Body,
+    /// With a status.
+    Outcome(Outcome<'static>),
+}
+
+/// What was sent to the peer.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub encoding: Encoding,
+    /// The response's head has been sent.
+    pub headed: bool,
+    /// Nothing more will be sent.
+    pub ended: bool,
+    /// Bytes given to the connection that have not left.
+    pub queued_bytes: u64,
+    /// Messages among them, with what their sender gets back when they have left: (bytes, credit).
+    unsent: VecDeque<(u64, u32)>,
+    /// Bytes that left and do not yet make up the first of `unsent`.
+    sent_bytes: u64,
+}
+
+/// A request that may be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    pub metadata: Vec<u8>,
+    /// Messages as they were sent, with their prefix.
+    pub frames: Vec<Bytes>,
+    pub bytes: usize,
+}
+
+impl GrpcStream {
+    /// A stream a client opened.
+    pub fn taken(call: CallKey, pattern: Pattern, sent: Encoding, answers: Encoding, bytes_max: u32) -> Self {
+        Self::new(call, Incoming::new(sent, pattern.client_streams(), bytes_max), Outgoing::new(answers))
+    }
+
+    /// A stream opened here. What the server will send is known from its head.
+    pub fn made(call: CallKey, pattern: Pattern, sends: Encoding, bytes_max: u32) -> Self {
+        let incoming = Incoming::new(Encoding::Identity, pattern.server_streams(), bytes_max);
+        Self::new(call, incoming, Outgoing::new(sends))
+    }
+
+    fn new(call: CallKey, incoming: Incoming, outgoing: Outgoing) -> Self {
+        Self { call: Some(call), incoming, outgoing, replay: None }
+    }
+}
+
+impl Incoming {
+    fn new(encoding: Encoding, streams: bool, bytes_max: u32) -> Self {
+        Self {
+            deframer: Deframer::new(bytes_max as usize),
+            encoding,
+            streams,
+            opening: None,
+            message: None,
+            ended: None,
+            over: false,
+            ahead: 0,
+            unreleased: 0,
+        }
+    }
+
+    /// Takes body bytes in.
+    pub fn push(&mut self, bytes: Bytes) {
+        self.unreleased += bytes.len();
+        self.deframer.push(bytes);
+    }
+
+    /// The next complete message, and what it takes of the sender's window.
+    pub fn next(&mut self) -> Result<Option<(Framed, u32)>, FramingFault> {
+        let Some(framed) = self.deframer.next()? else { return Ok(None) };
+        let bytes = framed.bytes.len() + PREFIX_BYTES;
+        let charged = bytes.saturating_sub(std::mem::take(&mut self.ahead));
+        Ok(Some((framed, charged as u32)))
+    }
+
+    /// Whether the body ended between messages.
+    pub fn finish(&self) -> Result<(), FramingFault> {
+        self.deframer.finish()
+    }
+
+    /// It ended; what came before goes first.
+    pub fn end(&mut self, ending: Ending) {
+        self.over = true;
+        self.ended = Some(ending);
+    }
+
+    /// Nobody wants any more of it.
+    pub fn discard(&mut self) {
+        self.deframer = Deframer::new(0);
+        (self.message, self.opening) = (None, None);
+    }
+
+    /// Bytes the daemon holds of messages that are not complete.
+    pub fn held(&self) -> usize {
+        self.deframer.held() + self.message.as_ref().map_or(0, Bytes::len)
+    }
+
+    /// What the sender gets back now, before its message is complete. A direction without a stream is bounded by its
+    /// one message; in a stream a message may be larger than the window, so half a window is always left to send it.
+    pub fn release_ahead(&mut self, window: usize) -> usize {
+        if !self.streams {
+            return std::mem::take(&mut self.unreleased);
+        }
+        let ahead = self.deframer.held().saturating_sub(window / 2).saturating_sub(self.ahead);
+        self.ahead += ahead;
+        self.unreleased -= ahead.min(self.unreleased);
+        ahead
+    }
+}
+
+impl Outgoing {
+    fn new(encoding: Encoding) -> Self {
+        Self {
+            encoding,
+            headed: false,
+            ended: false,
+            queued_bytes: 0,
+            unsent: VecDeque::new(),
+            sent_bytes: 0,
+        }
+    }
+
+    /// A message was given to the connection.
+    pub fn queue(&mut self, bytes: usize, credit: u32) {
+        self.queued_bytes += bytes as u64;
+        self.unsent.push_back((bytes as u64, credit));
+    }
+
+    /// So many bytes left: what their sender may send more.
+    pub fn sent(&mut self, bytes: u64) -> u32 {
+        self.queued_bytes -= bytes;
+        self.sent_bytes += bytes;
+        let mut credit = 0u32;
+        while let Some(&(bytes, more)) = self.unsent.front().filter(|(bytes, _)| *bytes <= self.sent_bytes) {
+            self.sent_bytes -= bytes;
+            credit = credit.saturating_add(more);
+            self.unsent.pop_front();
+        }
+        credit
+    }
+}

@@ -1,0 +1,421 @@
+//! Shows, over random histories of a host between gRPC clients and gRPC servers, that every call ends exactly once,
+//! that nothing is said on a stream that is over (`world/web.rs` watches), that every byte of a window comes back, and
+//! that nothing is left when all is done — whatever is reset, cut, malformed, late or out of place in between.
+
+mod world;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_call::entry::{Completion, Payload, Span, Submission};
+use trunkline_call::{CallId, Code, Deadline, Instant};
+use trunkline_engine::Limits;
+use trunkline_grpc::{Event, Reason, StreamTag};
+use world::web::{blob, framed};
+use world::*;
+
+/// One thing that happens. Numbers pick among what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A gRPC client asks.
+    Ask {
+        web: u8,
+        method: u8,
+        end: bool,
+        timeout: Option<u8>,
+    },
+    /// A peer sends body bytes.
+    Body {
+        pick: u8,
+        body: Body,
+        end: bool,
+    },
+    /// A peer ends a stream, with a status or not.
+    Trailers {
+        pick: u8,
+        code: Option<u8>,
+    },
+    Reset {
+        pick: u8,
+        reason: u8,
+    },
+    /// A gRPC server answers.
+    Answer {
+        pick: u8,
+        status: u8,
+        end: bool,
+    },
+    /// The application calls a gRPC server.
+    Call {
+        method: u8,
+        bytes: u32,
+        end: bool,
+        deadline_ns: Option<u16>,
+    },
+    Message {
+        pick: u8,
+        bytes: u32,
+        end: bool,
+    },
+    Cancel {
+        pick: u8,
+    },
+    Reply {
+        pick: u8,
+        bytes: u32,
+    },
+    Finish {
+        pick: u8,
+        ok: bool,
+    },
+    Ready {
+        web: u8,
+        streams_max: u8,
+    },
+    GoAway {
+        web: u8,
+    },
+    Leave {
+        pick: u8,
+        bytes: u16,
+    },
+    Stray {
+        web: u8,
+        tag: u8,
+        kind: u8,
+    },
+    HangUp {
+        web: u8,
+    },
+    Pass {
+        ns: u32,
+    },
+    Settle,
+}
+
+/// What a body may be.
+#[derive(Clone, Debug)]
+enum Body {
+    Message(u32),
+    Half,
+    Empty(u8),
+    Malformed,
+    Junk(Vec<u8>),
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    prop_oneof![
+        6 => (0u32..3_000).prop_map(Body::Message),
+        1 => (50_000u32..300_000).prop_map(Body::Message),
+        1 => Just(Body::Half),
+        1 => any::<u8>().prop_map(Body::Empty),
+        1 => Just(Body::Malformed),
+        1 => proptest::collection::vec(any::<u8>(), 0..40).prop_map(Body::Junk),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![4 => 0u32..200, 1 => 20_000u32..200_000];
+    let step = prop_oneof![
+        6 => (any::<u8>(), any::<u8>(), any::<bool>(), proptest::option::of(any::<u8>()))
+            .prop_map(|(web, method, end, timeout)| Step::Ask { web, method, end, timeout }),
+        8 => (any::<u8>(), body(), any::<bool>()).prop_map(|(pick, body, end)| Step::Body { pick, body, end }),
+        2 => (any::<u8>(), proptest::option::of(any::<u8>())).prop_map(|(pick, code)| Step::Trailers { pick, code }),
+        2 => (any::<u8>(), any::<u8>()).prop_map(|(pick, reason)| Step::Reset { pick, reason }),
+        3 => (any::<u8>(), any::<u8>(), any::<bool>())
+            .prop_map(|(pick, status, end)| Step::Answer { pick, status, end }),
+        5 => (any::<u8>(), size.clone(), any::<bool>(), proptest::option::of(1u16..2_000))
+            .prop_map(|(method, bytes, end, deadline_ns)| Step::Call { method, bytes, end, deadline_ns }),
+        3 => (any::<u8>(), size.clone(), any::<bool>())
+            .prop_map(|(pick, bytes, end)| Step::Message { pick, bytes, end }),
+        1 => any::<u8>().prop_map(|pick| Step::Cancel { pick }),
+        2 => (any::<u8>(), size).prop_map(|(pick, bytes)| Step::Reply { pick, bytes }),
+        3 => (any::<u8>(), any::<bool>()).prop_map(|(pick, ok)| Step::Finish { pick, ok }),
+        3 => (any::<u8>(), 0u8..5).prop_map(|(web, streams_max)| Step::Ready { web, streams_max }),
+        1 => any::<u8>().prop_map(|web| Step::GoAway { web }),
+        2 => (any::<u8>(), any::<u16>()).prop_map(|(pick, bytes)| Step::Leave { pick, bytes }),
+        1 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(web, tag, kind)| Step::Stray { web, tag, kind }),
+        1 => any::<u8>().prop_map(|web| Step::HangUp { web }),
+        2 => (0u32..3_000_000).prop_map(|ns| Step::Pass { ns }),
+        6 => Just(Step::Settle),
+    ];
+    proptest::collection::vec(step, 1..100)
+}
+
+const METHODS: [&str; 4] = [ONCE, GATHER, SCATTER, CHAT];
+const TARGET: Option<&str> = Some("tcp://10.1.1.1:50051");
+
+struct History {
+    world: World,
+    /// Serves gRPC clients and calls gRPC servers.
+    app: App,
+    /// Calls made and not ended, and whether they were cancelled.
+    open: BTreeMap<u64, bool>,
+    /// Calls delivered and neither finished nor cancelled: id to method.
+    delivered: BTreeMap<u64, usize>,
+    lent: BTreeSet<u32>,
+    tags: u64,
+}
+
+impl History {
+    fn new(reads: bool) -> Self {
+        // Small limits, so that histories meet them.
+        let limits = Limits {
+            grpc_message_bytes: 250_000,
+            assembling_bytes_per_peer: 600_000,
+            connection_queue_bytes: 300_000,
+            grpc_replay_bytes_per_call: 30_000,
+            grpc_connections_per_endpoint: 2,
+            stream_window_bytes: 1 << 17,
+            ..Limits::default()
+        };
+        let mut world = World::with_limits(limits);
+        world.foreign = true;
+        let app = world.attach_sized(0, PROTO, TARGET, true, 16 << 20);
+        for _ in 0..2 {
+            let web = world.web(0);
+            world.webs[web].reads = reads;
+        }
+        let (open, delivered) = Default::default();
+        Self { world, app, open, delivered, lent: BTreeSet::new(), tags: 0 }
+    }
+
+    fn blob(&mut self, bytes: u32) -> Payload {
+        let payload = self.world.blob(&mut self.app, &vec![3; bytes as usize]);
+        self.lent.insert(payload.span.offset);
+        payload
+    }
+
+    fn submit(&mut self, submission: Submission) {
+        self.world.submit(&self.app, submission).unwrap();
+    }
+
+    /// A stream of some connection that is up.
+    fn stream(&self, pick: u8) -> Option<(usize, StreamTag)> {
+        let up = self.world.webs.iter().enumerate().filter(|(_, web)| web.up);
+        let all: Vec<_> = up.flat_map(|(index, web)| web.open().map(move |tag| (index, tag))).collect();
+        all.get(usize::from(pick) % all.len().max(1)).copied()
+    }
+
+    fn web(&self, pick: u8) -> usize {
+        usize::from(pick) % self.world.webs.len()
+    }
+
+    fn nth<V>(map: &BTreeMap<u64, V>, pick: u8) -> Option<u64> {
+        map.keys().nth(usize::from(pick) % map.len().max(1)).copied()
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Ask { web, method, end, timeout } => self.ask(usize::from(web) % 2, method, end, timeout),
+            Step::Body { pick, body, end } => self.body(pick, body, end),
+            Step::Trailers { pick, code } => {
+                let Some((web, tag)) = self.stream(pick) else { return };
+                let code = code.map(|code| (code % 20).to_string());
+                let pairs: Vec<_> = code.iter().map(|code| ("grpc-status", code.as_str())).collect();
+                self.world.trailers(web, tag, &pairs);
+            }
+            Step::Reset { pick, reason } => {
+                let Some((web, tag)) = self.stream(pick) else { return };
+                self.world.reset(web, tag, Reason(u32::from(reason % 14)));
+            }
+            Step::Answer { pick, status, end } => {
+                let Some((web, tag)) = self.stream(pick) else { return };
+                let status = [200, 200, 200, 404, 503, 302][usize::from(status) % 6];
+                self.world.answer(web, tag, status, if end { &[("grpc-status", "0")] } else { &[] }, end);
+            }
+            Step::Call { method, bytes, end, deadline_ns } => self.call(method, bytes, end, deadline_ns),
+            Step::Message { pick, bytes, end } => {
+                let Some(id) = Self::nth(&self.open, pick) else { return };
+                let payload = self.blob(bytes);
+                self.submit(Submission::Message { call: CallId(id), payload, end, a1: Instant(1) });
+            }
+            Step::Cancel { pick } => {
+                let Some(id) = Self::nth(&self.open, pick) else { return };
+                self.open.insert(id, true);
+                self.submit(Submission::Cancel { call: CallId(id) });
+            }
+            Step::Reply { pick, bytes } => {
+                let Some(id) = Self::nth(&self.delivered, pick) else { return };
+                if self.delivered[&id] >= 2 {
+                    let payload = self.blob(bytes);
+                    self.submit(Submission::Message {
+                        call: CallId(id),
+                        payload,
+                        end: false,
+                        a1: Instant(1),
+                    });
+                }
+            }
+            Step::Finish { pick, ok } => {
+                let Some(id) = Self::nth(&self.delivered, pick) else { return };
+                self.finish(id, ok);
+            }
+            Step::Ready { web, streams_max } => {
+                let web = self.web(web);
+                self.world.http(web, Event::Ready { streams_max: streams_max.into() });
+            }
+            Step::GoAway { web } => {
+                let web = self.web(web);
+                self.world.http(web, Event::GoAway { reason: Reason::NO_ERROR, debug: Bytes::new() });
+            }
+            Step::Leave { pick, bytes } => {
+                let Some((web, tag)) = self.stream(pick) else { return };
+                self.world.leave(web, tag, bytes.into());
+            }
+            Step::Stray { web, tag, kind } => self.stray(web, tag, kind),
+            Step::HangUp { web } => {
+                let web = self.web(web);
+                self.world.hang_up(web);
+                self.settle();
+                if web < 2 {
+                    // The client comes back.
+                    let again = self.world.web(0);
+                    self.world.webs.swap(web, again);
+                }
+            }
+            Step::Pass { ns } => self.world.advance(ns.into()),
+            Step::Settle => self.settle(),
+        }
+    }
+
+    fn ask(&mut self, web: usize, method: u8, end: bool, timeout: Option<u8>) {
+        self.tags += 1;
+        let timeout = timeout.map(|timeout| format!("{timeout}u"));
+        let headers: Vec<_> = timeout.iter().map(|timeout| ("grpc-timeout", timeout.as_str())).collect();
+        let path = METHODS[usize::from(method) % 4];
+        self.world.request(web, StreamTag(self.tags), path, &headers, end && method % 7 == 0);
+    }
+
+    fn body(&mut self, pick: u8, body: Body, end: bool) {
+        let Some((web, tag)) = self.stream(pick) else { return };
+        let bytes = match body {
+            Body::Message(bytes) => blob(&vec![1; bytes as usize]),
+            Body::Half => blob(b"half a message")[..9].to_vec(),
+            Body::Empty(count) => framed(&[]).repeat(count.into()),
+            Body::Malformed => framed(&[0x0a, 0xff, 0xff]),
+            Body::Junk(bytes) => bytes,
+        };
+        self.world.body(web, tag, &bytes, end);
+    }
+
+    fn call(&mut self, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16>) {
+        let method = usize::from(method) % 4;
+        let streams = method == 1 || method == 3;
+        let payload = (!streams || bytes % 2 == 0).then(|| self.blob(bytes));
+        let mut call = self.app.call(method, payload, end || !streams);
+        call.deadline =
+            deadline_ns.map_or(Deadline::NONE, |ns| Deadline::at(self.world.now.plus_ns(ns.into())));
+        self.open.insert(call.call.0, false);
+        self.submit(Submission::Call(call));
+    }
+
+    fn finish(&mut self, id: u64, ok: bool) {
+        let method = self.delivered.remove(&id).unwrap();
+        let payload = (ok && method < 2).then(|| self.blob(50));
+        let code = if ok { Code::Ok } else { Code::Aborted };
+        self.submit(Submission::Finish(finish(CallId(id), code, payload)));
+    }
+
+    /// Events for streams that are not, or not any more.
+    fn stray(&mut self, web: u8, tag: u8, kind: u8) {
+        let web = self.web(web);
+        let stream = StreamTag(1 << 40 | u64::from(tag));
+        match kind % 5 {
+            0 => self.world.body(web, stream, b"stray", kind > 100),
+            1 => self.world.trailers(web, stream, &[("grpc-status", "0")]),
+            2 => self.world.reset(web, stream, Reason::CANCEL),
+            3 => self.world.http(web, Event::Sent { stream, bytes: 1_000 }),
+            _ => self.world.answer(web, stream, 200, &[], false),
+        }
+    }
+
+    /// Moves everything and takes what came, releasing it at once.
+    fn settle(&mut self) {
+        for _ in 0..1_000 {
+            self.world.settle(&mut [&mut self.app]);
+            if self.app.inbox.is_empty() {
+                return;
+            }
+            for completion in std::mem::take(&mut self.app.inbox) {
+                self.take_completion(completion);
+            }
+        }
+        panic!("completions without end");
+    }
+
+    fn take_completion(&mut self, completion: Completion) {
+        match completion {
+            Completion::Call(call) => {
+                let method = self.app.served.iter().position(|(_, route)| *route == call.route).unwrap();
+                assert!(self.delivered.insert(call.call.0, method).is_none(), "a handler sees a call once");
+                self.release(call.call, call.payload, call.metadata, 0);
+            }
+            Completion::Message { call, payload, .. } => {
+                self.release(call, Some(payload), Span::default(), 0)
+            }
+            Completion::Headers { call, metadata } => self.release(call, None, metadata, 0),
+            Completion::Finish(finish) => {
+                assert!(self.open.remove(&finish.call.0).is_some(), "call {:?} ended twice", finish.call);
+                self.release(finish.call, finish.payload, finish.metadata, 9);
+            }
+            Completion::Cancelled { call, .. } => {
+                self.delivered.remove(&call.0);
+            }
+            Completion::Freed { offsets } => {
+                for offset in offsets.into_iter().filter(|offset| *offset != 0) {
+                    assert!(self.lent.remove(&offset), "block {offset} came back twice");
+                }
+            }
+            Completion::HalfClose { .. } | Completion::Credit { .. } | Completion::GoAway => {}
+        }
+    }
+
+    fn release(&mut self, call: CallId, payload: Option<Payload>, metadata: Span, a18: u64) {
+        self.submit(release(call, payload, metadata, a18));
+    }
+
+    /// Everything still open is ended; then nothing may be left.
+    fn end(&mut self) {
+        for web in &mut self.world.webs {
+            web.reads = true;
+        }
+        for _ in 0..200 {
+            self.settle();
+            let Some(id) = Self::nth(&self.delivered, 0) else { break };
+            self.finish(id, true);
+        }
+        let open: Vec<_> =
+            self.open.iter().filter(|(_, cancelled)| !**cancelled).map(|(id, _)| *id).collect();
+        for id in open {
+            self.submit(Submission::Cancel { call: CallId(id) });
+        }
+        self.settle();
+        // Clients whose requests never became whole give up.
+        while let Some((web, tag)) = self.stream(0) {
+            self.world.reset(web, tag, Reason::CANCEL);
+        }
+        self.settle();
+        self.world.advance(1);
+        self.settle();
+        assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
+        assert_eq!(self.world.unreleased(), 0, "body bytes that never came back to a window");
+        for row in self.world.hosts[0].engine.snapshot().peers {
+            assert_eq!((row.streams, row.queued_bytes), (0, 0), "{row:?}");
+        }
+        assert!(self.lent.len() < 14, "{} send blocks never came back", self.lent.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn histories(steps in steps(), reads in any::<bool>()) {
+        let mut history = History::new(reads);
+        for step in steps {
+            history.take(step);
+        }
+        history.end();
+    }
+}

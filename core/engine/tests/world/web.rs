@@ -1,0 +1,339 @@
+//! A gRPC client or server as an engine sees it: events in, commands out. It holds the engine to the rules of the
+//! surface (one head per stream, nothing behind an end) and counts windows as an HTTP/2 connection would.
+
+use super::{Host, World};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use std::collections::{BTreeMap, VecDeque};
+use trunkline_engine::{GrpcKey, PeerIdentity, Turn};
+use trunkline_grpc::{Command, Event, Reason, StreamTag};
+
+/// One connection.
+pub struct Web {
+    pub host: usize,
+    pub key: GrpcKey,
+    pub up: bool,
+    /// What the engine said and the test has not looked at.
+    pub said: VecDeque<Command>,
+    /// Queued bytes leave as soon as the world settles; otherwise when the test says so.
+    pub reads: bool,
+    pub streams: BTreeMap<u64, Stream>,
+}
+
+/// One stream, from this side.
+#[derive(Debug, Default)]
+pub struct Stream {
+    /// Body bytes sent to the engine and not given back.
+    pub unreleased: usize,
+    /// Body bytes of the engine that have not left.
+    pub unsent: usize,
+    headed: bool,
+    ended: bool,
+    /// This side has ended it with trailers.
+    answered: bool,
+    /// The stream is over for this side: it was reset.
+    pub reset: bool,
+}
+
+/// An answer, or a request, taken apart.
+#[derive(Debug, Default)]
+pub struct Said {
+    pub head: HeaderMap,
+    pub status: u16,
+    pub path: String,
+    /// Messages: (compressed, bytes).
+    pub messages: Vec<(bool, Vec<u8>)>,
+    /// Trailers, or the head if that was all.
+    pub trailers: Option<HeaderMap>,
+    /// The body has ended.
+    pub ended: bool,
+    pub reset: Option<Reason>,
+}
+
+impl Web {
+    pub fn new(host: usize, key: GrpcKey) -> Self {
+        Self { host, key, up: true, said: VecDeque::new(), reads: true, streams: BTreeMap::new() }
+    }
+
+    /// The newest stream the engine opened.
+    #[track_caller]
+    pub fn newest(&self) -> StreamTag {
+        StreamTag(*self.streams.keys().next_back().expect("a stream was opened"))
+    }
+
+    /// Streams that wait for an answer.
+    pub fn open(&self) -> impl Iterator<Item = StreamTag> {
+        let open = self.streams.iter().filter(|(_, stream)| !stream.reset && !stream.answered);
+        open.map(|(tag, _)| StreamTag(*tag))
+    }
+
+    /// What the engine said on a stream since the last look.
+    pub fn take(&mut self, tag: StreamTag) -> Said {
+        let mut said = Said::default();
+        let (mut body, mut rest) = (Vec::new(), VecDeque::new());
+        for command in self.said.drain(..) {
+            match command {
+                Command::Request { stream, head, end } if stream == tag => {
+                    (said.path, said.ended) = (head.uri.path().to_owned(), end);
+                    said.head = head.headers;
+                }
+                Command::Response { stream, head, end } if stream == tag => {
+                    (said.status, said.ended) = (head.status.as_u16(), end);
+                    said.trailers = end.then(|| head.headers.clone());
+                    said.head = head.headers;
+                }
+                Command::Data { stream, bytes, end } if stream == tag => {
+                    body.extend_from_slice(&bytes);
+                    said.ended |= end;
+                }
+                Command::Trailers { stream, trailers } if stream == tag => {
+                    (said.trailers, said.ended) = (Some(trailers), true);
+                }
+                Command::Reset { stream, reason } if stream == tag => said.reset = Some(reason),
+                Command::Release { stream, .. } if stream == tag => {}
+                other => rest.push_back(other),
+            }
+        }
+        self.said = rest;
+        said.messages = messages(&body);
+        said
+    }
+
+    /// Whether the engine said to close, and with which code.
+    pub fn closed(&self) -> Option<Reason> {
+        self.said.iter().find_map(|command| match command {
+            Command::Close { reason } => Some(*reason),
+            _ => None,
+        })
+    }
+
+    /// The engine's commands, held to the rules of the surface.
+    fn note(&mut self, command: Command) {
+        let (tag, bytes) = match &command {
+            Command::GoAway | Command::Close { .. } => return self.said.push_back(command),
+            Command::Release { stream, bytes } => {
+                let stream = self.streams.get_mut(&stream.0).expect("only what came is released");
+                stream.unreleased =
+                    stream.unreleased.checked_sub(*bytes).expect("no more than came is released");
+                return self.said.push_back(command);
+            }
+            Command::Request { stream, .. } => {
+                let fresh = self.streams.insert(stream.0, Stream { headed: true, ..Stream::default() });
+                assert!(fresh.is_none(), "{stream:?} is opened twice");
+                (*stream, 0)
+            }
+            Command::Data { stream, bytes, .. } => (*stream, bytes.len()),
+            Command::Response { stream, .. }
+            | Command::Trailers { stream, .. }
+            | Command::Reset { stream, .. } => (*stream, 0),
+        };
+        let stream = self.streams.get_mut(&tag.0).expect("commands name streams that are known");
+        if matches!(command, Command::Reset { .. }) {
+            (stream.ended, stream.reset, stream.unsent) = (true, true, 0);
+            return self.said.push_back(command);
+        }
+        assert!(!stream.ended, "nothing follows an end: {command:?}");
+        match &command {
+            Command::Response { end, .. } => {
+                assert!(!std::mem::replace(&mut stream.headed, true), "a response has one head");
+                stream.ended = *end;
+            }
+            Command::Request { end, .. } => stream.ended = *end,
+            Command::Data { end, .. } => {
+                assert!(stream.headed, "a body follows its head");
+                stream.ended = *end;
+                stream.unsent += bytes;
+            }
+            Command::Trailers { .. } => {
+                assert!(stream.headed, "trailers follow a head");
+                stream.ended = true;
+            }
+            _ => {}
+        }
+        self.said.push_back(command);
+    }
+}
+
+impl World {
+    /// A gRPC client connects to a host.
+    pub fn web(&mut self, host: usize) -> usize {
+        let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
+        let key = self.hosts[host].engine.accept_grpc(self.now, label, PeerIdentity::default());
+        self.webs.push(Web::new(host, key));
+        self.webs.len() - 1
+    }
+
+    /// Something happens on a connection.
+    pub fn http(&mut self, web: usize, event: Event) {
+        if !self.webs[web].up {
+            return;
+        }
+        // What the engine said before this is on its way already.
+        self.hear();
+        let (host, key) = (self.webs[web].host, self.webs[web].key);
+        match &event {
+            Event::Request { stream, .. } => {
+                self.webs[web].streams.insert(stream.0, Stream::default());
+            }
+            Event::Data { stream, bytes, .. } => {
+                self.webs[web].streams.entry(stream.0).or_default().unreleased += bytes.len();
+            }
+            Event::Trailers { stream, .. } | Event::Response { stream, end: true, .. } => {
+                self.webs[web].streams.entry(stream.0).or_default().answered = true;
+            }
+            Event::Reset { stream, .. } => {
+                let stream = self.webs[web].streams.entry(stream.0).or_default();
+                (stream.ended, stream.reset, stream.unsent) = (true, true, 0);
+            }
+            _ => {}
+        }
+        let Host { engine, heaps } = &mut self.hosts[host];
+        engine.handle_http(&mut Turn { now: self.now, heaps }, key, self.now, event).unwrap();
+    }
+
+    /// A client opens a stream.
+    pub fn request(
+        &mut self,
+        web: usize,
+        stream: StreamTag,
+        path: &str,
+        headers: &[(&str, &str)],
+        end: bool,
+    ) {
+        let uri = format!("http://host{path}");
+        let (mut head, ()) = Request::post(uri).body(()).unwrap().into_parts();
+        head.headers = header_map(&[("content-type", "application/grpc"), ("te", "trailers")]);
+        head.headers.extend(header_map(headers));
+        self.http(web, Event::Request { stream, head: Box::new(head), end });
+    }
+
+    /// A server answers.
+    pub fn answer(
+        &mut self,
+        web: usize,
+        stream: StreamTag,
+        status: u16,
+        headers: &[(&str, &str)],
+        end: bool,
+    ) {
+        let (mut head, ()) = Response::builder().status(status).body(()).unwrap().into_parts();
+        head.headers = header_map(&[("content-type", "application/grpc")]);
+        head.headers.extend(header_map(headers));
+        self.http(web, Event::Response { stream, head: Box::new(head), end });
+    }
+
+    pub fn body(&mut self, web: usize, stream: StreamTag, bytes: &[u8], end: bool) {
+        self.http(web, Event::Data { stream, bytes: Bytes::copy_from_slice(bytes), end });
+    }
+
+    pub fn trailers(&mut self, web: usize, stream: StreamTag, trailers: &[(&str, &str)]) {
+        self.http(web, Event::Trailers { stream, trailers: header_map(trailers) });
+    }
+
+    pub fn reset(&mut self, web: usize, stream: StreamTag, reason: Reason) {
+        self.http(web, Event::Reset { stream, reason });
+    }
+
+    /// Lets so many queued bytes of a stream leave.
+    pub fn leave(&mut self, web: usize, tag: StreamTag, bytes: usize) {
+        let Some(stream) = self.webs[web].streams.get_mut(&tag.0) else { return };
+        let bytes = bytes.min(stream.unsent);
+        stream.unsent -= bytes;
+        self.http(web, Event::Sent { stream: tag, bytes });
+    }
+
+    /// Cuts a connection.
+    pub fn hang_up(&mut self, web: usize) {
+        let (host, key) = (self.webs[web].host, self.webs[web].key);
+        if std::mem::replace(&mut self.webs[web].up, false) {
+            let Host { engine, heaps } = &mut self.hosts[host];
+            engine.grpc_lost(&mut Turn { now: self.now, heaps }, key, "hung up");
+        }
+    }
+
+    /// Body bytes of all connections that are up and that the engine has not released.
+    pub fn unreleased(&self) -> usize {
+        let up = self.webs.iter().filter(|web| web.up);
+        up.flat_map(|web| web.streams.values()).map(|stream| stream.unreleased).sum()
+    }
+
+    /// Hears what engines say to their HTTP/2 connections. Whether there was anything.
+    pub(super) fn hear(&mut self) -> bool {
+        let mut moved = false;
+        for host in 0..self.hosts.len() {
+            while let Some((key, command)) = self.hosts[host].engine.poll_http() {
+                moved = true;
+                let found = self.webs.iter_mut().find(|web| web.host == host && web.key == key && web.up);
+                if let Some(web) = found {
+                    web.note(command);
+                }
+            }
+        }
+        moved
+    }
+
+    /// Lets queued bytes leave on every connection that reads. Whether there were any.
+    pub(super) fn flush_webs(&mut self) -> bool {
+        let mut moved = false;
+        for web in 0..self.webs.len() {
+            moved |= self.webs[web].reads && self.flush(web);
+        }
+        moved
+    }
+
+    fn flush(&mut self, web: usize) -> bool {
+        let waiting = self.webs[web].streams.iter().filter(|(_, stream)| stream.unsent > 0);
+        let waiting: Vec<_> = waiting.map(|(tag, stream)| (StreamTag(*tag), stream.unsent)).collect();
+        for (tag, bytes) in &waiting {
+            self.leave(web, *tag, *bytes);
+        }
+        !waiting.is_empty()
+    }
+}
+
+impl Said {
+    /// The status it ended with.
+    #[track_caller]
+    pub fn code(&self) -> u32 {
+        let trailers = self.trailers.as_ref().unwrap_or_else(|| panic!("it has ended: {self:?}"));
+        trailers["grpc-status"].to_str().unwrap().parse().unwrap()
+    }
+
+    /// What it says to a person.
+    pub fn message(&self) -> &str {
+        let message = self.trailers.as_ref().and_then(|trailers| trailers.get("grpc-message"));
+        message.map_or("", |message| message.to_str().unwrap())
+    }
+}
+
+/// Headers of text.
+pub fn header_map(pairs: &[(&str, &str)]) -> HeaderMap {
+    let pair = |(name, value): &(&str, &str)| {
+        (HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap())
+    };
+    pairs.iter().map(pair).collect()
+}
+
+/// A message behind its prefix.
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let mut out = vec![0];
+    out.extend((message.len() as u32).to_be_bytes());
+    out.extend(message);
+    out
+}
+
+/// `Blob { data }` as a gRPC message.
+pub fn blob(data: &[u8]) -> Vec<u8> {
+    framed(&super::wire_of(data))
+}
+
+fn messages(mut body: &[u8]) -> Vec<(bool, Vec<u8>)> {
+    let mut out = Vec::new();
+    while let Some((prefix, rest)) = body.split_at_checked(5) {
+        let len = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+        let (message, rest) = rest.split_at(len);
+        out.push((prefix[0] == 1, message.to_vec()));
+        body = rest;
+    }
+    out
+}
