@@ -14,6 +14,7 @@ use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, chec
 use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::Endpoint;
 use trunkline_schema::{MessageIndex, Schema};
+use trunkline_services::Files;
 
 /// A parser of hostile bytes.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +41,17 @@ pub const TARGETS: &[Target] = &[
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
     Target { name: "grpc", run: grpc, seeds: grpc_seeds },
+    Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];
+
+/// Descriptor sets as reflection indexes them: whatever is found can be sent, and finds itself.
+fn reflection(bytes: &[u8]) {
+    let files = Files::of(bytes);
+    let _ = files.by_symbol("fuzz.All.Mood");
+    let Some(at) = files.by_symbol("fuzz.All").or_else(|| files.by_name("fuzz.proto")) else { return };
+    let all = files.with_imports(at);
+    assert!(all.iter().map(|file| file.bytes.len()).sum::<usize>() <= bytes.len(), "more than came");
+}
 
 /// A message of every kind of field, itself included.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| {

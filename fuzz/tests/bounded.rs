@@ -38,4 +38,4 @@ macro_rules! tests {
     };
 }
 
-tests!(control descriptors linear transcode native entries metadata config endpoint grpc);
+tests!(control descriptors linear transcode native entries metadata config endpoint grpc reflection);

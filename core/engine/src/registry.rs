@@ -16,8 +16,6 @@ pub struct BoundSchema {
     pub schema: Arc<Schema>,
     /// Tables for protobuf in and out.
     pub transcoder: Transcoder,
-    /// The encoded `FileDescriptorSet` it was built from, for those who reflect; empty if nobody kept it.
-    pub descriptor_set: Arc<[u8]>,
 }
 
 impl BoundSchema {
@@ -25,13 +23,7 @@ impl BoundSchema {
     pub fn new(schema: Schema) -> Self {
         let schema = Arc::new(schema);
         let transcoder = Transcoder::new(Arc::clone(&schema));
-        Self { schema, transcoder, descriptor_set: Arc::default() }
-    }
-
-    /// The same, with the bytes the schema was built from.
-    pub fn with_descriptor_set(mut self, bytes: impl Into<Arc<[u8]>>) -> Self {
-        self.descriptor_set = bytes.into();
-        self
+        Self { schema, transcoder }
     }
 }
 

@@ -29,7 +29,7 @@ impl SchemaCache {
             return Ok(schema);
         }
         let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
-        let schema = Arc::new(BoundSchema::new(schema).with_descriptor_set(&*bytes));
+        let schema = Arc::new(BoundSchema::new(schema));
         if self.built.len() >= SWEEP_MIN {
             self.built.retain(|_, schema| schema.strong_count() > 0);
         }

@@ -150,6 +150,8 @@ fn types_come_from_the_daemon_or_the_peer() {
 
     let unknown = host.verb(&["call", "Serch/Query", "{}"], "");
     assert!(unknown.code == Some(1) && unknown.err.contains("services here: "), "{unknown:?}");
+    let elsewhere = host.verb(&["call", "other.v1.Other/Do", "{}"], "");
+    assert!(elsewhere.code == Some(1) && elsewhere.err.contains("--target HOST:PORT"), "{elsewhere:?}");
     let wrong = host.verb(&["call", "describe", "search.v1.Nothing"], "");
     assert!(wrong.code == Some(1) && wrong.err.contains("search.v1.Nothing"), "{wrong:?}");
 }
@@ -207,6 +209,21 @@ fn benches_measure_open_and_closed() {
         let refused = bench(arguments);
         assert!(refused.code == Some(1) && refused.err.contains(part), "{refused:?}");
     }
+}
+
+#[test]
+fn benches_find_the_time_that_was_planted() {
+    watched();
+    let host = Host::start("[debug]\nrequest_hold_us = 20000");
+    let (_server, _client) = host.serve_search();
+    let arguments =
+        ["bench", "Search/Query", "-d", r#"{"query": "ring"}"#, "-n", "40", "--rate", "200", "-o", "json"];
+    let one_by_one = host.verb(&[&arguments[..], &["--in-flight-max", "1"]].concat(), "");
+    let report = json(&one_by_one.out);
+    let ns = |of: &str, percentile: &str| report[of][percentile].as_u64().unwrap();
+    assert!(ns("service_ns", "min") >= 20_000_000, "{report:#}");
+    // 40 calls due within 195 ms, each of which takes 20 ms: those that wait in line were due when they were due.
+    assert!(ns("latency_ns", "max") >= 500_000_000 && ns("behind_ns", "p50") >= 100_000_000, "{report:#}");
 }
 
 #[test]

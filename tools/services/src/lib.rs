@@ -42,6 +42,7 @@ mod slots;
 pub use host::Host;
 pub use load::{INTERVAL_MIN, LoadService, Recorder, ReportLoad};
 pub use pause::Pause;
+pub use reflection::{File, Files};
 pub use serve::add_to;
 pub use slots::STREAMS_MAX;
 

@@ -4,7 +4,7 @@ use super::json::{Style, to_json};
 use prost::Message;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use trunkline_call::entry::Payload;
 use trunkline_call::{Encoding, Execution, Metadata, Status};
 use trunkline_message::Transcoder;
@@ -90,6 +90,17 @@ struct Any {
     value: Vec<u8>,
 }
 
+/// The details most services use; their types are seldom among those a method needs.
+static USUAL_DETAILS: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    let text = include_str!("../../../../proto/google/rpc/error_details.proto");
+    let mut pool = DescriptorPool::global();
+    if let Ok(file) = protox::file::File::from_source("google/rpc/error_details.proto", text) {
+        // Left out, they are shown by their size, as any type nobody knows.
+        let _ = pool.add_file_descriptor_proto(file.into());
+    }
+    pool
+});
+
 fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
     if bytes.is_empty() {
         return Vec::new();
@@ -102,7 +113,8 @@ fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
 
 fn detail(any: &Any, pool: &DescriptorPool) -> String {
     let name = any.type_url.rsplit('/').next().unwrap_or_default();
-    let json = pool.get_message_by_name(name).and_then(|known| to_json(&known, &any.value, Style::LINE).ok());
+    let known = pool.get_message_by_name(name).or_else(|| USUAL_DETAILS.get_message_by_name(name));
+    let json = known.and_then(|known| to_json(&known, &any.value, Style::LINE).ok());
     match json {
         Some(json) => format!("{name} {json}"),
         None => format!("{name} ({} bytes; its type is not among those given)", any.value.len()),
@@ -119,8 +131,10 @@ mod tests {
     #[test]
     fn a_failure_says_what_is_known() {
         let known = Any { type_url: "type.googleapis.com/a.v1.Answer".into(), value: vec![10, 1, b'x'] };
+        let violation = vec![10, 8, 10, 1, b'f', 18, 3, b'b', b'a', b'd'];
+        let usual = Any { type_url: "type.googleapis.com/google.rpc.BadRequest".into(), value: violation };
         let unknown = Any { type_url: "type.googleapis.com/who.Knows".into(), value: vec![1, 2, 3] };
-        let details = RpcStatus { details: vec![known, unknown] }.encode_to_vec();
+        let details = RpcStatus { details: vec![known, usual, unknown] }.encode_to_vec();
         let status = Status::new(Code::NotFound, "no such user").with_details(details);
         let mut trailers = Metadata::new();
         trailers.insert("hint-bin", [0xff]).unwrap();
@@ -129,6 +143,8 @@ mod tests {
             "NOT_FOUND: no such user\n  \
              execution  executed: the handler ran, and this is its answer\n  \
              detail     a.v1.Answer {\"text\":\"x\"}\n  \
+             detail     google.rpc.BadRequest \
+             {\"fieldViolations\":[{\"field\":\"f\",\"description\":\"bad\"}]}\n  \
              detail     who.Knows (3 bytes; its type is not among those given)\n  \
              trailer    hint-bin: /w=="
         );

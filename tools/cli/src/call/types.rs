@@ -25,6 +25,9 @@ pub enum TypesError {
     /// From the server.
     #[error(transparent)]
     Reflect(#[from] ReflectError),
+    /// Not from this host's daemon, which may know where the service is without knowing its types.
+    #[error("{0}; if another host serves it, name that host: --target HOST:PORT")]
+    NotHere(Box<TypesError>),
 }
 
 /// The services there are, and their types if they had to be looked at.
@@ -64,6 +67,19 @@ pub fn of_method(sources: &Sources, way: &Way, name: &str) -> Result<DescriptorP
     if let Some(pool) = own(service) {
         return Ok(pool);
     }
+    reflected(way, service).map_err(|error| match error {
+        TypesError::Descriptor(DescriptorError::Service { .. })
+        | TypesError::Reflect(ReflectError::Unknown { .. })
+            if way.target.is_empty() =>
+        {
+            TypesError::NotHere(Box::new(error))
+        }
+        error => error,
+    })
+}
+
+/// The types of the services of this name, from whoever is called.
+fn reflected(way: &Way, service: &str) -> Result<DescriptorPool, TypesError> {
     let mut reflection = Reflection::open(&way.channel())?;
     let fits = |known: &&String| *known == service || known.rsplit('.').next() == Some(service);
     let wanted: Vec<String> = reflection.services().iter().filter(fits).cloned().collect();

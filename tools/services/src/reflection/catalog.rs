@@ -128,13 +128,13 @@ impl Catalog {
 
     fn add(&mut self, schema: &Arc<BoundSchema>, before: Option<&Self>) {
         let same = |set: &&Set| std::ptr::eq(set.schema.as_ptr(), Arc::as_ptr(schema));
-        if self.sets.iter().any(|set| same(&set)) || schema.descriptor_set.is_empty() {
+        if self.sets.iter().any(|set| same(&set)) {
             return;
         }
         let known = before.and_then(|before| before.sets.iter().find(same)).cloned();
         let set = known.unwrap_or_else(|| Set {
             schema: Arc::downgrade(schema),
-            files: Arc::new(Files::of(&schema.descriptor_set)),
+            files: Arc::new(Files::of(schema.schema.descriptor_set())),
         });
         self.sets.push(set);
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 /// Names are kept in scopes, as they are written, and not in full: a long package name before many short ones would
 /// otherwise take many times the memory of the set.
 #[derive(Debug, Default)]
-pub(super) struct Files {
+pub struct Files {
     files: Vec<File>,
     by_name: HashMap<String, usize>,
     /// What each package defines.
@@ -28,8 +28,10 @@ struct Scope {
 
 /// One file.
 #[derive(Debug)]
-pub(super) struct File {
+pub struct File {
+    /// As others import it.
     pub name: String,
+    /// An encoded `FileDescriptorProto`, as it came.
     pub bytes: Vec<u8>,
     imports: Vec<String>,
 }
@@ -54,6 +56,7 @@ impl Files {
         files
     }
 
+    /// The file of this name.
     pub fn by_name(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -64,6 +67,7 @@ impl Files {
         splits.chain([("", symbol)]).find_map(|(package, name)| self.packages.get(package)?.find(name))
     }
 
+    /// The file that defines an extension.
     pub fn by_extension(&self, extended: &str, number: i32) -> Option<usize> {
         self.extensions.get(extended)?.get(&number).copied()
     }

@@ -7,4 +7,5 @@ mod catalog;
 mod files;
 mod service;
 
+pub use files::{File, Files};
 pub(crate) use service::ReflectionService;
