@@ -199,6 +199,12 @@ fn benches_measure_open_and_closed() {
     let results = host.verb(&["bench", "Search/Results", "-n", "3", "-d", r#"{"query": "ring bell"}"#], "");
     assert!(results.out.contains("received in 9 responses"), "{results:?}");
 
+    let steps =
+        ["--rate", "100", "--rate-end", "300", "--rate-step", "100", "--step-time", "200ms", "-o", "json"];
+    let steps = json(&bench(&steps).out);
+    let counted: Vec<u64> = (0..3).map(|step| steps["steps"][step]["ok"].as_u64().unwrap()).collect();
+    assert_eq!(counted, [20, 40, 60]);
+
     let failing = host.verb(&["bench", "Search/Query", "-n", "3", "-d", r#"{"query": ""}"#], "");
     assert_eq!(failing.code, Some(1), "{failing:?}");
     assert!(failing.out.contains("INVALID_ARGUMENT     3\n    3 × no word"), "{}", failing.out);

@@ -77,6 +77,22 @@ impl Loop {
         Ok(Self::Open((0..count).map(|step| Step { rate: at(step), time: every }).collect()))
     }
 
+    /// The step in which a call is due at this time from the start; `None` if there is but one.
+    pub fn step_at(&self, due: Duration) -> Option<usize> {
+        let Self::Open(steps) = self else { return None };
+        let every = steps.first().filter(|_| steps.len() > 1)?.time;
+        let at = due.as_nanos() / every.as_nanos().max(1);
+        Some(usize::try_from(at).unwrap_or(usize::MAX).min(steps.len() - 1))
+    }
+
+    /// The rates of all steps; none if there is but one.
+    pub fn rates(&self) -> Vec<f64> {
+        match self {
+            Self::Open(steps) if steps.len() > 1 => steps.iter().map(|step| step.rate).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The time all steps take together; `None` if they do not end.
     pub fn time(&self) -> Option<Duration> {
         match self {
@@ -139,7 +155,9 @@ mod tests {
     #[test]
     fn steps_follow_each_other() {
         let plan = Loop::steps(10.0, Some(30.0), Some(10.0), SECOND).unwrap();
-        assert_eq!(plan.time(), Some(3 * SECOND));
+        assert_eq!((plan.time(), plan.rates()), (Some(3 * SECOND), vec![10.0, 20.0, 30.0]));
+        let steps = [0, 999, 1000, 2999, 3000].map(|ms| plan.step_at(Duration::from_millis(ms)).unwrap());
+        assert_eq!(steps, [0, 0, 1, 2, 2]);
         let due: Vec<Duration> = arrivals(plan).collect();
         assert_eq!(due.len(), 10 + 20 + 30);
         assert_eq!((due[10], due[30]), (SECOND, 2 * SECOND));

@@ -45,7 +45,9 @@ pub struct Record {
     /// Failures by status and words, the first [`WORDS_MAX`] that differ.
     pub failures: BTreeMap<(Code, String), u64>,
     /// By the second in which they were due.
-    pub seconds: Vec<Second>,
+    pub seconds: Vec<Part>,
+    /// By the step they were due in, if there are several.
+    pub steps: Vec<Part>,
     /// Responses, for streams.
     pub responses: u64,
     /// Bytes sent and received in messages.
@@ -54,9 +56,9 @@ pub struct Record {
     pub last: Duration,
 }
 
-/// The calls of a second.
+/// Some of the calls.
 #[derive(Clone, Debug)]
-pub struct Second {
+pub struct Part {
     /// Calls that ended well.
     pub good: u64,
     /// Others.
@@ -75,14 +77,16 @@ impl Record {
             codes: BTreeMap::new(),
             failures: BTreeMap::new(),
             seconds: Vec::new(),
+            steps: Vec::new(),
             responses: 0,
             bytes: [0; 2],
             last: Duration::ZERO,
         }
     }
 
-    /// Adds a call. Failures count in the latencies, too: a user waits for those as well.
-    pub fn add(&mut self, call: Ended) {
+    /// Adds a call, and to a step if there are several. Failures count in the latencies, too: a user waits for those as
+    /// well.
+    pub fn add(&mut self, call: Ended, step: Option<usize>) {
         let latency_ns = ns(call.over.saturating_sub(call.due));
         count(&mut self.latency, latency_ns);
         count(&mut self.service, ns(call.over.saturating_sub(call.sent)));
@@ -91,11 +95,10 @@ impl Record {
         self.responses += call.responses;
         self.bytes = [self.bytes[0] + call.bytes[0], self.bytes[1] + call.bytes[1]];
         self.last = self.last.max(call.over);
-        let second = self.second(call.due);
-        count(&mut second.latency, latency_ns);
-        match call.code {
-            Code::Ok => second.good += 1,
-            _ => second.bad += 1,
+        let second = usize::try_from(call.due.as_secs()).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
+        part(&mut self.seconds, second).add(call.code, latency_ns);
+        if let Some(step) = step {
+            part(&mut self.steps, step).add(call.code, latency_ns);
         }
         if call.code != Code::Ok {
             self.fail(call.code, call.message);
@@ -118,16 +121,6 @@ impl Record {
         if seconds > 0.0 { self.calls() as f64 / seconds } else { 0.0 }
     }
 
-    fn second(&mut self, due: Duration) -> &mut Second {
-        let at = usize::try_from(due.as_secs()).unwrap_or(usize::MAX).min(SECONDS_MAX - 1);
-        while self.seconds.len() <= at {
-            // Small and growing: a quiet second costs little.
-            let latency = Histogram::new(2).unwrap_or_else(|_| histogram());
-            self.seconds.push(Second { good: 0, bad: 0, latency });
-        }
-        &mut self.seconds[at]
-    }
-
     fn fail(&mut self, code: Code, message: String) {
         let key = (code, message);
         if let Some(known) = self.failures.get_mut(&key) {
@@ -138,6 +131,26 @@ impl Record {
             *self.failures.entry((code, "(other words)".into())).or_default() += 1;
         }
     }
+}
+
+impl Part {
+    fn add(&mut self, code: Code, latency_ns: u64) {
+        count(&mut self.latency, latency_ns);
+        match code {
+            Code::Ok => self.good += 1,
+            _ => self.bad += 1,
+        }
+    }
+}
+
+/// The part of this number, and empty ones before it.
+fn part(parts: &mut Vec<Part>, at: usize) -> &mut Part {
+    while parts.len() <= at {
+        // Two digits, and growing: a quiet part costs little.
+        let latency = Histogram::new(2).unwrap_or_else(|_| histogram());
+        parts.push(Part { good: 0, bad: 0, latency });
+    }
+    &mut parts[at]
 }
 
 fn histogram() -> Histogram<u64> {
@@ -176,9 +189,9 @@ mod tests {
     fn latency_counts_from_when_a_call_was_due() {
         let mut record = Record::new();
         // A call every 10 ms; the server stalls for a second, and the calls of that second are sent behind it.
-        record.add(ended(0, 0, 1000));
+        record.add(ended(0, 0, 1000), None);
         for call in 1..100 {
-            record.add(ended(call * 10, 1000, 1001));
+            record.add(ended(call * 10, 1000, 1001), Some(call as usize / 50));
         }
         let ms = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) / 1_000_000;
         assert_eq!(ms(&record.service, 0.5), 1, "what a closed loop would show");
@@ -189,7 +202,8 @@ mod tests {
         );
         assert!((490..=512).contains(&ms(&record.behind, 0.5)));
         assert_eq!((record.calls(), record.good(), record.bytes), (100, 100, [300, 500]));
-        assert_eq!(record.seconds.len(), 1);
+        assert_eq!((record.seconds.len(), record.steps.len()), (1, 2));
+        assert_eq!((record.steps[0].good, record.steps[1].good), (49, 50));
         assert!((99.0..100.0).contains(&record.rate()));
     }
 
@@ -199,7 +213,7 @@ mod tests {
         for call in 0..200 {
             let failed =
                 Ended { code: Code::NotFound, message: format!("no {}", call % 100), ..ended(call, 0, 1) };
-            record.add(failed);
+            record.add(failed, None);
         }
         assert_eq!(record.codes[&Code::NotFound], 200);
         assert_eq!(record.failures.len(), WORDS_MAX + 1);

@@ -80,8 +80,9 @@ pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchErro
     let began = SystemTime::now();
     Driver::new(&mut attachment, order, &data).run(&mut run)?;
     let target = if way.target.is_empty() { "whoever serves it".into() } else { way.target };
-    let plan = described(&plan, extent);
-    let report = Report { method: path, target, plan, began, warm_up: args.warm_up, record: run.record };
+    let (rates, plan) = (plan.rates(), described(&plan, extent));
+    let (warm_up, record) = (args.warm_up, run.record);
+    let report = Report { method: path, target, plan, rates, began, warm_up, record };
     show(&report, args.output, args.out.as_deref(), args.html.as_deref())?;
     Ok(report.record.good() == report.record.calls())
 }
@@ -161,6 +162,7 @@ fn stop_signals() -> Result<Arc<AtomicBool>, BenchError> {
 
 /// A run as the driver sees it.
 struct Run {
+    plan: Loop,
     pace: Pace,
     extent: Extent,
     warm_up: Duration,
@@ -183,7 +185,8 @@ impl Run {
             Loop::Open(steps) => Pace::Open(Arrivals::new(steps.clone()).peekable()),
             Loop::Closed { concurrency } => Pace::Closed(*concurrency),
         };
-        Self { pace, extent, warm_up, stop, counted: 0, record: Record::new(), due: Duration::ZERO }
+        let plan = plan.clone();
+        Self { plan, pace, extent, warm_up, stop, counted: 0, record: Record::new(), due: Duration::ZERO }
     }
 
     fn is_over(&self, due: Duration) -> bool {
@@ -218,11 +221,12 @@ impl Schedule for Run {
     }
 
     fn ended(&mut self, mut call: Ended) {
+        let step = self.plan.step_at(call.due);
         let Some(due) = call.due.checked_sub(self.warm_up) else { return };
         call.due = due;
         call.sent = call.sent.saturating_sub(self.warm_up);
         call.over = call.over.saturating_sub(self.warm_up);
-        self.record.add(call);
+        self.record.add(call, step);
     }
 }
 

@@ -68,7 +68,7 @@ fn over_time(report: &Report) -> String {
     let seconds = &report.record.seconds;
     let curve = |name, color, quantile: f64| {
         let filled = seconds.iter().enumerate().filter(|(_, second)| !second.latency.is_empty());
-        let point = |(at, second): (usize, &crate::bench::record::Second)| {
+        let point = |(at, second): (usize, &crate::bench::record::Part)| {
             (at as f64, second.latency.value_at_quantile(quantile) as f64)
         };
         Curve { name, color, points: filled.map(point).collect() }
@@ -79,7 +79,7 @@ fn over_time(report: &Report) -> String {
 
 fn rates(report: &Report) -> String {
     let seconds = &report.record.seconds;
-    let curve = |name, color, value: fn(&crate::bench::record::Second) -> u64| {
+    let curve = |name, color, value: fn(&crate::bench::record::Part) -> u64| {
         let point = |(at, second)| (at as f64, value(second) as f64);
         Curve { name, color, points: seconds.iter().enumerate().map(|(at, s)| point((at, s))).collect() }
     };

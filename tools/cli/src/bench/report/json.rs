@@ -37,6 +37,9 @@ pub fn render(report: &Report) -> String {
             .into_iter()
             .map(|(end, calls)| json!({ "up_to_ns": end, "calls": calls }))
             .collect::<Vec<_>>(),
+        "steps": report.rates.iter().zip(&record.steps).map(|(rate, step)| json!({
+            "rate": rate, "ok": step.good, "failed": step.bad, "latency_ns": spread(&step.latency),
+        })).collect::<Vec<_>>(),
         "seconds": record.seconds.iter().map(|second| json!({
             "ok": second.good, "failed": second.bad, "latency_ns": spread(&second.latency),
         })).collect::<Vec<_>>(),

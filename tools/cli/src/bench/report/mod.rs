@@ -47,6 +47,8 @@ pub struct Report {
     pub target: String,
     /// How calls followed each other.
     pub plan: String,
+    /// The rate of each step, if there are several.
+    pub rates: Vec<f64>,
     /// When it began.
     pub began: SystemTime,
     /// Time before calls counted.
@@ -117,12 +119,14 @@ mod tests {
             };
             let (due, bytes) = (ms(call), [10, 20]);
             let over = due + ms(1 + call % 10);
-            record.add(Ended { due, sent: due, over, code, message, responses: 1, bytes });
+            let step = (call / 1000) as usize;
+            record.add(Ended { due, sent: due, over, code, message, responses: 1, bytes }, Some(step));
         }
         Report {
             method: "/a.v1.Echo/Say".into(),
             target: "tcp://127.0.0.1:1".into(),
             plan: "open loop, 1000/s".into(),
+            rates: vec![1000.0, 1500.0],
             began: SystemTime::UNIX_EPOCH,
             warm_up: Duration::ZERO,
             record,
@@ -132,7 +136,8 @@ mod tests {
     #[test]
     fn text_has_what_people_look_for() {
         let text = report().render(Form::Text);
-        for part in ["/a.v1.Echo/Say", "2000 calls", "1980 OK", "p99.9", "NOT_FOUND", "20 × no <user>", "█"]
+        for part in
+            ["/a.v1.Echo/Say", "2000 calls", "1980 OK", "p99.9", "NOT_FOUND", "20 × no <user>", "█", "1500/s"]
         {
             assert!(text.contains(part), "{part} is missing:\n{text}");
         }
@@ -146,6 +151,7 @@ mod tests {
         let p50 = json["latency_ns"]["p50"].as_u64().unwrap();
         assert!((5_000_000..=5_010_000).contains(&p50), "{p50}");
         assert_eq!(json["seconds"].as_array().unwrap().len(), 2);
+        assert_eq!((&json["steps"][1]["rate"], &json["steps"][1]["ok"]), (&1500.0.into(), &990.into()));
         let histogram = json["histogram"].as_array().unwrap();
         assert_eq!(histogram.iter().map(|bar| bar["calls"].as_u64().unwrap()).sum::<u64>(), 2000);
         let csv = report().render(Form::Csv);

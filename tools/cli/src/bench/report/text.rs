@@ -27,6 +27,7 @@ pub fn render(report: &Report) -> String {
     let [sent, received] = record.bytes.map(bytes);
     let _ = writeln!(out, "{sent} sent, {received} received in {} responses\n", record.responses);
     let _ = writeln!(out, "{}", percentiles(report));
+    out.push_str(&steps(report));
     out.push_str(&histogram(&record.latency));
     out.push_str(&statuses(report));
     out
@@ -47,6 +48,19 @@ fn percentiles(report: &Report) -> Table {
     }
     row("max", &|histogram| histogram.max());
     table
+}
+
+/// A line per step: where latency begins to climb, or calls to fail, is what the service bears.
+fn steps(report: &Report) -> String {
+    let mut table =
+        Table::new(&["rate", "calls", "failed", "p50", "p90", "p99", "max"], &[0, 1, 2, 3, 4, 5, 6]);
+    for (rate, step) in report.rates.iter().zip(&report.record.steps) {
+        let quantile = |quantile| time(step.latency.value_at_quantile(quantile));
+        let calls = (step.good + step.bad).to_string();
+        let spread = [quantile(0.5), quantile(0.9), quantile(0.99), quantile(1.0)];
+        table.row([format!("{rate:.0}/s"), calls, step.bad.to_string()].into_iter().chain(spread));
+    }
+    if table.is_empty() { String::new() } else { format!("{table}\n") }
 }
 
 fn histogram(latency: &Histogram<u64>) -> String {
