@@ -38,4 +38,6 @@ macro_rules! tests {
     };
 }
 
-tests!(control descriptors linear transcode native entries metadata config endpoint grpc reflection);
+tests!(
+    control descriptors linear transcode native r2p2 r2p2_events entries metadata config endpoint grpc reflection
+);
