@@ -107,6 +107,17 @@ impl Router {
         self.give_out(now);
     }
 
+    /// For a host that sends on from addresses of its own, so that everything passes it: the worker a datagram of a
+    /// client goes to that is no new request (the rest of one, ACK, DROP), as far as the request is known.
+    pub fn worker_of(&self, client: SocketAddrV4, datagram: &[u8]) -> Option<SocketAddrV4> {
+        let packet = Packet::parse(datagram, self.config.extended).ok()?;
+        if packet.header.kind == PacketType::Request && packet.header.flags.has(Flags::FIRST) {
+            return None;
+        }
+        let identity = packet.extension.map(|extension| extension.identity);
+        self.leases.find(&RequestKey { client, id: packet.header.id, identity })?.worker
+    }
+
     /// The next request to send on.
     pub fn poll_forward(&mut self) -> Option<Forward> {
         self.forwards.pop_front()

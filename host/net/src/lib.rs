@@ -27,11 +27,13 @@
 //! pieces; what is left comes with the next.
 #![forbid(unsafe_code)]
 
+mod datagram;
 mod endpoint;
 mod listener;
 mod poller;
 mod stream;
 
+pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};

@@ -2,6 +2,7 @@
 
 use crate::bench::Form;
 use clap::{Args, Parser, Subcommand};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_call::Metadata;
@@ -36,6 +37,10 @@ pub enum Verb {
     Explain(ExplainArgs),
     /// Show which methods run now, again and again
     Top(TopArgs),
+    /// Run the R2P2 router in front of many workers until SIGINT or SIGTERM
+    Router(RouterArgs),
+    /// Simulate dispatch policies: p99 against load, beside the bound
+    Sim(SimArgs),
     /// Start two daemons and a search service on this machine, and call through both
     Demo(DemoArgs),
 }
@@ -61,6 +66,94 @@ pub struct DaemonArgs {
     /// End as if by SIGTERM when standard input closes: for supervisors and tests, so that their death ends the daemon
     #[arg(long)]
     pub until_stdin_closes: bool,
+}
+
+/// `trunkline router`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Workers that speak the extended mode join by themselves from the networks of --join-from; others are named by --worker.
+
+Example:
+  trunkline router --listen 10.0.0.9:8000 --control 10.0.0.9:9000 --join-from 10.0.0.0/24 --policy jbsq --live")]
+pub struct RouterArgs {
+    /// Address clients send requests to
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8000")]
+    pub listen: SocketAddrV4,
+    /// Address workers send FEEDBACK to, as they reach it
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub control: SocketAddrV4,
+    /// How a worker is picked: random, round-robin, power-of-two, jsq, jbsq, jbsq(N)
+    #[arg(long, default_value = "jbsq")]
+    pub policy: trunkline_dispatch::Policy,
+    /// A worker, and what it works on at once [default of SLOTS: 1]; may be repeated
+    #[arg(long, value_name = "ADDRESS:PORT[*SLOTS]", value_parser = worker)]
+    pub worker: Vec<(SocketAddrV4, u16)>,
+    /// Network whose hosts may join as workers; may be repeated
+    #[arg(long, value_name = "ADDRESS/BITS", value_parser = network)]
+    pub join_from: Vec<(Ipv4Addr, u8)>,
+    /// Workers kept for one class of requests; may be repeated
+    #[arg(long, value_name = "CLASS:WORKERS", value_parser = reservation)]
+    pub reserve: Vec<(u8, usize)>,
+    /// Requests that may wait; more are dropped
+    #[arg(long, value_name = "REQUESTS", default_value_t = 65_536)]
+    pub queue: usize,
+    /// Longest time a request waits before it is dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub delay: Duration,
+    /// Longest time a request occupies its worker without FEEDBACK
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub lease: Duration,
+    /// How requests are sent on: preserve (clients' addresses; needs CAP_NET_RAW), proxy, auto
+    #[arg(long, default_value = "auto")]
+    pub forwarding: trunkline_router::Forwarding,
+    /// Treat every datagram as the authors' library does: no extended mode
+    #[arg(long)]
+    pub compatible: bool,
+    /// Address to serve metrics for Prometheus at
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<std::net::SocketAddr>,
+    /// Show queue, workers, delays and drops every second
+    #[arg(long)]
+    pub live: bool,
+}
+
+/// `trunkline sim`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  trunkline sim --workers 16 --service bimodal:5ms --travel 100us --load 50,70,90 --plot sim.html")]
+pub struct SimArgs {
+    /// Workers, each with one server
+    #[arg(long, default_value_t = 16, value_parser = count_within(1, 65_536))]
+    pub workers: usize,
+    /// Service times: fixed, exponential, bimodal (one in ten takes ten times as long) or heavy, with their mean
+    #[arg(long, value_name = "SHAPE:MEAN", default_value = "bimodal:5ms")]
+    pub service: trunkline_sim::Service,
+    /// From router to worker and back
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    pub travel: Duration,
+    /// Loads, in hundredths of what the workers can do
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,60,70,80,85,90,95")]
+    pub load: Vec<u32>,
+    /// Policies to compare
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "random,round-robin,power-of-two,jsq,jbsq(1),jbsq(2),jbsq(3),jbsq(auto)"
+    )]
+    pub policy: Vec<trunkline_dispatch::Policy>,
+    /// Requests of one run
+    #[arg(long, default_value_t = 400_000, value_parser = count_within(100, 100_000_000))]
+    pub requests: usize,
+    /// Where drawing begins
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Say up to which load p99 stays within this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub within: Option<Duration>,
+    /// Write a page with the curves
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
 }
 
 /// `trunkline list`
@@ -280,6 +373,40 @@ fn target(text: &str) -> Result<trunkline_net::Endpoint, String> {
     let with_scheme = || format!("tcp://{text}").parse();
     let parsed = text.parse().or_else(|error| if text.contains("://") { Err(error) } else { with_scheme() });
     parsed.map_err(|error: trunkline_net::EndpointError| error.to_string())
+}
+
+/// Reads `10.0.0.1:8000` and `10.0.0.1:8000*16`.
+fn worker(text: &str) -> Result<(SocketAddrV4, u16), String> {
+    let wrong = || {
+        format!("{text:?} is no worker: write 10.0.0.1:8000, or 10.0.0.1:8000*16 if it works on 16 at once")
+    };
+    let (address, slots) = text.split_once('*').unwrap_or((text, "1"));
+    let slots = slots.parse().ok().filter(|slots| *slots > 0).ok_or_else(wrong)?;
+    Ok((address.parse().map_err(|_| wrong())?, slots))
+}
+
+/// Reads a number with both ends of its range allowed.
+fn count_within(least: u64, most: u64) -> clap::builder::RangedU64ValueParser<usize> {
+    clap::builder::RangedU64ValueParser::new().range(least..=most)
+}
+
+/// Reads `10.0.0.0/24`.
+fn network(text: &str) -> Result<(Ipv4Addr, u8), String> {
+    let wrong = || format!("{text:?} is no network: write 10.0.0.0/24");
+    let (address, bits) = text.split_once('/').ok_or_else(wrong)?;
+    let bits = bits.parse().ok().filter(|bits| *bits <= 32).ok_or_else(wrong)?;
+    Ok((address.parse().map_err(|_| wrong())?, bits))
+}
+
+/// Reads `2:4`.
+fn reservation(text: &str) -> Result<(u8, usize), String> {
+    let wrong = || {
+        format!("{text:?} is no reservation: write 2:4 for four workers kept for class 2; classes go to 31")
+    };
+    let (class, workers) = text.split_once(':').ok_or_else(wrong)?;
+    let known = |class: &u8| usize::from(*class) < trunkline_dispatch::CLASSES_MAX;
+    let class = class.parse().ok().filter(known).ok_or_else(wrong)?;
+    Ok((class, workers.parse().map_err(|_| wrong())?))
 }
 
 /// Reads `key:value`.

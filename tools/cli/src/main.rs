@@ -8,6 +8,7 @@
 //! * `list.rs`, `explain.rs`, `top.rs` are clients of the admin API; what they show is rendered by pure functions.
 //! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
 //! * `bench/` makes many of them and measures, over a session like `call/`'s.
+//! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
 //! * `demo/` starts everything on this machine and shows it at work.
 //!
 //! The room decides nothing about calls. It knows the library, the daemon's handle and what it lets be observed, and
@@ -22,6 +23,8 @@ mod daemon;
 mod demo;
 mod explain;
 mod list;
+mod router;
+mod sim;
 mod table;
 mod top;
 
@@ -51,6 +54,8 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error.to_string()),
         },
+        Verb::Router(args) => router::router(&args),
+        Verb::Sim(args) => sim::sim(&args),
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
     };
     match outcome {

@@ -1,0 +1,53 @@
+//! Shows that datagrams arrive as they were sent, many at once, and that a raw socket sends in another's name with a
+//! checksum the kernel accepts. Without the right to have a raw socket that part says so and shows nothing.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
+use trunkline_net::{Datagrams, Disguised, Outgoing, RawDatagrams};
+
+const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+
+/// The next `count` datagrams; fewer if they do not come within ten seconds.
+fn receive(socket: &Datagrams, count: usize) -> Vec<(Vec<u8>, SocketAddrV4)> {
+    let (mut out, mut buffer) = (Vec::new(), [0; 2000]);
+    let patience = Instant::now() + Duration::from_secs(10);
+    while out.len() < count && Instant::now() < patience {
+        match socket.receive(&mut buffer).unwrap() {
+            Some((bytes, from)) => out.push((buffer[..bytes].to_vec(), from)),
+            None => std::thread::yield_now(),
+        }
+    }
+    out
+}
+
+#[test]
+fn many_at_once() {
+    let (one, other) = (Datagrams::bind(ANY).unwrap(), Datagrams::bind(ANY).unwrap());
+    let (from, to) = (one.address().unwrap(), other.address().unwrap());
+    let bodies: Vec<Vec<u8>> = (0..100).map(|i| vec![i as u8; i * 14]).collect();
+    let batch: Vec<_> = bodies.iter().map(|body| Outgoing { to, pieces: [b"head", body] }).collect();
+    assert_eq!(one.send(&batch), 100);
+    for (body, (datagram, sender)) in bodies.iter().zip(receive(&other, 100)) {
+        assert_eq!((datagram, sender), ([b"head", &body[..]].concat(), from));
+    }
+    assert!(other.receive(&mut [0; 10]).unwrap().is_none());
+}
+
+#[test]
+fn in_another_s_name() {
+    let Some(raw) = RawDatagrams::open().unwrap() else {
+        println!("skipped: no right to open a raw socket (CAP_NET_RAW)");
+        return;
+    };
+    let socket = Datagrams::bind(ANY).unwrap();
+    let to = socket.address().unwrap();
+    let from = SocketAddrV4::new(Ipv4Addr::new(127, 1, 2, 3), 33_000);
+    let bodies: Vec<Vec<u8>> = (0..40).map(|i| vec![0xff - i as u8; i * 36 + 1]).collect();
+    let batch: Vec<_> = bodies.iter().map(|datagram| Disguised { from, to, datagram }).collect();
+    assert_eq!(raw.send(&batch), 40);
+    let received = receive(&socket, 40);
+    assert_eq!(received.len(), 40, "the kernel drops what has a wrong checksum");
+    for (body, (datagram, sender)) in bodies.iter().zip(received) {
+        assert_eq!((&datagram, sender), (body, from));
+    }
+}

@@ -1,0 +1,30 @@
+//! The R2P2 router: one thread between UDP sockets and [`trunkline_r2p2::Router`], which decides.
+//!
+//! Clients send the first packet of every request to the data port; the router picks a worker and sends the packet on;
+//! everything else (the rest of the request, the reply) passes it by. Workers say at the control port when they are
+//! done. Two ways to send on, one of which is chosen at the start ([`Forwarding`]):
+//!
+//! * *preserve*: through a raw socket, with the client's address as source. The worker's answer goes straight to the
+//!   client. Needs CAP_NET_RAW, and a network that lets such packets pass.
+//! * *proxy*: from a socket of the router's own, one for each client address (`proxy.rs`). Every packet passes the
+//!   router, both ways. Needs nothing.
+//!
+//! `process.rs` is the loop, on one page; `report.rs` what operators see: a table, and text for Prometheus over HTTP.
+//!
+//! # Invariants
+//! * The loop never waits except in the poller; what the kernel does not take is lost, as datagrams may be.
+//! * Nothing here decides about a request: it could not be simulated.
+//!
+//! # Limits
+//! Client addresses in proxy mode: [`Settings::FLOWS_MAX`], the longest unused goes first after a minute; without one
+//! unused, requests of further clients are lost. One router is one thread.
+#![forbid(unsafe_code)]
+
+mod process;
+mod proxy;
+mod report;
+mod settings;
+
+pub use process::{RouterProcess, StartError};
+pub use report::{Report, Shared, serve_metrics};
+pub use settings::{Forwarding, Settings};

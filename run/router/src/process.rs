@@ -1,0 +1,231 @@
+//! The router's loop: sockets, the time, and the core between them.
+
+use crate::proxy::Proxy;
+use crate::report::{Report, Shared};
+use crate::settings::{Forwarding, Settings};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use trunkline_call::Instant;
+use trunkline_net::{Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token};
+use trunkline_r2p2::{Forward, Router, Transmit};
+
+/// A router and its sockets.
+pub struct RouterProcess {
+    router: Router,
+    data: Datagrams,
+    control: Datagrams,
+    way: Way,
+    poller: Poller,
+    ready: Vec<Ready>,
+    buffer: Vec<u8>,
+    shared: Arc<Shared>,
+    reported: Instant,
+}
+
+/// How requests are sent on.
+enum Way {
+    Raw(RawDatagrams),
+    Proxy(Proxy),
+}
+
+/// Why a router cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A socket cannot be had.
+    #[error("{what}: {error}")]
+    Socket {
+        /// Which.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The right to send in clients' names is missing.
+    #[error("forwarding is preserve, which needs CAP_NET_RAW: grant it, or write proxy")]
+    NoRawSocket,
+    /// Workers would send FEEDBACK nowhere.
+    #[error("control is {0}: write the address workers reach this host at")]
+    ControlUnspecified(std::net::SocketAddrV4),
+}
+
+const DATA: Token = Token(1 << 32);
+const CONTROL: Token = Token(2 << 32);
+/// Datagrams taken from one socket before the others get their turn.
+const DATAGRAMS_PER_TURN: usize = 64;
+/// How often the report is renewed, and at the latest the flag looked at that ends the loop.
+const REPORT_NS: u64 = 100_000_000;
+/// More than fits an Ethernet frame: what is longer is cut, and refused as too long.
+const BUFFER_BYTES: usize = 2048;
+
+impl RouterProcess {
+    /// Opens the sockets.
+    ///
+    /// # Errors
+    /// [`StartError`], with what to do about it.
+    pub fn start(mut settings: Settings) -> Result<Self, StartError> {
+        if settings.control.ip().is_unspecified() {
+            return Err(StartError::ControlUnspecified(settings.control));
+        }
+        let named = |what: &str| {
+            let what = what.to_owned();
+            move |error| StartError::Socket { what, error }
+        };
+        let bound =
+            |what: &str, address| Datagrams::bind(address).map_err(named(&format!("{what} {address}")));
+        let data = bound("listen", settings.listen)?;
+        let control = bound("control", settings.control)?;
+        settings.router.control = control.address().map_err(named("control"))?;
+        let way = Way::choose(&settings).map_err(named("raw socket"))?.ok_or(StartError::NoRawSocket)?;
+        let poller = Poller::new().map_err(named("poller"))?;
+        poller.add(&data, DATA, Interest::Read).map_err(named("poller"))?;
+        poller.add(&control, CONTROL, Interest::Read).map_err(named("poller"))?;
+        let now = now();
+        Ok(Self {
+            router: Router::new(settings.router, now),
+            data,
+            control,
+            way,
+            poller,
+            ready: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            shared: Arc::default(),
+            reported: Instant::default(),
+        })
+    }
+
+    /// Where clients send, and where workers do.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn addresses(&self) -> io::Result<[std::net::SocketAddrV4; 2]> {
+        Ok([self.data.address()?, self.control.address()?])
+    }
+
+    /// Whether clients' addresses are preserved.
+    pub fn preserves(&self) -> bool {
+        matches!(self.way, Way::Raw(_))
+    }
+
+    /// What the loop shows while it runs.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Turns until told to stop.
+    pub fn run(mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            self.turn();
+        }
+        self.report(now());
+    }
+
+    fn turn(&mut self) {
+        let due_ns = self.router.next_timeout().map_or(REPORT_NS, |at| at.since_ns(now()));
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.poller.wait(Some(due_ns.min(REPORT_NS)), &mut ready) {
+            tracing::error!(%error, "cannot poll");
+        }
+        let now = now();
+        for event in ready.drain(..) {
+            match event.token {
+                DATA => self.take_requests(now),
+                CONTROL => self.take_feedback(now),
+                flow => self.take_answers(flow),
+            }
+        }
+        self.ready = ready;
+        if self.router.next_timeout().is_some_and(|at| at <= now) {
+            self.router.handle_timeout(now);
+        }
+        self.let_out(now);
+        if now.since_ns(self.reported) >= REPORT_NS {
+            self.report(now);
+        }
+    }
+
+    fn take_requests(&mut self, now: Instant) {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let Ok(Some((bytes, client))) = self.data.receive(&mut self.buffer) else { return };
+            let datagram = &self.buffer[..bytes];
+            if let Way::Proxy(proxy) = &mut self.way
+                && let Some(worker) = self.router.worker_of(client, datagram)
+            {
+                proxy.send(now, &self.poller, client, worker, datagram);
+                continue;
+            }
+            self.router.handle_request(now, client, datagram);
+        }
+    }
+
+    fn take_feedback(&mut self, now: Instant) {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let Ok(Some((bytes, from))) = self.control.receive(&mut self.buffer) else { return };
+            if let Way::Proxy(proxy) = &self.way {
+                proxy.translate(&mut self.buffer[..bytes]);
+            }
+            self.router.handle_feedback(now, from, &self.buffer[..bytes]);
+        }
+    }
+
+    /// Proxy mode: what a worker says to a client.
+    fn take_answers(&mut self, flow: Token) {
+        let Way::Proxy(proxy) = &mut self.way else { return };
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let Some((bytes, client)) = proxy.receive(flow, &mut self.buffer) else { return };
+            self.data.send(&[Outgoing { to: client, pieces: [&self.buffer[..bytes], &[]] }]);
+        }
+    }
+
+    /// What came of it goes where it belongs.
+    fn let_out(&mut self, now: Instant) {
+        let forwards: Vec<Forward> = std::iter::from_fn(|| self.router.poll_forward()).collect();
+        match &mut self.way {
+            Way::Raw(raw) => {
+                let batch: Vec<_> = forwards.iter().map(disguised).collect();
+                raw.send(&batch);
+            }
+            Way::Proxy(proxy) => {
+                for Forward { client, to, datagram } in &forwards {
+                    proxy.send(now, &self.poller, *client, *to, datagram);
+                }
+            }
+        }
+        let transmits: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_transmit()).collect();
+        let batch: Vec<_> = transmits.iter().map(outgoing).collect();
+        self.data.send(&batch);
+    }
+
+    fn report(&mut self, now: Instant) {
+        self.reported = now;
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        *self.shared.report.lock() = Report::of(&self.router, cpu_ns);
+    }
+}
+
+impl Way {
+    /// `None` if the wanted way needs a right that is missing.
+    fn choose(settings: &Settings) -> io::Result<Option<Self>> {
+        let proxy = || Self::Proxy(Proxy::new(*settings.control.ip()));
+        Ok(match settings.forwarding {
+            Forwarding::Proxy => Some(proxy()),
+            Forwarding::Preserve => RawDatagrams::open()?.map(Self::Raw),
+            Forwarding::Auto => Some(RawDatagrams::open()?.map_or_else(proxy, Self::Raw)),
+        })
+    }
+}
+
+fn disguised(one: &Forward) -> Disguised<'_> {
+    Disguised { from: one.client, to: one.to, datagram: &one.datagram }
+}
+
+fn outgoing(one: &Transmit) -> Outgoing<'_> {
+    Outgoing { to: one.to, pieces: [one.head.as_slice(), &one.body] }
+}
+
+/// CLOCK_MONOTONIC.
+fn now() -> Instant {
+    let now = clock_gettime(ClockId::Monotonic);
+    Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}

@@ -1,0 +1,50 @@
+//! What a router is told at its start.
+
+use std::net::SocketAddrV4;
+use std::str::FromStr;
+use trunkline_r2p2::RouterConfig;
+
+/// How requests are sent on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forwarding {
+    /// *Preserve* where the right to do so is there, else *proxy*.
+    #[default]
+    Auto,
+    /// With the client's address as source.
+    Preserve,
+    /// From an address of the router.
+    Proxy,
+}
+
+/// Everything a router needs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients send requests.
+    pub listen: SocketAddrV4,
+    /// Where workers send FEEDBACK: an address they reach.
+    pub control: SocketAddrV4,
+    /// How requests are sent on.
+    pub forwarding: Forwarding,
+    /// Policy, workers, limits.
+    pub router: RouterConfig,
+}
+
+impl Settings {
+    /// Client addresses in proxy mode; each is a socket.
+    pub const FLOWS_MAX: usize = 4096;
+    /// The control port of the authors' router.
+    pub const CONTROL_PORT: u16 = 9000;
+}
+
+impl FromStr for Forwarding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "preserve" => Ok(Self::Preserve),
+            "proxy" => Ok(Self::Proxy),
+            _ => Err(format!("forwarding is {text:?}: write auto, preserve or proxy")),
+        }
+    }
+}

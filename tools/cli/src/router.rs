@@ -1,0 +1,66 @@
+//! `trunkline router`: the R2P2 router of this host, until SIGINT or SIGTERM.
+
+use crate::args::RouterArgs;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use trunkline_dispatch::{Class, Reservation};
+use trunkline_r2p2::RouterConfig;
+use trunkline_router::{RouterProcess, Settings, Shared, serve_metrics};
+
+/// How often `--live` shows the router.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs the router.
+pub fn router(args: &RouterArgs) -> Result<(), String> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;
+    }
+    let process = RouterProcess::start(settings(args)).map_err(|error| error.to_string())?;
+    let [listen, control] = process.addresses().map_err(of("cannot tell addresses"))?;
+    let way = if process.preserves() { "preserving clients' addresses" } else { "as a proxy" };
+    println!("routing udp {listen}, {way}; FEEDBACK at {control}");
+    let shared = process.shared();
+    if let Some(address) = args.metrics {
+        let bound = serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("metrics {address}")))?;
+        println!("metrics at http://{bound}/metrics");
+    }
+    if args.live {
+        std::thread::spawn(move || show(&shared));
+    }
+    process.run(&stop);
+    Ok(())
+}
+
+fn settings(args: &RouterArgs) -> Settings {
+    let reservation =
+        |(class, workers): &(u8, usize)| Reservation { class: Class::new(*class), workers: *workers };
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let router = RouterConfig {
+        policy: args.policy,
+        reservations: args.reserve.iter().map(reservation).collect(),
+        workers: args.worker.clone(),
+        join_from: args.join_from.clone(),
+        extended: !args.compatible,
+        queue_max: args.queue,
+        delay_ns_max: ns(args.delay),
+        lease_ns: ns(args.lease),
+        seed: std::process::id().into(),
+        ..RouterConfig::default()
+    };
+    Settings { listen: args.listen, control: args.control, forwarding: args.forwarding, router }
+}
+
+fn show(shared: &Shared) {
+    loop {
+        std::thread::sleep(LIVE_EVERY);
+        // Home, and everything below is cleared.
+        print!("\x1b[H\x1b[J{}", shared.report.lock().table());
+    }
+}
+
+fn of<E: Display>(what: impl Display) -> impl FnOnce(E) -> String {
+    move |error| format!("{what}: {error}")
+}
