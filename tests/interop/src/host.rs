@@ -50,6 +50,10 @@ pub struct Dial {
     pub server_name: Option<String>,
     /// Certificates trusted, as a PEM file.
     pub ca: Option<PathBuf>,
+    /// How requests are compressed; empty: not at all.
+    pub encoding: &'static str,
+    /// Largest message taken, if not the daemon's own default (0).
+    pub message_bytes_max: u32,
 }
 
 /// Why there is no daemon.
@@ -69,9 +73,9 @@ pub enum HostError {
         /// Its log.
         log: String,
     },
-    /// The daemon cannot do this.
-    #[error("{0} is not supported")]
-    Unsupported(&'static str),
+    /// TLS is wanted without a certificate.
+    #[error("TLS needs a certificate and its key")]
+    NoCertificate,
     /// There is no folder or port to be had.
     #[error(transparent)]
     System(#[from] io::Error),
@@ -163,10 +167,11 @@ impl Listen {
     pub fn config(&self) -> Result<String, HostError> {
         let mut config = format!("[daemon]\nlisten = [\"tcp://0.0.0.0:{}\"]\n", self.port);
         if self.tls {
-            return Err(HostError::Unsupported("TLS"));
+            let (certificate, key) = self.certificate.as_ref().ok_or(HostError::NoCertificate)?;
+            config += &format!("[tls]\nrequired = true\ncertificate = {certificate:?}\nkey = {key:?}\n");
         }
         if self.message_bytes_max > 0 {
-            config += &format!("[limits]\nmessage_bytes = {}\n", self.message_bytes_max);
+            config += &format!("[limits]\ngrpc_message_bytes = {}\n", self.message_bytes_max);
         }
         Ok(config)
     }
@@ -174,16 +179,28 @@ impl Listen {
 
 impl Dial {
     /// The daemon's configuration.
-    ///
-    /// # Errors
-    /// If TLS is wanted.
-    pub fn config(&self) -> Result<String, HostError> {
-        if self.tls { Err(HostError::Unsupported("TLS")) } else { Ok(String::new()) }
+    pub fn config(&self) -> String {
+        let mut config = String::new();
+        if let Some(ca) = &self.ca {
+            config += &format!("[tls]\nca = {ca:?}\n");
+        }
+        if !self.encoding.is_empty() {
+            config += &format!("[grpc]\nrequest_encoding = {:?}\n", self.encoding);
+        }
+        if self.message_bytes_max > 0 {
+            config += &format!("[limits]\ngrpc_message_bytes = {}\n", self.message_bytes_max);
+        }
+        config
     }
 
     /// The target calls name.
     pub fn target(&self) -> String {
-        format!("tcp://{}:{}", self.host, self.port)
+        let Self { host, port, .. } = self;
+        match &self.server_name {
+            Some(name) if self.tls => format!("tls://{name}@{host}:{port}"),
+            _ if self.tls => format!("tls://{host}:{port}"),
+            _ => format!("tcp://{host}:{port}"),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mkdir -p "$scene"
 printf '[daemon]\nlisten = ["tcp://127.0.0.1:%s"]\n' "$port" > "$scene/daemon.toml"
 start search-daemon "$BIN/trunkline" --socket "$scene/sock" daemon --config "$scene/daemon.toml"
 wait_for_port "$port" || return 1
-start search-server "$BIN/search-server" --socket "$scene/sock" "$PWD/docs"
+start search-server "$BIN/search-server" --socket "$scene/sock" "$PWD/core"
 wait_for_text "$LOGS/search-server.log" "serving" || return 1
 
 # plays WHAT LOG COMMAND...: a program that prints `passed CASE` and `FAILED CASE: why`.

@@ -10,6 +10,7 @@ use trunkline_interop::testing::{self, Caller, Case, Soak};
 
 /// Calls a server of grpc.testing.TestService; flags are those of gRPC's own interoperability clients
 #[derive(Debug, Parser)]
+#[command(rename_all = "snake_case")]
 struct Args {
     /// The server's host
     #[arg(long, default_value = "localhost")]
@@ -23,6 +24,9 @@ struct Args {
     /// Speak TLS
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
     use_tls: bool,
+    /// Trust the certificates in --ca_file only; said for the sake of those who say it: they always are
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false", action = ArgAction::Set)]
+    use_test_ca: bool,
     /// Certificates trusted (PEM), instead of the system's
     #[arg(long, visible_alias = "custom_ca")]
     ca_file: Option<PathBuf>,
@@ -56,8 +60,9 @@ fn run(args: &Args) -> Result<usize, Box<dyn std::error::Error>> {
         tls: args.use_tls,
         server_name: args.server_host_override.clone(),
         ca: args.ca_file.clone(),
+        ..Dial::default()
     };
-    let host = Host::find_or_start(&dial.config()?)?;
+    let host = Host::find_or_start(&dial.config())?;
     let (socket, target) = (host.socket().to_owned(), dial.target());
     let open = move || {
         trunkline::Channel::builder().socket(&socket).target(&target).wait_for_ready(true).connect_lazy()

@@ -12,6 +12,7 @@ use trunkline_interop::testing::TestServer;
 
 /// Serves grpc.testing.TestService; flags are those of gRPC's own interoperability servers
 #[derive(Debug, Parser)]
+#[command(rename_all = "snake_case")]
 struct Args {
     /// Port of the daemon, if it is this program's own
     #[arg(long, default_value_t = 10_000)]

@@ -23,7 +23,7 @@ const CALLS_MAX: usize = 32;
 pub fn serve_calls<O: Write + Send + 'static>(
     from: &mut impl Read,
     to: O,
-    open: impl Fn(&ClientCompatRequest) -> Channel,
+    mut open: impl FnMut(&ClientCompatRequest) -> io::Result<Channel>,
     words: Words,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build()?;
@@ -33,12 +33,15 @@ pub fn serve_calls<O: Write + Send + 'static>(
     while let Some(request) = framed::read(from, ByteOrder::Big)? {
         let request: ClientCompatRequest = words.codec().decode(&request).map_err(io::Error::other)?;
         let permit = runtime.block_on(Arc::clone(&under_way).acquire_owned()).map_err(io::Error::other)?;
-        let (channel, words, to) = (open(&request), Arc::clone(&words), Arc::clone(&to));
+        let test_name = request.test_name.clone();
+        let (channel, words, to) = (open(&request)?, Arc::clone(&words), Arc::clone(&to));
         tasks.push(runtime.spawn(async move {
             let reported = report(&words, request, channel).await;
             drop(permit);
             let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-            framed::write(&mut *to, ByteOrder::Big, &reported.map_err(io::Error::other)?)
+            let reported = reported.map_err(io::Error::other);
+            let written = reported.and_then(|reported| framed::write(&mut *to, ByteOrder::Big, &reported));
+            written.inspect_err(|error| eprintln!("connect-client: {test_name}: {error}"))
         }));
     }
     for task in tasks {
