@@ -249,7 +249,8 @@ impl Engine {
         if span.len as usize > Metadata::BYTES_MAX || !turn.heaps.seal(session, span, &mut metadata) {
             return Err(SessionFault::OutsideHeap(span));
         }
-        self.session_mut(session)?.give_back(span);
+        self.session(session)?;
+        self.give_back(session, span);
         Ok(metadata)
     }
 
