@@ -2,8 +2,8 @@
 
 mod world;
 
-use trunkline_call::entry::{Completion, Submission};
-use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant};
+use trunkline_call::entry::{Call, Completion, Submission};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata};
 use trunkline_engine::Limits;
 use world::*;
 
@@ -402,4 +402,23 @@ fn a_deadline_while_a_large_message_arrives() {
     world.advance(1);
     assert_eq!(world.leftovers(), (0, 0));
     unary(&mut world, &mut client, &mut server, b"and the connection goes on");
+}
+
+/// The blocks of many calls' metadata come back by themselves, and nothing that follows waits behind them.
+#[test]
+fn metadata_of_many_calls_at_once_holds_nothing_up() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let mut metadata = Metadata::new();
+    metadata.insert("tenant", "blue").unwrap();
+    for _ in 0..100 {
+        let metadata = world.put_metadata(&mut client, &metadata);
+        let call = client.call(3, None, false);
+        world.submit(&client, Submission::Call(Call { metadata, ..call })).unwrap();
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(server.take().len(), 100);
+    let (seen, _) = unary(&mut world, &mut client, &mut server, &data_of(100));
+    assert_eq!(seen, data_of(100));
 }

@@ -63,6 +63,8 @@ pub struct World {
     pub foreign: bool,
     /// Connections asked for so far, native or not.
     pub dials: usize,
+    /// Applications in line for their completions.
+    in_line: Vec<(usize, SessionKey)>,
 }
 
 /// One host.
@@ -105,6 +107,7 @@ impl World {
             hosts,
             links: Vec::new(),
             webs: Vec::new(),
+            in_line: Vec::new(),
             piece_bytes: usize::MAX,
             unreachable: false,
             foreign: false,
@@ -283,17 +286,21 @@ impl World {
         true
     }
 
+    /// As in the daemon, only applications in line are asked for completions.
     fn complete(&mut self, apps: &mut [&mut App]) -> bool {
+        for (host, Host { engine, .. }) in self.hosts.iter_mut().enumerate() {
+            self.in_line.extend(std::iter::from_fn(|| engine.poll_completing()).map(|key| (host, key)));
+        }
         let mut moved = false;
         for app in apps {
+            let place = self.in_line.iter().position(|place| *place == (app.host, app.key));
+            let Some(place) = place else { continue };
+            self.in_line.swap_remove(place);
             let engine = &mut self.hosts[app.host].engine;
             while let Some(completion) = engine.poll_completion(app.key) {
                 app.inbox.push(completion);
                 moved = true;
             }
-        }
-        for Host { engine, .. } in &mut self.hosts {
-            while engine.poll_completing().is_some() {}
         }
         moved
     }
