@@ -217,7 +217,8 @@ mod tests {
 
     fn told(outcome: &Outcome<'_>) -> (Status, Metadata) {
         let mut metadata = Metadata::decode(&outcome.metadata).unwrap();
-        let status = Status::take_from(&mut metadata, outcome.code).with_execution(outcome.execution);
+        let mut status = Status::take_from(&mut metadata, outcome.code).with_execution(outcome.execution);
+        let metadata = std::mem::take(status.metadata_mut());
         (status, metadata)
     }
 
