@@ -12,6 +12,7 @@
 //! * [`response`]: heads and trailers of answers; what stands for them when they are missing or the stream is reset.
 //! * [`framing`]: bodies cut into messages without copying what came in one piece.
 //! * [`compress`]: gzip, deflate and zstd, bounded.
+//! * [`retry`]: attempts that came before, and when the next is welcome.
 //! * [`service_config`]: what a service's users say about its calls, as JSON.
 //!
 //! Metadata is one encoded buffer throughout, message and details of a status included, because that is what travels
@@ -33,6 +34,7 @@ mod names;
 mod outcome;
 pub mod request;
 pub mod response;
+pub mod retry;
 pub mod service_config;
 mod surface;
 mod timeout;
