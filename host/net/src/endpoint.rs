@@ -8,14 +8,16 @@ use thiserror::Error;
 
 /// An address a stream can be opened to.
 ///
-/// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative) or
-/// `unix:///run/greeter.sock`.
+/// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative),
+/// `unix:///run/greeter.sock`, or `unix-abstract:greeter`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP.
     Tcp(SocketAddr),
     /// A Unix stream socket.
     Unix(PathBuf),
+    /// A Unix stream socket without a file: a name in the network namespace (unix(7), "abstract").
+    Abstract(String),
 }
 
 /// Why a text is not an endpoint.
@@ -77,7 +79,7 @@ impl Endpoint {
     /// The path of a Unix endpoint.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Tcp(_) => None,
+            Self::Tcp(_) | Self::Abstract(_) => None,
             Self::Unix(path) => Some(path),
         }
     }
@@ -89,6 +91,10 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(rest) = text.strip_prefix("tcp://") {
             return tcp(text, rest);
+        }
+        if let Some(name) = text.strip_prefix("unix-abstract:") {
+            // The same limits: a name takes the place of a path, behind one NUL.
+            return Self::unix(name).map(|_| Self::Abstract(name.to_owned()));
         }
         match text.strip_prefix("unix:") {
             Some(rest) => Self::unix(rest.strip_prefix("//").unwrap_or(rest)),
@@ -109,6 +115,7 @@ impl fmt::Display for Endpoint {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::Unix(path) if path.is_absolute() => write!(f, "unix://{}", path.display()),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Abstract(name) => write!(f, "unix-abstract:{name}"),
         }
     }
 }
@@ -144,6 +151,7 @@ mod tests {
             ("unix:/run/a.sock", "unix:///run/a.sock"),
             ("unix:///run/a.sock", "unix:///run/a.sock"),
             ("unix:a.sock", "unix:a.sock"),
+            ("unix-abstract:a", "unix-abstract:a"),
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), shown);

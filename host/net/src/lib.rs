@@ -3,7 +3,8 @@
 //! This room opens, accepts, reads, writes and waits. It does not know what the bytes mean, when to reconnect, or how
 //! names become addresses: the control plane resolves names, and everything that decides is in `core`.
 //!
-//! * [`Endpoint`]: `tcp://ADDRESS:PORT` or `unix:PATH`, parsed once, with errors that say what to write instead.
+//! * [`Endpoint`]: `tcp://ADDRESS:PORT`, `unix:PATH` or `unix-abstract:NAME`, parsed once, with errors that say what to
+//!   write instead. [`Target`]: what users write to say whom they call, gRPC's syntax included; perhaps a name.
 //! * [`Stream`]: a connected (or connecting) TCP or Unix stream socket. Reads and writes end in a [`Transfer`]: bytes,
 //!   *not ready*, or *ended*; only real failures are errors.
 //! * [`Listener`]: accepts streams; knows when a socket file is a leftover.
@@ -32,9 +33,11 @@ mod endpoint;
 mod listener;
 mod poller;
 mod stream;
+mod target;
 
 pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream, Transfer};
+pub use target::{Name, Target, TargetError};

@@ -75,6 +75,7 @@ impl Listener {
                 clear_leftover(endpoint, path)?;
                 bind_unix(path)
             }
+            Endpoint::Abstract(name) => bind_abstract(name),
         }
         .map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ADDRINUSE) => BindError::InUse { endpoint: endpoint.clone() },
@@ -149,6 +150,14 @@ fn bind_unix(path: &Path) -> io::Result<Listener> {
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Listener { socket, endpoint: Endpoint::Unix(path.to_owned()), file: file_identity(path) })
+}
+
+/// Without a file there is nothing to clear away: the name is free when its listener is gone.
+fn bind_abstract(name: &str) -> io::Result<Listener> {
+    let socket = socket(AddressFamily::UNIX)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(Listener { socket, endpoint: Endpoint::Abstract(name.to_owned()), file: None })
 }
 
 fn socket(family: AddressFamily) -> io::Result<OwnedFd> {

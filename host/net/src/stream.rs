@@ -64,6 +64,10 @@ impl Stream {
         let begun = match endpoint {
             Endpoint::Tcp(address) => rustix::net::connect(&stream.socket, address),
             Endpoint::Unix(path) => rustix::net::connect(&stream.socket, &SocketAddrUnix::new(path)?),
+            Endpoint::Abstract(name) => {
+                let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
+                rustix::net::connect(&stream.socket, &address)
+            }
         };
         match begun {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
@@ -166,7 +170,7 @@ impl Stream {
         let (address_family, family) = match endpoint {
             Endpoint::Tcp(address) if address.is_ipv4() => (AddressFamily::INET, Family::Tcp),
             Endpoint::Tcp(_) => (AddressFamily::INET6, Family::Tcp),
-            Endpoint::Unix(_) => (AddressFamily::UNIX, Family::Unix),
+            Endpoint::Unix(_) | Endpoint::Abstract(_) => (AddressFamily::UNIX, Family::Unix),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(address_family, SocketType::STREAM, flags, None)?;
