@@ -100,6 +100,8 @@ pub struct Call {
     pub metadata: Span,
     /// Whether the request side is complete.
     pub end: bool,
+    /// Made: whether it waits for a connection until its deadline, instead of failing when there is none to be had.
+    pub wait_for_ready: bool,
     /// When the call must have ended.
     pub deadline: Deadline,
     /// Made: stub entered (a0). Delivered: published by the daemon (d9).
@@ -160,9 +162,10 @@ mod flag {
     pub const END: u8 = 1;
     pub const PAYLOAD: u8 = 2;
     pub const PROTOBUF: u8 = 4;
+    pub const WAIT_FOR_READY: u8 = 8;
     /// Two bits: [`crate::Execution`].
     pub const EXECUTION_SHIFT: u8 = 4;
-    pub const ALL: u8 = END | PAYLOAD | PROTOBUF | 3 << EXECUTION_SHIFT;
+    pub const ALL: u8 = END | PAYLOAD | PROTOBUF | WAIT_FOR_READY | 3 << EXECUTION_SHIFT;
 }
 
 impl Submission {
@@ -273,6 +276,7 @@ impl Call {
             payload: optional_payload(entry, word.flags),
             metadata: span(entry[3]),
             end: word.end(),
+            wait_for_ready: word.flags & flag::WAIT_FOR_READY != 0,
             deadline: Deadline::from_wire(entry[4]),
             entered: Instant(entry[5]),
             published: Instant(entry[6]),
@@ -283,7 +287,7 @@ impl Call {
     fn encode(&self) -> Entry {
         let first = First {
             kind: kind::CALL,
-            flags: payload_flags(self.payload) | end_flag(self.end),
+            flags: payload_flags(self.payload) | end_flag(self.end) | wait_flag(self.wait_for_ready),
             code: 0,
             route: self.route.0,
         };
@@ -392,6 +396,10 @@ fn end_flag(end: bool) -> u8 {
     if end { flag::END } else { 0 }
 }
 
+fn wait_flag(wait_for_ready: bool) -> u8 {
+    if wait_for_ready { flag::WAIT_FOR_READY } else { 0 }
+}
+
 fn payload_flags(payload: Option<Payload>) -> u8 {
     match payload.map(|p| p.encoding) {
         None => 0,
@@ -438,6 +446,7 @@ mod tests {
             payload: payload_of(5),
             metadata: Span { offset: 128, len: 12 },
             end: true,
+            wait_for_ready: true,
             deadline: Deadline::at(Instant(99)),
             entered: Instant(1),
             published: Instant(2),

@@ -6,6 +6,7 @@ use crate::session::{Route, Target};
 use crate::{RemoteKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{Pattern, RouteIndex};
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_schema::Method;
 
 /// What a session wants to call and serve.
@@ -87,6 +88,11 @@ impl Engine {
             endpoints.iter().map(|endpoint| self.remote(endpoint)).collect::<Result<Vec<_>, _>>()?;
         self.remotes.configure(service, remotes);
         Ok(())
+    }
+
+    /// What the users of a service say about calls of it that are made on this host. Replaces what was said before.
+    pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
+        self.service_configs.insert(service.to_owned(), config);
     }
 
     fn remote(&mut self, endpoint: &str) -> Result<RemoteKey, BindError> {

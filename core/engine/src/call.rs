@@ -38,6 +38,10 @@ pub(crate) struct Call {
     pub children: Vec<CallKey>,
     /// W3C `traceparent` the call came with, inherited by its children.
     pub trace: Option<Box<str>>,
+    /// Whether it waits for a connection until its deadline, instead of failing when there is none to be had.
+    pub waits_for_ready: bool,
+    /// Longest message in each direction, by service config.
+    pub message_bytes_max: [u32; 2],
     pub client_stamps: ClientStamps,
     pub server_stamps: ServerStamps,
     /// Whether the server end sent its stamps (a peer may be older, or not ask).
@@ -218,6 +222,8 @@ impl Call {
             parent: None,
             children: Vec::new(),
             trace: None,
+            waits_for_ready: false,
+            message_bytes_max: [u32::MAX; 2],
             client_stamps: ClientStamps::default(),
             server_stamps: ServerStamps::default(),
             server_measured: false,

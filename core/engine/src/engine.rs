@@ -13,11 +13,12 @@ use crate::remote::{Dial, Remotes};
 use crate::session::Session;
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
 use trunkline_grpc::Command;
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_native::Config;
 use trunkline_telemetry::Telemetry;
 
@@ -59,6 +60,8 @@ pub struct Engine {
     /// Peers with something to transmit, or to be closed.
     pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
+    /// By service: what is said about calls of it that are made here.
+    pub(crate) service_configs: HashMap<String, ServiceConfig>,
     pub(crate) draining: bool,
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
@@ -141,6 +144,7 @@ impl Engine {
             lent: Table::new(),
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
+            service_configs: HashMap::new(),
             draining: false,
             arrived: Instant::default(),
         }

@@ -2,7 +2,7 @@
 
 use crate::call::Direction;
 use crate::engine::{Engine, Turn};
-use crate::{CallKey, PeerKey};
+use crate::{CallKey, PeerKey, RemoteKey};
 use trunkline_call::Instant;
 
 /// What a timer of the engine is for.
@@ -14,6 +14,8 @@ pub(crate) enum Due {
     Held(CallKey, Direction),
     /// A connection wants to look at the clock.
     Peer(PeerKey),
+    /// An endpoint may be dialled again.
+    Remote(RemoteKey),
 }
 
 impl Engine {
@@ -25,6 +27,7 @@ impl Engine {
                 Due::Deadline(call) => self.expire(turn, call),
                 Due::Held(call, direction) => self.unblock(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
+                Due::Remote(remote) => self.wake_remote(turn, remote),
             }
         }
         self.settle_grpc(turn);

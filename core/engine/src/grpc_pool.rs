@@ -36,6 +36,10 @@ impl Pool {
         !self.open.is_empty()
     }
 
+    pub fn is_unused(&self) -> bool {
+        self.open.is_empty() && self.dialling.is_none()
+    }
+
     pub fn is_dialling(&self) -> bool {
         self.dialling.is_some()
     }
@@ -62,15 +66,14 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        let fault = if remote.waiting.len() >= limit {
-            Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 }
-        } else if remote.pool.open.is_empty() && remote.pool.dialling.is_none() {
-            Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
-        } else {
+        if remote.pool.is_unused() {
+            return Err(self.unreachable(key, remote_key, item));
+        }
+        if remote.waiting.len() < limit {
             return Err(Refusal::Blocked(item, Blocker::Remote(remote_key)));
-        };
+        }
         self.drop_item(item);
-        Err(Refusal::Fault(fault))
+        Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 }))
     }
 
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
@@ -149,6 +152,7 @@ impl Engine {
         key: GrpcKey,
         why: &str,
     ) {
+        self.ask_names_of(remote_key);
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
         remote.pool.open.retain(|open| *open != key);
         if remote.pool.dialling == Some(key) {

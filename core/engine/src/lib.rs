@@ -16,8 +16,8 @@
 //!    that end needs.
 //!
 //! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons and `grpc_pool.rs` those
-//! to gRPC servers, `finish.rs` ends calls in every way they can end, `expire.rs` does what time brings, `observe.rs`
-//! tells operators, `services.rs` those who ask what is served.
+//! to gRPC servers, `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they can end,
+//! `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -43,6 +43,7 @@ mod grpc_settings;
 mod grpc_stream;
 mod heaps;
 mod limits;
+mod names;
 mod observe;
 mod pass;
 mod peer;

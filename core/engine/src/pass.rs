@@ -33,10 +33,16 @@ impl Engine {
     /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
     pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
-        let half = call.half(direction);
-        if half.ended {
+        if call.half(direction).ended {
             return self.drop_item(item);
         }
+        let limit = call.message_bytes_max[direction as usize];
+        if item.body().is_some_and(|body| body.len() > limit) {
+            self.drop_item(item);
+            let name = "service config's message bytes";
+            return self.fail(turn, key, Fault::Limit { name, limit: limit.into() });
+        }
+        let half = call.half(direction);
         half.ended = ends(&item);
         if !half.backlog.is_empty() {
             return self.hold(turn, key, direction, item);

@@ -2,7 +2,9 @@
 
 use crate::call::{Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::expire::Due;
 use crate::grpc_pool::Pool;
+use crate::names::Names;
 use crate::observe::{RemoteRow, RemoteState};
 use crate::pass::{Blocker, Refusal};
 use crate::table::Table;
@@ -59,6 +61,10 @@ pub struct Remote {
     /// No dialling before this instant; calls meanwhile fail with `last_error`.
     pub(crate) not_before: Instant,
     pub(crate) last_error: String,
+    /// A timer is set for `not_before`: calls that are ready to wait are in line.
+    wakes: bool,
+    /// Only names brought it up; it goes when none stands for it any more.
+    named_only: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +85,7 @@ pub(crate) struct Remotes {
     table: Table<Remote>,
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
     by_service: HashMap<String, (Vec<RemoteKey>, usize)>,
+    pub names: Names,
     pub jitter: Jitter,
 }
 
@@ -107,8 +114,11 @@ impl Jitter {
 impl Remotes {
     /// The endpoint's key, made if new; `None` at the limit.
     pub fn intern(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
-        if let Some(key) = self.by_endpoint.get(endpoint) {
-            return Some(*key);
+        if let Some(key) = self.by_endpoint.get(endpoint).copied() {
+            if let Some(remote) = self.table.find_mut(key) {
+                remote.named_only = false;
+            }
+            return Some(key);
         }
         if self.table.len() >= limit {
             return None;
@@ -123,9 +133,48 @@ impl Remotes {
             failures: 0,
             not_before: Instant::default(),
             last_error: String::new(),
+            wakes: false,
+            named_only: false,
         });
+        if Names::is_name(&endpoint) {
+            self.names.add(key);
+        }
         self.by_endpoint.insert(endpoint, key);
         Some(key)
+    }
+
+    /// An endpoint a name stands for: known before, or made and to be forgotten with it. A name stands for no names.
+    pub fn intern_named(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
+        if Names::is_name(endpoint) {
+            return None;
+        }
+        let known = self.by_endpoint.get(endpoint).copied();
+        let key = known.or_else(|| self.intern(endpoint, limit))?;
+        if known.is_none()
+            && let Some(remote) = self.table.find_mut(key)
+        {
+            remote.named_only = true;
+        }
+        Some(key)
+    }
+
+    /// The name written so, if it is one and known.
+    pub fn named(&self, text: &str) -> Option<RemoteKey> {
+        self.by_endpoint.get(text).copied().filter(|key| self.names.contains(*key))
+    }
+
+    /// Forgets endpoints no name stands for any more, once nothing goes there.
+    pub fn forget_unnamed(&mut self) {
+        let gone = |key: &RemoteKey, remote: &Remote| {
+            remote.named_only && remote.is_unused() && !self.names.stand_for(*key)
+        };
+        let gone: Vec<_> =
+            self.table.iter().filter(|(key, remote)| gone(key, remote)).map(|(key, _)| key).collect();
+        for key in gone {
+            if let Some(remote) = self.table.remove(key) {
+                self.by_endpoint.remove(&remote.endpoint);
+            }
+        }
     }
 
     pub fn configure(&mut self, service: &str, remotes: Vec<RemoteKey>) {
@@ -185,6 +234,10 @@ impl Remote {
         self.failures = 0;
     }
 
+    fn is_unused(&self) -> bool {
+        self.lanes == [Lane::Idle; 2] && self.pool.is_unused() && self.waiting.is_empty()
+    }
+
     fn pause_ns(&self) -> u64 {
         (PAUSE_MIN_NS << self.failures.min(10)).min(PAUSE_MAX_NS)
     }
@@ -199,6 +252,9 @@ impl Engine {
         remote_key: RemoteKey,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
+        if self.remotes.names.contains(remote_key) {
+            return self.hand_to_name(turn, key, remote_key, item);
+        }
         let bulk = item.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
         let lane = if bulk { LaneIndex::Bulk } else { LaneIndex::Small };
         let waiting_max = self.limits.calls_waiting_per_endpoint;
@@ -217,14 +273,44 @@ impl Engine {
                 let limit = waiting_max as u64;
                 return Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit }));
             }
-            Lane::Idle if remote.not_before > turn.now => {
-                let (endpoint, why) = (remote.endpoint.to_string(), remote.last_error.clone());
-                self.drop_item(item);
-                return Err(Refusal::Fault(Fault::Unreachable { endpoint, why }));
-            }
+            Lane::Idle if remote.not_before > turn.now => return Err(self.unreachable(key, remote_key, item)),
             Lane::Idle => self.dial(turn.now, remote_key, lane),
         }
         Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+    }
+
+    /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
+    pub(crate) fn unreachable<'a>(
+        &mut self,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: Item<'a>,
+    ) -> Refusal<'a> {
+        let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
+        let limit = self.limits.calls_waiting_per_endpoint;
+        let fault = match self.remotes.table.find_mut(remote_key) {
+            Some(remote) if waits && remote.waiting.len() < limit => {
+                if !std::mem::replace(&mut remote.wakes, true) {
+                    self.timers.insert(remote.not_before, Due::Remote(remote_key));
+                }
+                return Refusal::Blocked(item, Blocker::Remote(remote_key));
+            }
+            Some(_) if waits => Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 },
+            Some(remote) => {
+                Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
+            }
+            None => Fault::NoRoute { what: "endpoint".into() },
+        };
+        self.drop_item(item);
+        Refusal::Fault(fault)
+    }
+
+    /// It may be dialled again: those in line try.
+    pub(crate) fn wake_remote(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        if let Some(remote) = self.remotes.table.find_mut(remote_key) {
+            remote.wakes = false;
+        }
+        self.serve_line(turn, remote_key);
     }
 
     fn dial(&mut self, now: Instant, remote_key: RemoteKey, lane: LaneIndex) {
@@ -268,6 +354,8 @@ impl Engine {
             return;
         }
         remote.lanes[lane as usize] = Lane::Idle;
+        self.ask_names_of(remote_key);
+        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         if lost == Lane::Open(peer) {
             return;
         }

@@ -188,6 +188,7 @@ impl Engine {
             payload,
             metadata,
             end,
+            wait_for_ready: false,
             deadline,
             entered: now,
             published: Instant::default(),

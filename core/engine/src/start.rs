@@ -6,7 +6,7 @@ use crate::expire::Due;
 use crate::registry::{MethodKey, Server};
 use crate::session::Target;
 use crate::{CallKey, RemoteKey};
-use trunkline_call::{Execution, Fault, Metadata};
+use trunkline_call::{Deadline, Execution, Fault, Instant, Metadata};
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
@@ -62,6 +62,7 @@ impl Engine {
             return Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() });
         }
         let trace = trace_of(metadata)?;
+        self.apply_service_config(turn.now, key);
         let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
         call.trace = trace;
         call.admitted = true;
@@ -72,6 +73,20 @@ impl Engine {
             call.timer = Some(self.timers.insert(at, Due::Deadline(key)));
         }
         Ok(())
+    }
+
+    /// What the service's users have said about calls such as this one, if it is made here.
+    fn apply_service_config(&mut self, now: Instant, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key).filter(|call| call.maker().is_some()) else { return };
+        let path = self.registry.path(call.method);
+        let config = self.service_configs.get(service_of(path)).and_then(|config| config.method(path));
+        let Some(config) = config else { return };
+        if let Some(timeout_ns) = config.timeout_ns {
+            call.deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
+        }
+        call.waits_for_ready |= config.wait_for_ready.unwrap_or(false);
+        let longest = [config.request_bytes_max, config.response_bytes_max];
+        call.message_bytes_max = longest.map(|bytes| bytes.unwrap_or(u32::MAX));
     }
 
     fn find_server(&mut self, key: CallKey, target: Target) -> Result<ServerEnd, Fault> {

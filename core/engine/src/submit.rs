@@ -67,6 +67,7 @@ impl Engine {
         let full = from.made.len() >= self.limits.calls_made_per_session;
         let client = ClientEnd::Session { session, id: made.call, types };
         let mut call = Call::new(method, client, ServerEnd::Nobody, made.deadline);
+        call.waits_for_ready = made.wait_for_ready;
         call.client_stamps.a0 = made.entered;
         call.client_stamps.a1 = made.published;
         call.client_stamps.d2 = turn.now;

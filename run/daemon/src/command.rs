@@ -1,9 +1,11 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
+use crate::names::LookedUp;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_shm::DaemonEnd;
 use trunkline_telemetry::{Ask, Snapshot as Measured};
 
@@ -17,6 +19,10 @@ pub(crate) enum Command {
     Detach { session: SessionKey },
     /// Where calls go that nobody here serves.
     ConfigureService { service: String, endpoints: Vec<String> },
+    /// What is said about calls of a service that are made here.
+    ConfigureCalls { service: String, config: ServiceConfig },
+    /// What a name stands for by now.
+    LookedUp { name: Arc<str>, found: LookedUp },
     /// Tell about yourself.
     Observe { ask: Ask, reply: Sender<Observation> },
     /// Tell what is served.

@@ -11,7 +11,7 @@ mod tests;
 mod value;
 
 pub use error::ConfigError;
-pub use value::{Address, Bytes, Mode};
+pub use value::{Address, Bytes, Mode, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -20,7 +20,8 @@ use std::sync::OnceLock;
 use trunkline_control::Attach;
 use trunkline_engine::{GrpcSettings, Limits};
 use trunkline_grpc::compress::Encoding;
-use trunkline_net::Endpoint;
+use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_net::{Endpoint, Target};
 use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
 
 /// All that can be set about a daemon.
@@ -187,8 +188,17 @@ impl Default for GrpcServices {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Service {
-    /// Addresses of daemons whose applications serve it.
-    pub endpoints: Vec<Address>,
+    /// Daemons whose applications serve it, or gRPC servers: endpoints, or names that are looked up.
+    pub endpoints: Vec<Whom>,
+    /// What holds for its calls, as a gRPC service config (JSON).
+    pub service_config: String,
+}
+
+impl Service {
+    /// The service config, if there is one.
+    pub fn calls(&self) -> Option<ServiceConfig> {
+        ServiceConfig::parse(&self.service_config).ok()
+    }
 }
 
 impl Config {
@@ -232,7 +242,7 @@ impl Config {
     }
 
     /// Where the calls of services go that no application of this host serves: full name, endpoints.
-    pub fn services(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &Endpoint>)> {
+    pub fn services(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = &Target>)> {
         self.services
             .iter()
             .map(|(name, service)| (name.as_str(), service.endpoints.iter().map(|address| &address.0)))

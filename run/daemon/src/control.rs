@@ -281,13 +281,14 @@ fn bound_reply(binding: Binding) -> Bound {
     }
 }
 
-/// An empty target means *whoever serves it*; anything else must be an endpoint we can dial.
+/// An empty target means *whoever serves it*; anything else must be endpoints we can dial, or a name we can look up. It
+/// goes on in one form, so that all applications that mean the same share connections.
 fn checked_target(target: String) -> Result<Option<String>, String> {
     if target.is_empty() {
         return Ok(None);
     }
-    match target.parse::<trunkline_net::Endpoint>() {
-        Ok(_) => Ok(Some(target)),
+    match target.parse::<trunkline_net::Target>() {
+        Ok(target) => Ok(Some(target.to_string())),
         Err(error) => Err(format!("target {target:?}: {error}")),
     }
 }

@@ -5,6 +5,7 @@ use crate::command::{Command, Observation, Services, ShardSender, shard_channel}
 use crate::config::Config;
 use crate::control::{Control, ControlMessage};
 use crate::heaps::SessionHeaps;
+use crate::names::Names;
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use trunkline_engine::{Engine, Plant, ServiceState};
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Interest, Listener, Poller};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
@@ -51,6 +53,7 @@ pub enum StartError {
 pub struct Daemon {
     shards: Vec<ShardSender>,
     control: ControlSender,
+    names: Arc<Names>,
     threads: Vec<JoinHandle<()>>,
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
@@ -134,6 +137,14 @@ impl Daemon {
         }
     }
 
+    /// Says what holds for calls of a service that are made on this host.
+    pub fn configure_calls(&self, service: &str, config: &ServiceConfig) {
+        for shard in &self.shards {
+            let (service, config) = (service.to_owned(), config.clone());
+            shard.send(Command::ConfigureCalls { service, config });
+        }
+    }
+
     /// Takes no new calls from now on; those in flight go on.
     pub fn drain(&self) {
         for shard in &self.shards {
@@ -163,6 +174,7 @@ impl Daemon {
         let mut daemon = Self {
             shards: Vec::new(),
             control,
+            names: Names::new(),
             threads: Vec::new(),
             control_path,
             endpoints: Vec::new(),
@@ -174,6 +186,9 @@ impl Daemon {
         for (service, configured) in &config.services {
             let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
             daemon.configure_service(service, &endpoints);
+            if let Some(config) = configured.calls() {
+                daemon.configure_calls(service, &config);
+            }
         }
         let control = Control {
             listener,
@@ -226,6 +241,7 @@ impl Daemon {
             control: self.control.clone(),
             changes: Arc::clone(&self.changes),
             told: 0,
+            names: Arc::clone(&self.names),
             stopping: false,
             pressing: false,
             turns_unlooked: 0,
@@ -233,6 +249,7 @@ impl Daemon {
             choked: Vec::new(),
             input: vec![0; INPUT_BYTES],
         };
+        self.names.add_shard(sender.clone());
         self.shards.push(sender);
         self.spawn("trunkline-shard", move || shard.run())
     }
@@ -266,6 +283,7 @@ impl Daemon {
     }
 
     fn stop_threads(&mut self) {
+        self.names.stop();
         self.tell_control(ControlMessage::Stop);
         for shard in &self.shards {
             shard.send(Command::Stop);

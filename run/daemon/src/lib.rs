@@ -10,6 +10,7 @@
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
+//! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
 //!
 //! # Invariants
@@ -29,6 +30,7 @@ mod config;
 mod control;
 mod handle;
 mod heaps;
+mod names;
 mod schemas;
 mod shard;
 mod sockets;
@@ -37,5 +39,5 @@ mod waker;
 
 pub use changes::Watcher;
 pub use command::{Observation, Services};
-pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode};
+pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Whom};
 pub use handle::{Daemon, StartError};

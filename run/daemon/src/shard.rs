@@ -4,6 +4,7 @@ use crate::changes::Changes;
 use crate::command::{Command, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
 use crate::heaps::SessionHeaps;
+use crate::names::Names;
 use crate::sockets::{Listening, Socket};
 use crate::waker::Waker;
 use std::collections::HashMap;
@@ -31,6 +32,7 @@ pub(crate) struct Shard {
     /// Who is to be told when what is served changes, and what they were told last.
     pub changes: Arc<Changes>,
     pub told: u64,
+    pub names: Arc<Names>,
     pub stopping: bool,
     /// Something was left for the next turn: do not wait.
     pub pressing: bool,
@@ -104,6 +106,13 @@ impl Shard {
                     if let Err(error) = self.engine.configure_service(&service, &endpoints) {
                         tracing::error!(%service, %error, "service not configured");
                     }
+                }
+                Command::ConfigureCalls { service, config } => self.engine.configure_calls(&service, config),
+                Command::LookedUp { name, found } => {
+                    let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+                    let found =
+                        found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
+                    self.engine.handle_looked_up(&mut turn, &name, found);
                 }
                 Command::Observe { ask, reply } => {
                     self.look_everywhere();

@@ -47,10 +47,18 @@ impl Shard {
     /// What came of the work goes where it belongs.
     fn let_out(&mut self) {
         self.tell_changes();
+        self.look_up_names();
         self.dial();
         self.transmit();
         self.publish_completions();
         self.bury_retired();
+    }
+
+    /// Names are looked up elsewhere; what they stand for comes back as a command.
+    fn look_up_names(&mut self) {
+        while let Some(name) = self.engine.poll_lookup() {
+            self.names.ask(&name);
+        }
     }
 
     /// Asking the poller is a system call, and dear beside a ring that is looked at for nothing. While sockets bring

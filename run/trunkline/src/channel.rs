@@ -55,7 +55,8 @@ impl Channel {
         Self::builder().connect_lazy()
     }
 
-    /// A channel to `target` (`tcp://host:port`, `unix:path`, or empty as [`Channel::local`]), attached to the daemon.
+    /// A channel to `target`, attached to the daemon: `tcp://host:port`, `unix:path`, a name or list as gRPC writes them
+    /// (`dns:///host:port`, `host:port`, `ipv4:address:port,…`), or empty as [`Channel::local`].
     ///
     /// Whether the target can be reached shows when it is called.
     ///
@@ -119,7 +120,7 @@ impl Channel {
 }
 
 impl ChannelBuilder {
-    /// `tcp://host:port`, `unix:path`, or empty for whoever serves the called service.
+    /// As in [`Channel::connect`]; empty for whoever serves the called service.
     pub fn target(mut self, target: &str) -> Self {
         target.clone_into(&mut self.target);
         self
@@ -144,7 +145,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Calls wait for a daemon instead of failing when there is none.
+    /// Calls wait for a daemon, and for a connection to the target, until their deadline, instead of failing when there
+    /// is none.
     pub fn wait_for_ready(mut self, wait: bool) -> Self {
         self.wait_for_ready = wait;
         self

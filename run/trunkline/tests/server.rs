@@ -25,6 +25,7 @@ fn deliver(peer: &mut Peer, id: u64, path: &str, text: Option<&str>) -> CallId {
         payload,
         metadata: Span::default(),
         end: text.is_some(),
+        wait_for_ready: false,
         deadline: Deadline::at(Instant(u64::MAX - 1)),
         entered,
         published: Instant(0),

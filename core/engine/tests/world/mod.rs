@@ -365,6 +365,7 @@ impl App {
             payload,
             metadata: Span::default(),
             end,
+            wait_for_ready: false,
             deadline: Deadline::NONE,
             entered: Instant(1),
             published: Instant(2),

@@ -3,6 +3,7 @@
 use super::error::{Breach, quoted};
 use super::{Bytes, Config};
 use std::fmt::Display;
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_shm::{HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN};
 
 const KIB: u64 = 1 << 10;
@@ -81,7 +82,17 @@ impl Config {
                 let advice = "write it as in the .proto, with its package, in quotes: \"search.v1.Search\"";
                 return Err(breach(&key, "is not the full name of a service".into(), advice));
             }
-            if service.endpoints.is_empty() {
+            if let Err(error) = ServiceConfig::parse(&service.service_config)
+                && !service.service_config.is_empty()
+            {
+                let problem = format!("is no service config: {}: {}", error.place, error.found);
+                return Err(breach(
+                    &format!("{key}.service_config"),
+                    problem,
+                    &format!("write {}", error.advice),
+                ));
+            }
+            if service.endpoints.is_empty() && service.service_config.is_empty() {
                 let advice = "write endpoints = [\"tcp://10.0.0.7:7878\"], or leave the service out";
                 return Err(breach(&key, "has no endpoints".into(), advice));
             }

@@ -30,9 +30,15 @@ fn no_file_is_a_good_configuration() {
 fn what_is_written_is_read_again() {
     let mut config = Config::default();
     config.daemon.listen.push(Address("tcp://[::1]:0".parse().unwrap()));
-    config
-        .services
-        .insert("a.v1.B".into(), Service { endpoints: vec![Address("unix:/run/b.sock".parse().unwrap())] });
+    config.services.insert(
+        "a.v1.B".into(),
+        Service {
+            endpoints: ["unix:/run/b.sock", "dns:///b.example:80", "ipv4:10.0.0.7:1,10.0.0.8:2"]
+                .map(|text| Whom(text.parse().unwrap()))
+                .into(),
+            service_config: r#"{"methodConfig": [{"name": [{}], "timeout": "1s"}]}"#.into(),
+        },
+    );
     assert_eq!(Config::from_toml(&config.to_toml(), "round").unwrap(), config);
 }
 
@@ -67,8 +73,12 @@ fn errors_say_where_what_and_what_instead() {
         ),
         (
             "[services.\"a.B\"]\nendpoints = [\n  \"tcp://127.0.0.1:1\",\n  \"http://h\",\n]",
-            "d.toml:2:13: services.\"a.B\".endpoints: \"http://h\" is not an endpoint: write tcp://ADDRESS:PORT \
-         or unix:PATH",
+            "d.toml:2:13: services.\"a.B\".endpoints: \"http://h\": scheme \"http\" is not offered; write \
+         dns:///HOST:PORT, tcp://HOST:PORT or unix:PATH",
+        ),
+        (
+            "[services.\"a.B\"]\nservice_config = '{\"methodConfig\": 1}'",
+            "d.toml:2:18: services.\"a.B\".service_config: is no service config: methodConfig: 1; write a list",
         ),
         (
             "[services.\"a-B\"]\nendpoints = []",

@@ -3,7 +3,7 @@
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
-use trunkline_net::Endpoint;
+use trunkline_net::{Endpoint, Target};
 
 /// A size in bytes, written as a number or as text: `65536`, `"64 KiB"`, `"1.5 GiB"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,10 @@ pub struct Mode(pub u32);
 /// Where a daemon listens: `tcp://address:port` or `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(pub Endpoint);
+
+/// Whom to call: endpoints, or a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whom(pub Target);
 
 /// Largest first: a size is shown in the largest unit that leaves no fraction.
 const UNITS: [(&str, u64); 5] =
@@ -100,6 +104,24 @@ impl Serialize for Bytes {
 impl Serialize for Mode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Whom {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Whom {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
     }
 }
 

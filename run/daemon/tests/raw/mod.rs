@@ -136,6 +136,7 @@ impl RawApp {
             payload,
             metadata: Span::default(),
             end,
+            wait_for_ready: false,
             deadline: Deadline::NONE,
             entered: Stamp(1),
             published: Stamp(1),

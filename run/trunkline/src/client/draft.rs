@@ -106,6 +106,7 @@ impl<Q: Message> Draft<Q> {
             payload: self.body.as_mut().and_then(Body::take_written),
             metadata,
             end: self.end,
+            wait_for_ready: self.patience == Patience::UntilReady,
             deadline,
             a0: self.a0,
             a1,

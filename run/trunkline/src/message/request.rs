@@ -61,7 +61,8 @@ impl<M: Message> Request<M> {
         Ok(self)
     }
 
-    /// Waits for a daemon instead of failing when there is none; until the time limit, if there is one.
+    /// Waits for a daemon, and for a connection to the target, instead of failing when there is none; until the time
+    /// limit, if there is one.
     pub fn wait_for_ready(mut self) -> Self {
         self.patience = Patience::UntilReady;
         self

@@ -30,6 +30,8 @@ pub(crate) struct Order {
     pub(crate) metadata: Option<Written>,
     /// The request side is complete.
     pub(crate) end: bool,
+    /// It waits for a connection instead of failing when there is none.
+    pub(crate) wait_for_ready: bool,
     pub(crate) deadline: Deadline,
     /// Stub entered.
     pub(crate) a0: Instant,
@@ -106,6 +108,7 @@ impl Books {
             payload: order.payload.take().map(payload),
             metadata: order.metadata.take().map(Written::lend).unwrap_or_default(),
             end: order.end,
+            wait_for_ready: order.wait_for_ready,
             deadline: order.deadline,
             entered: order.a0,
             published: order.a1,

@@ -29,6 +29,7 @@ fn order(session: &Session) -> Order {
         payload: Some(Written { block: session.allocate(100).unwrap(), len: 100 }),
         metadata: None,
         end: true,
+        wait_for_ready: false,
         deadline: Deadline::NONE,
         a0: Instant(1),
         a1: Instant(2),

@@ -194,6 +194,7 @@ impl<'a> Driver<'a> {
             payload,
             metadata,
             end: payload.is_some(),
+            wait_for_ready: false,
             deadline,
             entered: now,
             published: now,

@@ -283,6 +283,7 @@ impl<'a> Exchange<'a> {
             payload,
             metadata,
             end: payload.is_some(),
+            wait_for_ready: false,
             deadline,
             entered: self.order.entered,
             published: now,

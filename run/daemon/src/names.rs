@@ -1,0 +1,235 @@
+//! Looks names up, on threads of its own: the system's resolver may take as long as it likes.
+//!
+//! A name is looked up when a shard first asks, again when a shard asks because an endpoint failed (not sooner than
+//! [`ASKED_PAUSE`] after the last time), and in any case every [`PERIOD`], so that servers that have come since get
+//! calls without anybody having failed. Every shard is told what changed; who asked is told in any case.
+
+use crate::command::{Command, ShardSender};
+use std::collections::HashMap;
+use std::net::ToSocketAddrs;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use trunkline_net::{Endpoint, Name, Target};
+
+/// What a name stands for, or why that is not known.
+pub(crate) type LookedUp = Result<Vec<String>, String>;
+
+/// gRPC's own floor for looking again unasked; names of services have such times to live.
+const PERIOD: Duration = Duration::from_secs(30);
+/// After a failed lookup, until the next of its own accord.
+const FAILED_PAUSE: Duration = Duration::from_secs(5);
+/// Between two lookups of one name that shards ask for: a server that refuses connections must not become a storm of
+/// questions.
+const ASKED_PAUSE: Duration = Duration::from_secs(1);
+/// Lookups at the same time: one name whose server does not answer must not hold up the others.
+const WORKERS: usize = 4;
+
+/// Names in use. Threads start with the first name that must be looked up.
+pub(crate) struct Names {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    names: HashMap<Arc<str>, Watched>,
+    shards: Vec<ShardSender>,
+    workers: usize,
+    stopped: bool,
+}
+
+struct Watched {
+    name: Name,
+    told: Option<LookedUp>,
+    looked: Option<Instant>,
+    due: Instant,
+    /// A shard waits for an answer, changed or not.
+    asked: bool,
+    looking: bool,
+}
+
+impl Names {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Tells this shard, too, from now on.
+    pub fn add_shard(&self, shard: ShardSender) {
+        self.lock().shards.push(shard);
+    }
+
+    /// A shard wants to know what a name stands for.
+    pub fn ask(self: &Arc<Self>, text: &Arc<str>) {
+        let mut state = self.lock();
+        match text.parse::<Target>() {
+            Ok(Target::Endpoints(endpoints)) => {
+                state.tell(text, &Ok(endpoints.iter().map(ToString::to_string).collect()));
+            }
+            Ok(Target::Name(name)) => {
+                state.want(text, name, Instant::now());
+                self.hire(&mut state);
+            }
+            Err(error) => state.tell(text, &Err(error.to_string())),
+        }
+        self.changed.notify_one();
+    }
+
+    /// Nobody is told anything any more. A lookup under way cannot be stopped; its thread ends with it.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        state.shards.clear();
+        self.changed.notify_all();
+    }
+
+    fn hire(self: &Arc<Self>, state: &mut State) {
+        if state.workers >= WORKERS.min(state.names.len()) {
+            return;
+        }
+        let names = Arc::clone(self);
+        let started =
+            std::thread::Builder::new().name("trunkline-names".to_owned()).spawn(move || names.work());
+        match started {
+            Ok(_) => state.workers += 1,
+            Err(error) => tracing::error!(%error, "no thread to look names up"),
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        while !state.stopped {
+            let now = Instant::now();
+            match state.next_due() {
+                Some((text, due)) if due <= now => {
+                    let Some(name) = state.begin(&text) else { continue };
+                    drop(state);
+                    let found = look_up(&name);
+                    state = self.lock();
+                    state.finish(&text, found, Instant::now());
+                    self.changed.notify_all();
+                }
+                Some((_, due)) => state = self.wait(state, Some(due - now)),
+                None => state = self.wait(state, None),
+            }
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Option<Duration>) -> MutexGuard<'a, State> {
+        let day = Duration::from_secs(86_400);
+        let waited = self.changed.wait_timeout(state, time.unwrap_or(day));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Somebody asks: as soon as the pause allows.
+    fn want(&mut self, text: &Arc<str>, name: Name, now: Instant) {
+        let watched = self.names.entry(Arc::clone(text)).or_insert(Watched {
+            name,
+            told: None,
+            looked: None,
+            due: now,
+            asked: true,
+            looking: false,
+        });
+        watched.asked = true;
+        let allowed = watched.looked.map_or(now, |looked| looked + ASKED_PAUSE);
+        watched.due = watched.due.min(allowed);
+    }
+
+    fn next_due(&self) -> Option<(Arc<str>, Instant)> {
+        let idle = self.names.iter().filter(|(_, watched)| !watched.looking);
+        idle.map(|(text, watched)| (Arc::clone(text), watched.due)).min_by_key(|(_, due)| *due)
+    }
+
+    fn begin(&mut self, text: &Arc<str>) -> Option<Name> {
+        let watched = self.names.get_mut(text)?;
+        watched.looking = true;
+        Some(watched.name.clone())
+    }
+
+    fn finish(&mut self, text: &Arc<str>, found: LookedUp, now: Instant) {
+        let Some(watched) = self.names.get_mut(text) else { return };
+        watched.looking = false;
+        watched.looked = Some(now);
+        watched.due = now + if found.is_ok() { PERIOD } else { FAILED_PAUSE };
+        let news = watched.told.as_ref() != Some(&found);
+        if std::mem::take(&mut watched.asked) | news {
+            watched.told = Some(found.clone());
+            self.tell(text, &found);
+        }
+    }
+
+    fn tell(&self, text: &Arc<str>, found: &LookedUp) {
+        match found {
+            Ok(endpoints) => tracing::debug!(name = %text, ?endpoints, "looked up"),
+            Err(why) => tracing::warn!(name = %text, %why, "cannot be looked up"),
+        }
+        for shard in &self.shards {
+            shard.send(Command::LookedUp { name: Arc::clone(text), found: found.clone() });
+        }
+    }
+}
+
+/// Asks the system, which reads /etc/hosts and asks the servers /etc/resolv.conf names. Sorted, so that the same
+/// addresses in another order are no news; the engine takes them in turn anyway.
+fn look_up(name: &Name) -> LookedUp {
+    let found = (name.host.as_str(), name.port).to_socket_addrs().map_err(|error| error.to_string())?;
+    let mut addresses: Vec<_> = found.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.truncate(Target::ADDRESSES_MAX);
+    Ok(addresses.into_iter().map(|address| Endpoint::from(address).to_string()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows when names are looked up, and who is told, with time as an argument.
+    use super::*;
+    use crate::command::shard_channel;
+    use crate::waker::Waker;
+
+    fn text() -> Arc<str> {
+        "dns:///db.example:80".into()
+    }
+
+    fn name() -> Name {
+        Name { host: "db.example".into(), port: 80 }
+    }
+
+    fn found(address: &str) -> LookedUp {
+        Ok(vec![address.to_owned()])
+    }
+
+    #[test]
+    fn who_asks_is_told_and_news_are_told_unasked() {
+        let (sender, receiver) = shard_channel(Waker::new().unwrap());
+        let told = || match receiver.next() {
+            Some(Command::LookedUp { found, .. }) => Some(found),
+            _ => None,
+        };
+        let (mut state, start) = (State { shards: vec![sender], ..State::default() }, Instant::now());
+        state.want(&text(), name(), start);
+        assert_eq!(state.next_due(), Some((text(), start)));
+        assert_eq!(state.begin(&text()), Some(name()));
+        assert_eq!(state.next_due(), None);
+        state.finish(&text(), found("a"), start);
+        assert_eq!((told(), told()), (Some(found("a")), None));
+        assert_eq!(state.next_due(), Some((text(), start + PERIOD)));
+        state.finish(&text(), found("a"), start + PERIOD);
+        assert_eq!(told(), None);
+        state.finish(&text(), found("b"), start + 2 * PERIOD);
+        assert_eq!(told(), Some(found("b")));
+        state.want(&text(), name(), start + 2 * PERIOD);
+        assert_eq!(state.next_due(), Some((text(), start + 2 * PERIOD + ASKED_PAUSE)));
+        state.finish(&text(), found("b"), start + 3 * PERIOD);
+        assert_eq!(told(), Some(found("b")));
+        state.finish(&text(), Err("gone".into()), start + 4 * PERIOD);
+        assert_eq!(told(), Some(Err("gone".into())));
+        assert_eq!(state.next_due(), Some((text(), start + 4 * PERIOD + FAILED_PAUSE)));
+    }
+}
