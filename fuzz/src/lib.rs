@@ -14,6 +14,7 @@
 
 mod mutate;
 mod r2p2;
+mod service;
 mod targets;
 
 pub use mutate::Mutator;

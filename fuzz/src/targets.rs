@@ -1,6 +1,6 @@
 //! The targets, and the seeds of each.
 
-use crate::r2p2;
+use crate::{r2p2, service};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
@@ -41,6 +41,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
     Target { name: "grpc", run: grpc, seeds: grpc_seeds },
+    Target { name: "service_config", run: service::config, seeds: service::config_seeds },
+    Target { name: "target", run: service::target, seeds: service::target_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];
 

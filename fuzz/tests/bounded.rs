@@ -39,5 +39,6 @@ macro_rules! tests {
 }
 
 tests!(
-    control descriptors linear transcode native r2p2 r2p2_events entries metadata config endpoint grpc reflection
+    control descriptors linear transcode native r2p2 r2p2_events entries metadata config endpoint grpc service_config
+    target reflection
 );

@@ -1,0 +1,48 @@
+//! What users write about services: their configs, and whom to call for them.
+
+use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_net::Target;
+
+/// Service configs: read or refused with a place, and what is read answers for any path.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match ServiceConfig::parse(text) {
+        Ok(config) => drop(std::hint::black_box(config.method("/a.B/C").cloned())),
+        Err(error) => assert!(error.to_string().len() < 1000, "{error}"),
+    }
+}
+
+pub fn config_seeds() -> Vec<Vec<u8>> {
+    let whole = r#"{"methodConfig":[{"name":[{"service":"a.B","method":"C"},{}],"timeout":"1.5s","waitForReady":true,
+        "maxRequestMessageBytes":"1024","retryPolicy":{"maxAttempts":3,"initialBackoff":"0.1s","maxBackoff":"1s",
+        "backoffMultiplier":2,"retryableStatusCodes":["UNAVAILABLE",8]}}],
+        "retryThrottling":{"maxTokens":10,"tokenRatio":0.1},"loadBalancingConfig":[{"round_robin":{}}]}"#;
+    let hedging = r#"{"methodConfig":[{"name":[{"service":"a.B"}],"hedgingPolicy":{"maxAttempts":2,"hedgingDelay":"1s",
+        "nonFatalStatusCodes":["ABORTED"]}}],"healthCheckConfig":{"serviceName":"a"}}"#;
+    [whole, hedging].map(Vec::from).into()
+}
+
+/// Targets: what is taken can be written, and is taken again.
+pub fn target(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(target) = text.parse::<Target>() {
+        assert_eq!(target.to_string().parse::<Target>().ok(), Some(target));
+    }
+}
+
+pub fn target_seeds() -> Vec<Vec<u8>> {
+    [
+        "dns:///db.example:80",
+        "dns://8.8.8.8/db:1",
+        "ipv4:10.0.0.7:80,10.0.0.8",
+        "ipv6:[::1]:80,::2",
+        "db:80",
+        "[::1]:80",
+        "unix-abstract:a",
+        "unix:///run/a",
+        "tcp://db:1",
+        "xds:///a",
+    ]
+    .map(Vec::from)
+    .into()
+}
