@@ -9,7 +9,8 @@ use std::time::Duration;
 use support::text::{Echo, EchoServer, Parrot};
 use support::{EchoClient, Text, channel, poll_once, watched};
 use trunkline::{
-    Channel, Code, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status, Wait,
+    Channel, Code, Execution, Incoming, Receiver, Request, Response, Sender, Server, ServerHandle, Status,
+    Wait,
 };
 use trunkline_daemon::{Config, Daemon};
 
@@ -200,5 +201,37 @@ fn client_and_server_find_a_daemon_that_comes_back() {
         while let Err(status) = client.say(Request::new(Text::new("quick")).wait_for_ready()).wait() {
             assert_eq!(status.code(), Code::Unavailable, "until the server is back too");
         }
+    });
+}
+
+#[test]
+fn a_call_waits_for_a_target_that_is_not_there_yet() {
+    watched(|| {
+        let (near, far) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let _daemon = start(near.path());
+        let target = format!("unix:{}", far.path().join("port.sock").display());
+        let channel =
+            Channel::builder().socket(near.path().join("daemon.sock")).target(&target).connect_lazy();
+        let client = EchoClient::new(channel);
+        let status = client.say(Text::new("x")).wait().unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::Unavailable, Execution::NotExecuted));
+        let limited = Request::new(Text::new("x")).with_timeout(Duration::from_millis(20)).wait_for_ready();
+        let status = client.say(limited).wait().unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::DeadlineExceeded, Execution::NotExecuted));
+        let patient = client.say(Request::new(Text::new("quick")).wait_for_ready());
+        let patient = std::thread::spawn(|| patient.wait());
+        // The server is there before its daemon listens, so that who waited for one finds the other.
+        let path = far.path().join("daemon.sock");
+        let server = Server::builder().socket(&path).add_service(EchoServer::new(Parrot)).spawn().unwrap();
+        let listen = format!("daemon.socket = \"{}\"\ndaemon.listen = [\"{target}\"]", path.display());
+        let _far = Daemon::start(Config::from_toml(&listen, "test").unwrap()).unwrap();
+        server.ready().wait().unwrap();
+        match patient.join().unwrap() {
+            Ok(answer) => assert_eq!(answer.view().text(), "quick"),
+            // The connection may be there a moment before the server is.
+            Err(status) => assert!(status.message().contains("nobody serves"), "{status}"),
+        }
+        let again = client.say(Request::new(Text::new("quick")).wait_for_ready()).wait().unwrap();
+        assert_eq!(again.view().text(), "quick");
     });
 }
