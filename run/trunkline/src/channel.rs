@@ -55,8 +55,8 @@ impl Channel {
         Self::builder().connect_lazy()
     }
 
-    /// A channel to `target`, attached to the daemon: `tcp://host:port`, `unix:path`, a name or list as gRPC writes them
-    /// (`dns:///host:port`, `host:port`, `ipv4:address:port,…`), or empty as [`Channel::local`].
+    /// A channel to `target`, attached to the daemon: `tcp://host:port`, `unix:path`, a name or list as gRPC writes
+    /// them (`dns:///host:port`, `host:port`, `ipv4:address:port,address:port`), or empty as [`Channel::local`].
     ///
     /// Whether the target can be reached shows when it is called.
     ///
