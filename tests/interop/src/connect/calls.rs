@@ -57,15 +57,17 @@ pub(super) async fn make(words: &Words, request: ClientCompatRequest, channel: C
     match wanted.request.method.as_deref().unwrap_or_default() {
         "Unary" => {
             let request = wanted.only()?;
-            wanted.unary(client.unary(request), |response| response.payload).await
+            wanted.unary(client.unary(request), |response| response.payload.unwrap_or_default()).await
         }
         "IdempotentUnary" => {
             let request = wanted.only()?;
-            wanted.unary(client.idempotent_unary(request), |response| response.payload).await
+            wanted
+                .unary(client.idempotent_unary(request), |response| response.payload.unwrap_or_default())
+                .await
         }
         "Unimplemented" => {
             let request: Request<UnimplementedRequest> = wanted.only()?;
-            wanted.unary(client.unimplemented(request), |_| None).await
+            wanted.unary(client.unimplemented(request), |_| ConformancePayload::default()).await
         }
         "ServerStream" => {
             let request = wanted.only()?;
@@ -73,7 +75,7 @@ pub(super) async fn make(words: &Words, request: ClientCompatRequest, channel: C
                 Ok(receiver) => receiver,
                 Err(status) => return wanted.failed(status),
             };
-            wanted.receive(receiver, |response| response.payload).await
+            wanted.receive(receiver, |response| response.payload.unwrap_or_default()).await
         }
         "ClientStream" => wanted.client_stream(&client).await,
         "BidiStream" => wanted.bidi_stream(&client).await,
@@ -123,14 +125,14 @@ impl Wanted<'_> {
     async fn unary<R: Message>(
         &self,
         call: impl IntoFuture<Output = Result<Response<R>, Status>>,
-        payload: impl FnOnce(R) -> Option<ConformancePayload>,
+        payload: impl FnOnce(R) -> ConformancePayload,
     ) -> Reported {
         match self.or_cancelled(call.into_future()).await {
             Err(status) => self.failed(status),
             Ok(response) => {
                 let (response_headers, response_trailers) =
                     (headers(response.headers()), headers(response.trailers()));
-                let payloads = payload(response.into_inner()).into_iter().collect();
+                let payloads = vec![payload(response.into_inner())];
                 Ok(ClientResponseResult {
                     response_headers,
                     response_trailers,
@@ -182,7 +184,7 @@ impl Wanted<'_> {
             drop(call);
             return self.failed(given_up());
         }
-        let result = self.unary(call.finish(), |response| response.payload).await?;
+        let result = self.unary(call.finish(), |response| response.payload.unwrap_or_default()).await?;
         Ok(ClientResponseResult { num_unsent_requests: unsent as i32, ..result })
     }
 
@@ -195,7 +197,7 @@ impl Wanted<'_> {
             call = call.with_timeout(timeout);
         }
         let (mut tx, rx) = call.split();
-        let payload = |response: BidiStreamResponse| response.payload;
+        let payload = |response: BidiStreamResponse| response.payload.unwrap_or_default();
         let mut responses = Responses::new(self, rx, payload);
         let answers_each = self.request.stream_type == StreamType::FullDuplexBidiStream;
         let mut unsent = self.request.request_messages.len();
@@ -222,7 +224,7 @@ impl Wanted<'_> {
     async fn receive<R: Message>(
         &self,
         receiver: Receiver<R>,
-        payload: impl Fn(R) -> Option<ConformancePayload>,
+        payload: impl Fn(R) -> ConformancePayload,
     ) -> Reported {
         Responses::new(self, receiver, payload).all().await
     }
@@ -238,7 +240,7 @@ struct Responses<'w, R, F> {
     end: Option<Result<(), Status>>,
 }
 
-impl<'w, R: Message, F: Fn(R) -> Option<ConformancePayload>> Responses<'w, R, F> {
+impl<'w, R: Message, F: Fn(R) -> ConformancePayload> Responses<'w, R, F> {
     fn new(wanted: &'w Wanted<'w>, receiver: Receiver<R>, payload: F) -> Self {
         Self { wanted, receiver, payload, result: ClientResponseResult::default(), end: None }
     }
@@ -250,7 +252,7 @@ impl<'w, R: Message, F: Fn(R) -> Option<ConformancePayload>> Responses<'w, R, F>
         }
         match self.receiver.recv().await {
             Ok(Some(response)) => {
-                self.result.payloads.extend((self.payload)(response.into_inner()));
+                self.result.payloads.push((self.payload)(response.into_inner()));
                 if self.wanted.cancel == Cancel::AfterResponses(self.result.payloads.len()) {
                     self.end = Some(Err(given_up()));
                 }
