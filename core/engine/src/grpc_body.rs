@@ -261,7 +261,7 @@ fn unpack(framed: Framed, encoding: Compression, limit: usize) -> Result<Bytes, 
     if !framed.compressed {
         return Ok(framed.bytes);
     }
-    if encoding == Compression::Identity && !framed.bytes.is_empty() {
+    if encoding == Compression::Identity {
         return Err(FramingFault::NoEncoding);
     }
     let mut out = Vec::new();
