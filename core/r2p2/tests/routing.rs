@@ -8,7 +8,7 @@ use trunkline_dispatch::{Bound, Policy as Picking};
 use trunkline_r2p2::*;
 use world::*;
 
-/// Several hundred have been run; these are what a test run has time for.
+/// What a test run has time for.
 const SEEDS: u64 = 12;
 const ROUTER: u8 = 200;
 

@@ -7,7 +7,7 @@ use trunkline_call::{Execution, Instant};
 use trunkline_r2p2::*;
 use world::*;
 
-/// Several thousand have been run; these are what a test run has time for.
+/// What a test run has time for.
 const SEEDS: u64 = 24;
 
 fn sizes(random: &mut Random) -> usize {
