@@ -39,6 +39,29 @@ pub struct Payload {
     pub encoding: Encoding,
 }
 
+/// What a protobuf message takes from its stream's window besides its bytes: its entry and the smallest block. A linear
+/// message is never empty; an empty protobuf message has to cost something, or a stream of them would know no limit.
+pub const PROTOBUF_COST_BYTES: u32 = 64;
+
+impl Payload {
+    /// The block to be returned for it in a receive heap. An empty protobuf message has one too, and its return says one
+    /// byte: a length of zero would say that there is none.
+    pub fn block(&self) -> Span {
+        match self.encoding {
+            Encoding::Linear => self.span,
+            Encoding::Protobuf => Span { len: self.span.len.max(1), ..self.span },
+        }
+    }
+
+    /// What this message takes from its sender's window on a stream.
+    pub fn window_bytes(&self) -> u32 {
+        match self.encoding {
+            Encoding::Linear => self.span.len,
+            Encoding::Protobuf => self.span.len.saturating_add(PROTOBUF_COST_BYTES),
+        }
+    }
+}
+
 /// What an application says to its daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {

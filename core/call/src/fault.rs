@@ -50,6 +50,8 @@ pub enum Fault {
     SchemaMismatch { why: String },
     /// The handler broke the calling pattern (no response, or two).
     HandlerProtocol { why: &'static str },
+    /// One end streams where the other has a single message, and none or more than one came.
+    Cardinality { why: &'static str, executed: Execution },
 }
 
 impl Fault {
@@ -64,9 +66,11 @@ impl Fault {
             Self::Limit { .. } => Blame::Caller,
             Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::PeerProtocol { .. } => Blame::Peer,
             Self::SchemaMismatch { .. } => Blame::Operator,
-            Self::HandlerGone { .. } | Self::MalformedResponse { .. } | Self::HandlerProtocol { .. } => {
-                Blame::Handler
-            }
+            Self::Cardinality { executed: Execution::NotExecuted, .. } => Blame::Caller,
+            Self::HandlerGone { .. }
+            | Self::MalformedResponse { .. }
+            | Self::HandlerProtocol { .. }
+            | Self::Cardinality { .. } => Blame::Handler,
         }
     }
 
@@ -77,6 +81,7 @@ impl Fault {
             | Self::Cancelled { executed }
             | Self::ConnectionLost { executed, .. }
             | Self::HandlerGone { executed }
+            | Self::Cardinality { executed, .. }
             | Self::PeerProtocol { executed, .. } => *executed,
             Self::MalformedResponse { .. } | Self::HandlerProtocol { .. } => Execution::Executed,
             Self::NoRoute { .. }
@@ -98,6 +103,7 @@ impl Fault {
                 | Self::Cancelled { .. }
                 | Self::ConnectionLost { .. }
                 | Self::HandlerGone { .. }
+                | Self::Cardinality { .. }
                 | Self::PeerProtocol { .. }
         )
     }
@@ -111,7 +117,8 @@ impl Fault {
         match self {
             Self::DeadlinePassed { .. } => Code::DeadlineExceeded,
             Self::Cancelled { .. } => Code::Cancelled,
-            Self::NoMethod { .. } => Code::Unimplemented,
+            // gRPC's status codes page: "unary or server-streaming call with no or more than one message".
+            Self::NoMethod { .. } | Self::Cardinality { .. } => Code::Unimplemented,
             Self::NoRoute { .. }
             | Self::Unreachable { .. }
             | Self::ConnectionLost { .. }
@@ -146,6 +153,7 @@ impl Fault {
             Self::PeerProtocol { why, .. } => format!("peer broke the protocol: {why}"),
             Self::SchemaMismatch { why } => format!("schemas cannot be bridged: {why}"),
             Self::HandlerProtocol { why } => format!("handler broke the calling pattern: {why}"),
+            Self::Cardinality { why, .. } => format!("number of messages does not fit the method: {why}"),
         }
     }
 }
@@ -176,6 +184,8 @@ mod tests {
             (Fault::PeerProtocol { why: s(), executed: Unknown }, Code::Internal, Blame::Peer, Unknown),
             (Fault::SchemaMismatch { why: s() }, Code::Internal, Blame::Operator, NotExecuted),
             (Fault::HandlerProtocol { why: "x" }, Code::Internal, Blame::Handler, Executed),
+            (Fault::Cardinality { why: "x", executed: NotExecuted }, Code::Unimplemented, Blame::Caller, NotExecuted),
+            (Fault::Cardinality { why: "x", executed: Executed }, Code::Unimplemented, Blame::Handler, Executed),
         ];
         for (fault, code, blame, execution) in table {
             let status = fault.status();

@@ -36,6 +36,10 @@ impl Metadata {
     /// Most pairs, so that a count cannot make a reader allocate.
     pub const PAIRS_MAX: usize = 1024;
 
+    /// The encoded form of no pairs, where something must be said and there is nothing to say: headers that only tell that
+    /// an answer begins.
+    pub const NO_PAIRS: [u8; 2] = [0, 0];
+
     /// No metadata.
     pub fn new() -> Self {
         Self::default()
@@ -205,6 +209,12 @@ mod tests {
         assert!(metadata.insert("a-bin", [0, 255]).is_ok());
         assert_eq!(metadata.insert("b-bin", vec![0; Metadata::BYTES_MAX]), Err(MetadataError::TooLarge));
         assert_eq!(metadata.len(), 1);
+    }
+
+    #[test]
+    fn no_pairs_can_be_said() {
+        assert_eq!(Metadata::decode(&Metadata::NO_PAIRS), Ok(Metadata::new()));
+        assert_eq!(Metadata::decode(&[]), Ok(Metadata::new()));
     }
 
     #[test]

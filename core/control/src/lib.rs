@@ -11,6 +11,7 @@
 //! 2. daemon: [`Attached`] with the sizes it gets, and the descriptors named by [`AttachedFds`], in that order.
 //! 3. application: [`Bind`], any number of times, with one sealed memfd that holds a `FileDescriptorSet`: which
 //!    services it serves, which methods it will call and where. Daemon: [`Bound`] with one number (a route) per method.
+//!    Without a memfd the types stay the application's own, and its messages travel as protobuf.
 //! 4. either side closes the socket: the session ends. Before that the daemon may send [`Detached`] with the reason,
 //!    and an application that leaves in peace sends `Drain` through its submission ring first.
 //!

@@ -128,10 +128,14 @@ pub enum AttachedFds {
     CompletionDoorbell = 4,
 }
 
-/// Names methods; comes with one memfd holding a `FileDescriptorSet`.
+/// Names methods; comes with one memfd holding a `FileDescriptorSet`, or with none.
+///
+/// Without a descriptor set the methods are *opaque*: their messages are protobuf in both heaps, which the daemon does not
+/// read except for an end that is typed, and both sides may stream. A service is then served as a whole: the one route of
+/// `/package.Service/*` stands for all its methods, and each call says its path (docs/shared-memory.md).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bind {
-    /// Bytes of the descriptor set in the memfd.
+    /// Bytes of the descriptor set in the memfd; zero if there is no memfd.
     #[prost(uint64, tag = "1")]
     pub descriptor_set_bytes: u64,
     /// Full names of services this session serves from now on: `search.v1.Search`.
@@ -170,7 +174,7 @@ pub struct Bound {
 /// One served method.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct BoundMethod {
-    /// `/package.Service/Method`.
+    /// `/package.Service/Method`, or `/package.Service/*` for a service bound without a descriptor set.
     #[prost(string, tag = "1")]
     pub path: String,
     /// What delivered calls carry in their `route`.

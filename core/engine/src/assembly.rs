@@ -1,13 +1,13 @@
 //! Large messages on their way in, put together where they will lie.
 
-use crate::call::{Body, Direction, Item};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::registry::Form;
 use crate::session::Target;
 use crate::{CallKey, Heaps, PeerKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::Span;
 use trunkline_call::{Code, Encoding, Execution, Fault};
-use trunkline_message::HEADER_BYTES;
 use trunkline_native::{MESSAGE_COST_BYTES, StreamId};
 
 /// One large message that is arriving.
@@ -27,8 +27,8 @@ pub(crate) struct Assembly {
 #[derive(Debug)]
 enum Place {
     /// A block of the receive heap it is meant for; the socket is read straight into it.
-    Heap { session: SessionKey, block: Span },
-    /// The daemon's own memory, because the heap was full or the bytes need decoding. Grows as bytes come, never ahead
+    Heap { session: SessionKey, block: Span, header_bytes: u32 },
+    /// The daemon's own memory, because the heap was full or the bytes need converting. Grows as bytes come, never ahead
     /// on the peer's word.
     Private(Vec<u8>),
 }
@@ -84,9 +84,9 @@ impl Engine {
         if let Err(fault) = settled {
             return self.fail(turn, call, fault);
         }
-        let place = match self.receiver(call, direction) {
-            Some(session) if encoding == Encoding::Linear => self.place_for(turn, session, total),
-            _ => Place::Private(Vec::new()),
+        let place = match self.receiver(call, direction, encoding) {
+            Some(session) => place_for(turn, session, Body::header_bytes(encoding), total),
+            None => Place::Private(Vec::new()),
         };
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(found) = self.peers.find_mut(peer) else { return };
@@ -129,7 +129,9 @@ impl Engine {
         let Some(done) = self.take_assembly(peer, stream) else { return };
         let charged = (done.total + done.shape.own_cost()).saturating_sub(done.ahead);
         let body = match done.place {
-            Place::Heap { session, block } => Body::Placed { session, block, charged },
+            Place::Heap { session, block, .. } => {
+                Body::Placed { session, block, encoding: done.encoding, charged }
+            }
             Place::Private(bytes) => {
                 Body::Wire { bytes: Cow::Owned(bytes), encoding: done.encoding, charged }
             }
@@ -177,21 +179,31 @@ impl Engine {
         Some(assembly)
     }
 
-    fn place_for(&mut self, turn: &mut Turn<'_>, session: SessionKey, total: u32) -> Place {
-        let Some(len) = total.checked_add(HEADER_BYTES as u32) else { return Place::Private(Vec::new()) };
-        match turn.heaps.allocate(session, len) {
-            Some(offset) => Place::Heap { session, block: Span { offset, len } },
-            None => Place::Private(Vec::new()),
-        }
-    }
-
-    /// The session a message of this direction is meant for.
-    fn receiver(&self, key: CallKey, direction: Direction) -> Option<SessionKey> {
+    /// The session a message of this direction is meant for, if it takes the message as it comes.
+    fn receiver(&self, key: CallKey, direction: Direction, encoding: Encoding) -> Option<SessionKey> {
         let call = self.calls.find(key)?;
-        match direction {
-            Direction::Response => call.maker().map(|(session, _)| session),
-            Direction::Request => call.handler(),
-        }
+        let (session, form) = match (direction, &call.client, &call.server) {
+            (Direction::Response, ClientEnd::Session { session, types, .. }, _) => (*session, &types.output),
+            (Direction::Request, _, ServerEnd::Session { session, types }) => (*session, &types.input),
+            _ => return None,
+        };
+        let as_it_comes = match (encoding, form) {
+            (Encoding::Protobuf, form) => form.is_opaque(),
+            (Encoding::Linear, Form::Opaque) => false,
+            (Encoding::Linear, Form::Typed(wanted)) => {
+                direction == Direction::Response
+                    || call.agreed_input().is_none_or(|of| of == wanted.fingerprint)
+            }
+        };
+        as_it_comes.then_some(session)
+    }
+}
+
+fn place_for(turn: &mut Turn<'_>, session: SessionKey, header_bytes: u32, total: u32) -> Place {
+    let Some(len) = total.checked_add(header_bytes) else { return Place::Private(Vec::new()) };
+    match turn.heaps.allocate(session, len.max(1)) {
+        Some(offset) => Place::Heap { session, block: Span { offset, len }, header_bytes },
+        None => Place::Private(Vec::new()),
     }
 }
 
@@ -199,7 +211,7 @@ impl Assembly {
     /// The receive block it fills, if it has one.
     pub fn block(&self) -> Option<(SessionKey, u32)> {
         match &self.place {
-            Place::Heap { session, block } => Some((*session, block.offset)),
+            Place::Heap { session, block, .. } => Some((*session, block.offset)),
             Place::Private(_) => None,
         }
     }
@@ -208,9 +220,9 @@ impl Assembly {
     fn room<'a>(&'a mut self, heaps: &'a mut dyn Heaps, offset: u32, len: usize) -> Option<&'a mut [u8]> {
         let end = (offset as usize).checked_add(len).filter(|end| *end <= self.total as usize)?;
         match &mut self.place {
-            Place::Heap { session, block } => {
-                let bytes = heaps.receive_block(*session, *block);
-                bytes.get_mut(HEADER_BYTES + offset as usize..HEADER_BYTES + end)
+            Place::Heap { session, block, header_bytes } => {
+                let (bytes, header) = (heaps.receive_block(*session, *block), *header_bytes as usize);
+                bytes.get_mut(header + offset as usize..header + end)
             }
             Place::Private(bytes) => {
                 if bytes.len() < end {

@@ -1,7 +1,8 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
 use crate::engine::Engine;
-use crate::registry::{BoundSchema, MessageType, MethodKey, MethodTypes, Server};
+use crate::opaque;
+use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
 use crate::session::{Route, Target};
 use crate::{RemoteKey, SessionKey};
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use trunkline_schema::Method;
 /// What a session wants to call and serve.
 #[derive(Debug)]
 pub struct BindRequest<'a> {
-    /// The types of everything below.
-    pub schema: &'a Arc<BoundSchema>,
+    /// The types of everything below; `None` if the application keeps them to itself (`opaque.rs`).
+    pub schema: Option<&'a Arc<BoundSchema>>,
     /// Full names of services to serve.
     pub serves: &'a [String],
     /// Paths to call, each with the endpoint they go to; `None` for whoever serves them.
@@ -25,7 +26,7 @@ pub struct BindRequest<'a> {
 pub struct Binding {
     /// One per element of [`BindRequest::calls`].
     pub calls: Vec<RouteIndex>,
-    /// Every method of the services served.
+    /// Every method of the services served; without a schema one `/package.Service/*` per service.
     pub serves: Vec<(String, RouteIndex)>,
 }
 
@@ -38,6 +39,12 @@ pub enum BindError {
     /// The descriptor set does not define it.
     #[error("method {0} is not in the descriptor set")]
     NoMethod(String),
+    /// Nothing of this name can be called.
+    #[error("{0:?} is no path of a method: write /package.Service/Method, at most {max} bytes", max = opaque::PATH_BYTES_MAX)]
+    Path(String),
+    /// Nothing of this name can be served.
+    #[error("{0:?} is no name of a service: write package.Service, at most {max} bytes", max = opaque::SERVICE_BYTES_MAX)]
+    Service(String),
     /// The session has too many routes.
     #[error("session would have more than {0} routes")]
     Routes(usize),
@@ -58,22 +65,23 @@ impl Engine {
         let calls = request
             .calls
             .iter()
-            .map(|(path, _)| find_method(request.schema, path))
+            .map(|(path, _)| called_types(request.schema, path))
             .collect::<Result<Vec<_>, _>>()?;
-        let serves = served_methods(request)?;
-        self.check_room(session, &calls, &serves)?;
+        let serves = served_types(request)?;
+        self.check_room(session, calls.len() + serves.len())?;
         let mut binding = Binding::default();
-        for (method, (_, endpoint)) in calls.iter().zip(request.calls) {
+        for (types, (_, endpoint)) in calls.into_iter().zip(request.calls) {
             let target = match endpoint {
                 Some(endpoint) => Target::Remote(self.remote(endpoint)?),
                 None => Target::Anyone,
             };
-            binding.calls.push(self.bind_call(session, request.schema, method, target));
+            binding.calls.push(self.bind_call(session, types, target));
         }
-        for method in &serves {
-            binding.serves.push((method.path.clone(), self.bind_service(session, request.schema, method)));
+        let changes = !serves.is_empty();
+        for types in serves {
+            binding.serves.push((types.path.to_string(), self.bind_service(session, types)));
         }
-        if !serves.is_empty() {
+        if changes {
             self.answer_again();
         }
         Ok(binding)
@@ -101,43 +109,32 @@ impl Engine {
             .ok_or(BindError::Endpoints(self.limits.endpoints))
     }
 
-    fn check_room(
-        &self,
-        session: SessionKey,
-        calls: &[&Method],
-        serves: &[&Method],
-    ) -> Result<(), BindError> {
+    fn check_room(&self, session: SessionKey, routes: usize) -> Result<(), BindError> {
         let session = self.session(session).map_err(|_| BindError::Gone)?;
         let limit = self.limits.routes_per_session;
-        if session.routes.len() + calls.len() + serves.len() > limit {
+        if session.routes.len() + routes > limit {
             return Err(BindError::Routes(limit));
         }
         Ok(())
     }
 
-    fn bind_call(
-        &mut self,
-        session: SessionKey,
-        schema: &Arc<BoundSchema>,
-        method: &Method,
-        target: Target,
-    ) -> RouteIndex {
-        let types = method_types(schema, method);
+    fn bind_call(&mut self, session: SessionKey, types: Arc<MethodTypes>, target: Target) -> RouteIndex {
         let method = self.intern(&types.path);
         self.add_route(session, Route::Calls { method, types, target })
     }
 
-    fn bind_service(
-        &mut self,
-        session: SessionKey,
-        schema: &Arc<BoundSchema>,
-        method: &Method,
-    ) -> RouteIndex {
-        let types = method_types(schema, method);
+    fn bind_service(&mut self, session: SessionKey, types: Arc<MethodTypes>) -> RouteIndex {
         let key = self.intern(&types.path);
         let route = self.add_route(session, Route::Serves);
         let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
-        self.registry.serve(key, Server { session, route, types, stands_by });
+        let path = Arc::clone(&types.path);
+        let whole = types.whole_service;
+        let server = Server { session, route, types, stands_by };
+        if whole {
+            self.registry.serve_all(crate::start::service_of(&path), key, server);
+        } else {
+            self.registry.serve(key, server);
+        }
         route
     }
 
@@ -153,6 +150,32 @@ impl Engine {
     }
 }
 
+fn called_types(schema: Option<&Arc<BoundSchema>>, path: &str) -> Result<Arc<MethodTypes>, BindError> {
+    match schema {
+        Some(schema) => Ok(method_types(schema, find_method(schema, path)?)),
+        None if opaque::is_path(path) => Ok(Arc::new(MethodTypes::opaque(path, false))),
+        None => Err(BindError::Path(opaque::shown(path))),
+    }
+}
+
+fn served_types(request: &BindRequest<'_>) -> Result<Vec<Arc<MethodTypes>>, BindError> {
+    let mut all = Vec::new();
+    for name in request.serves {
+        match request.schema {
+            Some(schema) => {
+                let service = schema.schema.services().iter().find(|service| service.full_name == *name);
+                let service = service.ok_or_else(|| BindError::NoService(name.clone()))?;
+                all.extend(service.methods.iter().map(|method| method_types(schema, method)));
+            }
+            None if opaque::is_service(name) => {
+                all.push(Arc::new(MethodTypes::opaque(&format!("/{name}/*"), true)));
+            }
+            None => return Err(BindError::Service(opaque::shown(name))),
+        }
+    }
+    Ok(all)
+}
+
 fn find_method<'s>(schema: &'s Arc<BoundSchema>, path: &str) -> Result<&'s Method, BindError> {
     let missing = || BindError::NoMethod(path.to_owned());
     let (service, method) =
@@ -160,20 +183,12 @@ fn find_method<'s>(schema: &'s Arc<BoundSchema>, path: &str) -> Result<&'s Metho
     schema.schema.method(service, method).ok_or_else(missing)
 }
 
-fn served_methods<'s>(request: &BindRequest<'s>) -> Result<Vec<&'s Method>, BindError> {
-    let mut methods = Vec::new();
-    for name in request.serves {
-        let service = request.schema.schema.services().iter().find(|service| service.full_name == *name);
-        methods.extend(&service.ok_or_else(|| BindError::NoService(name.clone()))?.methods);
-    }
-    Ok(methods)
-}
-
 fn method_types(schema: &Arc<BoundSchema>, method: &Method) -> Arc<MethodTypes> {
     Arc::new(MethodTypes {
         path: method.path.as_str().into(),
-        input: MessageType::new(schema, method.input),
-        output: MessageType::new(schema, method.output),
+        input: Form::Typed(MessageType::new(schema, method.input)),
+        output: Form::Typed(MessageType::new(schema, method.output)),
         pattern: Pattern::of(method.client_streaming, method.server_streaming),
+        whole_service: false,
     })
 }

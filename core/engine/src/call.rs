@@ -10,6 +10,7 @@ use trunkline_call::{
     CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, TimerKey,
 };
 use trunkline_grpc::StreamTag;
+use trunkline_message::HEADER_BYTES;
 use trunkline_native::StreamId;
 use trunkline_telemetry::PeerIndex;
 
@@ -54,6 +55,10 @@ pub(crate) struct Call {
     pub handed_over: bool,
     /// A call from a peer: the request and response types it holds. Linear messages have these fingerprints.
     pub offered: Option<[u64; 2]>,
+    /// A call from a peer: the types this host has told it of, if they are the peer's too. Linear requests are of these.
+    pub agreed: Option<Arc<MethodTypes>>,
+    /// The method's path, if `method` stands for others too.
+    pub path: Option<Box<str>>,
     /// The host that serves it, for the record.
     pub peer_index: PeerIndex,
     /// Set with the Finish completion; the call then waits for its Release.
@@ -96,6 +101,8 @@ pub(crate) enum ServerEnd {
 pub(crate) struct Half {
     /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
     pub backlog: VecDeque<Item<'static>>,
+    /// What has come of a message that the receiver gets as one item (`gather.rs`).
+    pub gathered: Option<Item<'static>>,
     /// Since when the backlog's head waits.
     pub waiting_since: Option<Instant>,
     /// No more messages come.
@@ -139,8 +146,9 @@ pub(crate) enum Body<'a> {
     Lent { session: SessionKey, payload: Payload },
     /// As a peer sent them: headerless linear, or protobuf. `charged` is what they still take of the sender's window.
     Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, charged: u32 },
-    /// Whole in a receive block of the destination session, header still to be written; `charged` as above.
-    Placed { session: SessionKey, block: Span, charged: u32 },
+    /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
+    /// be written. `charged` as above.
+    Placed { session: SessionKey, block: Span, encoding: Encoding, charged: u32 },
 }
 
 impl Body<'_> {
@@ -153,11 +161,19 @@ impl Body<'_> {
         }
     }
 
+    /// Bytes a linear body has before it that no peer sends.
+    pub fn header_bytes(encoding: Encoding) -> u32 {
+        match encoding {
+            Encoding::Linear => HEADER_BYTES as u32,
+            Encoding::Protobuf => 0,
+        }
+    }
+
     /// What the message took from its sender's window and is to be given back once the receiver has released it: less
     /// what a long message that is larger than the window was given to arrive at all.
     pub fn window_cost(&self) -> u32 {
         match self {
-            Self::Lent { payload, .. } => payload.span.len,
+            Self::Lent { payload, .. } => payload.window_bytes(),
             Self::Wire { charged, .. } | Self::Placed { charged, .. } => *charged,
         }
     }
@@ -176,7 +192,9 @@ impl Body<'_> {
             Self::Wire { bytes, encoding, charged } => {
                 Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
             }
-            Self::Placed { session, block, charged } => Body::Placed { session, block, charged },
+            Self::Placed { session, block, encoding, charged } => {
+                Body::Placed { session, block, encoding, charged }
+            }
         }
     }
 }
@@ -231,6 +249,8 @@ impl Call {
             resent: 0,
             handed_over: false,
             offered: None,
+            agreed: None,
+            path: None,
             peer_index: PeerIndex::LOCAL,
             outcome: None,
         }
@@ -241,6 +261,23 @@ impl Call {
             Direction::Request => &mut self.request,
             Direction::Response => &mut self.response,
         }
+    }
+
+    pub fn half_of(&self, direction: Direction) -> &Half {
+        match direction {
+            Direction::Request => &self.request,
+            Direction::Response => &self.response,
+        }
+    }
+
+    /// Whether an application makes it that alone knows its types.
+    pub fn is_made_opaque(&self) -> bool {
+        matches!(&self.client, ClientEnd::Session { types, .. } if types.output.is_opaque())
+    }
+
+    /// The fingerprint of linear requests from a peer, if this host told it one.
+    pub fn agreed_input(&self) -> Option<u64> {
+        self.agreed.as_ref().map(|types| types.input.fingerprint())
     }
 
     /// What is known of the execution if the call ends now without an answer.

@@ -1,20 +1,22 @@
 //! Messages from the form they arrive in to the form the next end needs.
 //!
-//! | from \ to | session (linear) | peer, fingerprints agree | peer, otherwise |
-//! |---|---|---|---|
-//! | session, same fingerprint | copy heap to heap, check | bytes as they are, headerless | protobuf |
-//! | session, other fingerprint | protobuf in between | — | protobuf |
-//! | peer, linear | header, copy, check | | |
-//! | peer, placed | header, check in place | | |
-//! | protobuf | decode | protobuf as it is | protobuf as it is |
+//! | from \ to | typed session (linear) | opaque session (protobuf) | peer, fingerprints agree | peer, otherwise |
+//! |---|---|---|---|---|
+//! | session, same fingerprint | copy heap to heap, check | — | bytes as they are, headerless | protobuf |
+//! | session, other fingerprint | protobuf in between | encode | — | protobuf |
+//! | peer, linear, same fingerprint | header, copy, check | — | | |
+//! | peer, linear, other fingerprint | protobuf in between | encode | | |
+//! | peer, placed | header, check in place | in place | | |
+//! | protobuf | decode | copy, as it is | — | as it is |
 //!
-//! Nothing reaches an application unchecked: every path into a receive heap ends in [`check`] or in the decoder, which
-//! writes only well-formed extents.
+//! Nothing reaches a typed application unchecked: every path into its receive heap ends in [`check`] or in the decoder,
+//! which writes only well-formed extents. What an opaque application gets is protobuf that nobody here has read, and it
+//! sends nothing else: a linear message from it would have a type nobody knows.
 
 use crate::SessionKey;
 use crate::call::Body;
 use crate::heaps::Heaps;
-use crate::registry::MessageType;
+use crate::registry::{Form, MessageType};
 use trunkline_call::Encoding;
 use trunkline_call::entry::{Payload, Span};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, Encoded};
@@ -51,48 +53,100 @@ pub(crate) enum WireBody<'a> {
     Shared(Span),
 }
 
-/// Writes `body` into a fresh block of `to`'s receive heap as a checked linear extent of type `wanted`.
+/// Writes `body` into a fresh block of `to`'s receive heap, in the form it wants.
 ///
-/// `sent` is the sender's type; `None` for a peer, whose linear bodies were agreed to have `wanted`'s fingerprint.
+/// `sent` is the sender's form; `None` for a peer, whose linear bodies were agreed to have `wanted`'s fingerprint.
 pub(crate) fn place(
     heaps: &mut dyn Heaps,
     scratch: &mut Scratch,
     to: SessionKey,
-    wanted: &MessageType,
-    sent: Option<&MessageType>,
+    wanted: &Form,
+    sent: Option<&Form>,
     body: &Body<'_>,
 ) -> Result<Payload, ConvertError> {
-    let span = match body {
-        // Not ours to discard: the item keeps its block until it is dropped.
-        Body::Placed { block, .. } => finish_placed(heaps, to, wanted, *block)?,
-        Body::Lent { session, payload } => match (payload.encoding, sent) {
-            (Encoding::Linear, Some(sent)) if sent.fingerprint == wanted.fingerprint => {
-                copy_checked(heaps, *session, payload.span, to, wanted)?
-            }
-            (Encoding::Linear, Some(sent)) => {
-                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
-                let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)?
-            }
-            (_, _) => {
-                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)?
-            }
-        },
-        Body::Wire { bytes, encoding: Encoding::Linear, .. } => write_headerless(heaps, to, wanted, bytes)?,
-        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
-            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)?
-        }
+    let placed = match wanted {
+        Form::Typed(wanted) => place_linear(heaps, scratch, to, wanted, sent, body)
+            .map(|span| Payload { span, encoding: Encoding::Linear }),
+        Form::Opaque => place_protobuf(heaps, scratch, to, sent, body)
+            .map(|span| Payload { span, encoding: Encoding::Protobuf }),
     };
     scratch.trim();
-    Ok(Payload { span, encoding: Encoding::Linear })
+    placed
+}
+
+/// A checked extent of type `wanted`.
+fn place_linear(
+    heaps: &mut dyn Heaps,
+    scratch: &mut Scratch,
+    to: SessionKey,
+    wanted: &MessageType,
+    sent: Option<&Form>,
+    body: &Body<'_>,
+) -> Result<Span, ConvertError> {
+    match body {
+        // Not ours to discard: the item keeps its block until it is dropped.
+        Body::Placed { block, encoding: Encoding::Linear, .. } => finish_placed(heaps, to, wanted, *block),
+        Body::Placed { .. } => Err(misplaced()),
+        Body::Lent { session, payload } => match (payload.encoding, sent) {
+            (Encoding::Linear, Some(Form::Typed(sent))) if sent.fingerprint == wanted.fingerprint => {
+                copy_checked(heaps, *session, payload.span, to, wanted)
+            }
+            (Encoding::Linear, sent) => {
+                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+                let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+            }
+            (Encoding::Protobuf, _) => {
+                seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)
+            }
+        },
+        Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
+            Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
+                let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+            }
+            _ => write_headerless(heaps, to, wanted, bytes),
+        },
+        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
+        }
+    }
+}
+
+/// Protobuf for an application that alone knows its type.
+fn place_protobuf(
+    heaps: &mut dyn Heaps,
+    scratch: &mut Scratch,
+    to: SessionKey,
+    sent: Option<&Form>,
+    body: &Body<'_>,
+) -> Result<Span, ConvertError> {
+    match body {
+        Body::Placed { block, encoding: Encoding::Protobuf, .. } => Ok(*block),
+        Body::Placed { .. } => Err(misplaced()),
+        Body::Lent { session, payload } if payload.encoding == Encoding::Protobuf => {
+            copy_unread(heaps, *session, payload.span, to)
+        }
+        Body::Lent { session, payload } => {
+            seal(heaps, *session, payload.span, &mut scratch.sealed)?;
+            write(heaps, to, encode(sent, &scratch.sealed, &mut scratch.wire)?)
+        }
+        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => write(heaps, to, bytes),
+        Body::Wire { bytes, .. } => match sent {
+            Some(Form::Typed(of)) => {
+                write(heaps, to, encode_headerless(of, bytes, &mut scratch.sealed, &mut scratch.wire)?)
+            }
+            _ => Err(untyped()),
+        },
+    }
 }
 
 /// Readies `body` of type `sent` for a connection. `agreed`: the peer holds the same fingerprint.
 pub(crate) fn for_wire<'a>(
     heaps: &dyn Heaps,
     scratch: &'a mut Scratch,
-    sent: &MessageType,
+    sent: &Form,
     agreed: bool,
     inline_max: u32,
     body: &'a Body<'_>,
@@ -109,9 +163,9 @@ pub(crate) fn for_wire<'a>(
     if payload.span.len < header {
         return Err(ConvertError::Malformed("message is shorter than its header".into()));
     }
-    if payload.encoding == Encoding::Linear && !agreed {
+    if payload.encoding == Encoding::Linear && (!agreed || sent.is_opaque()) {
         seal(heaps, session, payload.span, &mut scratch.sealed)?;
-        let wire = encode(sent, &scratch.sealed, &mut scratch.wire)?;
+        let wire = encode(Some(sent), &scratch.sealed, &mut scratch.wire)?;
         return Ok((WireBody::Inline(wire), Encoding::Protobuf));
     }
     let span = Span { offset: payload.span.offset + header, len: payload.span.len - header };
@@ -151,9 +205,57 @@ fn outside() -> ConvertError {
     ConvertError::Malformed("message lies outside the send heap".into())
 }
 
-fn encode<'w>(sent: &MessageType, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
+fn misplaced() -> ConvertError {
+    ConvertError::Malformed("message was placed in another form than its receiver's".into())
+}
+
+fn untyped() -> ConvertError {
+    ConvertError::Malformed("linear message of a method that was bound without a descriptor set".into())
+}
+
+fn encode<'w>(sent: Option<&Form>, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
+    let Some(Form::Typed(sent)) = sent else { return Err(untyped()) };
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
     done.map_err(|e| ConvertError::Malformed(e.to_string()))
+}
+
+/// Protobuf of what a peer sent as an extent without its header.
+fn encode_headerless<'w>(
+    sent: &MessageType,
+    body: &[u8],
+    extent: &mut Vec<u8>,
+    wire: &'w mut Encoded,
+) -> Result<&'w [u8], ConvertError> {
+    let total_bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| too_large())?;
+    extent.clear();
+    extent.resize(HEADER_BYTES, 0);
+    extent.extend_from_slice(body);
+    Header { total_bytes, fingerprint: sent.fingerprint }.write(extent);
+    let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
+    done.map_err(|e| ConvertError::Malformed(e.to_string()))
+}
+
+/// Same host, both opaque: one copy, and nobody reads it.
+fn copy_unread(
+    heaps: &mut dyn Heaps,
+    from: SessionKey,
+    span: Span,
+    to: SessionKey,
+) -> Result<Span, ConvertError> {
+    let block = Span { offset: allocate(heaps, to, span.len)?, len: span.len };
+    if heaps.copy_across(from, span, to, block.offset) {
+        return Ok(block);
+    }
+    heaps.discard(to, block.offset);
+    Err(outside())
+}
+
+/// Bytes as they are. An empty message has a block too: its return is what counts for the sender's window.
+fn write(heaps: &mut dyn Heaps, to: SessionKey, bytes: &[u8]) -> Result<Span, ConvertError> {
+    let len = u32::try_from(bytes.len()).map_err(|_| too_large())?;
+    let block = Span { offset: allocate(heaps, to, len)?, len };
+    heaps.receive_block(to, block).copy_from_slice(bytes);
+    Ok(block)
 }
 
 /// Same host, same type: one copy, then the check on the copy the sender can no longer touch.
@@ -254,7 +356,7 @@ fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, Conv
     if len > capacity {
         return Err(ConvertError::TooLarge { limit: capacity.into() });
     }
-    heaps.allocate(to, len).ok_or(ConvertError::NoRoom)
+    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom)
 }
 
 fn too_large() -> ConvertError {

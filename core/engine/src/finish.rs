@@ -175,6 +175,7 @@ impl Engine {
     }
 
     fn drop_backlog(&mut self, key: CallKey, direction: Direction) {
+        self.drop_gathered(key, direction);
         let Some(call) = self.calls.find_mut(key) else { return };
         let backlog = std::mem::take(&mut call.half(direction).backlog);
         for item in backlog {

@@ -244,7 +244,7 @@ impl Engine {
         let credit = match body {
             Some(Body::Lent { session, payload }) => {
                 self.give_back(*session, payload.span);
-                payload.span.len
+                payload.window_bytes()
             }
             _ => 0,
         };

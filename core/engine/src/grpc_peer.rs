@@ -7,13 +7,13 @@
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::{Ending, GrpcStream};
-use crate::registry::MethodKey;
+use crate::opaque::Called;
 use crate::session::Target;
 use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
 use http::uri::Authority;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Pattern};
+use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern};
 use trunkline_grpc::request::{self, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
 use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag};
@@ -190,7 +190,7 @@ impl Engine {
             }
         };
         match self.served(head.path) {
-            Ok((method, pattern)) => self.open_from_grpc(turn, peer, tag, head, end, method, pattern),
+            Ok((called, pattern)) => self.open_from_grpc(turn, peer, tag, head, end, called, pattern),
             Err(fault) => self.refuse_request(peer, tag, &fault),
         }
         Ok(())
@@ -207,12 +207,13 @@ impl Engine {
         tag: StreamTag,
         head: RequestHead<'_>,
         end: bool,
-        method: MethodKey,
+        called: Called,
         pattern: Pattern,
     ) {
         let deadline = head.timeout_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
         let client = ClientEnd::Grpc { peer, stream: tag };
-        let mut call = Call::new(method, client, ServerEnd::Nobody, deadline);
+        let mut call = Call::new(called.method, client, ServerEnd::Nobody, deadline);
+        call.path = called.path;
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
         let key = self.calls.insert(call);
@@ -237,11 +238,12 @@ impl Engine {
     }
 
     /// The method at this path, if sessions of this host serve it.
-    fn served(&self, path: &str) -> Result<(MethodKey, Pattern), Fault> {
+    fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
         let unknown = || Fault::NoMethod { path: path.to_owned() };
-        let method = self.registry.key_of(path).ok_or_else(unknown)?;
+        let called = self.method_called(path).ok_or_else(unknown)?;
+        let method = called.method;
         match self.registry.servers(method).first() {
-            Some(server) => Ok((method, server.types.pattern)),
+            Some(server) => Ok((called, server.types.pattern)),
             // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
             None if self.registry.was_served(method) => {
                 Err(Fault::NoRoute { what: crate::start::service_of(path).to_owned() })
@@ -272,9 +274,14 @@ impl Engine {
         match head {
             ResponseHead::Headers { metadata, encoding, .. } => {
                 stream.incoming.encoding = encoding;
-                // A head without metadata says nothing to the application.
-                if !metadata.is_empty() {
-                    let item = Item::Headers { metadata: Cow::Owned(metadata) };
+                let opaque = self.calls.find(call).is_some_and(Call::is_made_opaque);
+                // A head without metadata says nothing to the application, unless that waits for the answer to begin.
+                let words = match metadata.is_empty() {
+                    true => opaque.then(|| Metadata::NO_PAIRS.to_vec()),
+                    false => Some(metadata),
+                };
+                if let Some(words) = words {
+                    let item = Item::Headers { metadata: Cow::Owned(words) };
                     self.pass(turn, call, Direction::Response, item);
                 }
             }

@@ -11,13 +11,15 @@
 //!
 //! 1. `submit.rs` (entries of sessions), `peer.rs` (events of native connections) or `grpc_peer.rs` and `grpc_body.rs`
 //!    (events of HTTP/2 connections) turns what came in into an item;
-//! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to;
+//! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
+//!    what the two ends say in a different number of items;
 //! 3. `session_end.rs`, `peer_end.rs` or `grpc_end.rs` hands it over: `convert.rs` brings the message into the form
 //!    that end needs.
 //!
 //! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons and `grpc_pool.rs` those
 //! to gRPC servers, `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they can end,
-//! `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served.
+//! `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served,
+//! `opaque.rs` is about ends whose types only their application knows.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -35,6 +37,7 @@ mod convert;
 mod engine;
 mod expire;
 mod finish;
+mod gather;
 mod grpc_body;
 mod grpc_end;
 mod grpc_peer;
@@ -45,6 +48,7 @@ mod heaps;
 mod limits;
 mod names;
 mod observe;
+mod opaque;
 mod pass;
 mod peer;
 mod peer_end;

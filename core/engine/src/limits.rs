@@ -12,6 +12,9 @@ pub struct Limits {
     pub stream_window_bytes: u32,
     /// Routes of one session: methods it may call and serves.
     pub routes_per_session: usize,
+    /// Methods peers may name of a service that is served as a whole (`opaque.rs`) before further ones share one name in
+    /// reports. Services have tens of methods.
+    pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
     /// peer). Same-host messages wait in their sender's heap and cost nothing here.
     pub parked_bytes_per_session: usize,
@@ -58,6 +61,7 @@ impl Default for Limits {
             calls_delivered_per_session: 4096,
             stream_window_bytes: 1 << 20,
             routes_per_session: 4096,
+            methods_learned_per_service: 256,
             parked_bytes_per_session: 16 << 20,
             assembling_bytes_per_peer: 64 << 20,
             calls_waiting_per_endpoint: 4096,

@@ -3,6 +3,7 @@
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
+use crate::gather::Gathered;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use trunkline_call::{Fault, Instant};
 
@@ -44,6 +45,20 @@ impl Engine {
         }
         let half = call.half(direction);
         half.ended = ends(&item);
+        match self.gather(key, direction, item) {
+            Ok(Gathered::Kept) => {}
+            Ok(Gathered::One(item)) => self.advance(turn, key, direction, item),
+            Ok(Gathered::Two(first, second)) => {
+                self.advance(turn, key, direction, first);
+                self.advance(turn, key, direction, second);
+            }
+            Err(fault) => self.fail(turn, key, fault),
+        }
+    }
+
+    fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
+        let half = call.half(direction);
         if !half.backlog.is_empty() {
             return self.hold(turn, key, direction, item);
         }

@@ -3,12 +3,14 @@
 use crate::assembly::{Assembly, Shape};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::registry::MethodKey;
+use crate::opaque::Called;
+use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
 use crate::session::Target;
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Code, Deadline, Execution, Fault, Instant, ServerStamps};
 use trunkline_native::{
@@ -62,6 +64,9 @@ pub(crate) struct Offered {
     pub fingerprints: [u64; 2],
     /// What it was told of those here.
     pub answered: Option<[u64; 2]>,
+    /// The types here that it was told of and holds too. A server with others may come later, and a linear request still
+    /// be under way.
+    pub agreed: Option<Arc<MethodTypes>>,
 }
 
 /// Why a connection must end: the peer broke the protocol.
@@ -78,6 +83,8 @@ pub(crate) struct Lent {
     pub span: Span,
     /// The block it lies in, to be given back.
     pub(crate) block: Span,
+    /// What the message took from its sender's window.
+    pub(crate) window_bytes: u32,
     /// The call whose sender gets credit for it.
     pub(crate) call: CallKey,
     pub(crate) direction: Direction,
@@ -168,10 +175,11 @@ impl Engine {
     fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
         let stream = incoming.stream;
         let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
-        let method = offered
-            .as_ref()
-            .and_then(|offered| offered.method.or_else(|| self.registry.key_of(&offered.path)));
-        let Some(method) = method else {
+        let called = offered.as_ref().and_then(|offered| match offered.method {
+            Some(method) => Some(Called { method, path: None }),
+            None => self.method_called(&offered.path),
+        });
+        let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.into());
             let service = crate::start::service_of(&path).to_owned();
             let fault = if self.registry.serves_service(&service) {
@@ -186,7 +194,11 @@ impl Engine {
         let mut call = Call::new(method, ClientEnd::Peer { peer, stream }, ServerEnd::Nobody, deadline);
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
-        call.offered = offered.map(|offered| offered.fingerprints);
+        call.path = path;
+        if let Some(offered) = offered {
+            call.offered = Some(offered.fingerprints);
+            call.agreed = offered.agreed;
+        }
         let key = self.calls.insert(call);
         if let Some(peer) = self.peers.find_mut(peer) {
             peer.connection.set_tag(stream, key.to_bits());
@@ -300,7 +312,8 @@ impl Engine {
 
     fn handle_schema(&mut self, peer: PeerKey, index: MethodIndex, path: &str, fingerprints: [u64; 2]) {
         let answer = self.answer_to(path);
-        let offered = Offered { path: path.into(), method: answer.0, fingerprints, answered: None };
+        let offered =
+            Offered { path: path.into(), method: answer.0, fingerprints, answered: None, agreed: None };
         if let Some(found) = self.peers.find_mut(peer) {
             found.offered.insert(index, offered);
         }
@@ -322,21 +335,27 @@ impl Engine {
         }
     }
 
-    /// The method at a path a peer announced, and the fingerprints to answer with.
-    fn answer_to(&self, path: &str) -> (Option<MethodKey>, [u64; 2]) {
+    /// The method at a path a peer announced, and the types to answer with.
+    fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
         let method = self.registry.key_of(path);
-        (method, self.served_fingerprints(method))
+        (method, self.served_types(method))
     }
 
     fn answer(
         &mut self,
         peer: PeerKey,
         index: MethodIndex,
-        (method, fingerprints): (Option<MethodKey>, [u64; 2]),
+        (method, types): (Option<MethodKey>, Option<Arc<MethodTypes>>),
     ) {
+        let fingerprints =
+            types.as_ref().map_or([0; 2], |types| [types.input.fingerprint(), types.output.fingerprint()]);
         let Some(peer) = self.peers.find_mut(peer) else { return };
         let Some(offered) = peer.offered.get_mut(&index) else { return };
         offered.method = method;
+        // Those it holds are kept when they are gone here: what it sends by them can still be read.
+        offered.agreed = types
+            .filter(|types| types.input.fingerprint() == offered.fingerprints[0])
+            .or(offered.agreed.take());
         // What was said last holds until it changes.
         if std::mem::replace(&mut offered.answered, Some(fingerprints)) != Some(fingerprints) {
             let [request, response] = fingerprints;
@@ -344,16 +363,13 @@ impl Engine {
         }
     }
 
-    /// What the sessions serving a method have, if they have all the same; zeros otherwise.
-    fn served_fingerprints(&self, method: Option<MethodKey>) -> [u64; 2] {
-        let Some(servers) = method.map(|method| self.registry.servers(method)) else { return [0; 2] };
+    /// What the sessions serving a method have, if they have all the same.
+    fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
         let of = |server: &crate::registry::Server| {
-            [server.types.input.fingerprint, server.types.output.fingerprint]
+            [server.types.input.fingerprint(), server.types.output.fingerprint()]
         };
-        match servers.split_first() {
-            Some((first, rest)) if rest.iter().all(|server| of(server) == of(first)) => of(first),
-            _ => [0; 2],
-        }
+        let (first, rest) = self.registry.servers(method?).split_first()?;
+        rest.iter().all(|server| of(server) == of(first)).then(|| Arc::clone(&first.types))
     }
 
     fn handle_go_away(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {

@@ -173,23 +173,26 @@ impl Engine {
     pub(crate) fn body_done(&mut self, token: u64) {
         let Some(lent) = self.lent.remove(Key::from_bits(token)) else { return };
         self.give_back(lent.session, lent.block);
-        self.credit_sender(lent.call, lent.direction, lent.block.len);
+        self.credit_sender(lent.call, lent.direction, lent.window_bytes);
         if let Some(session) = self.sessions.find_mut(lent.session) {
             session.lent -= 1;
         }
         self.retire_if_unlent(lent.session);
     }
 
-    /// The session that sends in this direction may send so many bytes more, if the direction is a stream.
+    /// Whoever sends in this direction may send so many bytes more, if the direction is a stream.
     pub(crate) fn credit_sender(&mut self, key: CallKey, direction: Direction, bytes: u32) {
         if bytes == 0 {
             return;
         }
         let Some(call) = self.calls.find(key).filter(|call| call.streams(direction)) else { return };
+        let ended = call.half_of(direction).ended;
         match (direction, &call.client, &call.server) {
             (Direction::Request, ClientEnd::Session { session, id, .. }, _) => {
                 let (session, id) = (*session, *id);
-                self.complete(session, credit(id, bytes));
+                if !ended {
+                    self.complete(session, credit(id, bytes));
+                }
             }
             (Direction::Request, ClientEnd::Peer { peer, stream }, _)
             | (Direction::Response, _, ServerEnd::Peer { peer, stream }) => {
@@ -206,7 +209,9 @@ impl Engine {
             }
             (Direction::Response, _, ServerEnd::Session { session, .. }) => {
                 let session = *session;
-                self.complete(session, credit(crate::submit::delivered_id(key), bytes));
+                if !ended {
+                    self.complete(session, credit(crate::submit::delivered_id(key), bytes));
+                }
             }
             (Direction::Response, _, ServerEnd::Nobody | ServerEnd::Remote { .. }) => {}
         }
@@ -277,7 +282,7 @@ impl Engine {
     fn note_copied(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) {
         if let Body::Lent { session, payload } = body {
             self.give_back(*session, payload.span);
-            self.credit_sender(key, direction, payload.span.len);
+            self.credit_sender(key, direction, payload.window_bytes());
         }
     }
 
@@ -296,7 +301,7 @@ impl Engine {
     fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Refused> {
         let call = self.calls.find(key).ok_or(Refused::NoStream)?;
         let types = call.sender_types(Direction::Request).ok_or(Refused::NoStream)?;
-        let fingerprints = [types.input.fingerprint, types.output.fingerprint];
+        let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
         let (method, path) = (call.method, Arc::clone(&types.path));
         let peer = self.peers.find_mut(peer).ok_or(Refused::NoStream)?;
         let index = match peer.announced.get(&(method, fingerprints)) {
@@ -316,12 +321,12 @@ impl Engine {
         match direction {
             Direction::Request => {
                 let Some(types) = call.sender_types(Direction::Request) else { return false };
-                let fingerprints = [types.input.fingerprint, types.output.fingerprint];
+                let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
                 let index = peer.announced.get(&(call.method, fingerprints));
                 index.is_some_and(|index| peer.takes_linear(*index, fingerprints[0]))
             }
             Direction::Response => {
-                let output = call.sender_types(Direction::Response).map(|types| types.output.fingerprint);
+                let output = call.sender_types(Direction::Response).map(|types| types.output.fingerprint());
                 // The peer was told when it announced the method; a server that came later has not been spoken of.
                 let same = output.is_some() && call.offered.map(|[_, response]| response) == output;
                 same && peer.connection.agreed_on(stream)
@@ -400,7 +405,8 @@ enum Unsent {
 fn lend(body: &Body<'_>, span: Span, call: CallKey, direction: Direction) -> Option<Lent> {
     let Body::Lent { session, payload } = body else { return None };
     let session: SessionKey = *session;
-    Some(Lent { session, span, block: payload.span, call, direction })
+    let (block, window_bytes) = (payload.span, payload.window_bytes());
+    Some(Lent { session, span, block, window_bytes, call, direction })
 }
 
 pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fault {
@@ -448,8 +454,8 @@ impl Call {
 }
 
 impl MethodTypes {
-    /// The type of messages in this direction.
-    pub fn of(&self, direction: Direction) -> &crate::registry::MessageType {
+    /// The form of messages in this direction.
+    pub fn of(&self, direction: Direction) -> &crate::registry::Form {
         match direction {
             Direction::Request => &self.input,
             Direction::Response => &self.output,

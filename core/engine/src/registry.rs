@@ -46,17 +46,51 @@ impl MessageType {
     }
 }
 
+/// The messages of a method in one direction, as one session has them in shared memory.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// Linear extents of this type.
+    Typed(MessageType),
+    /// Protobuf of a type that only the application knows.
+    Opaque,
+}
+
+impl Form {
+    /// What is told to peers; zero, which never equals anything, for a type nobody here knows.
+    pub fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Typed(of) => of.fingerprint,
+            Self::Opaque => 0,
+        }
+    }
+
+    /// Whether only the application knows the type.
+    pub fn is_opaque(&self) -> bool {
+        matches!(self, Self::Opaque)
+    }
+}
+
 /// A method as one session sees it: calls it or serves it with these types.
 #[derive(Clone, Debug)]
 pub struct MethodTypes {
-    /// `/package.Service/Method`.
+    /// `/package.Service/Method`, or `/package.Service/*`.
     pub path: Arc<str>,
     /// Request.
-    pub input: MessageType,
+    pub input: Form,
     /// Response.
-    pub output: MessageType,
-    /// Who streams.
+    pub output: Form,
+    /// Who streams. An opaque method may stream both ways.
     pub pattern: Pattern,
+    /// Whether this stands for every method of a service, so that each call delivered must name its own.
+    pub whole_service: bool,
+}
+
+impl MethodTypes {
+    /// A method, or a whole service, of which nothing is known but the path.
+    pub fn opaque(path: &str, whole_service: bool) -> Self {
+        let pattern = Pattern::Bidirectional;
+        Self { path: path.into(), input: Form::Opaque, output: Form::Opaque, pattern, whole_service }
+    }
 }
 
 /// Services of this package are the host's own (the admin API): no peer reaches them, and only the daemon's own process
@@ -92,6 +126,18 @@ pub struct Registry {
     methods: Vec<MethodEntry>,
     /// Counts the changes of who serves what; by two, so that a bit is left to the engine.
     version: u64,
+    /// Services somebody serves as a whole, by full name.
+    opaque: HashMap<Box<str>, OpaqueService>,
+}
+
+/// A service whose methods only its servers know.
+#[derive(Debug)]
+struct OpaqueService {
+    /// `/package.Service/*`.
+    all: MethodKey,
+    servers: Vec<Server>,
+    /// Methods peers have named.
+    learned: usize,
 }
 
 #[derive(Debug)]
@@ -108,19 +154,21 @@ struct MethodEntry {
 }
 
 impl Registry {
-    /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes.
+    /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes. (What
+    /// peers name is bounded by [`Registry::learn`].)
     pub fn intern(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
         if let Some(key) = self.by_path.get(path) {
             return *key;
         }
         let key = MethodKey(self.methods.len() as u32);
+        let servers = self.opaque_servers(path).to_vec();
         self.methods.push(MethodEntry {
             path: Arc::clone(path),
             http_path: trunkline_grpc::request::path(path),
             number: number(),
-            servers: Vec::new(),
+            ever_served: !servers.is_empty(),
+            servers,
             next: 0,
-            ever_served: false,
         });
         self.by_path.insert(Arc::clone(path), key);
         key
@@ -144,6 +192,45 @@ impl Registry {
         self.version += 2;
     }
 
+    /// Adds a server of a whole service: of every method that was named, and of those that will be.
+    pub fn serve_all(&mut self, service: &str, all: MethodKey, server: Server) {
+        let of_service = |entry: &MethodEntry| crate::start::service_of(&entry.path) == service;
+        for index in 0..self.methods.len() {
+            if of_service(&self.methods[index]) {
+                self.serve(MethodKey(index as u32), server.clone());
+            }
+        }
+        let new = || OpaqueService { all, servers: Vec::new(), learned: 0 };
+        let servers = &mut self.opaque.entry(service.into()).or_insert_with(new).servers;
+        servers.push(server);
+        servers.sort_by_key(|server| server.stands_by);
+    }
+
+    /// The key of a path a peer has named and nobody here has: its own, while its service, served as a whole, has
+    /// fewer than `max` such methods; then that of the service. `None` if nobody serves it so.
+    pub fn learn(
+        &mut self,
+        path: &str,
+        max: usize,
+        number: impl FnOnce(&Arc<str>) -> MethodIndex,
+    ) -> Option<MethodKey> {
+        let service = self.opaque.get_mut(crate::start::service_of(path))?;
+        if service.servers.is_empty() {
+            return None;
+        }
+        if service.learned >= max {
+            return Some(service.all);
+        }
+        service.learned += 1;
+        let path = Arc::from(path);
+        Some(self.intern(&path, || number(&path)))
+    }
+
+    fn opaque_servers(&self, path: &str) -> &[Server] {
+        let service = self.opaque.get(crate::start::service_of(path));
+        service.map_or(&[], |service| service.servers.as_slice())
+    }
+
     /// Takes a session out of every method it serves: it drains or is gone.
     pub fn withdraw(&mut self, session: SessionKey) {
         let mut left = 0;
@@ -151,6 +238,9 @@ impl Registry {
             left += method.servers.len();
             method.servers.retain(|server| server.session != session);
             left -= method.servers.len();
+        }
+        for service in self.opaque.values_mut() {
+            service.servers.retain(|server| server.session != session);
         }
         self.version += if left > 0 { 2 } else { 0 };
     }
@@ -249,17 +339,21 @@ mod tests {
         let (daemon, first, second) = (key(), key(), key());
         let schema = Schema::from_proto_source("a.proto", "syntax = \"proto3\"; message M {}").unwrap();
         let schema = Arc::new(BoundSchema::new(schema));
-        let input = MessageType::new(&schema, MessageIndex(0));
-        let types =
-            MethodTypes { path: "/a.B/C".into(), output: input.clone(), input, pattern: Pattern::Unary };
-        let types = Arc::new(types);
+        let input = Form::Typed(MessageType::new(&schema, MessageIndex(0)));
+        let types = Arc::new(MethodTypes {
+            path: "/a.B/C".into(),
+            output: input.clone(),
+            input,
+            pattern: Pattern::Unary,
+            whole_service: false,
+        });
         let server = |session, stands_by| Server {
             session,
             route: RouteIndex(0),
             types: Arc::clone(&types),
             stands_by,
         };
-        let mut picked = |registry: &mut Registry| {
+        let picked = |registry: &mut Registry| {
             let mut picked: Vec<_> =
                 (0..4).map(|_| registry.rotate(method).next().unwrap().session).collect();
             picked.dedup();

@@ -1,7 +1,7 @@
 //! What services there are, for those who tell others: health checks, reflection.
 
 use crate::engine::Engine;
-use crate::registry::BoundSchema;
+use crate::registry::{BoundSchema, Form, MessageType};
 use crate::{SessionKey, is_own_service};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ impl Engine {
             let state = states.entry(name).or_insert_with(new);
             state.serving |= !servers.is_empty() && !self.draining;
             for server in servers {
-                let schema = &server.types.input.schema;
+                // An application that keeps its types to itself has none to tell.
+                let Form::Typed(MessageType { schema, .. }) = &server.types.input else { continue };
                 if !state.schemas.iter().any(|known| Arc::ptr_eq(known, schema)) {
                     state.schemas.push(Arc::clone(schema));
                 }

@@ -1,13 +1,16 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
-use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, place};
 use crate::engine::{Engine, Turn};
+use crate::opaque;
 use crate::pass::{Blocker, Refusal};
 use crate::peer_end::conversion_fault;
-use crate::registry::{MessageType, MethodTypes};
+use crate::registry::{Form, MethodTypes};
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
+use std::borrow::Cow;
+use std::sync::Arc;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
 use trunkline_call::{CallId, Encoding, Fault, Instant};
 
@@ -26,7 +29,7 @@ impl Engine {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
         }
-        let sent = self.request_type(key);
+        let sent = self.request_form(key);
         let placed =
             self.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
         let call = delivered_id(key);
@@ -46,12 +49,14 @@ impl Engine {
     /// this very type: peers may send what was agreed with a server that is gone since, and nobody here can read it.
     fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
         let linear = match item.body() {
-            Some(Body::Wire { encoding, .. }) => *encoding == Encoding::Linear,
-            Some(Body::Placed { .. }) => true,
+            Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }) => {
+                *encoding == Encoding::Linear
+            }
             Some(Body::Lent { .. }) | None => false,
         };
-        let offered = self.calls.find(key).and_then(|call| call.offered);
-        !linear || offered.is_none_or(|[request, _]| request == types.input.fingerprint)
+        let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
+        let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
+        same || call.agreed.is_some()
     }
 
     /// Response items, to the session that made the call.
@@ -64,7 +69,7 @@ impl Engine {
         types: &MethodTypes,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let sent = self.response_type(key);
+        let sent = self.response_form(key);
         let placed =
             self.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
         match placed {
@@ -89,7 +94,7 @@ impl Engine {
         let half = call.half(direction);
         half.count(body.len());
         if streams && !matches!(item, Item::Finish { .. }) {
-            half.expect_release(cost, payload.span.len);
+            half.expect_release(cost, payload.block().len);
         }
     }
 
@@ -113,8 +118,8 @@ impl Engine {
         key: CallKey,
         to: SessionKey,
         direction: Direction,
-        wanted: &MessageType,
-        sent: Option<&MessageType>,
+        wanted: &Form,
+        sent: Option<&Form>,
         item: Item<'a>,
     ) -> Result<Placed, Refusal<'a>> {
         let payload = match item.body() {
@@ -128,16 +133,15 @@ impl Engine {
                 }
             },
         };
-        let metadata = match place_metadata(turn, to, item_metadata(&item)) {
+        let metadata = match place_metadata(turn, to, &self.words(key, &item)) {
             Some(span) => span,
             None => {
                 self.unplace(turn, to, &item, payload);
                 return Err(Refusal::Blocked(item, Blocker::Session(to)));
             }
         };
-        for span in
-            payload.map(|payload| payload.span).into_iter().chain([metadata]).filter(|span| span.len != 0)
-        {
+        let metadata_block = Some(metadata).filter(|span| span.len != 0);
+        for span in payload.map(|payload| payload.span).into_iter().chain(metadata_block) {
             turn.heaps.publish(to, span);
         }
         self.note_passed(key, direction, &item, payload);
@@ -178,9 +182,13 @@ impl Engine {
                 call.server_stamps.d8 = now;
             }
             deadline = call.deadline;
-            let (method, handler) = (call.method, call.handler());
-            let server = self.registry.servers(method).iter().find(|server| Some(server.session) == handler);
-            route = server.map_or(route, |server| server.route);
+            if let ServerEnd::Session { types, .. } = &call.server {
+                let mut servers = self.registry.servers(call.method).iter();
+                let server = servers.find(|server| {
+                    Some(server.session) == call.handler() && Arc::ptr_eq(&server.types, types)
+                });
+                route = server.map_or(route, |server| server.route);
+            }
         }
         Completion::Call(entry::Call {
             route,
@@ -219,15 +227,32 @@ impl Engine {
         self.complete(session, Completion::Finish(finish));
     }
 
-    /// The type the client end's messages have, if it is a session; a peer's were agreed by fingerprint.
-    fn request_type(&self, key: CallKey) -> Option<MessageType> {
-        match &self.calls.find(key)?.client {
-            crate::call::ClientEnd::Session { types, .. } => Some(types.input.clone()),
-            crate::call::ClientEnd::Peer { .. } | crate::call::ClientEnd::Grpc { .. } => None,
+    /// An item's metadata. The opening of a call for a service that is served as a whole says its path before it.
+    fn words<'i>(&self, key: CallKey, item: &'i Item<'_>) -> Cow<'i, [u8]> {
+        let metadata = item_metadata(item);
+        let Some(call) = self.calls.find(key).filter(|_| matches!(item, Item::Open { .. })) else {
+            return Cow::Borrowed(metadata);
+        };
+        match &call.server {
+            ServerEnd::Session { types, .. } if types.whole_service => {
+                let path = call.path.as_deref().unwrap_or_else(|| self.registry.path(call.method));
+                Cow::Owned(opaque::named(path, metadata))
+            }
+            _ => Cow::Borrowed(metadata),
         }
     }
 
-    fn response_type(&self, key: CallKey) -> Option<MessageType> {
+    /// The form of the client end's messages; linear ones of a peer have the type this host told it of.
+    fn request_form(&self, key: CallKey) -> Option<Form> {
+        let call = self.calls.find(key)?;
+        match &call.client {
+            ClientEnd::Session { types, .. } => Some(types.input.clone()),
+            ClientEnd::Peer { .. } => call.agreed.as_ref().map(|types| types.input.clone()),
+            ClientEnd::Grpc { .. } => None,
+        }
+    }
+
+    fn response_form(&self, key: CallKey) -> Option<Form> {
         match &self.calls.find(key)?.server {
             ServerEnd::Session { types, .. } => Some(types.output.clone()),
             ServerEnd::Nobody

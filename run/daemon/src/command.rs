@@ -35,7 +35,8 @@ pub(crate) enum Command {
 
 /// What a session binds, owned so that it can cross threads.
 pub(crate) struct Bind {
-    pub schema: Arc<BoundSchema>,
+    /// `None`: the application keeps its types to itself.
+    pub schema: Option<Arc<BoundSchema>>,
     pub serves: Vec<String>,
     pub calls: Vec<(String, Option<String>)>,
 }

@@ -207,10 +207,13 @@ impl Control {
         bind: Bind,
         fds: Vec<OwnedFd>,
     ) -> Result<Result<Binding, String>, String> {
-        let memfd = fds.first().ok_or("bind must come with one memfd that holds the descriptor set")?;
-        let schema = match self.schemas.schema_in(memfd, bind.descriptor_set_bytes) {
-            Ok(schema) => schema,
-            Err(error) => return Ok(Err(error)),
+        let schema = match (fds.first(), bind.descriptor_set_bytes) {
+            (None, 0) => None,
+            (Some(memfd), bytes) => match self.schemas.schema_in(memfd, bytes) {
+                Ok(schema) => Some(schema),
+                Err(error) => return Ok(Err(error)),
+            },
+            (None, _) => return Err("bind must come with one memfd that holds the descriptor set".into()),
         };
         let own = bind.serves.iter().find(|service| is_own_service(service));
         if let Some(own) = own

@@ -94,8 +94,11 @@ impl Shard {
                     let _ = reply.send(key);
                 }
                 Command::Bind { session, bind, reply } => {
-                    let request =
-                        BindRequest { schema: &bind.schema, serves: &bind.serves, calls: &bind.calls };
+                    let request = BindRequest {
+                        schema: bind.schema.as_ref(),
+                        serves: &bind.serves,
+                        calls: &bind.calls,
+                    };
                     let bound = self.engine.bind(session, &request);
                     // Before the application knows: who asks after that must see it.
                     self.tell_changes();

@@ -139,6 +139,23 @@ pub(crate) fn on_behalf<T>(parent: Parent, waker: &Waker, poll: impl FnOnce() ->
     })
 }
 
+/// Runs `poll` on behalf of a call delivered to `session`, on any thread. Others must drain for what it waits for.
+pub(crate) fn on_behalf_of<T>(session: &Arc<Session>, parent: Parent, poll: impl FnOnce() -> T) -> T {
+    struct Restore<'a>(&'a Thread, Option<Arc<Session>>, Option<Task>);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            self.0.serving.replace(self.1.take());
+            self.0.task.set(self.2);
+        }
+    }
+    THREAD.with(|thread| {
+        let serving = thread.serving.replace(Some(Arc::clone(session)));
+        let task = thread.task.replace(Some(Task { parent, waker: std::ptr::null() }));
+        let _restore = Restore(thread, serving, task);
+        poll()
+    })
+}
+
 /// Who asks about a call of `session`, and whether the thread that polls will drain it without being told.
 ///
 /// The waker tells: it is this thread's own (our `block_on`) or the running handler's (our worker). Under any other

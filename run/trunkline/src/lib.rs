@@ -39,6 +39,8 @@
 //! A server's worker does the same from the other side: its thread drains the ring of its session and polls each
 //! handler where its call arrived (`server/worker.rs`, `server/delivered.rs`).
 //!
+//! Code that brings its own stubs and codecs calls and serves through [`opaque`], in bytes.
+//!
 //! # What holds
 //! * At most once: the library never sends a call twice. [`Status::execution`] tells whether the handler may have run;
 //!   a call that was still in the ring when the session ended certainly did not.
@@ -71,6 +73,7 @@ mod hub;
 mod kick;
 mod load;
 mod message;
+pub mod opaque;
 mod server;
 mod session;
 mod settings;

@@ -90,6 +90,8 @@ pub struct App {
     pub routes: Vec<RouteIndex>,
     pub served: Vec<(String, RouteIndex)>,
     pub inbox: Vec<Completion>,
+    /// Bound without types.
+    pub is_opaque: bool,
     next_call: u64,
     next_offset: u32,
 }
@@ -135,7 +137,7 @@ impl World {
         let calls: Vec<_> =
             [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
         let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
-        let request = BindRequest { schema: &schema, serves: &services, calls: &calls };
+        let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls };
         let binding = engine.bind(key, &request).unwrap();
         App {
             host,
@@ -144,9 +146,22 @@ impl World {
             routes: binding.calls,
             served: binding.serves,
             inbox: Vec::new(),
+            is_opaque: false,
             next_call: 1,
             next_offset: 64,
         }
+    }
+
+    /// Attaches an application that binds the same methods, and the service if it serves it, without saying their types.
+    pub fn attach_opaque(&mut self, host: usize, target: Option<&str>, serves: bool) -> App {
+        let mut app = self.attach_sized(host, PROTO, None, false, HEAP_BYTES);
+        let calls: Vec<_> =
+            [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
+        let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
+        let request = BindRequest { schema: None, serves: &services, calls: &calls };
+        let binding = self.hosts[host].engine.bind(app.key, &request).unwrap();
+        (app.routes, app.served, app.is_opaque) = (binding.calls, binding.serves, true);
+        app
     }
 
     pub fn submit(&mut self, app: &App, submission: Submission) -> Result<(), SessionFault> {
@@ -344,10 +359,26 @@ impl World {
         Metadata::decode(&heap.receive[span.offset as usize..][..span.len as usize]).unwrap()
     }
 
+    /// A message in the form the application's methods have.
+    pub fn message(&mut self, app: &mut App, data: &[u8]) -> Payload {
+        if app.is_opaque {
+            return self.put(app, &wire_of(data), Encoding::Protobuf);
+        }
+        self.blob(app, data)
+    }
+
+    /// Bytes in the application's receive heap.
+    pub fn received(&self, app: &App, span: Span) -> &[u8] {
+        let heap = &self.hosts[app.host].heaps.slots[&app.key.to_bits()];
+        &heap.receive[span.offset as usize..][..span.len as usize]
+    }
+
     /// The data of a message in the application's receive heap.
     pub fn data(&self, app: &App, payload: Payload) -> Vec<u8> {
-        let heap = &self.hosts[app.host].heaps.slots[&app.key.to_bits()];
-        let bytes = &heap.receive[payload.span.offset as usize..][..payload.span.len as usize];
+        let bytes = self.received(app, payload.span);
+        if payload.encoding == Encoding::Protobuf {
+            return data_of(bytes);
+        }
         let index = app.schema.schema.message_named("world.Blob").unwrap();
         let mut wire = Vec::new();
         app.schema.transcoder.encode(index, bytes, &mut wire).unwrap();
@@ -417,7 +448,7 @@ pub fn finish(call: CallId, code: Code, payload: Option<Payload>) -> Finish {
 pub fn release(call: CallId, payload: Option<Payload>, metadata: Span, a18: u64) -> Submission {
     Submission::Release {
         call,
-        block: payload.map_or(Span::default(), |p| p.span),
+        block: payload.map_or(Span::default(), |p| p.block()),
         metadata,
         a18: Instant(a18),
     }

@@ -56,6 +56,8 @@ impl Config {
         within("limits.calls_made_per_session", l.calls_made_per_session, 1, COUNT_MAX)?;
         within("limits.calls_delivered_per_session", l.calls_delivered_per_session, 1, COUNT_MAX)?;
         within("limits.routes_per_session", l.routes_per_session, 1, COUNT_MAX)?;
+        let learned = l.methods_learned_per_service;
+        within("limits.methods_learned_per_service", learned, 1, COUNT_MAX)?;
         within("limits.calls_waiting_per_endpoint", l.calls_waiting_per_endpoint, 1, COUNT_MAX)?;
         within("limits.endpoints", l.endpoints, 1, COUNT_MAX)?;
         bytes("limits.stream_window_bytes", l.stream_window_bytes, 64 * KIB, WINDOW_BYTES_MAX)?;

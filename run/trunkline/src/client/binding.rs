@@ -1,38 +1,56 @@
 //! Agreeing with the daemon on numbers for the methods of a service.
 
 use crate::codegen::ServiceDescription;
-use crate::session::{BindingId, Session, unavailable};
+use crate::session::{BindingId, Session};
 use parking_lot::Mutex;
-use rustix::fd::AsFd;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::{Arc, LazyLock};
 use trunkline_call::{Code, Execution, RouteIndex, Status};
-use trunkline_control::{Bind, CallMethod};
-use trunkline_shm::create_blob;
+use trunkline_control::CallMethod;
 
-/// A service called through one target.
+/// A service, or one method of it, called through one target.
 #[derive(Clone, Debug)]
 pub(crate) struct Binding {
     pub(crate) id: BindingId,
-    pub(crate) service: &'static ServiceDescription,
+    what: What,
     target: Arc<str>,
 }
 
-/// Ids by service (its address) and target. Grows with the number of different pairs a program uses.
+/// What is bound.
+#[derive(Clone, Debug)]
+enum What {
+    /// Every method of a generated service.
+    Service(&'static ServiceDescription),
+    /// The method at a path, whose types are not said.
+    Method(Arc<str>),
+}
+
+/// A service by its address, a method by its path.
+#[derive(PartialEq, Eq, Hash)]
+enum Name {
+    Service(usize),
+    Method(Arc<str>),
+}
+
+/// Ids by what is called and target. Grows with the number of different pairs a program uses.
 static IDS: LazyLock<Mutex<Ids>> = LazyLock::new(Mutex::default);
 
-type Ids = HashMap<(usize, Arc<str>), BindingId>;
+type Ids = HashMap<(Name, Arc<str>), BindingId>;
 
 impl Binding {
     /// The binding of `service` through `target`. The same pair has the same id everywhere in the process, so clients
     /// may be made as often as one likes.
     pub(crate) fn new(service: &'static ServiceDescription, target: &Arc<str>) -> Self {
-        let mut ids = IDS.lock();
-        let next = BindingId(ids.len() as u64 + 1);
-        let key = (std::ptr::from_ref(service) as usize, Arc::clone(target));
-        let id = *ids.entry(key).or_insert(next);
-        Self { id, service, target: Arc::clone(target) }
+        let name = Name::Service(std::ptr::from_ref(service) as usize);
+        Self { id: id_of(name, target), what: What::Service(service), target: Arc::clone(target) }
+    }
+
+    /// The binding of the method at `path` through `target`, its types unsaid.
+    pub(crate) fn of_method(path: &str, target: &Arc<str>) -> Self {
+        let path = Arc::<str>::from(path);
+        let id = id_of(Name::Method(Arc::clone(&path)), target);
+        Self { id, what: What::Method(path), target: Arc::clone(target) }
     }
 
     /// Makes sure that calls of the service can be submitted through `session`. Tasks that come while another binds
@@ -49,21 +67,31 @@ impl Binding {
     }
 
     async fn bind(&self, session: &Arc<Session>) -> Result<Arc<[RouteIndex]>, Status> {
-        let set = self.service.descriptor_set;
-        let blob = create_blob(set).map_err(|error| unavailable(&error.to_string()))?;
+        let (name, set, paths) = match &self.what {
+            What::Service(service) => {
+                let paths: Vec<&str> = service.methods.iter().map(|method| method.path).collect();
+                (service.name, Some(service.descriptor_set), paths)
+            }
+            What::Method(path) => (&**path, None, vec![&**path]),
+        };
         let call = |path: &str| CallMethod { path: path.to_owned(), target: self.target.to_string() };
-        let calls: Vec<_> = self.service.methods.iter().map(|method| call(method.path)).collect();
+        let calls: Vec<_> = paths.into_iter().map(call).collect();
         let wanted = calls.len();
-        let bind = Bind { descriptor_set_bytes: set.len() as u64, serves: Vec::new(), calls };
-        let bound = session.bind(bind, blob.as_fd())?.await?;
+        let bound = session.bind(Vec::new(), calls, set)?.await?;
         if !bound.error.is_empty() {
-            return Err(refused(self.service.name, &bound.error));
+            return Err(refused(name, &bound.error));
         }
         if bound.calls.len() != wanted {
-            return Err(refused(self.service.name, "the daemon numbered another count of methods"));
+            return Err(refused(name, "the daemon numbered another count of methods"));
         }
         Ok(bound.calls.into_iter().map(RouteIndex).collect())
     }
+}
+
+fn id_of(name: Name, target: &Arc<str>) -> BindingId {
+    let mut ids = IDS.lock();
+    let next = BindingId(ids.len() as u64 + 1);
+    *ids.entry((name, Arc::clone(target))).or_insert(next)
 }
 
 /// The daemon does not take a service as it is described.

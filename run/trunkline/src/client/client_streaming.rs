@@ -4,13 +4,13 @@ use super::draft::Draft;
 use super::made::{Arrival, Made};
 use super::opening::Opening;
 use super::outcome;
-use crate::message::{Incoming, Outgoing, Response};
+use crate::message::{Body, Incoming, Outgoing, Response, Sendable};
 use crate::stream::{Push, push};
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
-use trunkline_call::{Metadata, MetadataError, Status};
+use trunkline_call::{Encoding, Metadata, MetadataError, Status};
 use trunkline_message::Message;
 
 /// A client-streaming call: send messages, then [`finish`](ClientStreaming::finish) for the response.
@@ -32,12 +32,12 @@ use trunkline_message::Message;
 #[derive(Debug)]
 #[must_use = "a call is made when something is sent or it is finished"]
 pub struct ClientStreaming<Q, R> {
-    opening: Arc<Opening<Q>>,
+    opening: Arc<Opening<Body<Q>>>,
     of: PhantomData<fn() -> R>,
 }
 
 impl<Q: Message, R: Message> ClientStreaming<Q, R> {
-    pub(super) fn new(draft: Draft<Q>) -> Self {
+    pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
         Self { opening: Opening::new(draft), of: PhantomData }
     }
 
@@ -104,7 +104,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
             match poll_fn(|cx| made.poll_arrival(cx)).await {
                 Some(Arrival::Headers(block)) => headers = outcome::take_headers(session, call, block)?,
                 Some(Arrival::Message(payload)) => {
-                    crate::session::Received::message(session, call, payload)?;
+                    crate::session::Received::message(session, call, payload, Encoding::Linear)?;
                 }
                 Some(Arrival::End(end)) => return outcome::response(session, headers, end),
                 None => return Err(crate::session::unavailable("the session is another process's")),
@@ -114,7 +114,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
 }
 
 /// Sends on a call we made; if it has ended, says how.
-pub(crate) async fn send_on<M: Message>(made: &Made, body: crate::message::Body<M>) -> Result<(), Status> {
+pub(crate) async fn send_on<B: Sendable>(made: &Made, body: B) -> Result<(), Status> {
     push(made.session(), made.call(), body).await.map_err(|failure| match failure {
         Push::Ended => outcome::reason(made.session(), made.end()),
         Push::Never(status) => status,

@@ -7,24 +7,24 @@ use crate::channel::lane_of;
 use crate::clock;
 use crate::context::{self, Parent};
 use crate::hub::{Hub, Patience, Since, before, too_late};
-use crate::message::{self, Body, Request, Within};
+use crate::message::{self, Body, Request, Sendable, Within};
 use crate::session::{Order, Refusal, Room, Session, Written};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
-use trunkline_call::{CallId, Deadline, Execution, Instant, Metadata, Status};
+use trunkline_call::{CallId, Deadline, Encoding, Execution, Instant, Metadata, Status};
 use trunkline_message::Message;
 
 /// A call from the moment its stub is entered until its first entry is in the ring.
-pub(crate) struct Draft<Q> {
+pub(crate) struct Draft<B> {
     target: Arc<Target>,
     method: usize,
-    pub(super) body: Option<Body<Q>>,
+    pub(crate) body: Option<B>,
     /// The request side is complete with `body`.
-    pub(super) end: bool,
-    pub(super) metadata: Metadata,
+    pub(crate) end: bool,
+    pub(crate) metadata: Metadata,
     patience: Patience,
     within: Option<Within>,
     deadline: Deadline,
@@ -35,7 +35,7 @@ pub(crate) struct Draft<Q> {
 
 /// Why a draft was not submitted.
 #[derive(Debug)]
-pub(super) enum Hurdle {
+pub(crate) enum Hurdle {
     /// There is no session yet.
     NoSession,
     /// The session does not know the service yet.
@@ -46,7 +46,7 @@ pub(super) enum Hurdle {
     Never(Status),
 }
 
-impl<Q: Message> Draft<Q> {
+impl<Q: Message> Draft<Body<Q>> {
     /// A call with one request.
     pub(super) fn of_request(target: &Arc<Target>, method: usize, request: Request<Q>) -> Self {
         let mut draft = Self::of_stream(target, method);
@@ -62,9 +62,11 @@ impl<Q: Message> Draft<Q> {
         }
         draft
     }
+}
 
+impl<B: Sendable> Draft<B> {
     /// A call whose requests follow.
-    pub(super) fn of_stream(target: &Arc<Target>, method: usize) -> Self {
+    pub(crate) fn of_stream(target: &Arc<Target>, method: usize) -> Self {
         Self {
             target: Arc::clone(target),
             method,
@@ -80,7 +82,7 @@ impl<Q: Message> Draft<Q> {
     }
 
     /// Ends the call when this time has passed since the stub was entered.
-    pub(super) fn limit(&mut self, timeout: Duration) {
+    pub(crate) fn limit(&mut self, timeout: Duration) {
         self.deadline = self.deadline.earlier(Deadline::after(self.a0, timeout));
     }
 
@@ -90,7 +92,7 @@ impl<Q: Message> Draft<Q> {
     }
 
     /// Submits, if nothing has to be waited for. `barge`: this draft has waited for its turn.
-    pub(super) fn try_start(&mut self, waker: &Waker, barge: bool) -> Result<Made, Hurdle> {
+    pub(crate) fn try_start(&mut self, waker: &Waker, barge: bool) -> Result<Made, Hurdle> {
         let (session, parent) = self.session(&self.target.channel.hub(), waker);
         let deadline = parent.map_or(self.deadline, |parent| self.deadline.earlier(parent.deadline));
         let session = session.ok_or(Hurdle::NoSession)?;
@@ -103,7 +105,7 @@ impl<Q: Message> Draft<Q> {
         let mut order = Order {
             binding: self.target.binding.id,
             method: self.method,
-            payload: self.body.as_mut().and_then(Body::take_written),
+            payload: self.body.as_mut().and_then(B::take_written),
             metadata,
             end: self.end,
             wait_for_ready: self.patience == Patience::UntilReady,
@@ -117,7 +119,7 @@ impl<Q: Message> Draft<Q> {
             Ok(call) => Ok(Made::new(session, call, self.end)),
             Err(refusal) => {
                 if let Some(written) = order.payload.take() {
-                    self.body = Some(Body::placed(&session, written));
+                    self.body = Some(B::placed(&session, written));
                 }
                 if order.metadata.take().is_some() {
                     session.block_given_back();
@@ -131,7 +133,7 @@ impl<Q: Message> Draft<Q> {
     ///
     /// # Errors
     /// What is wrong with the message; UNAVAILABLE; DEADLINE_EXCEEDED. In each case the call was not executed.
-    pub(super) async fn start(self) -> Result<Made, Status> {
+    pub(crate) async fn start(self) -> Result<Made, Status> {
         let hub = self.target.channel.hub().into_owned();
         let deadline = self.deadline;
         before(hub.keeper(), deadline, self.start_at_last(&hub)).await
@@ -198,7 +200,7 @@ impl<Q: Message> Draft<Q> {
     }
 }
 
-impl<Q> fmt::Debug for Draft<Q> {
+impl<B> fmt::Debug for Draft<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft")
             .field("target", &self.target)
@@ -209,14 +211,24 @@ impl<Q> fmt::Debug for Draft<Q> {
 
 /// Metadata in the send heap, or the bytes a block for it must have.
 pub(crate) fn write_metadata(session: &Arc<Session>, metadata: &Metadata) -> Result<Written, u32> {
+    write_bytes(session, &encoded(metadata))
+}
+
+/// Metadata as it travels.
+pub(crate) fn encoded(metadata: &Metadata) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(metadata.encoded_len());
     metadata.encode(&mut bytes);
+    bytes
+}
+
+/// As [`write_metadata`], of metadata encoded already.
+pub(crate) fn write_bytes(session: &Arc<Session>, bytes: &[u8]) -> Result<Written, u32> {
     let wanted_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     let mut block = session.allocate(wanted_bytes).map_err(|_| wanted_bytes)?;
     if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
-        target.copy_from_slice(&bytes);
+        target.copy_from_slice(bytes);
     }
-    Ok(Written { block, len: wanted_bytes })
+    Ok(Written { block, len: wanted_bytes, encoding: Encoding::Linear })
 }
 
 fn usual(hub: &Arc<Hub>, waker: &Waker) -> Option<Arc<Session>> {

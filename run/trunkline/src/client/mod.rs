@@ -16,9 +16,9 @@ pub use client_streaming::ClientStreaming;
 pub use server_streaming::ServerStreaming;
 pub use unary::Unary;
 
-pub(crate) use binding::refused;
+pub(crate) use binding::{Binding, refused};
 pub(crate) use client_streaming::send_on;
-pub(crate) use draft::write_metadata;
+pub(crate) use draft::{Draft, Hurdle, encoded, write_bytes, write_metadata};
 pub(crate) use made::{Arrival, Made};
 pub(crate) use opening::{Opening, Start, Starting};
 pub(crate) use turn::{Turn, wait_for};
@@ -26,8 +26,6 @@ pub(crate) use turn::{Turn, wait_for};
 use crate::channel::Channel;
 use crate::codegen::ServiceDescription;
 use crate::message::IntoRequest;
-use binding::Binding;
-use draft::Draft;
 use std::sync::Arc;
 use trunkline_message::Message;
 
@@ -37,7 +35,7 @@ pub struct ClientCore {
     target: Arc<Target>,
 }
 
-/// A service through a channel.
+/// A service, or one method of it, through a channel.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) channel: Channel,

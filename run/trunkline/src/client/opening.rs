@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Hurdle};
 use super::made::Made;
-use crate::message::Body;
+use crate::message::Sendable;
 use futures_util::lock::Mutex;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::Poll;
 use trunkline_call::Status;
-use trunkline_message::Message;
 
 /// A call that both halves of a stream share.
-pub(crate) struct Opening<Q> {
-    stage: Mutex<Stage<Q>>,
+pub(crate) struct Opening<B> {
+    stage: Mutex<Stage<B>>,
     /// No message follows: to be said as soon as there is a call to say it about.
     closed: AtomicBool,
 }
@@ -28,21 +27,21 @@ pub(crate) trait Start: fmt::Debug + Send + Sync {
 
 pub(crate) type Starting<T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send>>;
 
-enum Stage<Q> {
-    Fresh(Option<Box<Draft<Q>>>),
+enum Stage<B> {
+    Fresh(Option<Box<Draft<B>>>),
     Starting(Starting<Made>),
     Open(Arc<Made>),
     Failed(Status),
 }
 
-impl<Q: Message> Opening<Q> {
-    pub(super) fn new(draft: Draft<Q>) -> Arc<Self> {
+impl<B: Sendable> Opening<B> {
+    pub(super) fn new(draft: Draft<B>) -> Arc<Self> {
         let stage = Mutex::new(Stage::Fresh(Some(Box::new(draft))));
         Arc::new(Self { stage, closed: AtomicBool::new(false) })
     }
 
     /// Changes the draft, if the call has not been started.
-    pub(super) fn adjust(&self, change: impl FnOnce(&mut Draft<Q>)) {
+    pub(super) fn adjust(&self, change: impl FnOnce(&mut Draft<B>)) {
         if let Some(mut stage) = self.stage.try_lock()
             && let Stage::Fresh(Some(draft)) = &mut *stage
         {
@@ -53,11 +52,7 @@ impl<Q: Message> Opening<Q> {
     /// The call. Starts it if it has not been started, with `first` as its first message (which is taken then).
     ///
     /// Whoever stops waiting here leaves the start to the next who asks; a message taken stays part of it.
-    pub(crate) async fn open(
-        &self,
-        first: Option<&mut Option<Body<Q>>>,
-        end: bool,
-    ) -> Result<Arc<Made>, Status> {
+    pub(crate) async fn open(&self, first: Option<&mut Option<B>>, end: bool) -> Result<Arc<Made>, Status> {
         let made = self.open_locked(first, end).await?;
         // SYNC: pairs with the fence in `close`; the lock has been let go of.
         fence(Ordering::SeqCst);
@@ -67,7 +62,7 @@ impl<Q: Message> Opening<Q> {
         Ok(made)
     }
 
-    async fn open_locked(&self, first: Option<&mut Option<Body<Q>>>, end: bool) -> Result<Arc<Made>, Status> {
+    async fn open_locked(&self, first: Option<&mut Option<B>>, end: bool) -> Result<Arc<Made>, Status> {
         let mut stage = self.stage.lock().await;
         if let Stage::Fresh(draft) = &mut *stage {
             let Some(mut draft) = draft.take() else {
@@ -96,7 +91,7 @@ impl<Q: Message> Opening<Q> {
     }
 }
 
-impl<Q> Opening<Q> {
+impl<B> Opening<B> {
     /// No message follows.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
@@ -111,19 +106,19 @@ impl<Q> Opening<Q> {
     }
 }
 
-impl<Q> fmt::Debug for Opening<Q> {
+impl<B> fmt::Debug for Opening<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opening").field("stage", &self.stage).finish_non_exhaustive()
     }
 }
 
-impl<Q: Message> Start for Opening<Q> {
+impl<B: Sendable> Start for Opening<B> {
     fn start(self: Arc<Self>) -> Starting<Arc<Made>> {
         Box::pin(async move { self.open(None, false).await })
     }
 }
 
-impl<Q> fmt::Debug for Stage<Q> {
+impl<B> fmt::Debug for Stage<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fresh(_) => "fresh",

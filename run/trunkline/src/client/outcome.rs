@@ -1,10 +1,11 @@
 //! How a call ended, as its caller sees it.
 
 use crate::message::{Body, Received, Response};
+use crate::opaque::Outcome;
 use crate::session::{self, End, Session, returned};
 use std::sync::Arc;
 use trunkline_call::entry::{Finish, Span};
-use trunkline_call::{CallId, Code, Execution, Metadata, Status};
+use trunkline_call::{CallId, Code, Encoding, Execution, Metadata, Status};
 use trunkline_message::Message;
 
 /// Headers, read and returned.
@@ -20,7 +21,7 @@ pub(crate) fn response<R: Message>(
     headers: Metadata,
     end: End,
 ) -> Result<Response<R>, Status> {
-    let (message, trailers) = match finished(session, end) {
+    let (message, trailers) = match finished(session, end, Encoding::Linear) {
         Ok(finished) => finished,
         Err(status) => return Err(behind(headers, status)),
     };
@@ -30,7 +31,19 @@ pub(crate) fn response<R: Message>(
 
 /// The trailers of a call whose server streamed.
 pub(crate) fn trailers(session: &Arc<Session>, end: End) -> Result<Metadata, Status> {
-    finished(session, end).map(|(_, trailers)| trailers)
+    finished(session, end, Encoding::Linear).map(|(_, trailers)| trailers)
+}
+
+/// The end of a call whose messages only the application can read.
+pub(crate) fn of_opaque(
+    session: &Arc<Session>,
+    end: End,
+) -> Result<(Option<session::Received>, Outcome), Status> {
+    let End::Finished(finish) = end else { return Ok((None, Outcome::from(&cut_short(session, end)))) };
+    // Before the blocks go back.
+    let trailers = session.metadata(finish.metadata);
+    let message = session::Received::last(session, &finish, Encoding::Protobuf)?;
+    Ok((message, Outcome { code: finish.code, trailers: trailers?, execution: finish.execution }))
 }
 
 /// Why sending on a stream does not work any more: the end is still to be taken by whoever receives.
@@ -47,11 +60,15 @@ pub(crate) fn reason(session: &Arc<Session>, end: Option<End>) -> Status {
     }
 }
 
-fn finished(session: &Arc<Session>, end: End) -> Result<(Option<session::Received>, Metadata), Status> {
+fn finished(
+    session: &Arc<Session>,
+    end: End,
+    wanted: Encoding,
+) -> Result<(Option<session::Received>, Metadata), Status> {
     let End::Finished(finish) = end else { return Err(cut_short(session, end)) };
     // Before the blocks go back.
     let trailers = session.metadata(finish.metadata);
-    let message = session::Received::last(session, &finish)?;
+    let message = session::Received::last(session, &finish, wanted)?;
     let mut trailers = trailers?;
     match finish.code {
         Code::Ok => Ok((message, trailers)),

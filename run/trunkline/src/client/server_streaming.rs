@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::opening::Opening;
+use crate::message::Body;
 use crate::stream::Receiver;
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -23,12 +24,12 @@ use trunkline_message::Message;
 #[derive(Debug)]
 #[must_use = "a call is made when it is awaited or waited for"]
 pub struct ServerStreaming<Q, R> {
-    draft: Draft<Q>,
+    draft: Draft<Body<Q>>,
     of: PhantomData<fn() -> R>,
 }
 
 impl<Q: Message, R: Message> ServerStreaming<Q, R> {
-    pub(super) fn new(draft: Draft<Q>) -> Self {
+    pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
         Self { draft, of: PhantomData }
     }
 }

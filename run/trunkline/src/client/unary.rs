@@ -3,13 +3,13 @@
 use super::draft::{Draft, Hurdle};
 use super::made::{Arrival, Made};
 use super::outcome;
-use crate::message::Response;
+use crate::message::{Body, Response};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use trunkline_call::{Metadata, Status};
+use trunkline_call::{Encoding, Metadata, Status};
 use trunkline_message::Message;
 
 /// A unary call: a future of `Result<Response<R>, Status>`.
@@ -32,7 +32,7 @@ pub struct Unary<Q, R> {
 
 enum Stage<Q> {
     /// Not submitted, and not tried.
-    Fresh(Draft<Q>),
+    Fresh(Draft<Body<Q>>),
     /// Waiting for something before it can be submitted.
     Starting(Pin<Box<dyn Future<Output = Result<Made, Status>> + Send>>),
     /// Submitted.
@@ -41,7 +41,7 @@ enum Stage<Q> {
 }
 
 impl<Q: Message, R: Message> Unary<Q, R> {
-    pub(super) fn new(draft: Draft<Q>) -> Self {
+    pub(super) fn new(draft: Draft<Body<Q>>) -> Self {
         Self { stage: Stage::Fresh(draft), headers: Metadata::new(), of: PhantomData }
     }
 
@@ -76,7 +76,7 @@ impl<Q: Message, R: Message> Unary<Q, R> {
                 Some(Arrival::Headers(block)) => self.headers = outcome::take_headers(session, call, block)?,
                 Some(Arrival::Message(payload)) => {
                     // A unary response comes with the end. Taking it only returns its block.
-                    crate::session::Received::message(session, call, payload)?;
+                    crate::session::Received::message(session, call, payload, Encoding::Linear)?;
                 }
                 Some(Arrival::End(end)) => {
                     let headers = std::mem::take(&mut self.headers);

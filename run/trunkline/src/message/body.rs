@@ -17,6 +17,19 @@ pub(crate) enum Body<M> {
     Received(Received<M>),
 }
 
+/// Something that can lie in the send heap of a session, and be sent from there.
+pub(crate) trait Sendable: Send + Sized + 'static {
+    /// Puts it there, unless it is there. `wanted_bytes` is what an earlier try found missing, 0 at first: a second try
+    /// that grew step by step could need two blocks at once again.
+    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle>;
+
+    /// What was placed in `session`, given back.
+    fn placed(session: &Arc<Session>, written: Written) -> Self;
+
+    /// The block it was placed in; nothing is left of it here.
+    fn take_written(&mut self) -> Option<Written>;
+}
+
 /// Why a message is not in the send heap.
 #[derive(Debug)]
 pub(crate) enum Hurdle {
@@ -52,10 +65,10 @@ impl<M: Message> Body<M> {
             Self::Received(received) => received.into_inner(),
         }
     }
+}
 
-    /// Puts the message into the send heap of `session`, unless it is there. `wanted_bytes` is what an earlier try
-    /// found missing, 0 at first: a second try that grew step by step could need two blocks at once again.
-    pub(crate) fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle> {
+impl<M: Message> Sendable for Body<M> {
+    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle> {
         let placed = match self {
             Self::Built(built) if built.lies_in(session) => return Ok(()),
             Self::Owned(message, _) => write(session, message, wanted_bytes)?,
@@ -66,13 +79,11 @@ impl<M: Message> Body<M> {
         Ok(())
     }
 
-    /// A message that was placed in `session`, given back.
-    pub(crate) fn placed(session: &Arc<Session>, written: Written) -> Self {
+    fn placed(session: &Arc<Session>, written: Written) -> Self {
         Self::Built(Built::from_written(session, written))
     }
 
-    /// The block of a message that was placed; nothing is left of the message here.
-    pub(crate) fn take_written(&mut self) -> Option<Written> {
+    fn take_written(&mut self) -> Option<Written> {
         match self {
             Self::Built(built) => built.take_written(),
             Self::Owned(..) | Self::Received(_) => None,
@@ -126,7 +137,7 @@ fn copy<M: Message>(session: &Arc<Session>, bytes: &[u8]) -> Result<Built<M>, Hu
     Built::copy(session, bytes).map_err(|full| hurdle(session, full))
 }
 
-fn hurdle(session: &Session, Full { wanted_bytes }: Full) -> Hurdle {
+pub(super) fn hurdle(session: &Session, Full { wanted_bytes }: Full) -> Hurdle {
     let bytes_max = session.block_bytes_max();
     if wanted_bytes > bytes_max {
         Hurdle::Never(too_large(bytes_max as usize))

@@ -2,6 +2,7 @@
 
 mod body;
 mod built;
+mod bytes;
 mod incoming;
 mod received;
 mod request;
@@ -9,8 +10,9 @@ mod response;
 mod space;
 
 pub use body::Outgoing;
-pub(crate) use body::{Body, Hurdle};
+pub(crate) use body::{Body, Hurdle, Sendable};
 pub use built::Built;
+pub(crate) use bytes::Raw;
 pub use incoming::Incoming;
 pub(crate) use incoming::time_left;
 pub use received::Received;

@@ -2,6 +2,7 @@
 
 use crate::session::{Session, Written};
 use std::sync::Arc;
+use trunkline_call::Encoding;
 use trunkline_message::{AlignedBuf, Extent, LimitError};
 use trunkline_shm::Block;
 
@@ -56,7 +57,7 @@ impl SendExtent {
             Kind::Heap { block, .. } => {
                 let block = block.take()?;
                 let len = u32::try_from(len).ok().filter(|len| *len <= block.capacity())?;
-                Some(Written { block, len })
+                Some(Written { block, len, encoding: Encoding::Linear })
             }
             Kind::Local(_) => None,
         }

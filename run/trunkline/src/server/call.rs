@@ -1,11 +1,11 @@
 //! A call delivered to this application.
 
-use crate::client::{wait_for, write_metadata};
+use crate::client::{encoded, wait_for, write_bytes};
 use crate::session::{self, End, Room, Session, returned};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use trunkline_call::entry::Submission;
-use trunkline_call::{CallId, Code, Deadline, Metadata, Status};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Metadata, Status};
 
 /// Names a delivered call. Whether it is still open, the session's books know.
 #[derive(Clone, Debug)]
@@ -21,7 +21,11 @@ impl Call {
     }
 
     /// Waits for the next message of the request stream; `None` after the last.
-    pub(crate) fn poll_message(&self, cx: &Context<'_>) -> Poll<Result<Option<session::Received>, Status>> {
+    pub(crate) fn poll_message(
+        &self,
+        wanted: Encoding,
+        cx: &Context<'_>,
+    ) -> Poll<Result<Option<session::Received>, Status>> {
         let id = self.id;
         let arrived = self.session.poll_with(cx, |books, asker, _| {
             let Some(state) = books.call(id) else { return Poll::Ready(Err(gone(None))) };
@@ -38,19 +42,28 @@ impl Call {
             Poll::Pending
         });
         arrived.map(|arrived| match arrived.unwrap_or_else(|| Err(gone(None)))? {
-            Some(payload) => session::Received::message(&self.session, id, payload).map(Some),
+            Some(payload) => session::Received::message(&self.session, id, payload, wanted).map(Some),
             None => Ok(None),
         })
     }
 
-    /// Sends response headers.
+    /// Sends response headers, unless there are none.
     pub(crate) async fn send_headers(&self, headers: &Metadata) -> Result<(), Status> {
+        if headers.is_empty() { Ok(()) } else { self.send_header_bytes(&encoded(headers)).await }
+    }
+
+    /// Sends response headers, also empty ones: they tell that the server has begun to answer.
+    pub(crate) async fn begin_answer(&self, headers: &Metadata) -> Result<(), Status> {
         if headers.is_empty() {
-            return Ok(());
+            return self.send_header_bytes(&Metadata::NO_PAIRS).await;
         }
+        self.send_header_bytes(&encoded(headers)).await
+    }
+
+    async fn send_header_bytes(&self, headers: &[u8]) -> Result<(), Status> {
         let mut turn = None;
         loop {
-            match write_metadata(&self.session, headers) {
+            match write_bytes(&self.session, headers) {
                 Ok(written) => {
                     let call = self.id;
                     self.session.with(|books, effects| {
@@ -92,7 +105,7 @@ impl Call {
             let Some(state) = books.call(id) else { return };
             state.discards = true;
             for payload in std::mem::take(&mut state.incoming) {
-                books.release(returned(id, payload.span), effects);
+                books.release(returned(id, payload.block()), effects);
             }
         });
     }
@@ -102,6 +115,22 @@ impl Call {
     pub(crate) fn is_cancelled(&self) -> bool {
         self.session.look();
         self.is_over()
+    }
+
+    /// Waits until the call is no longer wanted; at once if it has been answered. The waiting task is nobody's burden: a
+    /// worker drains its session in any case.
+    pub(crate) fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        let polled = self.session.with(|books, _| match books.call(self.id) {
+            Some(state) if state.end.is_none() => {
+                match &mut state.watcher {
+                    Some(watcher) => watcher.clone_from(cx.waker()),
+                    none => *none = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        });
+        polled.unwrap_or(Poll::Ready(()))
     }
 
     /// Why nothing can be sent any more.

@@ -3,7 +3,8 @@
 use super::call::Call;
 use crate::client::{wait_for, write_metadata};
 use crate::clock;
-use crate::message::{Body, Hurdle, Incoming, Received, Response};
+use crate::message::{Hurdle, Incoming, Raw, Received, Response, Sendable};
+use crate::opaque::{self, Outcome};
 use crate::session::{self, Room, Session, Written, returned};
 use crate::stream::{Receiver, Sender};
 use std::future::Future;
@@ -107,6 +108,25 @@ impl Delivered {
         })
     }
 
+    /// The call as one whose messages only the application can read; `None` if it was answered because it makes no sense.
+    pub(super) fn opaque(mut self) -> Option<opaque::Delivered> {
+        let block = std::mem::take(&mut self.metadata);
+        let call = self.answer.call.clone();
+        let named = call.session().named(block);
+        call.session().with(|books, effects| books.release(returned(call.id(), block), effects));
+        match named {
+            Ok((path, metadata)) => {
+                self.push_first();
+                Some(opaque::Delivered::new(path, metadata, self.answer))
+            }
+            Err(status) => {
+                let answer = self.give_back();
+                answer.end_now(&status);
+                None
+            }
+        }
+    }
+
     pub(super) fn new(session: &Arc<Session>, call: &entry::Call) -> Self {
         let taken = clock::now();
         let answer = Answer { call: Call::new(session, call.call, call.deadline), taken, given: false };
@@ -119,7 +139,7 @@ impl Delivered {
         let Some(payload) = self.payload.take() else {
             return (self.answer, Err(Status::internal("the call came without its request")));
         };
-        let received = session::Received::message(call.session(), call.id(), payload);
+        let received = session::Received::message(call.session(), call.id(), payload, Encoding::Linear);
         let incoming =
             received.and_then(|block| Ok(Incoming::delivered(Received::new(block), metadata?, call)));
         (self.answer, incoming)
@@ -128,13 +148,18 @@ impl Delivered {
     fn receiver<Q: Message>(mut self) -> (Answer, Result<Receiver<Q>, Status>) {
         let metadata = self.take_metadata();
         let call = self.answer.call.clone();
-        if let Some(first) = self.payload.take() {
-            call.session().with(|books, effects| match books.call(call.id()) {
-                Some(state) => state.incoming.push_front(first),
-                None => books.release(returned(call.id(), first.span), effects),
-            });
-        }
+        self.push_first();
         (self.answer, metadata.map(|metadata| Receiver::of_delivered(call, metadata)))
+    }
+
+    /// The message that came with the call becomes the first of its stream.
+    fn push_first(&mut self) {
+        let call = &self.answer.call;
+        let Some(first) = self.payload.take() else { return };
+        call.session().with(|books, effects| match books.call(call.id()) {
+            Some(state) => state.incoming.push_front(first),
+            None => books.release(returned(call.id(), first.block()), effects),
+        });
     }
 
     fn take_metadata(&mut self) -> Result<Metadata, Status> {
@@ -151,7 +176,7 @@ impl Delivered {
     /// Returns what came with the call, unread.
     fn give_back(self) -> Answer {
         let call = &self.answer.call;
-        let blocks = [self.payload.map_or(Span::default(), |payload| payload.span), self.metadata];
+        let blocks = [self.payload.map_or(Span::default(), |payload| payload.block()), self.metadata];
         call.session().with(|books, effects| {
             for block in blocks.into_iter().filter(|block| block.len > 0) {
                 books.release(returned(call.id(), block), effects);
@@ -164,13 +189,36 @@ impl Delivered {
 /// The duty to answer a call. If it is dropped unanswered (the handler panicked, or was dropped because the server
 /// stops), the caller is told.
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     call: Call,
     taken: Instant,
     given: bool,
 }
 
 impl Answer {
+    pub(crate) fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// Answers with an outcome of the application's own wording.
+    pub(crate) async fn conclude(self, outcome: &Outcome, mut message: Option<Raw>) {
+        if let Some(body) = &mut message
+            && let Err(status) = place(self.call.session(), body).await
+        {
+            return self.end(Err(status)).await;
+        }
+        let trailers = self.written(&outcome.trailers).await;
+        self.give(outcome.code, message.as_mut().and_then(Raw::take_written), trailers);
+    }
+
+    /// Answers with a status alone, without waiting: without room for its text the code has to do.
+    fn end_now(mut self, status: &Status) {
+        let mut trailers = Metadata::new();
+        let _ = status.put_into(&mut trailers);
+        let trailers = write_metadata(self.call.session(), &trailers).ok();
+        self.finish(status.code(), None, trailers);
+    }
+
     /// Answers with a response or a status.
     async fn respond<R: Message>(self, result: Result<Response<R>, Status>) {
         let Response { mut body, headers, trailers } = match result {
@@ -236,7 +284,7 @@ impl Answer {
                 drop((message, trailers));
                 return books.room_made(Room::Heap, effects);
             }
-            let payload = message.map(|written| Payload { span: written.lend(), encoding: Encoding::Linear });
+            let payload = message.map(Written::into_payload);
             let metadata = trailers.map(Written::lend).unwrap_or_default();
             let execution = Execution::Executed;
             let finish =
@@ -281,7 +329,7 @@ fn words(status: &Status, trailers: &Metadata) -> Metadata {
 }
 
 /// Puts a response into the send heap; waits for room there.
-async fn place<R: Message>(session: &Arc<Session>, body: &mut Body<R>) -> Result<(), Status> {
+async fn place<B: Sendable>(session: &Arc<Session>, body: &mut B) -> Result<(), Status> {
     let (mut turn, mut wanted) = (None, 0);
     loop {
         match body.place(session, wanted) {
@@ -300,17 +348,13 @@ async fn place<R: Message>(session: &Arc<Session>, body: &mut Body<R>) -> Result
 
 /// Answers a call for which no handler is to run.
 pub(super) fn refuse(session: &Arc<Session>, call: &entry::Call, status: Status) {
-    let answer = Delivered::new(session, call).give_back();
-    let mut trailers = Metadata::new();
-    let _ = status.put_into(&mut trailers);
-    let trailers = write_metadata(session, &trailers).ok();
-    answer.give(status.code(), None, trailers);
+    Delivered::new(session, call).give_back().end_now(&status);
 }
 
 /// Returns what came with a call that was dismissed before its handler ran.
 pub(super) fn drop_unstarted(session: &Arc<Session>, call: &entry::Call) {
     session.with(|books, effects| {
-        let payload = call.payload.map_or(Span::default(), |payload| payload.span);
+        let payload = call.payload.map_or(Span::default(), |payload| payload.block());
         let release =
             Submission::Release { call: call.call, block: payload, metadata: call.metadata, a18: Instant(0) };
         books.release(release, effects);

@@ -9,14 +9,17 @@ mod tasks;
 mod worker;
 
 pub(crate) use call::Call;
+pub(crate) use delivered::Answer;
 pub use delivered::{Delivered, Handling};
 pub use handle::ServerHandle;
 
 use crate::codegen::Service;
 use crate::hub::Hub;
 use crate::kick::Kick;
+use crate::opaque;
 use crate::settings::Settings;
 use crate::wait::Wait;
+use routes::Offer;
 use shared::Shared;
 use std::fmt;
 use std::path::PathBuf;
@@ -50,7 +53,7 @@ pub struct Server(());
 #[derive(Clone)]
 pub struct ServerBuilder {
     settings: Settings,
-    services: Vec<Arc<dyn Service>>,
+    services: Vec<Offer>,
     workers: usize,
     stands_by: bool,
     grace: Duration,
@@ -77,7 +80,13 @@ impl ServerBuilder {
 
     /// Adds a generated service.
     pub fn add_service(mut self, service: impl Service) -> Self {
-        self.services.push(Arc::new(service));
+        self.services.push(Offer::Typed(Arc::new(service)));
+        self
+    }
+
+    /// Adds a service whose messages only the application can read.
+    pub fn add_opaque_service(mut self, service: impl opaque::Service) -> Self {
+        self.services.push(Offer::Opaque(Arc::new(service)));
         self
     }
 
@@ -207,7 +216,7 @@ fn no_worker(error: &dyn fmt::Display) -> Status {
 
 impl fmt::Debug for ServerBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let services: Vec<_> = self.services.iter().map(|service| service.description().name).collect();
+        let services: Vec<_> = self.services.iter().map(Offer::name).collect();
         f.debug_struct("ServerBuilder")
             .field("settings", &self.settings)
             .field("services", &services)

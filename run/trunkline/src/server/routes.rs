@@ -2,13 +2,37 @@
 
 use crate::client::refused;
 use crate::codegen::Service;
-use crate::session::{Session, unavailable};
-use rustix::fd::AsFd;
+use crate::opaque;
+use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::{RouteIndex, Status};
-use trunkline_control::Bind;
-use trunkline_shm::create_blob;
+
+/// A service that was added to a server.
+#[derive(Clone)]
+pub(super) enum Offer {
+    Typed(Arc<dyn Service>),
+    Opaque(Arc<dyn opaque::Service>),
+}
+
+impl Offer {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Typed(service) => service.description().name,
+            Self::Opaque(service) => service.name(),
+        }
+    }
+
+    fn served(&self, path: &str) -> Option<Served> {
+        match self {
+            Self::Typed(service) => {
+                let method = service.description().methods.iter().position(|method| method.path == path)?;
+                Some(Served::Method(Arc::clone(service), method))
+            }
+            Self::Opaque(service) => Some(Served::Service(Arc::clone(service))),
+        }
+    }
+}
 
 /// Routes of the services bound to one session.
 #[derive(Default)]
@@ -16,11 +40,13 @@ pub(super) struct Routes {
     by_route: HashMap<RouteIndex, Served>,
 }
 
-/// A method of a service.
+/// What a route stands for.
 #[derive(Clone)]
-pub(super) struct Served {
-    pub(super) service: Arc<dyn Service>,
-    pub(super) method: usize,
+pub(super) enum Served {
+    /// A method of a service.
+    Method(Arc<dyn Service>, usize),
+    /// A service as a whole.
+    Service(Arc<dyn opaque::Service>),
 }
 
 impl Routes {
@@ -28,7 +54,7 @@ impl Routes {
     ///
     /// # Errors
     /// FAILED_PRECONDITION with the daemon's reason; UNAVAILABLE when the session ends first.
-    pub(super) async fn bind(session: &Arc<Session>, services: &[Arc<dyn Service>]) -> Result<Self, Status> {
+    pub(super) async fn bind(session: &Arc<Session>, services: &[Offer]) -> Result<Self, Status> {
         let mut routes = Self::default();
         for service in services {
             routes.bind_one(session, service).await?;
@@ -40,21 +66,18 @@ impl Routes {
         self.by_route.get(&route)
     }
 
-    async fn bind_one(&mut self, session: &Arc<Session>, service: &Arc<dyn Service>) -> Result<(), Status> {
-        let description = service.description();
-        let set = description.descriptor_set;
-        let blob = create_blob(set).map_err(|error| unavailable(&error.to_string()))?;
-        let serves = vec![description.name.to_owned()];
-        let bind = Bind { descriptor_set_bytes: set.len() as u64, serves, calls: Vec::new() };
-        let bound = session.bind(bind, blob.as_fd())?.await?;
+    async fn bind_one(&mut self, session: &Arc<Session>, offer: &Offer) -> Result<(), Status> {
+        let set = match offer {
+            Offer::Typed(service) => Some(service.description().descriptor_set),
+            Offer::Opaque(_) => None,
+        };
+        let bound = session.bind(vec![offer.name().to_owned()], Vec::new(), set)?.await?;
         if !bound.error.is_empty() {
-            return Err(refused(description.name, &bound.error));
+            return Err(refused(offer.name(), &bound.error));
         }
-        for served in bound.serves {
-            let method = description.methods.iter().position(|method| method.path == served.path);
-            if let Some(method) = method {
-                let service = Arc::clone(service);
-                self.by_route.insert(RouteIndex(served.route), Served { service, method });
+        for bound in bound.serves {
+            if let Some(served) = offer.served(&bound.path) {
+                self.by_route.insert(RouteIndex(bound.route), served);
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What the workers of a server share with each other and with the server's handle.
 
-use crate::codegen::Service;
+use super::routes::Offer;
 use crate::kick::Kick;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use trunkline_call::{Instant, Status};
 
 /// A server's state.
 pub(super) struct Shared {
-    pub(super) services: Vec<Arc<dyn Service>>,
+    pub(super) services: Vec<Offer>,
     /// Whether `State::stop` is set: workers ask every turn, and are not to fight for the lock.
     stopping: AtomicBool,
     state: Mutex<State>,
@@ -41,7 +41,7 @@ impl Stop {
 }
 
 impl Shared {
-    pub(super) fn new(services: Vec<Arc<dyn Service>>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
+    pub(super) fn new(services: Vec<Offer>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
         let running = kicks.len();
         let state = State { stop: None, kicks, running, ready: 0, outcome: Ok(()), waiting: Vec::new() };
         Arc::new(Self { services, stopping: AtomicBool::new(false), state: Mutex::new(state) })

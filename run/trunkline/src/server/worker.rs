@@ -1,7 +1,7 @@
 //! One worker: a thread with a session of its own that receives calls and runs their handlers.
 
 use super::delivered::{Delivered, drop_unstarted, refuse};
-use super::routes::Routes;
+use super::routes::{Routes, Served};
 use super::shared::{Shared, Stop};
 use super::tasks::Tasks;
 use crate::clock;
@@ -160,9 +160,12 @@ impl Worker {
         };
         let delivered = Delivered::new(session, call);
         let parent = Parent { call: call.call, deadline: call.deadline };
-        let handler = || served.service.call(served.method, delivered);
+        let handler = || match served {
+            Served::Method(service, method) => Some(service.call(*method, delivered)),
+            Served::Service(service) => Some(service.call(delivered.opaque()?)),
+        };
         // A panic before there is a future: the delivered call was dropped by it, and that has answered.
-        if let Ok(handling) = catch_unwind(AssertUnwindSafe(handler)) {
+        if let Ok(Some(handling)) = catch_unwind(AssertUnwindSafe(handler)) {
             self.tasks.start(handling, parent);
         }
     }

@@ -191,11 +191,12 @@ impl Books {
         }
     }
 
-    /// Wakes whoever waits for the call, in either direction.
+    /// Wakes whoever waits for the call, in either direction, or for its end.
     pub(super) fn wake_both(&mut self, call: CallId, effects: &mut Effects) {
         if let Some(state) = self.calls.get_mut(&call) {
             effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
             effects.wakes.extend(state.sender.unpark(&mut self.foreign));
+            effects.wakes.extend(state.watcher.take());
         }
     }
 
@@ -205,7 +206,7 @@ impl Books {
         state.receiver.unpark(&mut self.foreign);
         state.sender.unpark(&mut self.foreign);
         for payload in state.incoming.drain(..) {
-            self.release(returned(call, payload.span), effects);
+            self.release(returned(call, payload.block()), effects);
         }
         if let Some(headers) = state.headers.take() {
             self.release(returned(call, headers), effects);

@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use trunkline_call::{Code, Execution, RouteIndex, Status};
-use trunkline_control::{Bind, Bound, Request, request};
-use trunkline_shm::ControlError;
+use trunkline_control::{Bind, Bound, CallMethod, Request, request};
+use trunkline_shm::{ControlError, create_blob};
 
 /// Replies awaited, and those that came and were not fetched.
 #[derive(Debug, Default)]
@@ -51,11 +51,20 @@ pub(crate) struct BoundReply {
 }
 
 impl Session {
-    /// Sends a `Bind` with its descriptor set.
+    /// Sends a `Bind` with its descriptor set, if the daemon is to know the types.
     ///
     /// # Errors
     /// UNAVAILABLE when the session is over or its daemon does not read, RESOURCE_EXHAUSTED for limits.
-    pub(crate) fn bind(self: &Arc<Self>, bind: Bind, set: BorrowedFd<'_>) -> Result<BoundReply, Status> {
+    pub(crate) fn bind(
+        self: &Arc<Self>,
+        serves: Vec<String>,
+        calls: Vec<CallMethod>,
+        set: Option<&[u8]>,
+    ) -> Result<BoundReply, Status> {
+        let descriptor_set_bytes = set.map_or(0, |set| set.len() as u64);
+        let bind = Bind { descriptor_set_bytes, serves, calls };
+        let blob = set.map(create_blob).transpose().map_err(|error| unavailable(&error.to_string()))?;
+        let fds: Vec<BorrowedFd<'_>> = blob.iter().map(AsFd::as_fd).collect();
         let tag = {
             let mut replies = self.replies.lock();
             if replies.lost {
@@ -70,7 +79,7 @@ impl Session {
         let packet = Request { tag, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
         let control = self.control.lock();
         let control = control.as_ref().ok_or_else(|| unavailable("the session is over"))?;
-        control.send(&packet, &[set]).map_err(|error| unavailable(&error.to_string()))?;
+        control.send(&packet, &fds).map_err(|error| unavailable(&error.to_string()))?;
         Ok(reply)
     }
 

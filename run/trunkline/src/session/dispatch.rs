@@ -35,7 +35,7 @@ impl Books {
     }
 
     fn deliver(&mut self, call: Call, effects: &mut Effects) {
-        self.hold(call.payload.map_or(Span::default(), |payload| payload.span));
+        self.hold(call.payload.map_or(Span::default(), |payload| payload.block()));
         self.hold(call.metadata);
         let mut state = CallState::new(self.limits.window_bytes, self.staged);
         state.incoming_ended = call.end;
@@ -45,18 +45,18 @@ impl Books {
     }
 
     fn message(&mut self, call: CallId, payload: Payload, end: bool, effects: &mut Effects) {
-        self.hold(payload.span);
+        self.hold(payload.block());
         match self.calls.get_mut(&call) {
             Some(state) => {
                 state.incoming_ended |= end;
                 effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
                 if state.discards {
-                    self.release(returned(call, payload.span), effects);
+                    self.release(returned(call, payload.block()), effects);
                 } else {
                     state.incoming.push_back(payload);
                 }
             }
-            None => self.release(returned(call, payload.span), effects),
+            None => self.release(returned(call, payload.block()), effects),
         }
     }
 
@@ -93,7 +93,7 @@ impl Books {
     }
 
     fn finish(&mut self, finish: Finish, effects: &mut Effects) {
-        let block = finish.payload.map_or(Span::default(), |payload| payload.span);
+        let block = finish.payload.map_or(Span::default(), |payload| payload.block());
         self.hold(block);
         self.hold(finish.metadata);
         match self.calls.get_mut(&finish.call).filter(|state| state.end.is_none()) {

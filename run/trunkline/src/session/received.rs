@@ -29,12 +29,17 @@ impl Received {
     /// Takes the message a completion named.
     ///
     /// # Errors
-    /// INTERNAL when the daemon named bytes outside the heap, or an encoding this library did not ask for.
-    pub(crate) fn message(session: &Arc<Session>, call: CallId, payload: Payload) -> Result<Self, Status> {
-        match session.block(payload) {
+    /// INTERNAL when the daemon named bytes outside the heap, or an encoding other than `wanted`.
+    pub(crate) fn message(
+        session: &Arc<Session>,
+        call: CallId,
+        payload: Payload,
+        wanted: Encoding,
+    ) -> Result<Self, Status> {
+        match session.block(payload, wanted) {
             Ok(block) => Ok(Self { session: Arc::clone(session), block: Some(block), call, last: None }),
             Err(status) => {
-                session.with(|books, effects| books.release(returned(call, payload.span), effects));
+                session.with(|books, effects| books.release(returned(call, payload.block()), effects));
                 Err(status)
             }
         }
@@ -44,14 +49,18 @@ impl Received {
     ///
     /// # Errors
     /// As [`Received::message`].
-    pub(crate) fn last(session: &Arc<Session>, finish: &Finish) -> Result<Option<Self>, Status> {
+    pub(crate) fn last(
+        session: &Arc<Session>,
+        finish: &Finish,
+        wanted: Encoding,
+    ) -> Result<Option<Self>, Status> {
         let last = Last { metadata: finish.metadata, a18: clock::now() };
-        let block = finish.payload.map(|payload| session.block(payload)).transpose();
+        let block = finish.payload.map(|payload| session.block(payload, wanted)).transpose();
         if let Ok(Some(block)) = block {
             let session = Arc::clone(session);
             return Ok(Some(Self { session, block: Some(block), call: finish.call, last: Some(last) }));
         }
-        let span = finish.payload.map_or(Span::default(), |payload| payload.span);
+        let span = finish.payload.map_or(Span::default(), |payload| payload.block());
         session.with(|books, effects| {
             books.release_end(finish.call, span, last.metadata, last.a18, effects);
         });
@@ -67,7 +76,8 @@ impl Received {
 impl Drop for Received {
     fn drop(&mut self) {
         let Some(block) = self.block.take().map(ReceivedBlock::into_span) else { return };
-        let block = Span { offset: block.offset, len: block.len };
+        // An empty message has a block too.
+        let block = Span { offset: block.offset, len: block.len.max(1) };
         let call = self.call;
         self.session.with(|books, effects| match self.last {
             Some(Last { metadata, a18 }) => books.release_end(call, block, metadata, a18, effects),
@@ -82,12 +92,25 @@ impl Drop for Received {
 }
 
 impl Session {
-    fn block(&self, payload: Payload) -> Result<ReceivedBlock, Status> {
-        if payload.encoding != Encoding::Linear {
+    fn block(&self, payload: Payload, wanted: Encoding) -> Result<ReceivedBlock, Status> {
+        if payload.encoding != wanted {
             return Err(Status::internal("the daemon delivered an encoding that was not asked for"));
         }
         let span = trunkline_shm::Span { offset: payload.span.offset, len: payload.span.len };
         self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))
+    }
+
+    /// Reads the block that came with a call for a service bound as a whole: path, then metadata. Does not return it.
+    ///
+    /// # Errors
+    /// INTERNAL when it does not lie in the heap or is not that.
+    pub(crate) fn named(&self, span: Span) -> Result<(Box<str>, Metadata), Status> {
+        let span = trunkline_shm::Span { offset: span.offset, len: span.len };
+        let block = self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))?;
+        let named = split_path(&block);
+        // As in `metadata`.
+        let _ = block.into_span();
+        named.ok_or_else(|| Status::internal("the daemon delivered a call without its path"))
     }
 
     /// Reads a metadata block. Does not return it.
@@ -105,4 +128,10 @@ impl Session {
         let _ = block.into_span();
         metadata
     }
+}
+
+fn split_path(block: &[u8]) -> Option<(Box<str>, Metadata)> {
+    let (len, rest) = block.split_first_chunk::<2>()?;
+    let (path, metadata) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
+    Some((std::str::from_utf8(path).ok()?.into(), Metadata::decode(metadata).ok()?))
 }

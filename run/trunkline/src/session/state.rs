@@ -25,6 +25,8 @@ pub(crate) struct CallState {
     pub(crate) receiver: Parked,
     /// Who waits for credit.
     pub(crate) sender: Parked,
+    /// Who wants to know when a delivered call is no longer wanted, besides those who send and receive.
+    pub(crate) watcher: Option<Waker>,
     /// Number of the call's first entry among all entries of the session: tells whether the daemon has taken it.
     pub(crate) sequence: u32,
     /// Calls made by this call's handler.
@@ -75,6 +77,7 @@ impl CallState {
             credit_bytes: window_bytes.into(),
             receiver: Parked::default(),
             sender: Parked::default(),
+            watcher: None,
             sequence,
             children: 0,
             discards: false,

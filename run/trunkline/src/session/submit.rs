@@ -46,6 +46,8 @@ pub(crate) struct Order {
 pub(crate) struct Written {
     pub(crate) block: Block,
     pub(crate) len: u32,
+    /// How the message in it is written; of no meaning for metadata.
+    pub(crate) encoding: Encoding,
 }
 
 /// Why something was not submitted. What was to be submitted is as it was.
@@ -64,10 +66,19 @@ pub(crate) enum Refusal {
 }
 
 impl Written {
-    /// Hands the block over: from here on it is to be in an entry.
+    /// Hands the block over: from here on it is to be in an entry. With nothing in it, it stays here.
     pub(crate) fn lend(self) -> Span {
+        if self.len == 0 {
+            return Span::default();
+        }
         let span = self.block.lend(self.len);
         Span { offset: span.offset, len: span.len }
+    }
+
+    /// Hands a message over.
+    pub(crate) fn into_payload(self) -> Payload {
+        let encoding = self.encoding;
+        Payload { span: self.lend(), encoding }
     }
 }
 
@@ -105,7 +116,7 @@ impl Books {
         let entry = Submission::Call(Call {
             route,
             call,
-            payload: order.payload.take().map(payload),
+            payload: order.payload.take().map(Written::into_payload),
             metadata: order.metadata.take().map(Written::lend).unwrap_or_default(),
             end: order.end,
             wait_for_ready: order.wait_for_ready,
@@ -136,10 +147,11 @@ impl Books {
         let fits = self.ring_has_room(effects);
         self.ask_room(Room::Ring, fits, true)?;
         let Some(written) = message.take() else { return Ok(()) };
+        let payload = written.into_payload();
         if let Some(state) = self.calls.get_mut(&call) {
-            state.credit_bytes -= i64::from(written.len);
+            state.credit_bytes -= i64::from(payload.window_bytes());
         }
-        let entry = Submission::Message { call, payload: payload(written), end, a1 };
+        let entry = Submission::Message { call, payload, end, a1 };
         self.put(&entry.encode(), effects);
         Ok(())
     }
@@ -164,7 +176,7 @@ impl Books {
         match state.end {
             None => self.cancel(call, effects),
             Some(End::Finished(finish)) => {
-                let block = finish.payload.map_or(Span::default(), |payload| payload.span);
+                let block = finish.payload.map_or(Span::default(), |payload| payload.block());
                 // Nobody looked at the answer, but it was taken: only with a stamp are the daemon's books closed.
                 self.release_end(call, block, finish.metadata, clock::now(), effects);
             }
@@ -295,8 +307,4 @@ impl Books {
 
 fn note_fault(fault: &RingError, effects: &mut Effects) {
     effects.fault.get_or_insert_with(|| fault.to_string());
-}
-
-fn payload(written: Written) -> Payload {
-    Payload { span: written.lend(), encoding: Encoding::Linear }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::hub::{Daemon, Hub};
 use std::task::Waker;
 use trunkline_call::entry::{Completion, Finish, Span, Submission};
-use trunkline_call::{CallId, Code, Deadline, Execution, Instant, RouteIndex};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_shm::{DaemonEnd, Places, SessionConfig, create_session, open_session};
 
 const BINDING: BindingId = BindingId(1);
@@ -26,7 +26,11 @@ fn order(session: &Session) -> Order {
     Order {
         binding: BINDING,
         method: 0,
-        payload: Some(Written { block: session.allocate(100).unwrap(), len: 100 }),
+        payload: Some(Written {
+            block: session.allocate(100).unwrap(),
+            len: 100,
+            encoding: Encoding::Linear,
+        }),
         metadata: None,
         end: true,
         wait_for_ready: false,

@@ -2,13 +2,12 @@
 
 use crate::client::{Turn, wait_for};
 use crate::clock;
-use crate::message::{Body, Hurdle};
+use crate::message::{Hurdle, Sendable};
 use crate::session::{Refusal, Room, Session};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use trunkline_call::{CallId, Status};
-use trunkline_message::Message;
 
 /// Why a message was not sent.
 #[derive(Debug)]
@@ -22,11 +21,7 @@ pub(crate) enum Push {
 /// Sends a message: waits for credit, for a block, for a place in the ring.
 ///
 /// Cancel safe: a message is sent in the last poll or not at all.
-pub(crate) async fn push<M: Message>(
-    session: &Arc<Session>,
-    call: CallId,
-    mut body: Body<M>,
-) -> Result<(), Push> {
+pub(crate) async fn push<B: Sendable>(session: &Arc<Session>, call: CallId, mut body: B) -> Result<(), Push> {
     let mut turn: Option<Turn> = None;
     let mut wanted_bytes = 0;
     loop {
@@ -60,10 +55,10 @@ enum Block {
     Heap(u32),
 }
 
-fn try_push<M: Message>(
+fn try_push<B: Sendable>(
     session: &Arc<Session>,
     call: CallId,
-    body: &mut Body<M>,
+    body: &mut B,
     wanted_bytes: u32,
 ) -> Result<(), Block> {
     // Credit first: a message that has to wait for its receiver should not hold a block meanwhile.
@@ -80,7 +75,7 @@ fn try_push<M: Message>(
     let a1 = clock::now();
     let sent = session.with(|books, effects| books.send(call, &mut written, false, a1, effects));
     if let Some(written) = written {
-        *body = Body::placed(session, written);
+        *body = B::placed(session, written);
     }
     match sent.unwrap_or(Err(Refusal::Ended)) {
         Ok(()) => Ok(()),

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use trunkline_call::{Deadline, Metadata, Status};
+use trunkline_call::{Deadline, Encoding, Metadata, Status};
 use trunkline_message::Message;
 
 /// Messages of a stream, as they come: a client's responses, a handler's requests.
@@ -72,7 +72,7 @@ impl<M: Message> Receiver<M> {
                         received => received,
                     }
                 }
-                Source::Delivered(call) => ready!(call.poll_message(cx)),
+                Source::Delivered(call) => ready!(call.poll_message(Encoding::Linear, cx)),
                 Source::Over => return Poll::Ready(Ok(None)),
             };
             return Poll::Ready(self.take(received));
@@ -135,7 +135,9 @@ impl<M: Message> Receiver<M> {
     ) -> Poll<Result<Option<session::Received>, Status>> {
         let (session, call) = (made.session(), made.call());
         Poll::Ready(match ready!(made.poll_arrival(cx)) {
-            Some(Arrival::Message(payload)) => session::Received::message(session, call, payload).map(Some),
+            Some(Arrival::Message(payload)) => {
+                session::Received::message(session, call, payload, Encoding::Linear).map(Some)
+            }
             Some(Arrival::Headers(block)) => outcome::take_headers(session, call, block)
                 .map(|headers| self.metadata = headers)
                 .map(|()| None),

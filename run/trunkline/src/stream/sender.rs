@@ -2,7 +2,7 @@
 
 use super::push::{Push, push};
 use crate::client::{Made, Opening, send_on};
-use crate::message::{Built, Outgoing, SendExtent};
+use crate::message::{Body, Built, Outgoing, SendExtent};
 use crate::server::Call;
 use crate::session::Session;
 use std::fmt;
@@ -19,7 +19,7 @@ pub struct Sender<M> {
 
 enum Sink<M> {
     /// A call that may not have been started.
-    Opening(Arc<Opening<M>>),
+    Opening(Arc<Opening<Body<M>>>),
     /// A call we made.
     Made(Arc<Made>),
     /// A call delivered to us.
@@ -90,7 +90,7 @@ impl<M: Message> Sender<M> {
     /// In a client: says that nothing follows, as dropping does.
     pub fn close(self) {}
 
-    pub(crate) fn of_opening(opening: Arc<Opening<M>>) -> Self {
+    pub(crate) fn of_opening(opening: Arc<Opening<Body<M>>>) -> Self {
         Self { sink: Sink::Opening(opening) }
     }
 

@@ -1,0 +1,214 @@
+//! Ends that say the same in a different number of items.
+//!
+//! A method with one message in a direction is said in one item: the opening with the request, the finish with the
+//! response. An end that does not know the method's pattern (an opaque application, a gRPC connection) opens without a
+//! message, sends messages, and ends. Where such an end meets a session that is typed, items are joined here before
+//! they take the road; and a response in a finish is split off for a caller whose responses stream.
+//!
+//! ```text
+//!   request, one message     Open · Message · HalfClose   ▶  Open with it, end
+//!   response, one message    Message · Finish             ▶  Finish with it
+//!   response, many           Finish with a message        ▶  Message · Finish
+//! ```
+//!
+//! None, or more than one, where there must be one ends the call as UNIMPLEMENTED, as gRPC's status codes say; a request
+//! is complete before its handler sees any of it. What is kept meanwhile is one message: in its sender's heap, in a
+//! receive block, or charged to the connection it came from.
+
+use crate::CallKey;
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::Engine;
+use crate::registry::MethodTypes;
+use trunkline_call::{Code, Execution, Fault};
+
+/// What becomes of an item.
+pub(crate) enum Gathered<'a> {
+    /// It waits for the rest.
+    Kept,
+    /// It goes on, alone or with what was kept.
+    One(Item<'a>),
+    /// It goes on as two.
+    Two(Item<'a>, Item<'a>),
+}
+
+impl Engine {
+    /// Brings an item into the shape its receiver expects.
+    pub(crate) fn gather<'a>(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'a>,
+    ) -> Result<Gathered<'a>, Fault> {
+        let Some(call) = self.calls.find(key) else { return Ok(Gathered::One(item)) };
+        let gathers = call.half_of(direction).gathered.is_some();
+        match call.has_one_message(direction) {
+            None => Ok(Gathered::One(item)),
+            Some(true) if !gathers && is_whole(&item) => Ok(Gathered::One(item)),
+            Some(true) if direction == Direction::Request => self.gather_request(key, item),
+            Some(true) => self.gather_response(key, item),
+            Some(false) => Ok(split(item)),
+        }
+    }
+
+    /// Throws away what was kept.
+    pub(crate) fn drop_gathered(&mut self, key: CallKey, direction: Direction) {
+        if let Some(kept) = self.take_gathered(key, direction) {
+            self.drop_item(kept);
+        }
+    }
+
+    fn gather_request<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
+        let opening = match self.take_gathered(key, Direction::Request) {
+            Some(Item::Open { metadata, body, .. }) => Some((metadata, body)),
+            _ => None,
+        };
+        match (opening, item) {
+            (None, Item::Open { body: None, end: true, .. }) => Err(cardinality(Direction::Request, 0)),
+            (None, opening @ Item::Open { .. }) => self.keep_item(key, Direction::Request, opening),
+            (Some((metadata, None)), Item::Message { body, end }) => {
+                let opening = Item::Open { metadata, body: Some(body), end };
+                match end {
+                    true => Ok(Gathered::One(opening)),
+                    false => self.keep_item(key, Direction::Request, opening),
+                }
+            }
+            (Some((metadata, Some(body))), Item::HalfClose) => {
+                Ok(Gathered::One(Item::Open { metadata, body: Some(body), end: true }))
+            }
+            (Some((_, None)), Item::HalfClose) => Err(cardinality(Direction::Request, 0)),
+            (opening, item) => {
+                if let Some((metadata, body)) = opening {
+                    self.drop_item(Item::Open { metadata, body, end: false });
+                }
+                self.drop_item(item);
+                Err(cardinality(Direction::Request, 2))
+            }
+        }
+    }
+
+    fn gather_response<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
+        let kept = match self.take_gathered(key, Direction::Response) {
+            Some(Item::Message { body, .. }) => Some(body),
+            _ => None,
+        };
+        match (kept, item) {
+            (None, message @ Item::Message { .. }) => self.keep_item(key, Direction::Response, message),
+            (Some(body), Item::Finish { code: Code::Ok, execution, body: None, metadata }) => {
+                Ok(Gathered::One(Item::Finish { code: Code::Ok, execution, body: Some(body), metadata }))
+            }
+            (Some(body), item @ (Item::Message { .. } | Item::Finish { code: Code::Ok, .. })) => {
+                self.drop_item(Item::Message { body, end: false });
+                self.drop_item(item);
+                Err(cardinality(Direction::Response, 2))
+            }
+            (Some(body), finish @ Item::Finish { .. }) => {
+                self.drop_item(Item::Message { body, end: false });
+                Ok(Gathered::One(finish))
+            }
+            (Some(body), item) => {
+                self.keep_item(key, Direction::Response, Item::Message { body, end: false })?;
+                Ok(Gathered::One(item))
+            }
+            (None, item) => Ok(Gathered::One(item)),
+        }
+    }
+
+    fn keep_item<'a>(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'_>,
+    ) -> Result<Gathered<'a>, Fault> {
+        if let Err(fault) = self.charge(key, direction, item.body().map_or(0, Body::parked_bytes)) {
+            self.drop_item(item);
+            return Err(fault);
+        }
+        match self.calls.find_mut(key) {
+            Some(call) => call.half(direction).gathered = Some(item.into_owned()),
+            None => self.drop_item(item),
+        }
+        Ok(Gathered::Kept)
+    }
+
+    fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
+        let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
+        let bytes = kept.body().map_or(0, Body::parked_bytes);
+        if let Some(held) = self.held_for_sender(key, direction) {
+            *held = held.saturating_sub(bytes);
+        }
+        Some(kept)
+    }
+
+    fn charge(&mut self, key: CallKey, direction: Direction, bytes: usize) -> Result<(), Fault> {
+        let limit = self.limits.assembling_bytes_per_peer;
+        match self.held_for_sender(key, direction) {
+            Some(held) if bytes > 0 && *held + bytes > limit => {
+                Err(Fault::Limit { name: "bytes of large messages arriving", limit: limit as u64 })
+            }
+            Some(held) => {
+                *held += bytes;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes the daemon holds for the connection that sends in this direction.
+    fn held_for_sender(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {
+        let call = self.calls.find(key)?;
+        let peer = match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Peer { peer, .. }, _)
+            | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => *peer,
+            _ => return None,
+        };
+        Some(&mut self.peers.find_mut(peer)?.assembling_bytes)
+    }
+}
+
+impl Call {
+    /// Whether the typed session this direction leads to has one message in it; `None` for other ends, which take
+    /// items as they come.
+    fn has_one_message(&self, direction: Direction) -> Option<bool> {
+        let typed =
+            |types: &MethodTypes, streams: bool| (!types.of(direction).is_opaque()).then_some(!streams);
+        match (direction, &self.client, &self.server) {
+            (Direction::Request, _, ServerEnd::Session { types, .. }) => {
+                typed(types, types.pattern.client_streams())
+            }
+            (Direction::Response, ClientEnd::Session { types, .. }, _) => {
+                typed(types, types.pattern.server_streams())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether an item needs nothing before it or behind it.
+fn is_whole(item: &Item<'_>) -> bool {
+    match item {
+        Item::Open { body, end, .. } => body.is_some() && *end,
+        Item::Finish { .. } | Item::Headers { .. } => true,
+        Item::Message { .. } | Item::HalfClose => false,
+    }
+}
+
+fn split(item: Item<'_>) -> Gathered<'_> {
+    match item {
+        Item::Finish { code: Code::Ok, execution, body: Some(body), metadata } => Gathered::Two(
+            Item::Message { body, end: false },
+            Item::Finish { code: Code::Ok, execution, body: None, metadata },
+        ),
+        item => Gathered::One(item),
+    }
+}
+
+fn cardinality(direction: Direction, messages: usize) -> Fault {
+    let (why, executed) = match (direction, messages) {
+        (Direction::Request, 0) => ("no request, and the method takes one", Execution::NotExecuted),
+        (Direction::Request, _) => {
+            ("more than one request, and the method takes one", Execution::NotExecuted)
+        }
+        (Direction::Response, _) => ("more than one response, and the method gives one", Execution::Executed),
+    };
+    Fault::Cardinality { why, executed }
+}

@@ -1,0 +1,66 @@
+//! A message of which only the application knows the type: protobuf, sent and received as it is.
+
+use super::body::{Hurdle, Sendable, hurdle};
+use super::space::Full;
+use crate::session::{Session, Written};
+use bytes::Bytes;
+use std::sync::Arc;
+use trunkline_call::Encoding;
+
+/// Protobuf on its way out.
+#[derive(Debug)]
+pub(crate) enum Raw {
+    /// In this process.
+    Local(Bytes),
+    /// In the send heap of a session; `None` once it was taken.
+    Heap(Arc<Session>, Option<Written>),
+}
+
+impl Sendable for Raw {
+    fn place(&mut self, session: &Arc<Session>, _wanted_bytes: u32) -> Result<(), Hurdle> {
+        let placed = match self {
+            Self::Heap(own, Some(_)) if Arc::ptr_eq(own, session) => return Ok(()),
+            Self::Heap(_, Some(written)) => {
+                let bytes = written.block.bytes().get(..written.len as usize).unwrap_or_default();
+                write(session, bytes)?
+            }
+            Self::Heap(_, None) => write(session, &[])?,
+            Self::Local(bytes) => write(session, bytes)?,
+        };
+        *self = Self::Heap(Arc::clone(session), Some(placed));
+        Ok(())
+    }
+
+    fn placed(session: &Arc<Session>, written: Written) -> Self {
+        Self::Heap(Arc::clone(session), Some(written))
+    }
+
+    fn take_written(&mut self) -> Option<Written> {
+        match self {
+            Self::Heap(_, written) => written.take(),
+            Self::Local(_) => None,
+        }
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        if let Self::Heap(session, written) = self
+            && written.take().is_some()
+        {
+            session.block_given_back();
+        }
+    }
+}
+
+fn write(session: &Arc<Session>, bytes: &[u8]) -> Result<Written, Hurdle> {
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    // An empty message needs no block, but a place for one keeps the two cases alike.
+    let wanted_bytes = len.max(1);
+    let full = |_| hurdle(session, Full { wanted_bytes });
+    let mut block = session.allocate(wanted_bytes).map_err(full)?;
+    if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
+        target.copy_from_slice(bytes);
+    }
+    Ok(Written { block, len, encoding: Encoding::Protobuf })
+}

@@ -1,0 +1,224 @@
+//! Making opaque calls.
+
+use super::message::{Message, Outcome};
+use crate::channel::Channel;
+use crate::client::{Arrival, Binding, Draft, Hurdle, Made, Target, outcome, send_on};
+use crate::message::Raw;
+use crate::session::{self, unavailable};
+use bytes::Bytes;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use trunkline_call::{Encoding, Metadata, Status};
+
+/// Calls methods by their path. Cheap to clone.
+///
+/// Each path is agreed on with the daemon once per session, when it is first called. A program that makes up paths
+/// without end runs into the daemon's limit on the routes of a session; its calls fail with FAILED_PRECONDITION then.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    channel: Channel,
+    targets: RwLock<HashMap<Box<str>, Arc<Target>>>,
+}
+
+/// Paths a client remembers; further ones are looked up anew for each call. As many as a session has routes.
+const TARGETS_MAX: usize = 4096;
+
+impl Client {
+    /// A client through `channel`. Nothing is sent until the first call.
+    pub fn new(channel: Channel) -> Self {
+        Self { inner: Arc::new(Inner { channel, targets: RwLock::default() }) }
+    }
+
+    /// A call of the method at `path` (`/package.Service/Method`), to be opened.
+    pub fn call(&self, path: &str) -> Call {
+        Call { draft: Draft::of_stream(&self.target(path), 0) }
+    }
+
+    /// What calls go through.
+    pub fn channel(&self) -> &Channel {
+        &self.inner.channel
+    }
+
+    fn target(&self, path: &str) -> Arc<Target> {
+        if let Some(target) = self.inner.targets.read().get(path) {
+            return Arc::clone(target);
+        }
+        let channel = self.inner.channel.clone();
+        let binding = Binding::of_method(path, channel.target_arc());
+        let target = Arc::new(Target { channel, binding });
+        let mut targets = self.inner.targets.write();
+        if targets.len() < TARGETS_MAX {
+            targets.insert(path.into(), Arc::clone(&target));
+        }
+        target
+    }
+}
+
+/// A call that has not been made.
+#[must_use = "a call is made when it is opened"]
+pub struct Call {
+    draft: Draft<Raw>,
+}
+
+impl Call {
+    /// The call's metadata, instead of what was said before.
+    pub fn with_metadata(mut self, metadata: Metadata) -> Self {
+        self.draft.metadata = metadata;
+        self
+    }
+
+    /// The call must have ended when this time has passed since [`Client::call`].
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.draft.limit(timeout);
+        self
+    }
+
+    /// The first message; it travels with the opening.
+    pub fn with_message(mut self, message: impl Into<Bytes>) -> Self {
+        self.draft.body = Some(Raw::Local(message.into()));
+        self
+    }
+
+    /// No messages follow those said so far.
+    pub fn with_no_more(mut self) -> Self {
+        self.draft.end = true;
+        self
+    }
+
+    /// Makes the call, waiting for whatever has to be waited for, until its time limit.
+    ///
+    /// # Errors
+    /// What kept the call from being made; it was not executed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future makes no call, or cancels the call it made.
+    pub async fn open(mut self) -> Result<(Requests, Answers), Status> {
+        let tried = poll_fn(|cx| Poll::Ready(self.draft.try_start(cx.waker(), false))).await;
+        let made = Arc::new(match tried {
+            Ok(made) => made,
+            Err(Hurdle::Never(status)) => return Err(status),
+            Err(_) => self.draft.start().await?,
+        });
+        Ok((Requests { made: Arc::clone(&made) }, Answers { made, ending: Ending::Open }))
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("draft", &self.draft).finish()
+    }
+}
+
+/// The sending half of a call. Dropping it says that nothing follows.
+#[derive(Debug)]
+pub struct Requests {
+    made: Arc<Made>,
+}
+
+impl Requests {
+    /// Sends a message; waits while the server has as many bytes before it as it allows.
+    ///
+    /// # Errors
+    /// The status of the call if it has ended; what is wrong with the message.
+    ///
+    /// # Cancel safety
+    /// A message whose `send` is dropped was not sent.
+    pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<(), Status> {
+        send_on(&self.made, Raw::Local(message.into())).await
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        self.made.half_close();
+    }
+}
+
+/// What a server answers, as it comes. Dropping it cancels the call, unless the end was taken.
+#[derive(Debug)]
+pub struct Answers {
+    made: Arc<Made>,
+    ending: Ending,
+}
+
+/// One answer.
+#[derive(Debug)]
+pub enum Answer {
+    /// Response headers: at most once, and before all else.
+    Headers(Metadata),
+    /// A message.
+    Message(Message),
+    /// The end; nothing follows.
+    End(Outcome),
+}
+
+#[derive(Debug)]
+enum Ending {
+    Open,
+    /// The last message was given out, the outcome was not.
+    Known(Outcome),
+    Over,
+}
+
+impl Answers {
+    /// The next answer; `None` after the end.
+    ///
+    /// # Cancel safety
+    /// Safe: an answer not returned is returned next time.
+    pub async fn next(&mut self) -> Option<Answer> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// As [`Answers::next`], for hand-written futures.
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Answer>> {
+        match std::mem::replace(&mut self.ending, Ending::Over) {
+            Ending::Open => self.ending = Ending::Open,
+            Ending::Known(outcome) => return Poll::Ready(Some(Answer::End(outcome))),
+            Ending::Over => return Poll::Ready(None),
+        }
+        let arrival = ready!(self.made.poll_arrival(cx));
+        Poll::Ready(Some(self.take(arrival).unwrap_or_else(|status| self.give_up(&status))))
+    }
+
+    fn take(&mut self, arrival: Option<Arrival>) -> Result<Answer, Status> {
+        let (session, call) = (self.made.session(), self.made.call());
+        match arrival {
+            Some(Arrival::Headers(block)) => outcome::take_headers(session, call, block).map(Answer::Headers),
+            Some(Arrival::Message(payload)) => {
+                let received = session::Received::message(session, call, payload, Encoding::Protobuf)?;
+                Ok(Answer::Message(Message(received)))
+            }
+            Some(Arrival::End(end)) => {
+                self.ending = Ending::Over;
+                let (message, outcome) = outcome::of_opaque(session, end)?;
+                let Some(message) = message else { return Ok(Answer::End(outcome)) };
+                self.ending = Ending::Known(outcome);
+                Ok(Answer::Message(Message(message)))
+            }
+            None => Err(unavailable("the session is another process's")),
+        }
+    }
+
+    /// What came cannot be taken: the call ends here.
+    fn give_up(&mut self, status: &Status) -> Answer {
+        self.ending = Ending::Over;
+        self.made.abandon();
+        Answer::End(Outcome::from(status))
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.made.abandon();
+    }
+}

@@ -1,0 +1,150 @@
+//! Serving opaque calls.
+
+use super::message::{Message, Outcome};
+use crate::clock;
+use crate::context::{self, Parent};
+use crate::message::Raw;
+use crate::server::{self, Answer, Handling};
+use crate::stream::{Push, push};
+use bytes::Bytes;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use trunkline_call::{Deadline, Encoding, Metadata, Status};
+
+/// A service whose methods only it knows. Given to [`ServerBuilder::add_opaque_service`].
+///
+/// [`ServerBuilder::add_opaque_service`]: crate::ServerBuilder::add_opaque_service
+pub trait Service: Send + Sync + 'static {
+    /// Full name: `search.v1.Search`.
+    fn name(&self) -> &str;
+
+    /// Handles one call. What is returned is polled by the worker's thread; work may also be given to another executor,
+    /// [`Scope::poll_over`] then tells it to stop.
+    fn call(&self, call: Delivered) -> Handling;
+}
+
+/// A call that arrived.
+#[derive(Debug)]
+pub struct Delivered {
+    /// `/package.Service/Method`, as the caller wrote it.
+    pub path: Box<str>,
+    /// Metadata of the request (gRPC: headers).
+    pub metadata: Metadata,
+    /// Requests.
+    pub incoming: Incoming,
+    /// The duty to answer.
+    pub responder: Responder,
+}
+
+/// The request stream of a delivered call. Dropping it discards what follows.
+#[derive(Debug)]
+pub struct Incoming {
+    call: server::Call,
+}
+
+impl Incoming {
+    /// Waits for the next message; `None` after the last.
+    ///
+    /// # Errors
+    /// Why the call is no longer wanted.
+    pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Message>, Status>> {
+        self.call.poll_message(Encoding::Protobuf, cx).map_ok(|received| received.map(Message))
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.call.discard();
+    }
+}
+
+/// The answering side of a delivered call. Dropped before [`Responder::finish`], it answers UNAVAILABLE, or INTERNAL if
+/// its thread panics.
+#[derive(Debug)]
+pub struct Responder {
+    answer: Answer,
+}
+
+impl Responder {
+    /// Sends response headers, also empty ones, which tell the caller that the answer begins: at most once, before the
+    /// first message.
+    ///
+    /// # Errors
+    /// Why the call is no longer wanted.
+    pub async fn send_headers(&mut self, headers: &Metadata) -> Result<(), Status> {
+        self.answer.call().begin_answer(headers).await
+    }
+
+    /// Sends a message; waits while the caller has as many bytes before it as it allows.
+    ///
+    /// # Errors
+    /// Why the call is no longer wanted; what is wrong with the message.
+    ///
+    /// # Cancel safety
+    /// A message whose `send` is dropped was not sent.
+    pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<(), Status> {
+        let call = self.answer.call();
+        let pushed = push(call.session(), call.id(), Raw::Local(message.into())).await;
+        pushed.map_err(|failure| match failure {
+            Push::Ended => call.reason(),
+            Push::Never(status) => status,
+        })
+    }
+
+    /// Ends the call; with `message`, which then is the only response, or the last.
+    ///
+    /// # Errors
+    /// None that anybody could act on: a message that cannot be sent becomes the status of the call.
+    pub async fn finish(self, outcome: &Outcome, message: Option<Bytes>) {
+        self.answer.conclude(outcome, message.map(Raw::Local)).await;
+    }
+
+    /// When the call must have ended.
+    pub fn deadline(&self) -> Deadline {
+        self.answer.call().deadline()
+    }
+
+    /// How long the handler has, if there is a limit.
+    pub fn time_left(&self) -> Option<Duration> {
+        let at = self.deadline().instant()?;
+        Some(Duration::from_nanos(at.since_ns(clock::now())))
+    }
+
+    /// The scope of the call, for work done elsewhere than on the worker's thread.
+    pub fn scope(&self) -> Scope {
+        let call = self.answer.call();
+        Scope { call: call.clone() }
+    }
+
+    pub(crate) fn new(answer: Answer) -> Self {
+        Self { answer }
+    }
+}
+
+impl Delivered {
+    pub(crate) fn new(path: Box<str>, metadata: Metadata, answer: Answer) -> Self {
+        let incoming = Incoming { call: answer.call().clone() };
+        Self { path, metadata, incoming, responder: Responder::new(answer) }
+    }
+}
+
+/// What work done elsewhere needs of a delivered call: word of its end, and the call as the one on whose behalf others are made: those inherit its deadline, its cancellation and its
+/// trace context.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    call: server::Call,
+}
+
+impl Scope {
+    /// Ready when the call is over: answered, or no longer wanted because its caller has gone, its deadline has passed
+    /// or the session has ended. One task at a time.
+    pub fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        self.call.poll_over(cx)
+    }
+
+    /// Runs `poll`, a single poll of the handler's future, on behalf of the call.
+    pub fn enter<T>(&self, poll: impl FnOnce() -> T) -> T {
+        let parent = Parent { call: self.call.id(), deadline: self.call.deadline() };
+        context::on_behalf_of(self.call.session(), parent, poll)
+    }
+}
