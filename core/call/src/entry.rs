@@ -44,8 +44,8 @@ pub struct Payload {
 pub const PROTOBUF_COST_BYTES: u32 = 64;
 
 impl Payload {
-    /// The block to be returned for it in a receive heap. An empty protobuf message has one too, and its return says one
-    /// byte: a length of zero would say that there is none.
+    /// The block to be returned for it in a receive heap. An empty protobuf message has one too, and its return says
+    /// one byte: a length of zero would say that there is none.
     pub fn block(&self) -> Span {
         match self.encoding {
             Encoding::Linear => self.span,

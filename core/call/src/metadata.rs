@@ -36,8 +36,8 @@ impl Metadata {
     /// Most pairs, so that a count cannot make a reader allocate.
     pub const PAIRS_MAX: usize = 1024;
 
-    /// The encoded form of no pairs, where something must be said and there is nothing to say: headers that only tell that
-    /// an answer begins.
+    /// The encoded form of no pairs, where something must be said and there is nothing to say: headers that only tell
+    /// that an answer begins.
     pub const NO_PAIRS: [u8; 2] = [0, 0];
 
     /// No metadata.

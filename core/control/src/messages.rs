@@ -130,9 +130,9 @@ pub enum AttachedFds {
 
 /// Names methods; comes with one memfd holding a `FileDescriptorSet`, or with none.
 ///
-/// Without a descriptor set the methods are *opaque*: their messages are protobuf in both heaps, which the daemon does not
-/// read except for an end that is typed, and both sides may stream. A service is then served as a whole: the one route of
-/// `/package.Service/*` stands for all its methods, and each call says its path (docs/shared-memory.md).
+/// Without a descriptor set the methods are *opaque*: their messages are protobuf in both heaps, which the daemon does
+/// not read except for an end that is typed, and both sides may stream. A service is then served as a whole: the one
+/// route of `/package.Service/*` stands for all its methods, and each call says its path (docs/shared-memory.md).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Bind {
     /// Bytes of the descriptor set in the memfd; zero if there is no memfd.

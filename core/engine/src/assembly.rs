@@ -28,8 +28,8 @@ pub(crate) struct Assembly {
 enum Place {
     /// A block of the receive heap it is meant for; the socket is read straight into it.
     Heap { session: SessionKey, block: Span, header_bytes: u32 },
-    /// The daemon's own memory, because the heap was full or the bytes need converting. Grows as bytes come, never ahead
-    /// on the peer's word.
+    /// The daemon's own memory, because the heap was full or the bytes need converting. Grows as bytes come, never
+    /// ahead on the peer's word.
     Private(Vec<u8>),
 }
 

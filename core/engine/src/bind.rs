@@ -1,7 +1,7 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
 use crate::engine::Engine;
-use crate::opaque;
+use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
 use crate::session::{Route, Target};
 use crate::{RemoteKey, SessionKey};
@@ -40,10 +40,10 @@ pub enum BindError {
     #[error("method {0} is not in the descriptor set")]
     NoMethod(String),
     /// Nothing of this name can be called.
-    #[error("{0:?} is no path of a method: write /package.Service/Method, at most {max} bytes", max = opaque::PATH_BYTES_MAX)]
+    #[error("{0:?} is no path of a method: write /package.Service/Method, at most {PATH_BYTES_MAX} bytes")]
     Path(String),
     /// Nothing of this name can be served.
-    #[error("{0:?} is no name of a service: write package.Service, at most {max} bytes", max = opaque::SERVICE_BYTES_MAX)]
+    #[error("{0:?} is no name of a service: write package.Service, at most {SERVICE_BYTES_MAX} bytes")]
     Service(String),
     /// The session has too many routes.
     #[error("session would have more than {0} routes")]

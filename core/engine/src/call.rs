@@ -55,7 +55,8 @@ pub(crate) struct Call {
     pub handed_over: bool,
     /// A call from a peer: the request and response types it holds. Linear messages have these fingerprints.
     pub offered: Option<[u64; 2]>,
-    /// A call from a peer: the types this host has told it of, if they are the peer's too. Linear requests are of these.
+    /// A call from a peer: the types this host has told it of, if they are the peer's too. Linear requests are of
+    /// these.
     pub agreed: Option<Arc<MethodTypes>>,
     /// The method's path, if `method` stands for others too.
     pub path: Option<Box<str>>,

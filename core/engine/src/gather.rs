@@ -11,9 +11,9 @@
 //!   response, many           Finish with a message        ▶  Message · Finish
 //! ```
 //!
-//! None, or more than one, where there must be one ends the call as UNIMPLEMENTED, as gRPC's status codes say; a request
-//! is complete before its handler sees any of it. What is kept meanwhile is one message: in its sender's heap, in a
-//! receive block, or charged to the connection it came from.
+//! None, or more than one, where there must be one ends the call as UNIMPLEMENTED, as gRPC's status codes say; a
+//! request is complete before its handler sees any of it. What is kept meanwhile is one message: in its sender's heap,
+//! in a receive block, or charged to the connection it came from.
 
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};

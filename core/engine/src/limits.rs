@@ -12,8 +12,8 @@ pub struct Limits {
     pub stream_window_bytes: u32,
     /// Routes of one session: methods it may call and serves.
     pub routes_per_session: usize,
-    /// Methods peers may name of a service that is served as a whole (`opaque.rs`) before further ones share one name in
-    /// reports. Services have tens of methods.
+    /// Methods peers may name of a service that is served as a whole (`opaque.rs`) before further ones share one name
+    /// in reports. Services have tens of methods.
     pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
     /// peer). Same-host messages wait in their sender's heap and cost nothing here.

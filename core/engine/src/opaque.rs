@@ -2,8 +2,8 @@
 //!
 //! An application that binds without a descriptor set (a channel under code somebody else generated) has its messages
 //! in shared memory as protobuf. Its ends have a path and may stream both ways, and nothing else is known of them.
-//! `convert.rs` has the rows: protobuf goes from opaque end to opaque end as it is and unread; towards a typed end it is
-//! decoded by the schema of that end, so that nothing unchecked reaches a typed application.
+//! `convert.rs` has the rows: protobuf goes from opaque end to opaque end as it is and unread; towards a typed end it
+//! is decoded by the schema of that end, so that nothing unchecked reaches a typed application.
 //!
 //! Such an application serves a service as a whole, since it alone knows the methods. Its one route is bound under
 //! `/package.Service/*`, and every delivered call says its own path before its metadata.

@@ -64,8 +64,8 @@ pub(crate) struct Offered {
     pub fingerprints: [u64; 2],
     /// What it was told of those here.
     pub answered: Option<[u64; 2]>,
-    /// The types here that it was told of and holds too. A server with others may come later, and a linear request still
-    /// be under way.
+    /// The types here that it was told of and holds too. A server with others may come later, and a linear request
+    /// still be under way.
     pub agreed: Option<Arc<MethodTypes>>,
 }
 

@@ -1,5 +1,5 @@
-//! Shows calls whose ends keep their types to themselves: every pairing of opaque and typed ends on one host and on two,
-//! all patterns, empty messages, wrong numbers of messages, and that an application is not taken at its word.
+//! Shows calls whose ends keep their types to themselves: every pairing of opaque and typed ends on one host and on
+//! two, all patterns, empty messages, wrong numbers of messages, and that an application is not taken at its word.
 
 mod world;
 

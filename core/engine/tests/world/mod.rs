@@ -152,7 +152,8 @@ impl World {
         }
     }
 
-    /// Attaches an application that binds the same methods, and the service if it serves it, without saying their types.
+    /// Attaches an application that binds the same methods, and the service if it serves it, without saying their
+    /// types.
     pub fn attach_opaque(&mut self, host: usize, target: Option<&str>, serves: bool) -> App {
         let mut app = self.attach_sized(host, PROTO, None, false, HEAP_BYTES);
         let calls: Vec<_> =

@@ -128,8 +128,8 @@ impl Delivered {
     }
 }
 
-/// What work done elsewhere needs of a delivered call: word of its end, and the call as the one on whose behalf others are made: those inherit its deadline, its cancellation and its
-/// trace context.
+/// What work done elsewhere needs of a delivered call: word of its end, and the call as the one on whose behalf others
+/// are made: those inherit its deadline, its cancellation and its trace context.
 #[derive(Clone, Debug)]
 pub struct Scope {
     call: server::Call,

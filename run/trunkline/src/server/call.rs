@@ -117,8 +117,8 @@ impl Call {
         self.is_over()
     }
 
-    /// Waits until the call is no longer wanted; at once if it has been answered. The waiting task is nobody's burden: a
-    /// worker drains its session in any case.
+    /// Waits until the call is no longer wanted; at once if it has been answered. The waiting task is nobody's burden:
+    /// a worker drains its session in any case.
     pub(crate) fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
         let polled = self.session.with(|books, _| match books.call(self.id) {
             Some(state) if state.end.is_none() => {

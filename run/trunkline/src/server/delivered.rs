@@ -108,7 +108,8 @@ impl Delivered {
         })
     }
 
-    /// The call as one whose messages only the application can read; `None` if it was answered because it makes no sense.
+    /// The call as one whose messages only the application can read; `None` if it was answered because it makes no
+    /// sense.
     pub(super) fn opaque(mut self) -> Option<opaque::Delivered> {
         let block = std::mem::take(&mut self.metadata);
         let call = self.answer.call.clone();
