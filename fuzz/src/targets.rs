@@ -12,7 +12,7 @@ use trunkline_grpc::framing::Deframer;
 use trunkline_grpc::{request, response};
 use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, check};
 use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
-use trunkline_net::Endpoint;
+use trunkline_net::{Buffers, Endpoint, First, Http2, Http2Settings, Listener, State, Stream};
 use trunkline_schema::{MessageIndex, Schema};
 use trunkline_services::Files;
 
@@ -40,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "metadata", run: metadata, seeds: metadata_seeds },
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
+    Target { name: "first", run: first, seeds: first_seeds },
+    Target { name: "http2", run: http2, seeds: http2_seeds },
     Target { name: "grpc", run: grpc, seeds: grpc_seeds },
     Target { name: "service_config", run: service::config, seeds: service::config_seeds },
     Target { name: "target", run: service::target, seeds: service::target_seeds },
@@ -297,10 +299,60 @@ fn endpoint(bytes: &[u8]) {
     }
 }
 
-fn endpoint_seeds() -> Vec<Vec<u8>> {
-    ["tcp://127.0.0.1:80", "tcp://[::1]:7878", "tcp://host.example:1", "unix:/run/x.sock"]
+/// What an accepted connection says first.
+fn first(bytes: &[u8]) {
+    let _ = First::of(bytes, b"TRK1");
+}
+
+fn first_seeds() -> Vec<Vec<u8>> {
+    ["TRK1", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\u{16}\u{3}\u{1}", "GET / HTTP/1.1\r\n"]
         .map(Vec::from)
         .into()
+}
+
+static LISTENER: LazyLock<Listener> = LazyLock::new(|| {
+    let endpoint = "tcp://127.0.0.1:0".parse().expect("an address");
+    Listener::bind(&endpoint, false).expect("a free port")
+});
+
+/// What a client says on an HTTP/2 connection: read until it is over, or all of it is.
+fn http2(bytes: &[u8]) {
+    let Ok(stream) = Stream::connect(LISTENER.endpoint()) else { return };
+    // Taken off the queue and closed: the bytes come from here.
+    let _ = LISTENER.accept();
+    let settings = Http2Settings { unfinished_ns_max: 1, ..Http2Settings::server() };
+    let mut said = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    said.extend_from_slice(bytes);
+    let mut connection = Http2::server(stream, Arc::new(settings), Instant(0), &said, 0);
+    let (mut buffers, mut events) = (Buffers::new(), Vec::new());
+    for at in 0..16 {
+        if !matches!(connection.turn(Instant(at), &mut buffers, &mut events), State::More) {
+            break;
+        }
+    }
+}
+
+/// SETTINGS; a request with a body; a window, a ping, a reset.
+fn http2_seeds() -> Vec<Vec<u8>> {
+    let mut call = b"\0\0\0\x04\0\0\0\0\0".to_vec();
+    call.extend(b"\0\0\x15\x01\x04\0\0\0\x01\x83\x86\x44\x06/a.B/C\x41\x09localhost");
+    call.extend(b"\0\0\x05\0\x01\0\0\0\x01\0\0\0\0\0");
+    let mut rest = call.clone();
+    rest.extend(b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01\0\0\x08\x06\0\0\0\0\0pingping");
+    rest.extend(b"\0\0\x04\x03\0\0\0\0\x01\0\0\0\x08");
+    vec![call, rest]
+}
+
+fn endpoint_seeds() -> Vec<Vec<u8>> {
+    [
+        "tcp://127.0.0.1:80",
+        "tcp://[::1]:7878",
+        "tcp://host.example:1",
+        "unix:/run/x.sock",
+        "tls://a.b@[::1]:1",
+    ]
+    .map(Vec::from)
+    .into()
 }
 
 /// gRPC's heads and bodies: lines of a head, an empty line, a body that comes in two pieces.

@@ -10,11 +10,12 @@ use crate::grpc_stream::{Ending, GrpcStream};
 use crate::opaque::Called;
 use crate::session::Target;
 use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
+use bytes::Bytes;
 use http::uri::Authority;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern};
-use trunkline_grpc::request::{self, RequestHead};
+use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
 use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag};
 use trunkline_telemetry::PeerIndex;
@@ -182,10 +183,11 @@ impl Engine {
         if found.remote.is_some() || found.streams.contains_key(&tag) {
             return Err(PeerFault(format!("stream {tag:?} cannot be opened by the peer")));
         }
+        let is_head = head.method == http::Method::HEAD;
         let head = match request::parse(head, &self.grpc.heads) {
             Ok(head) => head,
             Err(refusal) => {
-                self.http(peer, Command::Response { stream: tag, head: refusal.into_head(), end: true });
+                self.refuse_head(peer, tag, refusal, is_head);
                 return Ok(());
             }
         };
@@ -249,6 +251,16 @@ impl Engine {
                 Err(Fault::NoRoute { what: crate::start::service_of(path).to_owned() })
             }
             None => Err(unknown()),
+        }
+    }
+
+    /// A head that is no call's is answered, with a body for a person if it was not even gRPC's.
+    fn refuse_head(&mut self, peer: GrpcKey, tag: StreamTag, refusal: Refusal, is_head: bool) {
+        let end = is_head || !refusal.has_body();
+        self.http(peer, Command::Response { stream: tag, head: refusal.into_head(), end });
+        if !end {
+            let bytes = Bytes::from_static(Refusal::TEXT.as_bytes());
+            self.http(peer, Command::Data { stream: tag, bytes, end: true });
         }
     }
 

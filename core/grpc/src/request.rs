@@ -33,7 +33,7 @@ pub struct RequestHead<'a> {
 /// A request that is not a call. The stream is over with this head.
 #[derive(Clone, Debug)]
 pub enum Refusal {
-    /// It is not gRPC: an HTTP answer.
+    /// It is not gRPC: an HTTP answer, with [`Refusal::TEXT`] as its body.
     Http(Box<http_response::Parts>),
     /// It is: a status.
     Grpc(Box<http_response::Parts>),
@@ -127,6 +127,14 @@ pub fn user_agent_of(version: &str) -> HeaderValue {
 }
 
 impl Refusal {
+    /// The body of an HTTP answer, for whoever came with a browser or a probe.
+    pub const TEXT: &'static str = "This is gRPC: send POST with content-type application/grpc.\n";
+
+    /// Whether a body belongs to the answer.
+    pub fn has_body(&self) -> bool {
+        matches!(self, Self::Http(_))
+    }
+
     /// The answer, whichever it is.
     pub fn into_head(self) -> Box<http_response::Parts> {
         match self {
@@ -135,9 +143,10 @@ impl Refusal {
     }
 
     fn http(status: StatusCode, allow: Option<HeaderValue>) -> Self {
-        let mut parts = response::empty_parts(2);
+        let mut parts = response::empty_parts(3);
         parts.status = status;
-        parts.headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+        parts.headers.insert(CONTENT_LENGTH, Self::TEXT.len().into());
         if let Some(allow) = allow {
             parts.headers.insert(ALLOW, allow);
         }

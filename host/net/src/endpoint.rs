@@ -10,10 +10,14 @@ use thiserror::Error;
 ///
 /// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative),
 /// `unix:///run/greeter.sock`, or `unix-abstract:greeter`.
+/// With TLS, `tls://10.0.0.7:7878`, or `tls://search.internal@10.0.0.7:7878` if the server's
+/// certificate says a name and not the address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP.
     Tcp(SocketAddr),
+    /// TLS over TCP: what the certificate must say, if that is not the address.
+    Tls(SocketAddr, Option<String>),
     /// A Unix stream socket.
     Unix(PathBuf),
     /// A Unix stream socket without a file: a name in the network namespace (unix(7), "abstract").
@@ -24,10 +28,18 @@ pub enum Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// No scheme, or one that is not known here.
-    #[error("{text:?} is not an endpoint: write tcp://ADDRESS:PORT or unix:PATH")]
+    #[error("{text:?} is not an endpoint: write tcp://ADDRESS:PORT, tls://ADDRESS:PORT or unix:PATH")]
     Scheme {
         /// What was written.
         text: String,
+    },
+    /// The name before the `@` is none.
+    #[error(
+        "{name:?} is not a server name: write tls://NAME@ADDRESS:PORT with a DNS name, or tls://ADDRESS:PORT"
+    )]
+    ServerName {
+        /// What was written.
+        name: String,
     },
     /// The port is missing or not a number up to 65535.
     #[error("{text:?} has no port from 0 to 65535: write tcp://ADDRESS:PORT")]
@@ -76,10 +88,18 @@ impl Endpoint {
         Ok(Self::Unix(path))
     }
 
+    /// What a server's certificate must say: a name or an address. `None` where no TLS is spoken.
+    pub fn server_name(&self) -> Option<String> {
+        match self {
+            Self::Tls(address, name) => Some(name.clone().unwrap_or_else(|| address.ip().to_string())),
+            Self::Tcp(_) | Self::Unix(_) | Self::Abstract(_) => None,
+        }
+    }
+
     /// The path of a Unix endpoint.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Tcp(_) | Self::Abstract(_) => None,
+            Self::Tcp(_) | Self::Tls(..) | Self::Abstract(_) => None,
             Self::Unix(path) => Some(path),
         }
     }
@@ -90,7 +110,10 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(rest) = text.strip_prefix("tcp://") {
-            return tcp(text, rest);
+            return address(text, rest).map(Self::Tcp);
+        }
+        if let Some(rest) = text.strip_prefix("tls://") {
+            return tls(text, rest);
         }
         if let Some(name) = text.strip_prefix("unix-abstract:") {
             // The same limits: a name takes the place of a path, behind one NUL.
@@ -113,6 +136,8 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
+            Self::Tls(address, None) => write!(f, "tls://{address}"),
+            Self::Tls(address, Some(name)) => write!(f, "tls://{name}@{address}"),
             Self::Unix(path) if path.is_absolute() => write!(f, "unix://{}", path.display()),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Abstract(name) => write!(f, "unix-abstract:{name}"),
@@ -120,7 +145,17 @@ impl fmt::Display for Endpoint {
     }
 }
 
-fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
+fn tls(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
+    let Some((name, rest)) = rest.split_once('@') else {
+        return Ok(Endpoint::Tls(address(text, rest)?, None));
+    };
+    match rustls::pki_types::DnsName::try_from(name) {
+        Ok(_) => Ok(Endpoint::Tls(address(text, rest)?, Some(name.to_owned()))),
+        Err(_) => Err(EndpointError::ServerName { name: name.to_owned() }),
+    }
+}
+
+fn address(text: &str, rest: &str) -> Result<SocketAddr, EndpointError> {
     let no_port = || EndpointError::Port { text: text.to_owned() };
     let (host, port) = rest.rsplit_once(':').ok_or_else(no_port)?;
     if host.contains(':') && !host.starts_with('[') {
@@ -129,10 +164,10 @@ fn tcp(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
     let port: u16 = port.parse().map_err(|_| no_port())?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if bare == "localhost" {
-        return Ok(Endpoint::Tcp(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)));
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
     match bare.parse::<IpAddr>() {
-        Ok(address) => Ok(Endpoint::Tcp(SocketAddr::new(address, port))),
+        Ok(address) => Ok(SocketAddr::new(address, port)),
         Err(_) => Err(EndpointError::Name { host: bare.to_owned(), port }),
     }
 }
@@ -152,6 +187,8 @@ mod tests {
             ("unix:///run/a.sock", "unix:///run/a.sock"),
             ("unix:a.sock", "unix:a.sock"),
             ("unix-abstract:a", "unix-abstract:a"),
+            ("tls://localhost:443", "tls://127.0.0.1:443"),
+            ("tls://search.internal@[::1]:443", "tls://search.internal@[::1]:443"),
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), shown);
@@ -163,7 +200,9 @@ mod tests {
     fn what_the_user_is_told() {
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, told) in [
-            ("10.0.0.1:80", "write tcp://ADDRESS:PORT or unix:PATH"),
+            ("10.0.0.1:80", "write tcp://ADDRESS:PORT, tls://ADDRESS:PORT or unix:PATH"),
+            ("tls://a b@10.0.0.1:80", "\"a b\" is not a server name"),
+            ("tls://name@other:80", "\"other\" is a name"),
             ("http://10.0.0.1:80", "is not an endpoint"),
             ("tcp://10.0.0.1", "has no port"),
             ("tcp://10.0.0.1:65536", "has no port from 0 to 65535"),

@@ -6,7 +6,11 @@
 //! * [`Endpoint`]: `tcp://ADDRESS:PORT`, `unix:PATH` or `unix-abstract:NAME`, parsed once, with errors that say what to
 //!   write instead. [`Target`]: what users write to say whom they call, gRPC's syntax included; perhaps a name.
 //! * [`Stream`]: a connected (or connecting) TCP or Unix stream socket. Reads and writes end in a [`Transfer`]: bytes,
-//!   *not ready*, or *ended*; only real failures are errors.
+//!   *not ready*, or *ended*; only real failures are errors. It may speak TLS ([`TlsServer`], [`TlsClient`]): the same
+//!   reads and writes then carry plain text.
+//! * [`First`]: what an accepted connection speaks, by its first bytes.
+//! * [`Http2`]: a connection of HTTP/2 over a stream: events up, commands down, without a runtime.
+//! * [`Farewell`]: closes a stream so that the peer hears why.
 //! * [`Listener`]: accepts streams; knows when a socket file is a leftover.
 //! * [`Poller`]: which of many descriptors are ready, over epoll, level-triggered. Doorbells and control sockets
 //!   register here, too.
@@ -16,10 +20,12 @@
 //! ([`Stream::read`], [`Stream::read_vectored`]), and writes what the protocol shows ([`Stream::write_vectored`]). A
 //! gather list that contains an application's heap is written by `trunkline_shm::send_gather` on the same socket (a
 //! [`Stream`] is [`AsFd`](std::os::fd::AsFd)), so that no slice over racing memory is ever made here;
-//! [`Transfer::of_write`] reads its outcome.
+//! [`Transfer::of_write`] reads its outcome. HTTP/2 and TLS need the bytes here; they get the turn's memory lent
+//! ([`Buffers`]), so that a connection at rest has none.
 //!
 //! # Invariants
 //! * Every descriptor is non-blocking and close-on-exec; no call here waits except [`Poller::wait`].
+//! * What a peer of HTTP/2 makes us do is counted against a limit with a name ([`Http2Settings`]); so is its time.
 //! * No write raises SIGPIPE, whatever the embedding process does with signals.
 //! * A socket file is removed only if nobody listens on it, or if this process made it and it is still the same file.
 //!
@@ -30,14 +36,22 @@
 
 mod datagram;
 mod endpoint;
+mod first;
+mod http2;
 mod listener;
 mod poller;
 mod stream;
 mod target;
+mod tls;
 
 pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
+pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
+pub use http2::{
+    AgeSettings, Buffers, Ended, Farewell, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
+};
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream, Transfer};
 pub use target::{Name, Target, TargetError};
+pub use tls::{Alpn, ClientFiles, Identity, ServerFiles, TlsClient, TlsError, TlsServer, TlsWatch};

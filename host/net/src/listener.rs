@@ -46,6 +46,14 @@ pub enum BindError {
         /// Where.
         endpoint: Endpoint,
     },
+    /// Connections are told apart when they come: whether they speak TLS is not said here.
+    #[error(
+        "cannot listen on {endpoint}: write tcp://ADDRESS:PORT; keys and certificates are set apart from it"
+    )]
+    Secure {
+        /// Where.
+        endpoint: Endpoint,
+    },
     /// The kernel refuses.
     #[error("cannot listen on {endpoint}: {source}")]
     Kernel {
@@ -71,6 +79,7 @@ impl Listener {
     pub fn bind(endpoint: &Endpoint, share_port: bool) -> Result<Self, BindError> {
         match endpoint {
             Endpoint::Tcp(address) => bind_tcp(*address, share_port),
+            Endpoint::Tls(..) => return Err(BindError::Secure { endpoint: endpoint.clone() }),
             Endpoint::Unix(path) => {
                 clear_leftover(endpoint, path)?;
                 bind_unix(path)

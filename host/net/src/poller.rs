@@ -18,6 +18,8 @@ pub enum Interest {
     Read,
     /// Something can be read, or something can be written (or a connect has ended).
     ReadWrite,
+    /// Something can be written: reading is paused.
+    Write,
     /// Only failure and hang-up: reading is paused.
     Nothing,
 }
@@ -116,6 +118,7 @@ fn flags(interest: Interest) -> epoll::EventFlags {
     match interest {
         Interest::Read => epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
         Interest::ReadWrite => epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::OUT,
+        Interest::Write => epoll::EventFlags::OUT,
         Interest::Nothing => epoll::EventFlags::empty(),
     }
 }

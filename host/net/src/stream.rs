@@ -1,6 +1,7 @@
 //! A connected stream socket.
 
 use crate::Endpoint;
+use crate::tls::{Alpn, Identity, Session, Socket as _, TlsClient, TlsServer};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -11,9 +12,16 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// A non-blocking TCP or Unix stream.
+/// A non-blocking TCP or Unix stream, with TLS or without.
 #[derive(Debug)]
 pub struct Stream {
+    plain: Plain,
+    tls: Option<Box<Session>>,
+}
+
+/// The socket itself.
+#[derive(Debug)]
+struct Plain {
     socket: OwnedFd,
     family: Family,
 }
@@ -62,12 +70,14 @@ impl Stream {
     pub fn connect(endpoint: &Endpoint) -> io::Result<Self> {
         let stream = Self::unconnected(endpoint)?;
         let begun = match endpoint {
-            Endpoint::Tcp(address) => rustix::net::connect(&stream.socket, address),
-            Endpoint::Unix(path) => rustix::net::connect(&stream.socket, &SocketAddrUnix::new(path)?),
             Endpoint::Abstract(name) => {
                 let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-                rustix::net::connect(&stream.socket, &address)
+                rustix::net::connect(&stream.plain.socket, &address)
             }
+            Endpoint::Tcp(address) | Endpoint::Tls(address, _) => {
+                rustix::net::connect(&stream.plain.socket, address)
+            }
+            Endpoint::Unix(path) => rustix::net::connect(&stream.plain.socket, &SocketAddrUnix::new(path)?),
         };
         match begun {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
@@ -80,56 +90,122 @@ impl Stream {
     /// # Errors
     /// Why it failed.
     pub fn finish_connect(&self) -> io::Result<bool> {
-        sockopt::socket_error(&self.socket)??;
-        match rustix::net::getpeername(&self.socket) {
+        sockopt::socket_error(&self.plain.socket)??;
+        match rustix::net::getpeername(&self.plain.socket) {
             Ok(_) => Ok(true),
             Err(Errno::NOTCONN) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
+    /// Speaks TLS from now on, as a server. `first` is what was already read. [`Stream::handshake`] goes on.
+    ///
+    /// # Errors
+    /// If the library refuses its own configuration.
+    pub fn begin_tls_server(&mut self, tls: &TlsServer, first: &[u8]) -> io::Result<()> {
+        self.tls = Some(Box::new(Session::server(tls, first)?));
+        Ok(())
+    }
+
+    /// Speaks TLS from now on, as a client, once connected. `name` is what the server's certificate must say: a DNS
+    /// name or an IP address; `offer` what may be spoken inside. [`Stream::handshake`] goes on.
+    ///
+    /// # Errors
+    /// If `name` is neither.
+    pub fn begin_tls_client(&mut self, tls: &TlsClient, name: &str, offer: &[Alpn]) -> io::Result<()> {
+        let name = name.to_owned().try_into().map_err(io::Error::other)?;
+        self.tls = Some(Box::new(Session::client(tls, name, offer)?));
+        Ok(())
+    }
+
+    /// Goes on with a TLS handshake as far as the socket lets it. `true` when it is done, or there is none.
+    ///
+    /// # Errors
+    /// Why it failed: a certificate that does not verify, an alert of the peer, its end.
+    pub fn handshake(&mut self) -> io::Result<bool> {
+        self.tls.as_mut().map_or(Ok(true), |tls| tls.handshake(&self.plain))
+    }
+
     /// Reads what is there into one buffer.
     ///
     /// # Errors
-    /// What the kernel says, except *would block* and *interrupted*.
-    pub fn read(&self, buffer: &mut [u8]) -> io::Result<Transfer> {
-        let wanted = buffer.len();
-        of_read(
-            retry(|| {
-                rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count)
-            }),
-            wanted,
-        )
+    /// What the kernel says, except *would block* and *interrupted*; with TLS, what is wrong with the peer's records.
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Transfer> {
+        match &mut self.tls {
+            None => self.plain.read(buffer),
+            Some(tls) => tls.read(&self.plain, buffer),
+        }
     }
 
     /// Reads what is there into several buffers, one after the other.
     ///
     /// # Errors
     /// As [`Stream::read`].
-    pub fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Transfer> {
-        let count = buffers.len().min(Self::PIECES_MAX);
-        let buffers = &mut buffers[..count];
-        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
-        of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
+    pub fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Transfer> {
+        match &mut self.tls {
+            None => self.plain.read_vectored(buffers),
+            Some(tls) => match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
+                Some(first) => tls.read(&self.plain, first),
+                None => Ok(Transfer::NotReady),
+            },
+        }
     }
 
     /// Writes as much as fits of several pieces, one after the other. Raises no signal.
     ///
+    /// With TLS, what is taken may wait here for room in the socket ([`Stream::wants_write`], [`Stream::flush`]).
+    ///
     /// # Errors
     /// What the kernel says, except *would block* and *interrupted*.
-    pub fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
-        let pieces = &pieces[..pieces.len().min(Self::PIECES_MAX)];
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let send = || rustix::net::sendmsg(&self.socket, pieces, &mut SendAncillaryBuffer::default(), flags);
-        Transfer::of_write(retry(send))
+    pub fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
+        match &mut self.tls {
+            None => self.plain.write(pieces),
+            Some(tls) => tls.write(&self.plain, pieces),
+        }
+    }
+
+    /// Writes what waits here. `true` if nothing does any more.
+    ///
+    /// # Errors
+    /// As [`Stream::write_vectored`].
+    pub fn flush(&mut self) -> io::Result<bool> {
+        self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&self.plain))
+    }
+
+    /// Whether bytes were taken from the socket and wait to be read here: the poller will not tell of them.
+    pub fn has_buffered(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_buffered())
+    }
+
+    /// Whether bytes that were taken for writing wait for room in the socket.
+    pub fn wants_write(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Whether it speaks TLS: bytes must then pass through here, and not straight into the socket.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What TLS negotiated to be spoken inside, after the handshake.
+    pub fn alpn(&self) -> Option<Alpn> {
+        self.tls.as_ref()?.alpn()
+    }
+
+    /// Who the peer is by its certificate, after the handshake. `None` without TLS or certificate.
+    pub fn identity(&self) -> Option<Identity> {
+        self.tls.as_ref()?.identity()
     }
 
     /// Sends no more; what has been written still arrives. The other direction stays open.
     ///
     /// # Errors
     /// What the kernel says, except that the peer is gone already.
-    pub fn end(&self) -> io::Result<()> {
-        match rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write) {
+    pub fn end(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.end(&self.plain)?;
+        }
+        match rustix::net::shutdown(&self.plain.socket, rustix::net::Shutdown::Write) {
             Ok(()) | Err(Errno::NOTCONN) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -140,10 +216,10 @@ impl Stream {
     /// # Errors
     /// What the kernel says.
     pub fn peer_credentials(&self) -> io::Result<Option<PeerCredentials>> {
-        if self.family == Family::Tcp {
+        if self.plain.family == Family::Tcp {
             return Ok(None);
         }
-        let found = sockopt::socket_peercred(&self.socket)?;
+        let found = sockopt::socket_peercred(&self.plain.socket)?;
         let (pid, uid, gid) = (found.pid.as_raw_nonzero().get(), found.uid.as_raw(), found.gid.as_raw());
         Ok(Some(PeerCredentials { pid, uid, gid }))
     }
@@ -153,42 +229,66 @@ impl Stream {
     /// # Errors
     /// What the kernel says: the peer may be gone.
     pub fn peer_address(&self) -> io::Result<Option<SocketAddr>> {
-        if self.family == Family::Unix {
+        if self.plain.family == Family::Unix {
             return Ok(None);
         }
-        Ok(rustix::net::getpeername(&self.socket)?.and_then(|address| SocketAddr::try_from(address).ok()))
+        Ok(rustix::net::getpeername(&self.plain.socket)?
+            .and_then(|address| SocketAddr::try_from(address).ok()))
     }
 
     /// Takes over an accepted socket.
     pub(crate) fn accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
-        let stream = Self { socket, family: if is_tcp { Family::Tcp } else { Family::Unix } };
-        stream.set_up()?;
-        Ok(stream)
+        Self::set_up(Plain { socket, family: if is_tcp { Family::Tcp } else { Family::Unix } })
     }
 
     fn unconnected(endpoint: &Endpoint) -> io::Result<Self> {
         let (address_family, family) = match endpoint {
-            Endpoint::Tcp(address) if address.is_ipv4() => (AddressFamily::INET, Family::Tcp),
-            Endpoint::Tcp(_) => (AddressFamily::INET6, Family::Tcp),
+            Endpoint::Tcp(address) | Endpoint::Tls(address, _) if address.is_ipv4() => {
+                (AddressFamily::INET, Family::Tcp)
+            }
+            Endpoint::Tcp(_) | Endpoint::Tls(..) => (AddressFamily::INET6, Family::Tcp),
             Endpoint::Unix(_) | Endpoint::Abstract(_) => (AddressFamily::UNIX, Family::Unix),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(address_family, SocketType::STREAM, flags, None)?;
-        let stream = Self { socket, family };
-        stream.set_up()?;
-        Ok(stream)
+        Self::set_up(Plain { socket, family })
     }
 
     /// Small frames leave at once (the protocol batches by itself), dead hosts are noticed.
-    fn set_up(&self) -> io::Result<()> {
-        if self.family == Family::Tcp {
-            sockopt::set_tcp_nodelay(&self.socket, true)?;
-            sockopt::set_socket_keepalive(&self.socket, true)?;
-            sockopt::set_tcp_keepidle(&self.socket, KEEPALIVE_IDLE)?;
-            sockopt::set_tcp_keepintvl(&self.socket, KEEPALIVE_INTERVAL)?;
-            sockopt::set_tcp_keepcnt(&self.socket, KEEPALIVE_COUNT)?;
+    fn set_up(plain: Plain) -> io::Result<Self> {
+        if plain.family == Family::Tcp {
+            sockopt::set_tcp_nodelay(&plain.socket, true)?;
+            sockopt::set_socket_keepalive(&plain.socket, true)?;
+            sockopt::set_tcp_keepidle(&plain.socket, KEEPALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(&plain.socket, KEEPALIVE_INTERVAL)?;
+            sockopt::set_tcp_keepcnt(&plain.socket, KEEPALIVE_COUNT)?;
         }
-        Ok(())
+        Ok(Self { plain, tls: None })
+    }
+}
+
+impl crate::tls::Socket for Plain {
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Transfer> {
+        let wanted = buffer.len();
+        let receive =
+            || rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
+        of_read(retry(receive), wanted)
+    }
+
+    fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
+        let pieces = &pieces[..pieces.len().min(Stream::PIECES_MAX)];
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let send = || rustix::net::sendmsg(&self.socket, pieces, &mut SendAncillaryBuffer::default(), flags);
+        Transfer::of_write(retry(send))
+    }
+}
+
+impl Plain {
+    fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Transfer> {
+        let count = buffers.len().min(Stream::PIECES_MAX);
+        let buffers = &mut buffers[..count];
+        let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
     }
 }
 
@@ -208,7 +308,7 @@ impl Transfer {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.plain.socket.as_fd()
     }
 }
 

@@ -44,29 +44,29 @@ fn pair(listener: &Listener) -> (Stream, Stream) {
     (client, accepted.stream)
 }
 
-fn read_some(stream: &Stream, buffer: &mut [u8]) -> Transfer {
+fn read_some(stream: &mut Stream, buffer: &mut [u8]) -> Transfer {
     let poller = Poller::new().unwrap();
-    poller.add(stream, Token(0), Interest::Read).unwrap();
+    poller.add(&*stream, Token(0), Interest::Read).unwrap();
     wait_for(&poller, Token(0), false);
     stream.read(buffer).unwrap()
 }
 
 fn transfer_both_ways(endpoint: &Endpoint) {
     let listener = Listener::bind(endpoint, false).unwrap();
-    let (client, server) = pair(&listener);
+    let (mut client, mut server) = pair(&listener);
     let mut buffer = [0; 16];
     assert_eq!(server.read(&mut buffer).unwrap(), Transfer::NotReady);
     let pieces = [IoSlice::new(b"hello"), IoSlice::new(b""), IoSlice::new(b" world")];
     assert_eq!(client.write_vectored(&pieces).unwrap(), Transfer::Bytes(11));
-    assert_eq!(read_some(&server, &mut buffer[..3]), Transfer::Bytes(3));
+    assert_eq!(read_some(&mut server, &mut buffer[..3]), Transfer::Bytes(3));
     let (mut first, mut second) = ([0; 4], [0; 16]);
     let mut pieces = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
     assert_eq!(server.read_vectored(&mut pieces).unwrap(), Transfer::Bytes(8));
     assert_eq!((&buffer[..3], &first, &second[..4]), (&b"hel"[..], b"lo w", &b"orld"[..]));
     client.end().unwrap();
-    assert_eq!(read_some(&server, &mut buffer), Transfer::Ended);
+    assert_eq!(read_some(&mut server, &mut buffer), Transfer::Ended);
     assert_eq!(server.write_vectored(&[IoSlice::new(b"late")]).unwrap(), Transfer::Bytes(4));
-    assert_eq!(read_some(&client, &mut buffer), Transfer::Bytes(4));
+    assert_eq!(read_some(&mut client, &mut buffer), Transfer::Bytes(4));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn bytes_go_both_ways_and_ends_are_seen() {
 #[test]
 fn a_full_socket_says_not_ready_and_a_gone_peer_is_an_error() {
     let listener = Listener::bind(&tcp(), false).unwrap();
-    let (client, server) = pair(&listener);
+    let (mut client, server) = pair(&listener);
     let block = vec![7; 1 << 20];
     let mut written = 0;
     loop {
@@ -170,7 +170,7 @@ fn a_port_is_shared_only_on_request() {
 #[test]
 fn the_poller_tells_what_was_asked_for() {
     let listener = Listener::bind(&tcp(), false).unwrap();
-    let (client, server) = pair(&listener);
+    let (mut client, server) = pair(&listener);
     let poller = Poller::new().unwrap();
     poller.add(&server, Token(7), Interest::Read).unwrap();
     assert_eq!(looked(&poller, 0).len(), 0);

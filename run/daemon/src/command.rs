@@ -1,6 +1,7 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
 use crate::names::LookedUp;
+use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     Observe { ask: Ask, reply: Sender<Observation> },
     /// Tell what is served.
     Services { reply: Sender<Services> },
+    /// Keys and certificates for connections made from now on.
+    Secure(TlsKeys),
     /// Take no new calls.
     Drain,
     /// End the thread.

@@ -5,12 +5,14 @@
 //! that names place, key, problem and remedy. Every key may be left out; no file at all is a good configuration.
 
 mod error;
+mod http2;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod value;
 
 pub use error::ConfigError;
+pub use http2::{Http2Keys, Tls};
 pub use value::{Address, Bytes, Mode, Whom};
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +38,10 @@ pub struct Config {
     pub limits: LimitKeys,
     /// How gRPC is spoken.
     pub grpc: Grpc,
+    /// Keys and certificates.
+    pub tls: Tls,
+    /// Connections of gRPC.
+    pub http2: Http2Keys,
     /// How threads wait.
     pub waiting: Waiting,
     /// What is logged.

@@ -5,18 +5,23 @@
 
 use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
 use crate::config::Config;
+use crate::keys::{KeyFiles, LOOK_EVERY};
 use crate::schemas::SchemaCache;
 use crate::waker::Waker;
 use prost::Message;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Instant;
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Reply, decode_request, reply, request,
 };
 use trunkline_engine::{BindError, Binding, SessionKey, is_own_service};
 use trunkline_shm::{ControlListener, ControlSocket, SessionConfig, create_session};
+
+/// The longest sleep while there are files to look at.
+const LOOK: Timespec = Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
 
 /// What other threads tell the control thread.
 pub(crate) enum ControlMessage {
@@ -38,6 +43,8 @@ pub(crate) struct Control {
     pub clients: Vec<Client>,
     pub schemas: SchemaCache,
     pub next_session: u64,
+    pub keys: KeyFiles,
+    pub keys_looked: Instant,
 }
 
 /// One connection to the control socket.
@@ -68,6 +75,7 @@ impl Control {
             }
             self.accept();
             self.serve();
+            self.look_at_keys();
             self.clients.retain(|client| !client.closed);
         }
     }
@@ -81,10 +89,22 @@ impl Control {
         fds.extend(
             self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.socket.as_fd(), PollFlags::IN)),
         );
-        if let Err(error) = poll(&mut fds, None)
+        let timeout = (!self.keys.is_empty()).then_some(LOOK);
+        if let Err(error) = poll(&mut fds, timeout.as_ref())
             && error != rustix::io::Errno::INTR
         {
             tracing::error!(%error, "control thread cannot poll");
+        }
+    }
+
+    /// Gives shards new keys and certificates when the files have changed.
+    fn look_at_keys(&mut self) {
+        if self.keys.is_empty() || self.keys_looked.elapsed() < LOOK_EVERY {
+            return;
+        }
+        self.keys_looked = Instant::now();
+        if let Some(keys) = self.keys.reload() {
+            self.shards.iter().for_each(|shard| _ = shard.send(Command::Secure(keys.clone())));
         }
     }
 

@@ -5,10 +5,13 @@ use crate::command::{Command, Observation, Services, ShardSender, shard_channel}
 use crate::config::Config;
 use crate::control::{Control, ControlMessage};
 use crate::heaps::SessionHeaps;
+use crate::http::HttpSockets;
+use crate::keys::KeyFiles;
 use crate::names::Names;
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
+use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::btree_map::Entry;
@@ -19,9 +22,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_net::{Interest, Listener, Poller};
+use trunkline_net::{Buffers, Interest, Listener, Poller, TlsError};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
 
@@ -44,6 +48,9 @@ pub enum StartError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// Keys and certificates cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
     /// A thread, poller or eventfd cannot be made.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -180,8 +187,10 @@ impl Daemon {
             endpoints: Vec::new(),
             changes: Arc::default(),
         };
+        let keys = KeyFiles::new(config.tls.clone());
+        let loaded = keys.load()?;
         for index in 0..config.daemon.shards.max(1) {
-            daemon.start_shard(index, &config)?;
+            daemon.start_shard(index, &config, loaded.clone())?;
         }
         for (service, configured) in &config.services {
             let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
@@ -199,12 +208,14 @@ impl Daemon {
             clients: Vec::new(),
             schemas: SchemaCache::default(),
             next_session: 0,
+            keys,
+            keys_looked: std::time::Instant::now(),
         };
         daemon.spawn("trunkline-control", move || control.run())?;
         Ok(daemon)
     }
 
-    fn start_shard(&mut self, index: usize, config: &Config) -> Result<(), StartError> {
+    fn start_shard(&mut self, index: usize, config: &Config, tls: TlsKeys) -> Result<(), StartError> {
         let (sender, commands) = shard_channel(Waker::new()?);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
@@ -233,6 +244,12 @@ impl Daemon {
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
             sockets: HashMap::new(),
+            https: HttpSockets::default(),
+            visitors: Visitors::default(),
+            socket_timers: TimerTable::new(),
+            tls,
+            http_server: config.http2.server(),
+            http_client: config.http2.client(),
             listening,
             poller,
             ready: Vec::new(),
@@ -248,6 +265,7 @@ impl Daemon {
             sockets_worked: now(),
             choked: Vec::new(),
             input: vec![0; INPUT_BYTES],
+            buffers: Buffers::new(),
         };
         self.names.add_shard(sender.clone());
         self.shards.push(sender);
@@ -322,11 +340,11 @@ fn raise_descriptor_limit() {
 
 /// Equal on two daemons exactly if they read the same clock: the same boot of the same kernel.
 fn clock_id() -> u64 {
-    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    use std::hash::{BuildHasherDefault, DefaultHasher};
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     match boot.trim() {
         // Unknown: a number of our own, so that nobody takes our clock for theirs.
-        "" => std::hash::RandomState::new().hash_one(std::process::id()),
+        "" => RandomState::new().hash_one(std::process::id()),
         boot => BuildHasherDefault::<DefaultHasher>::default().hash_one(boot),
     }
 }

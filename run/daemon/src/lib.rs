@@ -5,8 +5,9 @@
 //! the engine wants done.
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
-//! * `shard.rs` is what a shard holds; `sockets.rs` moves bytes between connections and the engine, `heaps.rs` lets the
-//!   engine reach the sessions' memory.
+//! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
+//! * A connection begins in `visitors.rs`, accepted or dialled, until it is clear what it speaks, and TLS is set up
+//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
@@ -30,11 +31,14 @@ mod config;
 mod control;
 mod handle;
 mod heaps;
+mod http;
+mod keys;
 mod names;
 mod schemas;
 mod shard;
 mod sockets;
 mod turn;
+mod visitors;
 mod waker;
 
 pub use changes::Watcher;

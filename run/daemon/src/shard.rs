@@ -4,15 +4,17 @@ use crate::changes::Changes;
 use crate::command::{Command, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
 use crate::heaps::SessionHeaps;
+use crate::http::HttpSockets;
 use crate::names::Names;
 use crate::sockets::{Listening, Socket};
+use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use trunkline_call::Instant;
-use trunkline_engine::{BindRequest, Engine, PeerKey, SessionKey, Turn};
-use trunkline_net::{Interest, Poller, Ready};
+use trunkline_call::{Instant, TimerTable};
+use trunkline_engine::{BindRequest, Engine, GrpcKey, PeerKey, SessionKey, Turn};
+use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
 
@@ -23,6 +25,13 @@ pub(crate) struct Shard {
     pub heaps: SessionHeaps,
     pub sessions: Sessions,
     pub sockets: HashMap<PeerKey, Socket>,
+    pub https: HttpSockets,
+    pub visitors: Visitors,
+    /// What is due for sockets, apart from what the engine waits for.
+    pub socket_timers: TimerTable<Token>,
+    pub tls: TlsKeys,
+    pub http_server: Arc<Http2Settings>,
+    pub http_client: Arc<Http2Settings>,
     pub listening: Vec<Listening>,
     pub poller: Poller,
     pub ready: Vec<Ready>,
@@ -43,6 +52,8 @@ pub(crate) struct Shard {
     pub choked: Vec<SessionKey>,
     /// The read buffer all connections share: filled, handled and empty again within one visit.
     pub input: Vec<u8>,
+    /// The same for connections of HTTP/2.
+    pub buffers: Buffers,
 }
 
 /// The rings of a session.
@@ -78,6 +89,9 @@ pub(crate) enum Token {
     Session(SessionKey),
     Peer(PeerKey),
     Listener(usize),
+    Http(GrpcKey),
+    Visitor(u64),
+    Farewell(u64),
 }
 
 impl Shard {
@@ -125,6 +139,7 @@ impl Shard {
                     let (states, draining) = (self.engine.services(), self.engine.is_draining());
                     let _ = reply.send(Services { states, draining });
                 }
+                Command::Secure(keys) => self.tls = keys,
                 Command::Drain => self.engine.drain(now()),
                 Command::Stop => self.stopping = true,
             }
@@ -217,9 +232,9 @@ impl Sessions {
 }
 
 impl Token {
-    const KINDS: u64 = 4;
+    const KINDS: u64 = 8;
 
-    /// As the poller carries it. Keys have 63 bits; a generation that does not fit beside the kind wraps two bits
+    /// As the poller carries it. Keys have 63 bits; a generation that does not fit beside the kind wraps three bits
     /// earlier, and a stale token then finds nothing, or a session that is looked at once for nothing.
     pub fn to_bits(self) -> u64 {
         match self {
@@ -227,6 +242,9 @@ impl Token {
             Self::Session(key) => key.to_bits() * Self::KINDS + 1,
             Self::Peer(key) => key.to_bits() * Self::KINDS + 2,
             Self::Listener(index) => index as u64 * Self::KINDS + 3,
+            Self::Http(key) => key.to_bits() * Self::KINDS + 4,
+            Self::Visitor(id) => id * Self::KINDS + 5,
+            Self::Farewell(id) => id * Self::KINDS + 6,
         }
     }
 
@@ -241,7 +259,10 @@ impl Token {
             0 => Self::Waker,
             1 => Self::Session(SessionKey::from_bits(key)),
             2 => Self::Peer(PeerKey::from_bits(key)),
-            _ => Self::Listener(key as usize),
+            3 => Self::Listener(key as usize),
+            4 => Self::Http(GrpcKey::from_bits(key)),
+            5 => Self::Visitor(key),
+            _ => Self::Farewell(key),
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use crate::heaps::SessionHeaps;
 use crate::shard::{Shard, Token, now};
-use trunkline_engine::{Dial, Dialled, Engine, PeerKey, Piece, Turn};
-use trunkline_net::{Endpoint, Interest, Listener, Ready, Stream, Transfer};
+use std::io::IoSlice;
+use trunkline_call::Instant;
+use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
+use trunkline_net::{Interest, Listener, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
 /// One connection's socket.
@@ -14,8 +16,6 @@ pub(crate) struct Socket {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Connecting: decided when it becomes writable.
-    Connecting,
     /// Writes are taken.
     Open,
     /// The kernel's buffer is full: decided when it becomes writable.
@@ -37,6 +37,8 @@ const READ_BYTES_PER_TURN: usize = 1 << 20;
 const SHORT_READ_BYTES: usize = 16 << 10;
 /// Bytes written to one connection before the others get their turn.
 const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+/// Bytes encrypted at once: several of the largest records.
+const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Size of the read buffer: several small calls or the beginning of a large one; large bodies are read in place.
 pub(crate) const INPUT_BYTES: usize = 256 << 10;
 
@@ -51,49 +53,30 @@ enum Visit {
 }
 
 impl Shard {
-    /// Begins to connect wherever the engine wants a connection.
-    pub fn dial(&mut self) {
-        while let Some(dial) = self.engine.poll_dial() {
-            if let Err(why) = self.connect(&dial) {
-                tracing::warn!(endpoint = %dial.endpoint, %why, "cannot dial");
-                let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                self.engine.handle_dial_failed(&mut turn, dial.connection, &why);
-            }
+    /// Takes in a connection that speaks the native protocol, of which `first` has been read.
+    pub fn begin_native(&mut self, key: PeerKey, stream: Stream, first: &[u8]) {
+        let interest = Interest::Read;
+        if let Err(error) = self.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
+            tracing::error!(%error, "cannot watch a socket");
         }
+        self.sockets.insert(key, Socket { stream, state: State::Open });
+        self.engine.transmit(key);
+        let start = self.engine.resume(key, &mut self.input);
+        self.input[start..start + first.len()].copy_from_slice(first);
+        if !first.is_empty() {
+            self.handle_frames(key, now(), start + first.len());
+        }
+        // What TLS has read already, the poller does not tell.
+        self.read(key);
     }
 
     /// Serves a socket the poller named.
     pub fn serve_socket(&mut self, key: PeerKey, ready: Ready) {
-        if ready.writable && !self.become_writable(key) {
-            return;
+        if ready.writable {
+            self.become_writable(key);
         }
         if ready.readable {
             self.read(key);
-        }
-    }
-
-    /// Accepts whatever waits at a listener.
-    pub fn accept(&mut self, index: usize) {
-        let Some(listening) = self.listening.get(index) else { return };
-        let mut accepted = Vec::new();
-        loop {
-            match listening.listener.accept() {
-                Ok(Some(stranger)) => accepted.push(stranger.stream),
-                Ok(None) => break,
-                Err(error) => {
-                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept");
-                    break;
-                }
-            }
-        }
-        for stream in accepted {
-            let label = stream
-                .peer_address()
-                .ok()
-                .flatten()
-                .map_or("unix".into(), |address| format!("tcp://{address}"));
-            let key = self.engine.accept_peer(now(), label);
-            self.insert_socket(key, stream, State::Open);
         }
     }
 
@@ -113,44 +96,14 @@ impl Shard {
         }
     }
 
-    fn connect(&mut self, dial: &Dial) -> Result<(), String> {
-        let endpoint: Endpoint = dial.endpoint.parse().map_err(|e| format!("{e}"))?;
-        let Dialled::Native(peer) = dial.connection else {
-            return Err("the endpoint does not speak the native protocol".into());
-        };
-        let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
-        self.insert_socket(peer, stream, State::Connecting);
-        Ok(())
-    }
-
-    fn insert_socket(&mut self, key: PeerKey, stream: Stream, state: State) {
-        let interest = if state == State::Open { Interest::Read } else { Interest::ReadWrite };
-        if let Err(error) = self.poller.add(&stream, Token::Peer(key).to_poller(), interest) {
-            tracing::error!(%error, "cannot watch a socket");
-        }
-        self.sockets.insert(key, Socket { stream, state });
-        self.engine.transmit(key);
-    }
-
-    /// The poller says writable: connected, or room again. `false` if the connection is over.
-    fn become_writable(&mut self, key: PeerKey) -> bool {
-        let Some(socket) = self.sockets.get_mut(&key) else { return false };
-        if socket.state == State::Connecting {
-            match socket.stream.finish_connect() {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(error) => {
-                    self.lose(key, &error.to_string());
-                    return false;
-                }
-            }
-        }
-        if matches!(socket.state, State::Connecting | State::Full) {
+    /// The poller says that there is room again.
+    fn become_writable(&mut self, key: PeerKey) {
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        if socket.state == State::Full {
             socket.state = State::Open;
             let _ = self.poller.set_interest(&socket.stream, Token::Peer(key).to_poller(), Interest::Read);
             self.engine.transmit(key);
         }
-        true
     }
 
     fn read(&mut self, key: PeerKey) {
@@ -171,7 +124,9 @@ impl Shard {
                 None => self.read_frames(key),
             };
             match moved {
-                Ok(Transfer::Bytes(bytes)) if bytes < SHORT_READ_BYTES => return Visit::Done,
+                Ok(Transfer::Bytes(bytes)) if bytes < SHORT_READ_BYTES && !self.has_buffered(key) => {
+                    return Visit::Done;
+                }
                 Ok(Transfer::Bytes(bytes)) => left = left.saturating_sub(bytes),
                 Ok(Transfer::NotReady) => return Visit::Done,
                 Ok(Transfer::Ended) => return Visit::Over("peer closed the connection".into()),
@@ -183,7 +138,7 @@ impl Shard {
 
     /// Reads the body of a large message straight to where it belongs; `None` if that is not what comes next.
     fn read_in_place(&mut self, key: PeerKey) -> Option<Result<Transfer, String>> {
-        let socket = self.sockets.get(&key)?;
+        let socket = self.sockets.get_mut(&key)?;
         let room = self.engine.wanted(&mut self.heaps, key)?;
         let arrived = now();
         let moved = socket.stream.read(room).map_err(|e| e.to_string());
@@ -196,7 +151,7 @@ impl Shard {
 
     /// Reads frames into the shared buffer and hands them to the engine.
     fn read_frames(&mut self, key: PeerKey) -> Result<Transfer, String> {
-        let Some(socket) = self.sockets.get(&key).filter(|socket| socket.state != State::Closing) else {
+        let Some(socket) = self.sockets.get_mut(&key).filter(|socket| socket.state != State::Closing) else {
             return Ok(Transfer::NotReady);
         };
         let start = self.engine.resume(key, &mut self.input);
@@ -206,16 +161,24 @@ impl Shard {
             Transfer::Bytes(bytes) => start + bytes,
             Transfer::NotReady | Transfer::Ended => start,
         };
+        Ok(if self.handle_frames(key, arrived, end) { moved } else { Transfer::NotReady })
+    }
+
+    /// Hands the shared buffer to the engine. `false` if the peer broke the protocol.
+    fn handle_frames(&mut self, key: PeerKey, arrived: Instant, end: usize) -> bool {
         let mut turn = Turn { now: now(), heaps: &mut self.heaps };
         let handled = self.engine.handle_input(&mut turn, key, arrived, &self.input[..end]);
-        if let Err(fault) = handled {
+        if let Err(fault) = &handled {
             tracing::warn!(peer = ?key, %fault, "peer broke the protocol");
             if let Some(socket) = self.sockets.get_mut(&key) {
                 socket.state = State::Closing;
             }
-            return Ok(Transfer::NotReady);
         }
-        Ok(moved)
+        handled.is_ok()
+    }
+
+    fn has_buffered(&self, key: PeerKey) -> bool {
+        self.sockets.get(&key).is_some_and(|socket| socket.stream.has_buffered())
     }
 
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
@@ -223,10 +186,16 @@ impl Shard {
         let mut left = WRITE_BYTES_PER_TURN;
         while left > 0 {
             let Some(socket) = self.sockets.get_mut(&key) else { return Visit::Done };
-            if matches!(socket.state, State::Connecting | State::Full) {
+            if socket.state == State::Full {
                 return Visit::Done;
             }
-            let moved = {
+            let moved = if socket.stream.is_secure() {
+                let plain = seal(&mut self.engine, &self.heaps, key, left);
+                if plain.is_empty() {
+                    break;
+                }
+                socket.stream.write_vectored(&[IoSlice::new(&plain)])
+            } else {
                 let chunks = gather(&mut self.engine, &self.heaps, key, left);
                 if chunks.is_empty() {
                     break;
@@ -262,14 +231,10 @@ impl Shard {
     }
 
     fn lose(&mut self, key: PeerKey, why: &str) {
-        let socket = self.sockets.remove(&key);
-        tracing::info!(peer = ?key, %why, "connection over");
-        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-        if socket.is_some_and(|socket| socket.state == State::Connecting) {
-            self.engine.handle_dial_failed(&mut turn, Dialled::Native(key), why);
-        } else {
-            self.engine.peer_lost(&mut turn, key, why);
+        if self.sockets.remove(&key).is_some() {
+            tracing::info!(peer = ?key, %why, "connection over");
         }
+        self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
     }
 }
 
@@ -288,4 +253,20 @@ fn gather<'a>(
         Piece::Shared { session, span } => heaps.gather(session, span).map(Chunk::Shared),
     };
     pieces.map_while(chunk).collect()
+}
+
+/// The same in memory of our own, to be encrypted.
+fn seal(engine: &mut Engine, heaps: &SessionHeaps, key: PeerKey, bytes_max: usize) -> Vec<u8> {
+    let mut plain = Vec::new();
+    for piece in engine.poll_transmit(now(), key, bytes_max.min(SEALED_BYTES_MAX)).take(GATHER_PIECES_MAX) {
+        match piece {
+            Piece::Bytes(bytes) => plain.extend_from_slice(bytes),
+            Piece::Shared { session, span } => {
+                if !heaps.seal(session, span, &mut plain) {
+                    break;
+                }
+            }
+        }
+    }
+    plain
 }

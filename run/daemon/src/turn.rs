@@ -33,7 +33,7 @@ impl Shard {
 
     /// One turn. Whether there was anything to do.
     fn turn(&mut self) -> bool {
-        let mut worked = self.drain_submissions();
+        let mut worked = self.drain_submissions() | std::mem::take(&mut self.pressing);
         if worked {
             self.let_out();
         }
@@ -41,7 +41,7 @@ impl Shard {
             self.let_out();
             worked = true;
         }
-        worked | std::mem::take(&mut self.pressing)
+        worked | self.pressing
     }
 
     /// What came of the work goes where it belongs.
@@ -50,6 +50,7 @@ impl Shard {
         self.look_up_names();
         self.dial();
         self.transmit();
+        self.transmit_http();
         self.publish_completions();
         self.bury_retired();
     }
@@ -93,7 +94,8 @@ impl Shard {
         if !self.sessions.active.is_empty() {
             return;
         }
-        let timer_ns = self.engine.next_timeout().map(|at| at.since_ns(now()));
+        let due = self.engine.next_timeout().into_iter().chain(self.socket_timers.next_due()).min();
+        let timer_ns = due.map(|at| at.since_ns(now()));
         let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
         let timeout_ns = timer_ns.into_iter().chain(choked_ns).min();
         if self.look_at_sockets(timeout_ns) {
@@ -199,6 +201,9 @@ impl Shard {
                 Token::Session(key) => self.wake_session(key),
                 Token::Peer(key) => self.serve_socket(key, event),
                 Token::Listener(index) => self.accept(index),
+                Token::Http(key) => self.serve_http(key, event),
+                Token::Visitor(id) => self.serve_visitor(id, event),
+                Token::Farewell(id) => self.serve_farewell(id),
             }
         }
         self.ready = ready;
@@ -215,11 +220,21 @@ impl Shard {
 
     fn fire_timers(&mut self) -> bool {
         let now = now();
-        if self.engine.next_timeout().is_none_or(|at| at > now) {
-            return false;
+        let mut fired = false;
+        while let Some(token) = self.socket_timers.due(now) {
+            fired = true;
+            match token {
+                Token::Http(key) => self.http_timed_out(key),
+                Token::Visitor(id) => self.visitor_timed_out(id),
+                Token::Farewell(id) => self.farewell_timed_out(id),
+                Token::Waker | Token::Session(_) | Token::Peer(_) | Token::Listener(_) => {}
+            }
         }
-        self.engine.handle_timeout(&mut Turn { now, heaps: &mut self.heaps });
-        true
+        if self.engine.next_timeout().is_some_and(|at| at <= now) {
+            self.engine.handle_timeout(&mut Turn { now, heaps: &mut self.heaps });
+            fired = true;
+        }
+        fired
     }
 
     /// Writes every waiting completion into its ring, then shows each ring once.

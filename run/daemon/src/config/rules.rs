@@ -3,7 +3,9 @@
 use super::error::{Breach, quoted};
 use super::{Bytes, Config};
 use std::fmt::Display;
+use std::path::Path;
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_net::{Endpoint, KeepaliveSettings};
 use trunkline_shm::{HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN};
 
 const KIB: u64 = 1 << 10;
@@ -14,6 +16,11 @@ const COUNT_MAX: usize = 1 << 20;
 const WINDOW_BYTES_MAX: u64 = (1 << 31) - 1;
 /// Ten seconds: looking or holding for longer is never meant.
 const PAUSE_US_MAX: u64 = 10_000_000;
+/// What servers of gRPC permit (gRFC A8).
+const CLIENT_KEEPALIVE_S_MIN: u64 = KeepaliveSettings::CLIENT_AFTER_NS_MIN / 1_000_000_000;
+const HOUR_S: u64 = 3600;
+/// Longer is never; zero says so.
+const YEAR_S: u64 = 365 * 24 * HOUR_S;
 /// A node's name travels in the native HELLO.
 const NODE_BYTES_MAX: usize = 255;
 
@@ -23,6 +30,8 @@ impl Config {
         self.check_daemon()?;
         self.check_sessions()?;
         self.check_limits()?;
+        self.check_tls()?;
+        self.check_http2()?;
         self.check_services()?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
@@ -33,6 +42,14 @@ impl Config {
         if self.daemon.node.len() > NODE_BYTES_MAX || self.daemon.node.contains(char::is_control) {
             let problem = format!("must be at most {NODE_BYTES_MAX} bytes of printable text");
             return Err(breach("daemon.node", problem, "leave it out to use the host's name"));
+        }
+        if self.listen().any(|endpoint| matches!(endpoint, Endpoint::Tls(..))) {
+            let problem = "says tls://, but a listener takes connections with TLS and without".into();
+            return Err(breach(
+                "daemon.listen",
+                problem,
+                "write tcp://, and set tls.certificate and tls.key",
+            ));
         }
         if self.daemon.shards != 1 {
             let problem =
@@ -71,6 +88,69 @@ impl Config {
         within("limits.grpc_connections_per_endpoint", l.grpc_connections_per_endpoint, 1, 1024)?;
         bytes("limits.grpc_replay_bytes_per_call", l.grpc_replay_bytes_per_call, 0, GIB)?;
         bytes("limits.grpc_replay_bytes_per_peer", l.grpc_replay_bytes_per_peer, 0, 64 * GIB)
+    }
+
+    fn check_tls(&self) -> Result<(), Breach> {
+        let tls = &self.tls;
+        let is_set = |path: &Path| !path.as_os_str().is_empty();
+        let (certificate, key) = (is_set(&tls.certificate), is_set(&tls.key));
+        let problem = |key, what: &str, advice| Err(breach(key, what.into(), advice));
+        if certificate && !key {
+            let advice = "write the path of its private key: a PEM file, not encrypted";
+            return problem("tls.key", "is missing beside tls.certificate", advice);
+        }
+        if key && !certificate {
+            let advice = "write the path of the certificate chain made for that key: a PEM file";
+            return problem("tls.certificate", "is missing beside tls.key", advice);
+        }
+        let needs = "write tls.certificate and tls.key, too, or leave it out";
+        if is_set(&tls.client_ca) && !certificate {
+            return problem("tls.client_ca", "means nothing where TLS is not served", needs);
+        }
+        if tls.required && !certificate {
+            return problem("tls.required", "would refuse every connection: TLS is not served", needs);
+        }
+        if tls.client_certificate_optional && !is_set(&tls.client_ca) {
+            let advice = "write tls.client_ca, the roots of clients' certificates, or leave it out";
+            return problem("tls.client_certificate_optional", "means nothing: none is asked for", advice);
+        }
+        Ok(())
+    }
+
+    fn check_http2(&self) -> Result<(), Breach> {
+        let h = &self.http2;
+        within("http2.streams_max", h.streams_max, 1, COUNT_MAX as u32)?;
+        bytes("http2.stream_window_bytes", h.stream_window_bytes, 64 * KIB, WINDOW_BYTES_MAX)?;
+        let stream = h.stream_window_bytes.0;
+        bytes("http2.connection_window_bytes", h.connection_window_bytes, stream, WINDOW_BYTES_MAX)?;
+        bytes("http2.header_list_bytes_max", h.header_list_bytes_max, 4 * KIB, 16 << 20)?;
+        bytes("http2.send_ahead_bytes", h.send_ahead_bytes, 16 * KIB, GIB)?;
+        for (key, value) in [
+            ("http2.resets_burst", h.resets_burst),
+            ("http2.resets_per_s", h.resets_per_s),
+            ("http2.idle_frames_burst", h.idle_frames_burst),
+            ("http2.idle_frames_per_s", h.idle_frames_per_s),
+        ] {
+            within(key, value, 1, 1 << 30)?;
+        }
+        if (1..CLIENT_KEEPALIVE_S_MIN).contains(&h.client_keepalive_s) {
+            let problem =
+                format!("is {}: servers answer such clients with too_many_pings", h.client_keepalive_s);
+            return Err(breach("http2.client_keepalive_s", problem, "write 0 for never, or at least 10"));
+        }
+        within("http2.unfinished_s_max", h.unfinished_s_max, 1, HOUR_S)?;
+        within("http2.keepalive_timeout_s", h.keepalive_timeout_s, 1, HOUR_S)?;
+        for (key, value) in [
+            ("http2.keepalive_s", h.keepalive_s),
+            ("http2.client_keepalive_s", h.client_keepalive_s),
+            ("http2.ping_interval_s_min", h.ping_interval_s_min),
+            ("http2.age_s_max", h.age_s_max),
+            ("http2.age_grace_s", h.age_grace_s),
+            ("http2.idle_s_max", h.idle_s_max),
+        ] {
+            within(key, value, 0, YEAR_S)?;
+        }
+        Ok(())
     }
 
     fn check_services(&self) -> Result<(), Breach> {

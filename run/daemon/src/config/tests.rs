@@ -24,6 +24,9 @@ fn no_file_is_a_good_configuration() {
         "the engine's defaults are the file's"
     );
     assert_eq!(config.session_geometry(&Attach::default()), SessionConfig::default());
+    assert_eq!(*config.http2.server(), trunkline_net::Http2Settings::server());
+    assert_eq!(*config.http2.client(), trunkline_net::Http2Settings::client());
+    assert_eq!(config.tls.server(), None);
 }
 
 #[test]
@@ -62,6 +65,21 @@ fn errors_say_where_what_and_what_instead() {
         (
             "[sessions]\nring_entries = 500",
             "d.toml:2:16: sessions.ring_entries: is 500; write a power of two from 16 to 16384",
+        ),
+        (
+            "[tls]\ncertificate = \"a.pem\"",
+            "d.toml:1:1: tls.key: is missing beside tls.certificate; write the path of its private key: a PEM file, \
+         not encrypted",
+        ),
+        (
+            "[daemon]\nlisten = [\"tls://[::]:1\"]",
+            "d.toml:2:10: daemon.listen: says tls://, but a listener takes connections with TLS and without; write \
+         tcp://, and set tls.certificate and tls.key",
+        ),
+        (
+            "http2.client_keepalive_s = 5",
+            "d.toml:1:28: http2.client_keepalive_s: is 5: servers answer such clients with too_many_pings; write 0 \
+         for never, or at least 10",
         ),
         (
             "sessions.heap_bytes = 65537",

@@ -1,0 +1,26 @@
+//! HTTP/2 connections without a runtime.
+//!
+//! The h2 crate speaks the protocol; a runtime would poll it from tasks. Here the owner's turn does: it says that the
+//! socket is readable, gives commands, calls [`Http2::turn`], and gets events. `connection.rs` is that face; inside,
+//! `wire.rs` stands between h2 and the socket (one read and one write a turn), `marks.rs` are the wakers, `link.rs` is
+//! h2 in either role, `stream.rs` and `table.rs` keep the open streams, `drive.rs` lets all of them work.
+//!
+//! What h2 answers without telling is counted by `meter.rs`, which reads along; pings, age and idleness are in
+//! `vigil.rs`; `settings.rs` names every limit; `farewell.rs` closes so that the peer hears why.
+
+mod connection;
+mod drive;
+mod farewell;
+mod link;
+mod marks;
+mod meter;
+mod settings;
+mod stream;
+mod table;
+mod vigil;
+mod wire;
+
+pub use connection::{Ended, Http2, State};
+pub use farewell::Farewell;
+pub use settings::{AgeSettings, Http2Settings, KeepaliveSettings, PingSettings, Rate};
+pub use wire::Buffers;

@@ -1,0 +1,257 @@
+//! An HTTP/2 connection over a stream, turned by hand.
+
+use super::farewell::Farewell;
+use super::link::Link;
+use super::marks::Marks;
+use super::meter::Meter;
+use super::settings::{Http2Settings, SECOND_NS};
+use super::stream::{Leaving, OpenStream, Rest};
+use super::table::Streams;
+use super::vigil::{Keepalive, Lifetime, PingPolice};
+use super::wire::{Buffers, Wire};
+use crate::{Interest, Stream};
+use http::{Request, request};
+use std::sync::Arc;
+use std::task::Waker;
+use trunkline_call::Instant;
+use trunkline_grpc::{Command, Event, Reason, StreamTag};
+
+/// Time for the peer to acknowledge GOAWAY once no stream is open.
+const LEAVING_NS_MAX: u64 = 20 * SECOND_NS;
+
+/// An HTTP/2 connection: [`Event`]s up, [`Command`]s down.
+pub struct Http2 {
+    pub(super) stream: Stream,
+    pub(super) settings: Arc<Http2Settings>,
+    pub(super) link: Link,
+    pub(super) wire: Wire,
+    pub(super) marks: Arc<Marks>,
+    pub(super) waker: Waker,
+    pub(super) streams: Streams,
+    /// Slots that are being looked at; kept for its memory.
+    pub(super) marked: Vec<u32>,
+    /// What commands led to, for the next turn to tell.
+    pub(super) untold: Vec<Event>,
+    pub(super) meter: Meter,
+    pub(super) keepalive: Keepalive,
+    pub(super) police: PingPolice,
+    pub(super) life: Lifetime,
+    /// GOAWAY is said, and since when no stream is open then.
+    pub(super) is_leaving: bool,
+    pub(super) left_alone: Option<Instant>,
+    pub(super) had_calls: bool,
+    /// What the peer's GOAWAY said.
+    pub(super) leaving: Leaving,
+    pub(super) too_many_pings: bool,
+    /// Streams the peer takes, as last told; `None` until its settings have come.
+    pub(super) streams_max: Option<u32>,
+    pub(super) is_readable: bool,
+    pub(super) fault: Option<Fault>,
+}
+
+/// How a connection stands after a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits for the poller, a command or a timer.
+    Open,
+    /// It has more to do, after the others had their turn.
+    More,
+    /// It is over. [`Http2::into_farewell`] is what is still to be said.
+    Over(Ended),
+}
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// For people.
+    pub why: String,
+    /// NO_ERROR when both sides had said all.
+    pub reason: Reason,
+    /// The peer minds our pings: ask half as often next time (gRFC A8).
+    pub too_many_pings: bool,
+}
+
+/// What ends the connection from our side.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fault {
+    pub reason: Reason,
+    /// The GOAWAY's debug data.
+    pub debug: &'static str,
+}
+
+impl Http2 {
+    /// A server's end. `first` is what was read to find out that it is HTTP/2; `random` spreads its age.
+    pub fn server(
+        stream: Stream,
+        settings: Arc<Http2Settings>,
+        now: Instant,
+        first: &[u8],
+        random: u64,
+    ) -> Self {
+        let wire = Wire::new();
+        let link = Link::server(wire.clone(), &settings);
+        let mut this = Self::new(stream, settings, link, wire, now, random);
+        this.count_input(now, first);
+        this.wire.boxes().begin_with(first);
+        this
+    }
+
+    /// A client's end over a connected stream.
+    pub fn client(stream: Stream, settings: Arc<Http2Settings>, now: Instant) -> Self {
+        let wire = Wire::new();
+        let link = Link::client(wire.clone(), &settings);
+        Self::new(stream, settings, link, wire, now, 0)
+    }
+
+    /// The poller says that the stream can be read; the next turn does.
+    pub fn handle_readable(&mut self) {
+        self.is_readable = true;
+    }
+
+    /// Reads, thinks and writes. Events are appended in the order they came.
+    pub fn turn(&mut self, now: Instant, buffers: &mut Buffers, events: &mut Vec<Event>) -> State {
+        events.append(&mut self.untold);
+        self.wire.boxes().borrow(buffers);
+        self.fire_timers(now);
+        let has_more = self.read(now, buffers);
+        let state = self.drive(now, events);
+        self.wire.boxes().give_back(buffers);
+        if has_more && state == State::Open { State::More } else { state }
+    }
+
+    /// Does as told. What follows from it, events and bytes, comes with the next turn.
+    pub fn command(&mut self, command: Command) {
+        match command {
+            Command::Request { stream, head, end } => self.request(stream, *head, end),
+            Command::Response { stream, head, end } => {
+                self.police.handle_sent();
+                self.with(stream, |open| open.respond(*head, end));
+            }
+            Command::Data { stream, bytes, end } => {
+                self.police.handle_sent();
+                self.with(stream, |open| open.queue(bytes, end));
+            }
+            Command::Trailers { stream, trailers } => self.with(stream, |open| open.queue_trailers(trailers)),
+            Command::Reset { stream, reason } => self.reset(stream, reason),
+            Command::Release { stream, bytes } => self.release(stream, bytes),
+            Command::GoAway => self.leave(),
+            Command::Close { reason } => self.fault = Some(Fault { reason, debug: "" }),
+        }
+        self.marks.mark();
+    }
+
+    /// What to wait for at the poller.
+    pub fn interest(&self) -> Interest {
+        let boxes = self.wire.boxes();
+        match (boxes.is_read(), boxes.outbox.is_empty() && !self.stream.wants_write()) {
+            (true, true) => Interest::Read,
+            (true, false) => Interest::ReadWrite,
+            // What was read waits for room in the outbox: to read more would only pile it up.
+            (false, _) => Interest::Write,
+        }
+    }
+
+    /// When the next turn is due, whatever the poller says.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let has_calls = self.streams.len() > 0;
+        let left_alone = self.left_alone.map(|since| since.plus_ns(LEAVING_NS_MAX));
+        let times =
+            [self.meter.next_timeout(), self.keepalive.next_timeout(has_calls), self.life.next_timeout()];
+        times.into_iter().chain([left_alone]).flatten().min()
+    }
+
+    /// The stream it runs over.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Streams open at the moment.
+    pub fn streams_open(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What is still to be said after [`State::Over`].
+    pub fn into_farewell(self, now: Instant) -> Farewell {
+        let unsent = std::mem::take(&mut self.wire.boxes().outbox);
+        Farewell::new(self.stream, unsent, now)
+    }
+
+    fn new(
+        stream: Stream,
+        settings: Arc<Http2Settings>,
+        link: Link,
+        wire: Wire,
+        now: Instant,
+        random: u64,
+    ) -> Self {
+        let marks = Arc::new(Marks::default());
+        marks.mark();
+        Self {
+            stream,
+            waker: marks.connection_waker(),
+            marks,
+            streams: Streams::default(),
+            marked: Vec::new(),
+            untold: Vec::new(),
+            meter: Meter::new(&settings, link.is_server(), now),
+            keepalive: Keepalive::new(settings.keepalive, now),
+            police: PingPolice::new(settings.pings),
+            life: Lifetime::new(settings.age, now, random),
+            is_leaving: false,
+            left_alone: None,
+            had_calls: false,
+            leaving: Leaving::default(),
+            too_many_pings: false,
+            streams_max: None,
+            is_readable: false,
+            fault: None,
+            settings,
+            link,
+            wire,
+        }
+    }
+
+    fn request(&mut self, tag: StreamTag, head: request::Parts, end: bool) {
+        let reason = match self.link.request(Request::from_parts(head, ()), end) {
+            Some(Ok((answer, send))) => {
+                let slot =
+                    self.streams.insert_own(&self.marks, OpenStream::requested(tag, answer, send, end));
+                // The first look asks for the answer.
+                self.marks.mark_stream(slot);
+                return;
+            }
+            // The connection is leaving or over: nothing was sent.
+            None => Reason::REFUSED_STREAM,
+            Some(Err(error)) if error.is_go_away() || error.is_io() => Reason::REFUSED_STREAM,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "request not sent");
+                Reason::INTERNAL_ERROR
+            }
+        };
+        self.untold.push(Event::Reset { stream: tag, reason });
+    }
+
+    fn reset(&mut self, tag: StreamTag, reason: Reason) {
+        let Some(slot) = self.streams.slot_of(tag) else { return };
+        if let Some((open, _)) = self.streams.at(slot) {
+            open.reset(reason);
+        }
+        self.streams.remove(slot);
+    }
+
+    fn release(&mut self, tag: StreamTag, bytes: usize) {
+        let Some(slot) = self.streams.slot_of(tag) else { return };
+        if self.streams.at(slot).is_some_and(|(open, _)| open.release(bytes) == Rest::Over) {
+            self.streams.remove(slot);
+        }
+    }
+
+    /// Gives a stream something to do; it is looked at in the next turn.
+    fn with(&mut self, tag: StreamTag, act: impl FnOnce(&mut OpenStream)) {
+        let Some(slot) = self.streams.slot_of(tag) else { return };
+        if let Some((open, _)) = self.streams.at(slot) {
+            act(open);
+            self.marks.mark_stream(slot);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The inside of a turn: timers, one read, as many looks as have a cause, and writes.
+
+use super::connection::{Ended, Fault, Http2, State};
+use super::link::Polled;
+use super::meter::{Flood, SeenGoAway, go_away};
+use super::stream::{OpenStream, Rest};
+use super::vigil::{Due, Ending};
+use super::wire::Buffers;
+use crate::Transfer;
+use std::io::IoSlice;
+use std::task::Context;
+use trunkline_call::Instant;
+use trunkline_grpc::{Event, Reason};
+
+/// Looks at connection and streams in one turn before the others get theirs. Each look is caused by the one before (a
+/// window opened, a stream ended); two or three are usual.
+const LOOKS_MAX: usize = 16;
+/// Bytes written to one connection before the others get their turn.
+const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+/// What a GOAWAY for pings says, so that a client asks less often (gRFC A8).
+const TOO_MANY_PINGS: &str = "too_many_pings";
+
+impl Http2 {
+    /// Deals with what is due by the clock.
+    pub(super) fn fire_timers(&mut self, now: Instant) {
+        let has_calls = self.streams.len() > 0;
+        if let Err(flood) = self.meter.handle_timeout(now) {
+            self.fail(flood);
+        }
+        match self.keepalive.handle_timeout(now, has_calls) {
+            Due::Nothing => {}
+            Due::Ask => self.link.ping(),
+            Due::Dead => self.set_fault(Reason::NO_ERROR, "keepalive_timeout"),
+        }
+        match self.life.handle_timeout(now) {
+            Ending::Nothing => {}
+            Ending::Leave => self.leave(),
+            Ending::Close => self.set_fault(Reason::NO_ERROR, "max_age"),
+        }
+        if self.next_timeout().is_some_and(|at| at <= now) && self.left_alone.is_some() {
+            self.set_fault(Reason::NO_ERROR, "");
+        }
+    }
+
+    /// Says GOAWAY; streams in flight go on.
+    pub(super) fn leave(&mut self) {
+        if !self.is_leaving {
+            self.is_leaving = true;
+            self.link.leave();
+            self.marks.mark();
+        }
+    }
+
+    /// Reads once into the turn's memory. Whether there is likely more.
+    pub(super) fn read(&mut self, now: Instant, buffers: &mut Buffers) -> bool {
+        if !self.is_readable || !self.wire.boxes().is_read() {
+            return false;
+        }
+        self.is_readable = false;
+        let ended = match self.stream.read(&mut buffers.input) {
+            Ok(Transfer::NotReady) => return false,
+            Ok(Transfer::Bytes(bytes)) => {
+                self.is_readable = bytes == buffers.input.len() || self.stream.has_buffered();
+                self.count_input(now, &buffers.input[..bytes]);
+                self.wire.boxes().fill(buffers, bytes);
+                self.marks.mark();
+                return self.is_readable;
+            }
+            Ok(Transfer::Ended) => Ok(()),
+            Err(error) => Err(error.kind()),
+        };
+        self.wire.boxes().end(ended);
+        self.marks.mark();
+        false
+    }
+
+    /// Reads along with what the peer sent.
+    pub(super) fn count_input(&mut self, now: Instant, bytes: &[u8]) {
+        self.keepalive.handle_heard(now);
+        if let Err(flood) = self.meter.handle_input(now, bytes) {
+            self.fail(flood);
+        }
+    }
+
+    /// Lets the connection and its streams work, and writes what comes of it.
+    pub(super) fn drive(&mut self, now: Instant, events: &mut Vec<Event>) -> State {
+        let mut budget = WRITE_BYTES_PER_TURN;
+        loop {
+            if let Some(fault) = self.fault {
+                return self.end_for(fault);
+            }
+            let seen = self.meter.take_seen();
+            self.tell_go_away(seen.go_away, events);
+            let ended = self.look(events);
+            self.tell_settings(seen.settings, events);
+            self.count_calls(now);
+            self.police_pings(now, seen.pings);
+            let written = self.write(&mut budget);
+            if let Some(ended) = ended {
+                return State::Over(ended);
+            }
+            match written {
+                Err(why) => return State::Over(self.ended(Reason::INTERNAL_ERROR, why)),
+                // The outbox has room again for what did not fit.
+                Ok(true) if budget > 0 => {}
+                Ok(true) => return State::More,
+                Ok(false) if self.fault.is_some() => {}
+                Ok(false) if self.marks.is_marked() => return State::More,
+                Ok(false) => return State::Open,
+            }
+        }
+    }
+
+    /// Looks at whatever is marked until nothing is. How the connection ended, if it did.
+    fn look(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
+        for _ in 0..LOOKS_MAX {
+            if self.marks.take_connection() {
+                if let Some(ended) = self.poll_link(events) {
+                    return Some(ended);
+                }
+            }
+            self.marks.take_streams(&mut self.marked);
+            for index in 0..self.marked.len() {
+                self.pump(self.marked[index], events);
+            }
+            self.marked.clear();
+            if !self.marks.is_marked() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Lets h2 read and write, and takes in the streams it brings.
+    fn poll_link(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
+        let waker = self.waker.clone();
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            match self.link.poll(&mut cx) {
+                Polled::Pending => return None,
+                Polled::Incoming(request, respond) => {
+                    let (head, body) = request.into_parts();
+                    let end = body.is_end_stream();
+                    let (slot, stream) = self
+                        .streams
+                        .insert_peers(&self.marks, |tag| OpenStream::accepted(tag, body, respond));
+                    events.push(Event::Request { stream, head: Box::new(head), end });
+                    self.pump(slot, events);
+                }
+                Polled::Over(how) => {
+                    // Streams that ended with it, or before it, are told first.
+                    self.marks.take_streams(&mut self.marked);
+                    let marked = std::mem::take(&mut self.marked);
+                    marked.into_iter().for_each(|slot| self.pump(slot, events));
+                    self.link.forget();
+                    return Some(self.how_ended(how));
+                }
+            }
+        }
+    }
+
+    fn pump(&mut self, slot: u32, events: &mut Vec<Event>) {
+        let Some((open, waker)) = self.streams.at(slot) else { return };
+        let mut cx = Context::from_waker(waker);
+        match open.pump(&mut cx, self.settings.send_ahead_bytes, self.leaving, events) {
+            Rest::Open => {}
+            Rest::Over | Rest::Lost => self.streams.remove(slot),
+        }
+    }
+
+    /// The peer leaves. Told before the streams that it will not answer.
+    fn tell_go_away(&mut self, seen: Option<SeenGoAway>, events: &mut Vec<Event>) {
+        let Some(SeenGoAway { last_stream, reason, debug }) = seen else { return };
+        self.leaving.last_stream = Some(last_stream);
+        self.too_many_pings |= reason == Reason::ENHANCE_YOUR_CALM && &*debug == TOO_MANY_PINGS.as_bytes();
+        events.push(Event::GoAway { reason, debug });
+    }
+
+    /// The peer's settings came (client role): it is up, or takes another number of streams.
+    fn tell_settings(&mut self, came: bool, events: &mut Vec<Event>) {
+        let (Some(now), true) = (self.link.streams_max(), came || self.streams_max.is_some()) else { return };
+        match self.streams_max.replace(now) {
+            None => events.push(Event::Ready { streams_max: now }),
+            Some(before) if before != now => events.push(Event::StreamsMax { streams_max: now }),
+            Some(_) => {}
+        }
+    }
+
+    fn count_calls(&mut self, now: Instant) {
+        let has_calls = self.streams.len() > 0;
+        if has_calls && !self.had_calls {
+            self.keepalive.handle_awake(now);
+        }
+        self.had_calls = has_calls;
+        self.life.handle_calls(now, has_calls);
+        if self.is_leaving {
+            self.life.handle_leaving(now);
+            self.left_alone = if has_calls { None } else { self.left_alone.or(Some(now)) };
+        }
+    }
+
+    fn police_pings(&mut self, now: Instant, pings: u32) {
+        if !self.link.is_server() {
+            return;
+        }
+        for _ in 0..pings {
+            if !self.police.handle_ping(now, self.had_calls) {
+                self.set_fault(Reason::ENHANCE_YOUR_CALM, TOO_MANY_PINGS);
+            }
+        }
+    }
+
+    /// Writes what is in the outbox, as far as the socket takes it. Whether h2 waited for room and now has it.
+    fn write(&mut self, budget: &mut usize) -> Result<bool, String> {
+        if self.stream.wants_write() {
+            self.stream.flush().map_err(|error| error.to_string())?;
+        }
+        let mut boxes = self.wire.boxes();
+        let mut sent = 0;
+        while sent < boxes.outbox.len() {
+            match self.stream.write_vectored(&[IoSlice::new(&boxes.outbox[sent..])]) {
+                Ok(Transfer::Bytes(bytes)) => sent += bytes,
+                Ok(Transfer::NotReady | Transfer::Ended) => break,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        boxes.sent(sent);
+        self.meter.handle_sent(sent);
+        *budget = budget.saturating_sub(sent);
+        if !boxes.is_blocked || !boxes.outbox.is_empty() {
+            return Ok(false);
+        }
+        boxes.is_blocked = false;
+        self.marks.mark();
+        Ok(true)
+    }
+
+    fn fail(&mut self, flood: Flood) {
+        self.set_fault(flood.reason(), flood.name());
+    }
+
+    /// Ends the connection in this turn. The first reason is the one that is told.
+    pub(super) fn set_fault(&mut self, reason: Reason, debug: &'static str) {
+        self.fault.get_or_insert(Fault { reason, debug });
+    }
+
+    /// Says GOAWAY behind what h2 has written. h2 would say it, too, but only as a server and without debug data.
+    fn end_for(&mut self, Fault { reason, debug }: Fault) -> State {
+        let last_stream = if self.link.is_server() { self.meter.last_stream } else { 0 };
+        self.wire.boxes().outbox.extend_from_slice(&go_away(last_stream, reason, debug));
+        self.link.forget();
+        let why = if debug.is_empty() { "closed here".to_owned() } else { format!("closed here: {debug}") };
+        State::Over(self.ended(reason, why))
+    }
+
+    fn how_ended(&self, how: Result<(), h2::Error>) -> Ended {
+        match how {
+            Ok(()) => self.ended(Reason::NO_ERROR, "closed".into()),
+            Err(error) => {
+                let reason = error.reason().map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into()));
+                self.ended(reason, error.to_string())
+            }
+        }
+    }
+
+    fn ended(&self, reason: Reason, why: String) -> Ended {
+        Ended { why, reason, too_many_pings: self.too_many_pings }
+    }
+}

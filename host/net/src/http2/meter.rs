@@ -1,0 +1,407 @@
+//! Reads along with the bytes a peer sends and counts its frames.
+//!
+//! h2 answers many things by itself and tells nobody: pings, settings, resets of streams that were over. Whoever pays
+//! for their handling must be able to say stop, so the frame heads are read here, too, nine bytes each, before h2 gets
+//! them. What brings nothing forward draws on a bucket; what does fills it again.
+
+use super::settings::{Http2Settings, Rate};
+use bytes::Bytes;
+use trunkline_call::Instant;
+use trunkline_grpc::Reason;
+
+/// Length of a frame's head (RFC 9113, section 4.1).
+const HEAD_BYTES: usize = 9;
+/// The client's connection preface.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// What is kept of a GOAWAY: last stream, code, and debug data for a person.
+const GOAWAY_BYTES_MAX: usize = 8 + 512;
+/// What a useful frame earns: C core sends a WINDOW_UPDATE for stream and connection and a bandwidth ping for it.
+const EARNED_BY_FRAME: u32 = 4;
+/// Bytes we send that earn one: a receiver may give credit for every quarter of a smallest frame.
+const BYTES_FOR_ONE: usize = 4096;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 0x1;
+const ACK: u8 = 0x1;
+const END_HEADERS: u8 = 0x4;
+
+/// A limit the peer ran into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flood {
+    Resets,
+    IdleFrames,
+    Unfinished,
+}
+
+/// What a peer's last GOAWAY said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SeenGoAway {
+    pub last_stream: u32,
+    pub reason: Reason,
+    pub debug: Bytes,
+}
+
+/// What came since it was last asked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Pings that want an answer.
+    pub pings: u32,
+    /// Settings that are no acknowledgement.
+    pub settings: bool,
+    pub go_away: Option<SeenGoAway>,
+}
+
+/// Counts one connection's frames.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// Bytes of the client's preface still to come.
+    preface_left: usize,
+    head: [u8; HEAD_BYTES],
+    head_filled: usize,
+    /// Payload still to come of the frame whose head is known.
+    payload_left: usize,
+    go_away: Vec<u8>,
+    /// HEADERS have begun and END_HEADERS has not come.
+    in_block: bool,
+    /// When the frame or block under way began; `None` between them.
+    begun: Option<Instant>,
+    /// Highest stream the peer opened.
+    pub last_stream: u32,
+    resets: Bucket,
+    idle_frames: Bucket,
+    unfinished_ns_max: u64,
+    bytes_sent: usize,
+    seen: Seen,
+}
+
+/// So many, and so many more per second.
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    level: u32,
+    filled: Instant,
+}
+
+impl Meter {
+    /// A meter for what a server, or a client, hears.
+    pub fn new(settings: &Http2Settings, is_server: bool, now: Instant) -> Self {
+        Self {
+            preface_left: if is_server { PREFACE.len() } else { 0 },
+            head: [0; HEAD_BYTES],
+            head_filled: 0,
+            payload_left: 0,
+            go_away: Vec::new(),
+            in_block: false,
+            // The first frame is awaited from the beginning.
+            begun: Some(now),
+            last_stream: 0,
+            resets: Bucket::new(settings.resets, now),
+            idle_frames: Bucket::new(settings.idle_frames, now),
+            unfinished_ns_max: settings.unfinished_ns_max,
+            bytes_sent: 0,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Reads along.
+    pub fn handle_input(&mut self, now: Instant, mut bytes: &[u8]) -> Result<(), Flood> {
+        skip(&mut bytes, &mut self.preface_left);
+        while !bytes.is_empty() {
+            if self.head_filled < HEAD_BYTES {
+                self.take_head(now, &mut bytes)?;
+            } else {
+                self.take_payload(&mut bytes);
+            }
+            if self.head_filled == HEAD_BYTES && self.payload_left == 0 {
+                self.end_frame();
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of ours left: the peer will have to give credit for them.
+    pub fn handle_sent(&mut self, bytes: usize) {
+        self.bytes_sent += bytes;
+        self.idle_frames.earn((self.bytes_sent / BYTES_FOR_ONE) as u32);
+        self.bytes_sent %= BYTES_FOR_ONE;
+    }
+
+    /// Whether the frame under way has taken too long.
+    pub fn handle_timeout(&self, now: Instant) -> Result<(), Flood> {
+        if self.next_timeout().is_some_and(|at| at <= now) { Err(Flood::Unfinished) } else { Ok(()) }
+    }
+
+    /// What came since this was last asked.
+    pub fn take_seen(&mut self) -> Seen {
+        std::mem::take(&mut self.seen)
+    }
+
+    /// When the frame under way must be complete.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.begun.map(|begun| begun.plus_ns(self.unfinished_ns_max))
+    }
+
+    fn take_head(&mut self, now: Instant, bytes: &mut &[u8]) -> Result<(), Flood> {
+        self.begun.get_or_insert(now);
+        let count = bytes.len().min(HEAD_BYTES - self.head_filled);
+        self.head[self.head_filled..][..count].copy_from_slice(&bytes[..count]);
+        self.head_filled += count;
+        *bytes = &bytes[count..];
+        if self.head_filled < HEAD_BYTES {
+            return Ok(());
+        }
+        self.payload_left = u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize;
+        self.count(now)
+    }
+
+    fn take_payload(&mut self, bytes: &mut &[u8]) {
+        if self.kind() == GOAWAY {
+            let room = GOAWAY_BYTES_MAX - self.go_away.len();
+            let count = room.min(self.payload_left).min(bytes.len());
+            self.go_away.extend_from_slice(&bytes[..count]);
+        }
+        skip(bytes, &mut self.payload_left);
+    }
+
+    fn end_frame(&mut self) {
+        self.head_filled = 0;
+        if !self.in_block {
+            self.begun = None;
+        }
+        if let Some((&head, debug)) = std::mem::take(&mut self.go_away).split_first_chunk::<8>() {
+            let [a, b, c, d, code @ ..] = head;
+            self.seen.go_away = Some(SeenGoAway {
+                last_stream: u32::from_be_bytes([a, b, c, d]) & !(1 << 31),
+                reason: Reason(u32::from_be_bytes(code)),
+                debug: Bytes::copy_from_slice(debug),
+            });
+        }
+    }
+
+    /// Charges a frame by its head.
+    fn count(&mut self, now: Instant) -> Result<(), Flood> {
+        let flags = self.head[4];
+        let is_empty = self.payload_left == 0;
+        match self.kind() {
+            HEADERS | PUSH_PROMISE => {
+                self.in_block = flags & END_HEADERS == 0;
+                self.last_stream = self.last_stream.max(self.stream());
+                self.idle_frames.earn(EARNED_BY_FRAME);
+                return Ok(());
+            }
+            CONTINUATION => {
+                self.in_block &= flags & END_HEADERS == 0;
+                if !is_empty {
+                    return Ok(());
+                }
+            }
+            DATA if !is_empty || flags & END_STREAM != 0 => {
+                self.idle_frames.earn(EARNED_BY_FRAME);
+                return Ok(());
+            }
+            RST_STREAM => return self.resets.draw(now).then_some(()).ok_or(Flood::Resets),
+            SETTINGS => self.seen.settings |= flags & ACK == 0,
+            PING => self.seen.pings += u32::from(flags & ACK == 0),
+            _ => {}
+        }
+        self.idle_frames.draw(now).then_some(()).ok_or(Flood::IdleFrames)
+    }
+
+    fn kind(&self) -> u8 {
+        self.head[3]
+    }
+
+    fn stream(&self) -> u32 {
+        u32::from_be_bytes([self.head[5] & 0x7f, self.head[6], self.head[7], self.head[8]])
+    }
+}
+
+impl Bucket {
+    fn new(rate: Rate, now: Instant) -> Self {
+        Self { rate, level: rate.burst, filled: now }
+    }
+
+    /// Takes one. `false` if there is none.
+    fn draw(&mut self, now: Instant) -> bool {
+        if self.level == 0 {
+            self.refill(now);
+        }
+        self.level.checked_sub(1).map(|level| self.level = level).is_some()
+    }
+
+    fn earn(&mut self, count: u32) {
+        self.level = self.level.saturating_add(count).min(self.rate.burst);
+    }
+
+    /// The clock is looked at only when the bucket is empty: then all the time since it was last filled counts.
+    fn refill(&mut self, now: Instant) {
+        let ns_per_one = super::settings::SECOND_NS / u64::from(self.rate.per_second.max(1));
+        let regained = now.since_ns(self.filled) / ns_per_one;
+        if regained > 0 && self.rate.per_second > 0 {
+            self.filled = now;
+            self.earn(u32::try_from(regained).unwrap_or(u32::MAX));
+        }
+    }
+}
+
+impl Flood {
+    /// The GOAWAY's code.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::Resets | Self::IdleFrames => Reason::ENHANCE_YOUR_CALM,
+            Self::Unfinished => Reason::PROTOCOL_ERROR,
+        }
+    }
+
+    /// What the peer, and the log, are told.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resets => "too_many_resets",
+            Self::IdleFrames => "too_many_idle_frames",
+            Self::Unfinished => "frame_not_finished_in_time",
+        }
+    }
+}
+
+/// A GOAWAY frame.
+pub(super) fn go_away(last_stream: u32, reason: Reason, debug: &str) -> Vec<u8> {
+    let length = 8 + debug.len() as u32;
+    let mut frame = Vec::with_capacity(HEAD_BYTES + 8 + debug.len());
+    frame.extend_from_slice(&length.to_be_bytes()[1..]);
+    frame.extend_from_slice(&[GOAWAY, 0, 0, 0, 0, 0]);
+    frame.extend_from_slice(&last_stream.to_be_bytes());
+    frame.extend_from_slice(&reason.0.to_be_bytes());
+    frame.extend_from_slice(debug.as_bytes());
+    frame
+}
+
+/// Skips as much of `left` as there is.
+fn skip(bytes: &mut &[u8], left: &mut usize) {
+    let count = bytes.len().min(*left);
+    *bytes = &bytes[count..];
+    *left -= count;
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is counted, whatever way the bytes are cut, and that each flood ends at its limit and not before.
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+        let mut out = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        out.extend([kind, flags]);
+        out.extend(stream.to_be_bytes());
+        out.extend(payload);
+        out
+    }
+
+    fn meter(burst: u32) -> Meter {
+        let rate = Rate { burst, per_second: 10 };
+        let settings = Http2Settings { resets: rate, idle_frames: rate, ..Http2Settings::server() };
+        Meter::new(&settings, true, Instant(0))
+    }
+
+    fn flood(of: &[u8], burst: u32) -> (usize, Flood) {
+        let mut meter = meter(burst);
+        meter.handle_input(Instant(0), PREFACE).unwrap();
+        for count in 0.. {
+            if let Err(flood) = meter.handle_input(Instant(1), of) {
+                return (count, flood);
+            }
+            assert!(count < 100_000, "no limit");
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn each_flood_ends_at_its_limit() {
+        for (bytes, flood_found) in [
+            (frame(PING, 0, 0, &[0; 8]), Flood::IdleFrames),
+            (frame(SETTINGS, 0, 0, &[]), Flood::IdleFrames),
+            (frame(2, 0, 1, &[0; 5]), Flood::IdleFrames),
+            (frame(8, 0, 0, &[0, 0, 0, 1]), Flood::IdleFrames),
+            (frame(DATA, 0, 1, &[]), Flood::IdleFrames),
+            (frame(CONTINUATION, 0, 1, &[]), Flood::IdleFrames),
+            (frame(0xbe, 0, 1, b"unknown"), Flood::IdleFrames),
+            (frame(RST_STREAM, 0, 1, &[0; 4]), Flood::Resets),
+        ] {
+            assert_eq!(flood(&bytes, 50), (50, flood_found));
+        }
+    }
+
+    #[test]
+    fn time_and_useful_frames_earn_more() {
+        let ping = frame(PING, 0, 0, &[0; 8]);
+        let mut meter = meter(2);
+        meter.handle_input(Instant(0), PREFACE).unwrap();
+        let is_calm = |meter: &mut Meter, at| meter.handle_input(Instant(at), &ping).is_ok();
+        assert!(is_calm(&mut meter, 0) && is_calm(&mut meter, 0) && !is_calm(&mut meter, 0));
+        meter.head_filled = 0;
+        meter.payload_left = 0;
+        assert!(is_calm(&mut meter, 150_000_000), "ten a second");
+        meter.handle_input(Instant(0), &frame(HEADERS, END_HEADERS, 7, b"h")).unwrap();
+        assert!(is_calm(&mut meter, 0) && is_calm(&mut meter, 0));
+        meter.handle_sent(BYTES_FOR_ONE);
+        assert!(is_calm(&mut meter, 0));
+        assert_eq!((meter.last_stream, meter.take_seen().pings), (7, 7));
+    }
+
+    #[test]
+    fn what_stays_unfinished_is_timed() {
+        let limit = Http2Settings::server().unfinished_ns_max;
+        let mut meter = meter(100);
+        assert_eq!(meter.next_timeout(), Some(Instant(limit)), "the preface");
+        meter.handle_input(Instant(5), PREFACE).unwrap();
+        meter.handle_input(Instant(5), &frame(SETTINGS, 0, 0, &[])).unwrap();
+        assert_eq!(meter.next_timeout(), None);
+        meter.handle_input(Instant(7), &frame(HEADERS, 0, 1, b"begun")).unwrap();
+        meter.handle_input(Instant(9), &frame(CONTINUATION, 0, 1, b"more")).unwrap();
+        assert_eq!(meter.next_timeout(), Some(Instant(limit + 7)), "a block is timed from its beginning");
+        assert_eq!(meter.handle_timeout(Instant(limit + 7)), Err(Flood::Unfinished));
+        meter.handle_input(Instant(9), &frame(CONTINUATION, END_HEADERS, 1, b"end")).unwrap();
+        assert_eq!(meter.next_timeout(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_do_not_matter(cuts in prop::collection::vec(1usize..40, 0..40)) {
+            let mut said = PREFACE.to_vec();
+            said.extend(frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]));
+            said.extend(frame(PING, 0, 0, &[0; 8]));
+            said.extend(frame(PING, ACK, 0, &[0; 8]));
+            said.extend(frame(HEADERS, END_HEADERS, 9, b"head"));
+            said.extend(frame(GOAWAY, 0, 0, b"\x80\0\0\x05\0\0\0\x0btoo_many_pings"));
+            let mut meter = meter(100);
+            let mut rest = &said[..];
+            for cut in cuts {
+                let (now, later) = rest.split_at(cut.min(rest.len()));
+                meter.handle_input(Instant(0), now).unwrap();
+                rest = later;
+            }
+            meter.handle_input(Instant(0), rest).unwrap();
+            let go_away = SeenGoAway {
+                last_stream: 5,
+                reason: Reason::ENHANCE_YOUR_CALM,
+                debug: Bytes::from_static(b"too_many_pings"),
+            };
+            prop_assert_eq!(meter.take_seen(), Seen { pings: 1, settings: true, go_away: Some(go_away) });
+            prop_assert_eq!(meter.last_stream, 9);
+        }
+
+        #[test]
+        fn any_bytes_are_counted_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut meter = meter(100);
+            let _ = meter.handle_input(Instant(0), PREFACE);
+            let _ = meter.handle_input(Instant(0), &bytes);
+            prop_assert!(meter.go_away.len() <= GOAWAY_BYTES_MAX);
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! One open stream: what the peer sends goes up as events, what is queued goes down as the windows allow.
+
+use bytes::{Buf, Bytes, BytesMut};
+use h2::{FlowControl, RecvStream, SendStream, client, server};
+use http::{HeaderMap, Response, response};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use trunkline_grpc::{Event, Reason, StreamTag};
+
+/// Queued pieces smaller than this are gathered into one DATA frame with what follows them.
+const GATHER_BYTES: usize = 1024;
+/// Largest frame gathered that way: the smallest largest frame a peer may ask for.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// An open stream.
+pub(super) struct OpenStream {
+    pub tag: StreamTag,
+    receiving: Receiving,
+    sending: Sending,
+    queue: VecDeque<Bytes>,
+    queued_bytes: usize,
+    finish: Finish,
+    /// Gives credit for received bytes. Kept beyond the body's end, until all of it is released.
+    flow: Option<FlowControl>,
+    unreleased_bytes: usize,
+}
+
+/// The peer's half.
+enum Receiving {
+    /// Client: the answer's head has not come.
+    Head(client::ResponseFuture),
+    Body(RecvStream),
+    Ended,
+}
+
+/// Our half.
+enum Sending {
+    /// Server: the answer's head has not been sent.
+    Head(server::SendResponse<Bytes>),
+    Body(SendStream<Bytes>),
+    Ended,
+}
+
+/// How the queue ends.
+enum Finish {
+    Open,
+    End,
+    Trailers(HeaderMap),
+    /// Nothing more is sent.
+    Done,
+}
+
+/// What is left of a stream after it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It goes on.
+    Open,
+    /// It is over.
+    Over,
+    /// It is over, and so is the connection, which tells why.
+    Lost,
+}
+
+/// What the peer said about ending the connection, as streams need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaving {
+    /// The last stream the peer will answer, once it said so.
+    pub last_stream: Option<u32>,
+}
+
+impl OpenStream {
+    /// A stream the peer opened.
+    pub fn accepted(tag: StreamTag, body: RecvStream, respond: server::SendResponse<Bytes>) -> Self {
+        let receiving = if body.is_end_stream() { Receiving::Ended } else { Receiving::Body(body) };
+        Self::new(tag, receiving, Sending::Head(respond), Finish::Open)
+    }
+
+    /// A stream we opened.
+    pub fn requested(
+        tag: StreamTag,
+        answer: client::ResponseFuture,
+        send: SendStream<Bytes>,
+        end: bool,
+    ) -> Self {
+        let finish = if end { Finish::Done } else { Finish::Open };
+        Self::new(tag, Receiving::Head(answer), Sending::Body(send), finish)
+    }
+
+    fn new(tag: StreamTag, receiving: Receiving, sending: Sending, finish: Finish) -> Self {
+        Self {
+            tag,
+            receiving,
+            sending,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            finish,
+            flow: None,
+            unreleased_bytes: 0,
+        }
+    }
+
+    /// Sends the answer's head. The body ended with the head when `end`.
+    pub fn respond(&mut self, head: response::Parts, end: bool) {
+        let Sending::Head(respond) = &mut self.sending else { return };
+        match respond.send_response(Response::from_parts(head, ()), end) {
+            Ok(send) => self.sending = Sending::Body(send),
+            // The peer has reset the stream, which is told by the next look at it.
+            Err(error) => tracing::debug!(%error, "answer not sent"),
+        }
+        if end {
+            self.finish = Finish::Done;
+        }
+    }
+
+    /// Queues body bytes.
+    pub fn queue(&mut self, bytes: Bytes, end: bool) {
+        if !matches!(self.finish, Finish::Open) {
+            return;
+        }
+        self.queued_bytes += bytes.len();
+        if !bytes.is_empty() {
+            self.queue.push_back(bytes);
+        }
+        if end {
+            self.finish = Finish::End;
+        }
+    }
+
+    /// Ends the body behind what is queued.
+    pub fn queue_trailers(&mut self, trailers: HeaderMap) {
+        if matches!(self.finish, Finish::Open) {
+            self.finish = Finish::Trailers(trailers);
+        }
+    }
+
+    /// Ends the stream at once.
+    pub fn reset(&mut self, reason: Reason) {
+        match &mut self.sending {
+            Sending::Head(respond) => respond.send_reset(reason.0.into()),
+            Sending::Body(send) => send.send_reset(reason.0.into()),
+            Sending::Ended => {}
+        }
+    }
+
+    /// Received bytes are dealt with.
+    pub fn release(&mut self, bytes: usize) -> Rest {
+        let bytes = bytes.min(self.unreleased_bytes);
+        self.unreleased_bytes -= bytes;
+        if let Some(flow) = &mut self.flow {
+            // Fails only for more than was received, and that was ruled out above.
+            let _ = flow.release_capacity(bytes);
+        }
+        self.rest()
+    }
+
+    /// Looks at both halves.
+    pub fn pump(
+        &mut self,
+        cx: &mut Context<'_>,
+        ahead_bytes: usize,
+        leaving: Leaving,
+        events: &mut Vec<Event>,
+    ) -> Rest {
+        let looked = self
+            .receive(cx, events)
+            .and_then(|()| self.send(cx, ahead_bytes, events))
+            .and_then(|()| self.look_for_reset(cx));
+        match looked {
+            Ok(()) => self.rest(),
+            Err(error) => match self.reason_of(&error, leaving) {
+                Some(reason) => {
+                    events.push(Event::Reset { stream: self.tag, reason });
+                    Rest::Over
+                }
+                None => Rest::Lost,
+            },
+        }
+    }
+
+    /// Whether a server has said all, or a client heard all and dealt with it.
+    fn rest(&mut self) -> Rest {
+        let is_server = !self.is_own();
+        let over = match (is_server, &self.receiving, &self.finish) {
+            (true, _, Finish::Done) => true,
+            (false, Receiving::Ended, _) => {
+                self.stop_sending();
+                self.unreleased_bytes == 0
+            }
+            _ => false,
+        };
+        if over { Rest::Over } else { Rest::Open }
+    }
+
+    /// The answer is complete: what we still have to say, nobody wants to hear.
+    fn stop_sending(&mut self) {
+        if let (Sending::Body(send), false) = (&mut self.sending, matches!(self.finish, Finish::Done)) {
+            send.send_reset(h2::Reason::CANCEL);
+        }
+        self.sending = Sending::Ended;
+        self.finish = Finish::Done;
+        self.queue.clear();
+    }
+
+    fn receive(&mut self, cx: &mut Context<'_>, events: &mut Vec<Event>) -> Result<(), h2::Error> {
+        if let Receiving::Head(answer) = &mut self.receiving {
+            let Poll::Ready(answered) = Pin::new(answer).poll(cx) else { return Ok(()) };
+            let (head, body) = answered?.into_parts();
+            let end = body.is_end_stream();
+            events.push(Event::Response { stream: self.tag, head: Box::new(head), end });
+            self.receiving = if end { Receiving::Ended } else { Receiving::Body(body) };
+        }
+        while let Receiving::Body(body) = &mut self.receiving {
+            match body.poll_data(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(bytes)) => {
+                    let bytes = bytes?;
+                    if self.flow.is_none() {
+                        self.flow = Some(body.flow_control().clone());
+                    }
+                    self.unreleased_bytes += bytes.len();
+                    let end = body.is_end_stream();
+                    events.push(Event::Data { stream: self.tag, bytes, end });
+                    if end {
+                        self.receiving = Receiving::Ended;
+                    }
+                }
+                Poll::Ready(None) => match body.poll_trailers(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(trailers) => {
+                        events.push(match trailers? {
+                            Some(trailers) => Event::Trailers { stream: self.tag, trailers },
+                            None => Event::Data { stream: self.tag, bytes: Bytes::new(), end: true },
+                        });
+                        self.receiving = Receiving::Ended;
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        cx: &mut Context<'_>,
+        ahead_bytes: usize,
+        events: &mut Vec<Event>,
+    ) -> Result<(), h2::Error> {
+        let before = self.queued_bytes;
+        let sent = self.send_queue(cx, ahead_bytes);
+        if before > self.queued_bytes {
+            events.push(Event::Sent { stream: self.tag, bytes: before - self.queued_bytes });
+        }
+        sent
+    }
+
+    fn send_queue(&mut self, cx: &mut Context<'_>, ahead_bytes: usize) -> Result<(), h2::Error> {
+        let Sending::Body(send) = &mut self.sending else { return Ok(()) };
+        while self.queued_bytes > 0 {
+            send.reserve_capacity(self.queued_bytes.min(ahead_bytes));
+            let capacity = send.capacity();
+            if capacity == 0 {
+                match send.poll_capacity(cx) {
+                    Poll::Pending | Poll::Ready(None) => return Ok(()),
+                    Poll::Ready(Some(grown)) => _ = grown?,
+                }
+                continue;
+            }
+            let bytes = take(&mut self.queue, capacity);
+            self.queued_bytes -= bytes.len();
+            let end = self.queued_bytes == 0 && matches!(self.finish, Finish::End);
+            if end {
+                self.finish = Finish::Done;
+            }
+            send.send_data(bytes, end)?;
+        }
+        match std::mem::replace(&mut self.finish, Finish::Done) {
+            Finish::Open => self.finish = Finish::Open,
+            Finish::End => send.send_data(Bytes::new(), true)?,
+            Finish::Trailers(trailers) => send.send_trailers(trailers)?,
+            Finish::Done => {}
+        }
+        Ok(())
+    }
+
+    /// Whether the peer has reset the stream. A client hears it where it waits for the answer.
+    fn look_for_reset(&mut self, cx: &mut Context<'_>) -> Result<(), h2::Error> {
+        if self.is_own() || matches!(self.finish, Finish::Done) {
+            return Ok(());
+        }
+        let told = match &mut self.sending {
+            Sending::Head(respond) => respond.poll_reset(cx),
+            Sending::Body(send) => send.poll_reset(cx),
+            Sending::Ended => return Ok(()),
+        };
+        match told {
+            Poll::Pending => Ok(()),
+            Poll::Ready(reason) => Err(reason?.into()),
+        }
+    }
+
+    /// Why the stream ended, or `None` if that is the connection's to tell.
+    fn reason_of(&self, error: &h2::Error, leaving: Leaving) -> Option<Reason> {
+        if error.is_io() {
+            return None;
+        }
+        if error.is_go_away() {
+            let is_refused = leaving.last_stream.zip(self.id()).is_some_and(|(last, id)| id > last);
+            return is_refused.then_some(Reason::REFUSED_STREAM);
+        }
+        Some(error.reason().map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into())))
+    }
+
+    fn id(&self) -> Option<u32> {
+        match (&self.receiving, &self.sending) {
+            (_, Sending::Body(send)) => Some(send.stream_id().as_u32()),
+            (Receiving::Head(answer), _) => Some(answer.stream_id().as_u32()),
+            (Receiving::Body(body), _) => Some(body.stream_id().as_u32()),
+            _ => None,
+        }
+    }
+
+    fn is_own(&self) -> bool {
+        self.tag.0 & StreamTag::OWN != 0
+    }
+}
+
+/// Takes up to `bytes_max` from the front of the queue: the first piece or part of it, or several small ones in one.
+fn take(queue: &mut VecDeque<Bytes>, bytes_max: usize) -> Bytes {
+    let Some(front) = queue.front_mut() else { return Bytes::new() };
+    if front.len() > bytes_max {
+        return front.split_to(bytes_max);
+    }
+    let is_alone = front.len() >= GATHER_BYTES || queue.len() == 1;
+    if is_alone {
+        return queue.pop_front().unwrap_or_default();
+    }
+    let mut gathered = BytesMut::new();
+    let room = bytes_max.min(GATHERED_BYTES_MAX);
+    while let Some(front) = queue.front_mut().filter(|_| gathered.len() < room) {
+        let count = front.len().min(room - gathered.len());
+        gathered.extend_from_slice(&front[..count]);
+        front.advance(count);
+        if front.is_empty() {
+            queue.pop_front();
+        }
+    }
+    gathered.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that bytes leave the queue in order, whatever the window, small ones together.
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn order_is_kept(pieces in prop::collection::vec(1usize..3000, 1..40), room in 1usize..20_000) {
+            let bytes: Vec<u8> = (0..pieces.iter().sum()).map(|n: usize| n as u8).collect();
+            let mut rest = Bytes::from(bytes.clone());
+            let mut queue: VecDeque<Bytes> = pieces.iter().map(|len| rest.split_to(*len)).collect();
+            let mut sent = Vec::new();
+            while !queue.is_empty() {
+                let taken = take(&mut queue, room);
+                prop_assert!(!taken.is_empty() && taken.len() <= room);
+                sent.extend_from_slice(&taken);
+            }
+            prop_assert_eq!(sent, bytes);
+        }
+    }
+
+    #[test]
+    fn small_ones_leave_together() {
+        let mut queue: VecDeque<Bytes> = (0..20).map(|_| Bytes::from_static(b"small")).collect();
+        assert_eq!(take(&mut queue, 1 << 20).len(), 100);
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! The open streams of a connection, by slot and by tag.
+
+use super::marks::Marks;
+use super::stream::OpenStream;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::Waker;
+use trunkline_grpc::StreamTag;
+
+/// Bits of a tag that name the slot; the rest counts how often it was used.
+const SLOT_BITS: u32 = 24;
+
+/// The open streams.
+#[derive(Default)]
+pub(super) struct Streams {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots of streams we opened: their tags were chosen by somebody else.
+    own: HashMap<StreamTag, u32>,
+    open: usize,
+}
+
+/// A place for a stream. Its waker serves all that live there one after the other.
+struct Slot {
+    stream: Option<OpenStream>,
+    uses: u32,
+    waker: Waker,
+}
+
+impl Streams {
+    /// Puts in a stream the peer opened; it is made for the tag it gets.
+    pub fn insert_peers(
+        &mut self,
+        marks: &Arc<Marks>,
+        make: impl FnOnce(StreamTag) -> OpenStream,
+    ) -> (u32, StreamTag) {
+        let slot = self.free_slot(marks);
+        let place = &mut self.slots[slot as usize];
+        place.uses = place.uses.wrapping_add(1);
+        let tag = StreamTag(u64::from(place.uses) << SLOT_BITS | u64::from(slot));
+        place.stream = Some(make(tag));
+        (slot, tag)
+    }
+
+    /// Puts in a stream we opened.
+    pub fn insert_own(&mut self, marks: &Arc<Marks>, stream: OpenStream) -> u32 {
+        let slot = self.free_slot(marks);
+        self.own.insert(stream.tag, slot);
+        self.slots[slot as usize].stream = Some(stream);
+        slot
+    }
+
+    /// Takes a stream out.
+    pub fn remove(&mut self, slot: u32) {
+        let Some(stream) = self.slots.get_mut(slot as usize).and_then(|place| place.stream.take()) else {
+            return;
+        };
+        self.own.remove(&stream.tag);
+        self.free.push(slot);
+        self.open -= 1;
+    }
+
+    /// Where a tag lives.
+    pub fn slot_of(&self, tag: StreamTag) -> Option<u32> {
+        if tag.0 & StreamTag::OWN != 0 {
+            return self.own.get(&tag).copied();
+        }
+        let slot = (tag.0 & ((1 << SLOT_BITS) - 1)) as u32;
+        let found = self.slots.get(slot as usize)?.stream.as_ref()?;
+        (found.tag == tag).then_some(slot)
+    }
+
+    /// The stream in a slot, with its waker.
+    pub fn at(&mut self, slot: u32) -> Option<(&mut OpenStream, &Waker)> {
+        let place = self.slots.get_mut(slot as usize)?;
+        Some((place.stream.as_mut()?, &place.waker))
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
+    fn free_slot(&mut self, marks: &Arc<Marks>) -> u32 {
+        self.open += 1;
+        self.free.pop().unwrap_or_else(|| {
+            let slot = self.slots.len() as u32;
+            self.slots.push(Slot { stream: None, uses: 0, waker: marks.stream_waker(slot) });
+            slot
+        })
+    }
+}

@@ -1,0 +1,179 @@
+//! The bytes between the h2 connection and the socket.
+//!
+//! The connection reads from an inbox and writes to an outbox, both in memory; the socket is read and written once per
+//! turn, however many frames that is. The memory is the turn's, lent for its duration: a connection at rest has none.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Bytes in the outbox at which the connection must wait for the socket. Four of the largest ordinary frames: enough
+/// that a system call is cheap beside the copy, and still in the second-level cache.
+const OUTBOX_BYTES_MAX: usize = 64 << 10;
+
+/// What h2 has for a socket.
+#[derive(Clone, Debug)]
+pub(super) struct Wire(Arc<Mutex<Boxes>>);
+
+/// The two boxes.
+#[derive(Debug, Default)]
+pub(super) struct Boxes {
+    inbox: Vec<u8>,
+    /// What of the inbox is to be read.
+    unread: std::ops::Range<usize>,
+    /// Nothing comes after the inbox: the peer ended, or the socket failed.
+    ended: Option<Result<(), io::ErrorKind>>,
+    pub outbox: Vec<u8>,
+    /// The connection had more to write than the outbox takes.
+    pub is_blocked: bool,
+    /// The connection writes no more.
+    pub is_shut: bool,
+}
+
+/// Memory for a turn, shared by all connections of a thread.
+#[derive(Debug)]
+pub struct Buffers {
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Vec<u8>,
+}
+
+impl Wire {
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(Boxes::default())))
+    }
+
+    pub fn boxes(&self) -> MutexGuard<'_, Boxes> {
+        self.0.lock()
+    }
+}
+
+impl Boxes {
+    /// Takes what was read before there was a connection.
+    pub fn begin_with(&mut self, first: &[u8]) {
+        self.inbox = first.to_vec();
+        self.unread = 0..first.len();
+    }
+
+    /// Takes the turn's memory for the outbox, unless something still waits there.
+    pub fn borrow(&mut self, buffers: &mut Buffers) {
+        if self.outbox.is_empty() {
+            std::mem::swap(&mut self.outbox, &mut buffers.output);
+        }
+    }
+
+    /// Takes what was read into the turn's memory. Only when everything before has been read.
+    pub fn fill(&mut self, buffers: &mut Buffers, bytes: usize) {
+        debug_assert!(self.is_read());
+        std::mem::swap(&mut self.inbox, &mut buffers.input);
+        self.unread = 0..bytes;
+    }
+
+    /// The socket brings nothing more.
+    pub fn end(&mut self, how: Result<(), io::ErrorKind>) {
+        self.ended = Some(how);
+    }
+
+    /// Gives the turn's memory back and keeps what is left over.
+    pub fn give_back(&mut self, buffers: &mut Buffers) {
+        if buffers.input.is_empty() {
+            let rest = self.inbox[self.unread.clone()].to_vec();
+            self.unread = 0..rest.len();
+            buffers.input = std::mem::replace(&mut self.inbox, rest);
+        }
+        if buffers.output.capacity() == 0 {
+            let rest = self.outbox.to_vec();
+            buffers.output = std::mem::replace(&mut self.outbox, rest);
+            buffers.output.clear();
+        }
+    }
+
+    pub fn is_read(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    /// Takes what the socket took.
+    pub fn sent(&mut self, bytes: usize) {
+        self.outbox.drain(..bytes);
+    }
+
+    fn read(&mut self, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.is_read() {
+            return match self.ended {
+                None => Poll::Pending,
+                Some(Ok(())) => Poll::Ready(Ok(())),
+                Some(Err(kind)) => Poll::Ready(Err(kind.into())),
+            };
+        }
+        let count = into.remaining().min(self.unread.len());
+        into.put_slice(&self.inbox[self.unread.start..][..count]);
+        self.unread.start += count;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Takes all or nothing, so that the outbox always ends with a whole frame or a frame's whole beginning.
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        if self.outbox.len() >= OUTBOX_BYTES_MAX {
+            self.is_blocked = true;
+            return Poll::Pending;
+        }
+        let before = self.outbox.len();
+        pieces.iter().for_each(|piece| self.outbox.extend_from_slice(piece));
+        Poll::Ready(Ok(self.outbox.len() - before))
+    }
+}
+
+impl Buffers {
+    /// Size of the read buffer: many small calls, or a quarter of a stream's window.
+    const INPUT_BYTES: usize = 256 << 10;
+
+    /// Memory for one thread's turns.
+    pub fn new() -> Self {
+        Self {
+            input: vec![0; Self::INPUT_BYTES],
+            output: Vec::with_capacity(OUTBOX_BYTES_MAX + (OUTBOX_BYTES_MAX >> 1)),
+        }
+    }
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// No waker is kept: whoever fills or empties the boxes polls the connection afterwards.
+impl AsyncRead for Wire {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.boxes().read(into)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.boxes().write(&[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.boxes().write(pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.boxes().is_shut = true;
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,259 @@
+//! Keys and certificates from files.
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use thiserror::Error;
+
+/// What a server reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerFiles {
+    /// The certificate and those between it and the root, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Roots of the clients' certificates, PEM; `None` asks clients for no certificate.
+    pub client_ca: Option<PathBuf>,
+    /// Clients without a certificate are taken, too; they have no identity.
+    pub client_certificate_is_optional: bool,
+}
+
+/// What a client reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// Roots of the servers' certificates, PEM; `None` uses the system's.
+    pub ca: Option<PathBuf>,
+    /// The client's own certificate and key, PEM.
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A server's keys, ready for connections.
+#[derive(Clone, Debug)]
+pub struct TlsServer {
+    pub(super) config: Arc<ServerConfig>,
+}
+
+/// A client's roots and keys, ready for connections.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    pub(super) config: Arc<ClientConfig>,
+}
+
+/// Notices that files have changed.
+#[derive(Clone, Debug)]
+pub struct TlsWatch {
+    files: Vec<PathBuf>,
+    seen: Vec<Option<Sight>>,
+}
+
+/// What tells one version of a file from another: device, inode, size, time of the last change in seconds and
+/// nanoseconds. A secret mounted by an orchestrator changes by a link, so links are followed.
+type Sight = (u64, u64, u64, i64, i64);
+
+/// Why keys and certificates cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("{path}: cannot be read: {why}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// A file has the wrong content.
+    #[error("{path}: {what}")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what is expected.
+        what: String,
+    },
+    /// Certificate and key are each fine, and do not belong together.
+    #[error(
+        "{certificate} and {key}: {why}; the key must be the one the first certificate of the file was made for"
+    )]
+    Mismatch {
+        /// The certificate's file.
+        certificate: PathBuf,
+        /// The key's file.
+        key: PathBuf,
+        /// What the library says.
+        why: String,
+    },
+    /// No roots were named and the system has none where they usually are.
+    #[error("no root certificates: none of {looked} exists; name a file")]
+    NoRoots {
+        /// Where they were looked for.
+        looked: String,
+    },
+}
+
+/// Where distributions keep the roots they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+
+impl TlsServer {
+    /// Reads a server's files.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file and what is wrong with it.
+    pub fn load(files: &ServerFiles) -> Result<Self, TlsError> {
+        let chain = certificates(&files.certificate)?;
+        let key = private_key(&files.key)?;
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites for TLS 1.2 and 1.3");
+        let builder = match &files.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots(path)?),
+                    Arc::clone(&PROVIDER),
+                );
+                let verifier = match files.client_certificate_is_optional {
+                    true => verifier.allow_unauthenticated().build(),
+                    false => verifier.build(),
+                };
+                builder.with_client_cert_verifier(verifier.map_err(|why| content(path, why))?)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|why| mismatch(&files.certificate, &files.key, &why))?;
+        config.alpn_protocols = super::Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
+        Ok(Self { config: Arc::new(config) })
+    }
+}
+
+impl TlsClient {
+    /// Reads a client's files.
+    ///
+    /// # Errors
+    /// [`TlsError`] names the file and what is wrong with it.
+    pub fn load(files: &ClientFiles) -> Result<Self, TlsError> {
+        let roots = match &files.ca {
+            Some(path) => roots(path)?,
+            None => system_roots()?,
+        };
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&PROVIDER))
+            .build()
+            .map_err(|why| content(files.ca.as_deref().unwrap_or(Path::new("system roots")), why))?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has suites for TLS 1.2 and 1.3")
+            .with_webpki_verifier(verifier);
+        let config = match &files.identity {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => builder
+                .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
+                .map_err(|why| mismatch(certificate, key, &why))?,
+        };
+        Ok(Self { config: Arc::new(config) })
+    }
+}
+
+impl ServerFiles {
+    /// What to watch.
+    pub fn watch(&self) -> TlsWatch {
+        let files = [&self.certificate, &self.key].into_iter().chain(&self.client_ca);
+        TlsWatch::new(files.cloned().collect())
+    }
+}
+
+impl ClientFiles {
+    /// What to watch.
+    pub fn watch(&self) -> TlsWatch {
+        let own = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
+        TlsWatch::new(self.ca.iter().chain(own).cloned().collect())
+    }
+}
+
+impl TlsWatch {
+    fn new(files: Vec<PathBuf>) -> Self {
+        let seen = files.iter().map(|path| sight(path)).collect();
+        Self { files, seen }
+    }
+
+    /// Whether any file is another than when this was last asked.
+    pub fn has_changed(&mut self) -> bool {
+        let now: Vec<_> = self.files.iter().map(|path| sight(path)).collect();
+        let changed = now != self.seen;
+        self.seen = now;
+        changed
+    }
+
+    /// Whether it watches nothing.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+}
+
+fn sight(path: &Path) -> Option<Sight> {
+    fs::metadata(path).ok().map(|it| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec()))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(content(path, "holds no -----BEGIN CERTIFICATE-----")),
+        Ok(found) => Ok(found),
+        Err(why) => Err(unusable(path, why)),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|why| match why {
+        pem::Error::NoItemsFound => {
+            let what = "holds no -----BEGIN PRIVATE KEY----- (PKCS#8, SEC 1 or PKCS#1, not encrypted)";
+            content(path, what)
+        }
+        why => unusable(path, why),
+    })
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|why| content(path, format!("holds no usable root: {why}")))?;
+    }
+    Ok(roots)
+}
+
+/// The roots the system trusts. Some bundles hold a certificate no library takes; it is left out.
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let Some(path) = SYSTEM_ROOTS.iter().map(Path::new).find(|path| path.exists()) else {
+        return Err(TlsError::NoRoots { looked: SYSTEM_ROOTS.join(", ") });
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(path)?);
+    Ok(roots)
+}
+
+fn unusable(path: &Path, why: pem::Error) -> TlsError {
+    match why {
+        pem::Error::Io(why) => TlsError::Unreadable { path: path.to_owned(), why: why.to_string() },
+        why => content(path, format!("is not PEM: {why}")),
+    }
+}
+
+fn content(path: &Path, what: impl ToString) -> TlsError {
+    TlsError::Content { path: path.to_owned(), what: what.to_string() }
+}
+
+fn mismatch(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
+    TlsError::Mismatch { certificate: certificate.to_owned(), key: key.to_owned(), why: why.to_string() }
+}

@@ -1,0 +1,310 @@
+//! Shows HTTP/2 end to end, our client against our server: calls, windows, many streams, early ends, leaving.
+
+mod ends;
+
+use bytes::Bytes;
+use ends::{End, own, pair, request, response, trailers, until};
+use trunkline_grpc::{Command, Event, Reason, StreamTag};
+use trunkline_net::Http2Settings;
+
+fn settings() -> (Http2Settings, Http2Settings) {
+    (Http2Settings::server(), Http2Settings::client())
+}
+
+fn start(client: &mut End, number: u64, body: &[u8], end: bool) -> StreamTag {
+    let stream = own(number);
+    client.command(Command::Request { stream, head: request("/a.B/C"), end: false });
+    client.command(Command::Data { stream, bytes: Bytes::copy_from_slice(body), end });
+    stream
+}
+
+fn answer(server: &mut End, stream: StreamTag, body: Bytes) {
+    server.command(Command::Response { stream, head: response(), end: false });
+    server.command(Command::Data { stream, bytes: body, end: false });
+    server.command(Command::Trailers { stream, trailers: trailers() });
+}
+
+/// Bytes of one stream's body, and whether it has ended.
+fn body_of(end: &End, wanted: StreamTag) -> (Vec<u8>, bool) {
+    let mut body = Vec::new();
+    let mut has_ended = false;
+    for event in &end.events {
+        match event {
+            Event::Data { stream, bytes, end } if *stream == wanted => {
+                assert!(!has_ended, "data after the end");
+                body.extend_from_slice(bytes);
+                has_ended = *end;
+            }
+            Event::Trailers { stream, .. } if *stream == wanted => has_ended = true,
+            _ => {}
+        }
+    }
+    (body, has_ended)
+}
+
+fn reset_of(end: &mut End, wanted: StreamTag) -> Option<Reason> {
+    end.take(|event| match event {
+        Event::Reset { stream, reason } if *stream == wanted => Some(*reason),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_unary_call() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"question", true);
+    let (tag, head) = until(&mut server, &mut client, |server, _| {
+        server.take(|event| match event {
+            Event::Request { stream, head, end: false } => Some((*stream, head.clone())),
+            _ => None,
+        })
+    });
+    assert_eq!((head.method.as_str(), head.uri.path()), ("POST", "/a.B/C"));
+    assert_eq!(head.headers["te"], "trailers");
+    until(&mut server, &mut client, |server, _| body_of(server, tag).1.then_some(()));
+    assert_eq!(body_of(&server, tag).0, b"question");
+    answer(&mut server, tag, Bytes::from_static(b"answer"));
+    until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    assert_eq!(body_of(&client, stream).0, b"answer");
+    let kinds: Vec<&str> = client.events.iter().map(kind).collect();
+    assert_eq!(kinds, ["sent", "response", "data", "trailers"]);
+    assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
+    client.command(Command::Release { stream, bytes: 6 });
+    assert_eq!(client.http.as_ref().unwrap().streams_open(), 0, "all is released");
+}
+
+fn kind(event: &Event) -> &'static str {
+    match event {
+        Event::Ready { .. } => "ready",
+        Event::Request { .. } => "request",
+        Event::Response { .. } => "response",
+        Event::Data { .. } => "data",
+        Event::Trailers { .. } => "trailers",
+        Event::Reset { .. } => "reset",
+        Event::Sent { .. } => "sent",
+        Event::GoAway { .. } => "go away",
+        Event::StreamsMax { .. } => "streams max",
+    }
+}
+
+#[test]
+fn a_refusal_is_one_frame() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    server.command(Command::Response { stream: tag, head: response(), end: true });
+    let end = until(&mut server, &mut client, |_, client| {
+        client.take(|event| match event {
+            Event::Response { stream: of, end, .. } if *of == stream => Some(*end),
+            _ => None,
+        })
+    });
+    assert!(end);
+    assert_eq!(client.http.as_ref().unwrap().streams_open(), 0);
+}
+
+/// The receiver's window bounds what leaves; what is told as sent is what left; release opens it again.
+#[test]
+fn windows_stop_and_release_opens() {
+    let (server, client) = settings();
+    let server = Http2Settings { stream_window_bytes: 100_000, ..server };
+    let (mut server, mut client) = pair(server, client);
+    let body: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    start(&mut client, 1, &body, true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    until(&mut server, &mut client, |server, _| (body_of(server, tag).0.len() >= 100_000).then_some(()));
+    for _ in 0..100 {
+        server.turn();
+        client.turn();
+    }
+    assert_eq!(body_of(&server, tag).0.len(), 100_000, "the window is full");
+    let sent = |client: &End| -> usize {
+        client.events.iter().map(|event| if let Event::Sent { bytes, .. } = event { *bytes } else { 0 }).sum()
+    };
+    assert_eq!(sent(&client), 100_000);
+    let mut released = 0;
+    until(&mut server, &mut client, |server, _| {
+        let (got, has_ended) = body_of(server, tag);
+        server.command(Command::Release { stream: tag, bytes: got.len() - released });
+        released = got.len();
+        has_ended.then_some(())
+    });
+    assert!(body_of(&server, tag).0 == body, "the same bytes");
+    assert_eq!(sent(&client), body.len());
+}
+
+/// A stream nobody releases does not stop another.
+#[test]
+fn a_slow_stream_stops_only_itself() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    start(&mut client, 1, &vec![1; 4 << 20], true);
+    let slow = until(&mut server, &mut client, |server, _| server.take_request());
+    until(&mut server, &mut client, |server, _| (body_of(server, slow).0.len() == 1 << 20).then_some(()));
+    for number in 2..20 {
+        let stream = start(&mut client, number, b"quick", true);
+        let tag = until(&mut server, &mut client, |server, _| server.take_request());
+        answer(&mut server, tag, Bytes::from_static(b"reply"));
+        until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    }
+}
+
+#[test]
+fn many_streams_at_once_and_slots_are_used_again() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    for round in 0..3u64 {
+        let numbers = round * 1000..round * 1000 + 500;
+        for number in numbers.clone() {
+            start(&mut client, number, &number.to_le_bytes(), true);
+        }
+        let mut answered = 0;
+        until(&mut server, &mut client, |server, _| {
+            while let Some(tag) = server.take_request() {
+                let (body, has_ended) = body_of(server, tag);
+                assert!(has_ended, "all of it came in one read");
+                answer(server, tag, body.into());
+                answered += 1;
+            }
+            (answered == 500).then_some(())
+        });
+        until(&mut server, &mut client, |_, client| {
+            numbers.clone().all(|number| body_of(client, own(number)).1).then_some(())
+        });
+        for number in numbers {
+            assert_eq!(body_of(&client, own(number)).0, number.to_le_bytes());
+            client.command(Command::Release { stream: own(number), bytes: 8 });
+        }
+        assert_eq!(client.http.as_ref().unwrap().streams_open(), 0);
+        assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
+        client.events.clear();
+        server.events.clear();
+    }
+}
+
+#[test]
+fn either_side_resets() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"x", false);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    client.command(Command::Reset { stream, reason: Reason::CANCEL });
+    assert_eq!(until(&mut server, &mut client, |server, _| reset_of(server, tag)), Reason::CANCEL);
+
+    let stream = start(&mut client, 2, b"x", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    server.command(Command::Reset { stream: tag, reason: Reason::REFUSED_STREAM });
+    assert_eq!(until(&mut server, &mut client, |_, client| reset_of(client, stream)), Reason::REFUSED_STREAM);
+
+    // After the request's end, and after the answer's head.
+    let stream = start(&mut client, 3, b"x", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    server.command(Command::Response { stream: tag, head: response(), end: false });
+    until(&mut server, &mut client, |_, client| client.take(|e| (kind(e) == "response").then_some(())));
+    client.command(Command::Reset { stream, reason: Reason::CANCEL });
+    assert_eq!(until(&mut server, &mut client, |server, _| reset_of(server, tag)), Reason::CANCEL);
+    assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
+}
+
+/// A server may answer before it has heard all; what is left of the request is then of no interest.
+#[test]
+fn an_early_answer_ends_the_request() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, &vec![7; 8 << 20], false);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::new());
+    until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    assert_eq!(client.http.as_ref().unwrap().streams_open(), 0);
+    // The connection's window is whole again: the unread part does not count against it.
+    for number in 2..80 {
+        let stream = start(&mut client, number, &vec![7; 1 << 20], true);
+        let tag = until(&mut server, &mut client, |server, _| server.take_request());
+        until(&mut server, &mut client, |server, _| body_of(server, tag).1.then_some(()));
+        answer(&mut server, tag, Bytes::new());
+        until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+        server.events.clear();
+    }
+}
+
+#[test]
+fn leaving_lets_calls_end() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"x", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    server.command(Command::GoAway);
+    let reason = until(&mut server, &mut client, |_, client| {
+        client.take(|event| match event {
+            Event::GoAway { reason, .. } => Some(*reason),
+            _ => None,
+        })
+    });
+    assert_eq!(reason, Reason::NO_ERROR);
+    let late = start(&mut client, 2, b"late", true);
+    assert_eq!(until(&mut server, &mut client, |_, client| reset_of(client, late)), Reason::REFUSED_STREAM);
+    answer(&mut server, tag, Bytes::from_static(b"still"));
+    until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+    client.command(Command::Release { stream, bytes: 5 });
+    let ended =
+        until(&mut server, &mut client, |server, client| server.over.clone().zip(client.over.clone()));
+    assert_eq!((ended.0.reason, ended.1.reason), (Reason::NO_ERROR, Reason::NO_ERROR));
+}
+
+#[test]
+fn closing_tells_the_peer_why() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    start(&mut client, 1, b"x", true);
+    until(&mut server, &mut client, |server, _| server.take_request());
+    server.command(Command::Close { reason: Reason::ENHANCE_YOUR_CALM });
+    let ended = until(&mut server, &mut client, |_, client| client.over.clone());
+    assert_eq!(ended.reason, Reason::ENHANCE_YOUR_CALM);
+    assert_eq!(server.over.unwrap().reason, Reason::ENHANCE_YOUR_CALM);
+}
+
+/// More requests than the server takes at once wait their turn; none is lost.
+#[test]
+fn the_peers_limit_of_streams_is_kept() {
+    let (server, client) = settings();
+    let server = Http2Settings { streams_max: 3, ..server };
+    let (mut server, mut client) = pair(server, client);
+    for number in 0..10 {
+        start(&mut client, number, b"x", true);
+    }
+    let mut waiting = Vec::new();
+    until(&mut server, &mut client, |server, _| {
+        waiting.extend(server.take_request());
+        (waiting.len() == 3).then_some(())
+    });
+    for _ in 0..20 {
+        server.turn();
+        client.turn();
+    }
+    assert_eq!(server.take_request(), None, "a fourth is not sent");
+    let mut answered = 0;
+    until(&mut server, &mut client, |server, _| {
+        waiting.extend(server.take_request());
+        while let Some(tag) = waiting.pop() {
+            answer(server, tag, Bytes::new());
+            answered += 1;
+        }
+        (answered == 10).then_some(())
+    });
+}
+
+#[test]
+fn a_dead_peer_is_noticed() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    start(&mut client, 1, b"x", true);
+    until(&mut server, &mut client, |server, _| server.take_request());
+    drop(client.http.take());
+    let watchdog = std::time::Instant::now() + ends::WATCHDOG;
+    while server.over.is_none() {
+        server.turn();
+        assert!(std::time::Instant::now() < watchdog);
+    }
+}

@@ -1,0 +1,287 @@
+//! Shows TLS under a stream: versions, ALPN, who is believed, who somebody is, new files, and both protocols' bytes
+//! through it; and what people are told about files that cannot be used.
+
+mod ends;
+
+use bytes::Bytes;
+use ends::{End, WATCHDOG, own, request, response, streams, trailers, until};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use std::io::{IoSlice, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant as Clock;
+use tempfile::TempDir;
+use trunkline_call::Instant;
+use trunkline_grpc::{Command, Event};
+use trunkline_net::{
+    Alpn, ClientFiles, Http2, Http2Settings, ServerFiles, Stream, TlsClient, TlsServer, Transfer,
+};
+
+/// A certificate authority in a folder.
+struct Authority {
+    folder: TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let this = Self { folder: tempfile::tempdir().unwrap(), issuer };
+        std::fs::write(this.path("ca.pem"), this.issuer.pem()).unwrap();
+        this
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a certificate and key for these names.
+    fn issue(&self, file: &str, dns: &[&str], uri: Option<&str>) -> (PathBuf, PathBuf) {
+        let names: Vec<String> = dns.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        if let Some(uri) = uri {
+            params.subject_alt_names.push(SanType::URI(uri.try_into().unwrap()));
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let paths = (self.path(&format!("{file}.pem")), self.path(&format!("{file}.key")));
+        std::fs::write(&paths.0, certificate.pem()).unwrap();
+        std::fs::write(&paths.1, key.serialize_pem()).unwrap();
+        paths
+    }
+
+    fn server_files(&self) -> ServerFiles {
+        let (certificate, key) = self.issue("server", &["search.internal"], None);
+        ServerFiles { certificate, key, ..ServerFiles::default() }
+    }
+
+    fn client_files(&self) -> ClientFiles {
+        ClientFiles { ca: Some(self.path("ca.pem")), identity: None }
+    }
+}
+
+/// Shakes hands until both have, or one has failed.
+fn shake(server: &mut Stream, client: &mut Stream) -> Result<(), (String, String)> {
+    let until = Clock::now() + WATCHDOG;
+    loop {
+        let (client_side, server_side) = (client.handshake(), server.handshake());
+        match (&server_side, &client_side) {
+            (Ok(true), Ok(true)) => return Ok(()),
+            (Ok(_), Ok(_)) => {}
+            _ => {
+                let told = |side: std::io::Result<bool>| side.err().map_or(String::new(), |e| e.to_string());
+                return Err((told(server_side), told(client_side)));
+            }
+        }
+        assert!(Clock::now() < until, "handshake hangs");
+    }
+}
+
+fn secured(server: &TlsServer, client: &TlsClient, name: &str, offer: &[Alpn]) -> (Stream, Stream) {
+    let (mut server_stream, mut client_stream) = streams();
+    server_stream.begin_tls_server(server, &[]).unwrap();
+    client_stream.begin_tls_client(client, name, offer).unwrap();
+    shake(&mut server_stream, &mut client_stream).unwrap();
+    (server_stream, client_stream)
+}
+
+#[test]
+fn alpn_is_agreed() {
+    let authority = Authority::new();
+    let server = TlsServer::load(&authority.server_files()).unwrap();
+    let client = TlsClient::load(&authority.client_files()).unwrap();
+    for (offer, agreed) in [
+        (&[Alpn::H2][..], Some(Alpn::H2)),
+        (&[Alpn::Trunkline, Alpn::H2], Some(Alpn::Trunkline)),
+        (&[], None),
+    ] {
+        let (server, client) = secured(&server, &client, "search.internal", offer);
+        assert_eq!((server.alpn(), client.alpn()), (agreed, agreed));
+        assert!(server.is_secure() && server.identity().is_none());
+    }
+}
+
+/// Bytes of any length pass both ways, through small buffers, with partial writes.
+#[test]
+fn bytes_pass() {
+    let authority = Authority::new();
+    let server = TlsServer::load(&authority.server_files()).unwrap();
+    let client = TlsClient::load(&authority.client_files()).unwrap();
+    let (mut server, mut client) = secured(&server, &client, "search.internal", &[Alpn::Trunkline]);
+    let said: Vec<u8> = (0..3_000_000u32).map(|n| (n % 241) as u8).collect();
+    let (mut sent, mut heard) = (0, Vec::new());
+    let mut buffer = [0; 1000];
+    let until = Clock::now() + WATCHDOG;
+    while heard.len() < said.len() {
+        if let Transfer::Bytes(bytes) = client.write_vectored(&[IoSlice::new(&said[sent..])]).unwrap() {
+            sent += bytes;
+        }
+        client.flush().unwrap();
+        loop {
+            match server.read(&mut buffer).unwrap() {
+                Transfer::Bytes(bytes) => heard.extend_from_slice(&buffer[..bytes]),
+                Transfer::NotReady => break,
+                Transfer::Ended => panic!("ended"),
+            }
+            if !server.has_buffered() && heard.len() % 3 == 0 {
+                break;
+            }
+        }
+        assert!(Clock::now() < until, "{sent} sent, {} heard", heard.len());
+    }
+    assert!(heard == said);
+    client.end().unwrap();
+    while server.read(&mut buffer).unwrap() != Transfer::Ended {
+        assert!(Clock::now() < until);
+    }
+}
+
+#[test]
+fn a_call_over_tls() {
+    let authority = Authority::new();
+    let server = TlsServer::load(&authority.server_files()).unwrap();
+    let client = TlsClient::load(&authority.client_files()).unwrap();
+    let (server, client) = secured(&server, &client, "search.internal", &[Alpn::H2]);
+    let settings = Arc::new(Http2Settings::server());
+    let mut server = End::new(Http2::server(server, Arc::clone(&settings), Instant(0), &[], 0));
+    let mut client = End::new(Http2::client(client, settings, Instant(0)));
+    let body: Vec<u8> = vec![9; 600_000];
+    client.command(Command::Request { stream: own(1), head: request("/a.B/C"), end: false });
+    client.command(Command::Data { stream: own(1), bytes: body.clone().into(), end: true });
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    let heard = |end: &End| -> usize {
+        end.events
+            .iter()
+            .map(|event| if let Event::Data { bytes, .. } = event { bytes.len() } else { 0 })
+            .sum()
+    };
+    until(&mut server, &mut client, |server, _| (heard(server) == body.len()).then_some(()));
+    server.command(Command::Response { stream: tag, head: response(), end: false });
+    server.command(Command::Data { stream: tag, bytes: Bytes::from(body.clone()), end: false });
+    server.command(Command::Trailers { stream: tag, trailers: trailers() });
+    until(&mut server, &mut client, |_, client| (heard(client) == body.len()).then_some(()));
+}
+
+#[test]
+fn a_server_nobody_vouches_for_is_not_believed() {
+    let (good, bad) = (Authority::new(), Authority::new());
+    let server = TlsServer::load(&bad.server_files()).unwrap();
+    let client = TlsClient::load(&good.client_files()).unwrap();
+    let (mut server_stream, mut client_stream) = streams();
+    server_stream.begin_tls_server(&server, &[]).unwrap();
+    client_stream.begin_tls_client(&client, "search.internal", &[Alpn::H2]).unwrap();
+    let (_, told) = shake(&mut server_stream, &mut client_stream).unwrap_err();
+    assert!(told.contains("invalid peer certificate"), "{told}");
+
+    let server = TlsServer::load(&good.server_files()).unwrap();
+    let (mut server_stream, mut client_stream) = streams();
+    server_stream.begin_tls_server(&server, &[]).unwrap();
+    client_stream.begin_tls_client(&client, "other.internal", &[Alpn::H2]).unwrap();
+    let (_, told) = shake(&mut server_stream, &mut client_stream).unwrap_err();
+    assert!(told.contains("other.internal"), "{told}");
+}
+
+#[test]
+fn clients_prove_who_they_are() {
+    let authority = Authority::new();
+    let files = ServerFiles { client_ca: Some(authority.path("ca.pem")), ..authority.server_files() };
+    let server = TlsServer::load(&files).unwrap();
+    let spiffe = "spiffe://example.org/ns/shop/sa/cart";
+    let identity = Some(authority.issue("client", &["cart.internal"], Some(spiffe)));
+    let known = TlsClient::load(&ClientFiles { identity, ..authority.client_files() }).unwrap();
+    let (server_stream, _client) = secured(&server, &known, "search.internal", &[Alpn::H2]);
+    let who = server_stream.identity().unwrap();
+    assert_eq!(who.dns, ["cart.internal"]);
+    assert_eq!(who.spiffe_id(), Some(spiffe));
+
+    let unknown = TlsClient::load(&authority.client_files()).unwrap();
+    let (mut server_stream, mut client_stream) = streams();
+    server_stream.begin_tls_server(&server, &[]).unwrap();
+    client_stream.begin_tls_client(&unknown, "search.internal", &[Alpn::H2]).unwrap();
+    let (told, _) = shake(&mut server_stream, &mut client_stream).unwrap_err();
+    assert!(told.contains("certificate"), "{told}");
+
+    let files = ServerFiles { client_certificate_is_optional: true, ..files };
+    let (server_stream, _client) =
+        secured(&TlsServer::load(&files).unwrap(), &unknown, "search.internal", &[Alpn::H2]);
+    assert_eq!(server_stream.identity(), None);
+}
+
+#[test]
+fn changed_files_are_noticed_and_used() {
+    let authority = Authority::new();
+    let files = authority.server_files();
+    let mut watch = files.watch();
+    assert!(!watch.has_changed());
+    let client = TlsClient::load(&authority.client_files()).unwrap();
+    let old = TlsServer::load(&files).unwrap();
+    // Renamed into place, as orchestrators do.
+    let (certificate, key) = authority.issue("new", &["renamed.internal"], None);
+    std::fs::rename(certificate, &files.certificate).unwrap();
+    std::fs::rename(key, &files.key).unwrap();
+    assert!(watch.has_changed() && !watch.has_changed());
+    let new = TlsServer::load(&files).unwrap();
+    secured(&old, &client, "search.internal", &[Alpn::H2]);
+    secured(&new, &client, "renamed.internal", &[Alpn::H2]);
+}
+
+/// Only versions that are not broken: a ClientHello of TLS 1.1 is refused with an alert.
+#[test]
+fn old_versions_are_refused() {
+    let authority = Authority::new();
+    let server = TlsServer::load(&authority.server_files()).unwrap();
+    let (mut server_stream, mut client_stream) = streams();
+    // Version 3.2, no session, one suite, no compression; the extension says signature algorithms.
+    let mut hello = vec![0x16, 3, 1, 0, 55, 1, 0, 0, 51, 3, 2];
+    hello.extend([7; 32]);
+    hello.extend([0, 0, 2, 0, 0x2f, 1, 0, 0, 8, 0, 13, 0, 4, 0, 2, 4, 3]);
+    server_stream.begin_tls_server(&server, &hello).unwrap();
+    let until = Clock::now() + WATCHDOG;
+    let told = loop {
+        match server_stream.handshake() {
+            Ok(done) => assert!(!done && Clock::now() < until),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(told.to_lowercase().contains("version") || told.contains("Tls12"), "{told}");
+    let mut buffer = [0; 16];
+    while let Transfer::NotReady = client_stream.read(&mut buffer).unwrap() {
+        assert!(Clock::now() < until);
+    }
+    assert_eq!(buffer[0], 0x15, "an alert");
+}
+
+#[test]
+fn what_people_are_told_about_files() {
+    let authority = Authority::new();
+    let good = authority.server_files();
+    let other = authority.issue("other", &["other.internal"], None);
+    let file = |name: &str, content: &str| {
+        let path = authority.path(name);
+        std::fs::File::create(&path).unwrap().write_all(content.as_bytes()).unwrap();
+        path
+    };
+    let told = |certificate: &Path, key: &Path, client_ca: Option<PathBuf>| {
+        let (certificate, key) = (certificate.to_owned(), key.to_owned());
+        let files = ServerFiles { certificate, key, client_ca, ..ServerFiles::default() };
+        TlsServer::load(&files).unwrap_err().to_string()
+    };
+    let empty = file("empty.pem", "");
+    let nonsense = file("nonsense.pem", "-----BEGIN CERTIFICATE-----\nä\n-----END CERTIFICATE-----\n");
+    for (told, says) in [
+        (told(Path::new("/no/such.pem"), &good.key, None), "/no/such.pem: cannot be read: No such file"),
+        (told(&empty, &good.key, None), "empty.pem: holds no -----BEGIN CERTIFICATE-----"),
+        (told(&good.key, &good.key, None), "server.key: holds no -----BEGIN CERTIFICATE-----"),
+        (told(&nonsense, &good.key, None), "nonsense.pem: is not PEM"),
+        (
+            told(&good.certificate, &good.certificate, None),
+            "server.pem: holds no -----BEGIN PRIVATE KEY-----",
+        ),
+        (told(&good.certificate, &other.1, None), "the key must be the one"),
+        (told(&good.certificate, &good.key, Some(empty.clone())), "empty.pem: holds no"),
+    ] {
+        assert!(told.contains(says), "{told}");
+    }
+}

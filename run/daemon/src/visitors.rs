@@ -1,0 +1,352 @@
+//! Connections on their way to being something.
+//!
+//! An accepted connection is a visitor until its first bytes say what it speaks; a dialled one until it is connected
+//! and, where TLS is wanted, secured. Then it becomes a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A
+//! visitor costs a descriptor and a few bytes, and has a limited time.
+
+use crate::shard::{Shard, Token, now};
+use std::collections::HashMap;
+use trunkline_call::TimerKey;
+use trunkline_engine::{Dial, Dialled, PeerIdentity, Turn};
+use trunkline_native::PREAMBLE;
+use trunkline_net::{
+    Alpn, Endpoint, Farewell, First, HTTP1_ANSWER, Interest, Ready, Stream, TLS_REFUSAL, TlsClient,
+    TlsServer, Transfer,
+};
+
+/// Visitors, and streams saying farewell, at once. More strangers are turned away: whoever is known by then is not
+/// concerned.
+const VISITORS_MAX: usize = 4096;
+/// Time to connect and to secure a dialled connection: gRPC's smallest (connection-backoff.md, MIN_CONNECT_TIMEOUT).
+const DIAL_NS_MAX: u64 = 20_000_000_000;
+/// Bytes of a first read: a small call fits, and the stack has room.
+const FIRST_READ_BYTES: usize = 4096;
+
+/// The visitors of a shard, and those who leave.
+#[derive(Default)]
+pub(crate) struct Visitors {
+    here: HashMap<u64, Visitor>,
+    leaving: HashMap<u64, Leaving>,
+    next: u64,
+}
+
+/// Keys and certificates connections are made with; replaced when the files change.
+#[derive(Clone, Default)]
+pub(crate) struct TlsKeys {
+    pub server: Option<TlsServer>,
+    pub client: Option<TlsClient>,
+    pub is_required: bool,
+}
+
+struct Visitor {
+    stream: Stream,
+    doing: Doing,
+    alarm: TimerKey,
+}
+
+struct Leaving {
+    farewell: Farewell,
+    alarm: TimerKey,
+}
+
+enum Doing {
+    /// Accepted: what it speaks is not clear from what came so far.
+    Naming(Vec<u8>),
+    /// Accepted: TLS handshake.
+    Securing,
+    /// Dialled: decided when it becomes writable.
+    Connecting(Dial, Option<String>),
+    /// Dialled: TLS handshake.
+    Greeting(Dial),
+}
+
+/// What a step led to.
+enum Step {
+    /// It waits.
+    Wait(Doing),
+    /// It speaks the native protocol; these are its first bytes.
+    Native(Vec<u8>),
+    /// It speaks HTTP/2.
+    Http(Vec<u8>),
+    /// It was dialled, and is ready.
+    Dialled(Dial),
+    /// It is told something, and closed.
+    Dismiss(&'static [u8], &'static str),
+    /// It is over.
+    Over(Doing, String),
+}
+
+impl Shard {
+    /// Accepts whatever waits at a listener.
+    pub fn accept(&mut self, index: usize) {
+        let Some(listening) = self.listening.get(index) else { return };
+        let mut accepted = Vec::new();
+        loop {
+            match listening.listener.accept() {
+                Ok(Some(stranger)) => accepted.push(stranger.stream),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept");
+                    break;
+                }
+            }
+        }
+        for stream in accepted {
+            if self.visitors.here.len() >= VISITORS_MAX {
+                tracing::warn!(
+                    limit = VISITORS_MAX,
+                    "too many connections that have not said what they speak"
+                );
+                break;
+            }
+            let time_ns = self.http_server.unfinished_ns_max;
+            self.admit(stream, Doing::Naming(Vec::new()), time_ns);
+        }
+    }
+
+    /// Begins to connect wherever the engine wants a connection.
+    pub fn dial(&mut self) {
+        while let Some(dial) = self.engine.poll_dial() {
+            if let Err(why) = self.connect(&dial) {
+                self.dial_failed(&dial, &why);
+            }
+        }
+    }
+
+    /// Goes on with a visitor the poller named.
+    pub fn serve_visitor(&mut self, id: u64, ready: Ready) {
+        let Some(Visitor { mut stream, doing, alarm }) = self.visitors.here.remove(&id) else { return };
+        let step = self.step(&mut stream, doing, ready.writable);
+        if let Step::Wait(doing) = step {
+            let interest = doing.interest(&stream);
+            let _ = self.poller.set_interest(&stream, Token::Visitor(id).to_poller(), interest);
+            self.visitors.here.insert(id, Visitor { stream, doing, alarm });
+            return;
+        }
+        self.socket_timers.cancel(alarm);
+        match step {
+            Step::Wait(_) => {}
+            Step::Native(first) => self.adopt_native(stream, &first),
+            Step::Http(first) => self.adopt_http(stream, &first),
+            Step::Dialled(dial) => self.adopt_dialled(stream, dial),
+            Step::Dismiss(words, why) => {
+                tracing::info!(peer = %label(&stream), why, "connection refused");
+                self.see_off(Farewell::new(stream, words.to_vec(), now()));
+            }
+            Step::Over(doing, why) => self.visitor_over(&stream, doing, &why),
+        }
+    }
+
+    /// A visitor took too long.
+    pub fn visitor_timed_out(&mut self, id: u64) {
+        if let Some(Visitor { stream, doing, .. }) = self.visitors.here.remove(&id) {
+            self.visitor_over(&stream, doing, "took too long");
+        }
+    }
+
+    /// Lets a stream say its last words.
+    pub fn see_off(&mut self, mut farewell: Farewell) {
+        let is_done = farewell.turn(now(), &mut self.buffers);
+        if is_done || self.visitors.leaving.len() >= VISITORS_MAX {
+            return;
+        }
+        let id = self.visitors.next_id();
+        let token = Token::Farewell(id).to_poller();
+        if self.poller.set_interest(farewell.stream(), token, farewell.interest()).is_ok() {
+            let alarm = self.socket_timers.insert(farewell.next_timeout(), Token::Farewell(id));
+            self.visitors.leaving.insert(id, Leaving { farewell, alarm });
+        }
+    }
+
+    /// Goes on with last words.
+    pub fn serve_farewell(&mut self, id: u64) {
+        let Some(leaving) = self.visitors.leaving.get_mut(&id) else { return };
+        if leaving.farewell.turn(now(), &mut self.buffers) {
+            self.socket_timers.cancel(leaving.alarm);
+            self.visitors.leaving.remove(&id);
+        } else {
+            let interest = leaving.farewell.interest();
+            let _ = self.poller.set_interest(
+                leaving.farewell.stream(),
+                Token::Farewell(id).to_poller(),
+                interest,
+            );
+        }
+    }
+
+    /// Time is up for last words.
+    pub fn farewell_timed_out(&mut self, id: u64) {
+        self.visitors.leaving.remove(&id);
+    }
+
+    fn connect(&mut self, dial: &Dial) -> Result<(), String> {
+        let endpoint: Endpoint = dial.endpoint.parse().map_err(|e| format!("{e}"))?;
+        let name = endpoint.server_name();
+        if name.is_some() && self.tls.client.is_none() {
+            return Err("no root certificates to verify the server with (tls.ca)".into());
+        }
+        let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
+        self.admit(stream, Doing::Connecting(dial.clone(), name), DIAL_NS_MAX);
+        Ok(())
+    }
+
+    fn admit(&mut self, stream: Stream, doing: Doing, time_ns: u64) {
+        let id = self.visitors.next_id();
+        if let Err(error) = self.poller.add(&stream, Token::Visitor(id).to_poller(), doing.interest(&stream))
+        {
+            tracing::error!(%error, "cannot watch a socket");
+        }
+        let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Visitor(id));
+        self.visitors.here.insert(id, Visitor { stream, doing, alarm });
+    }
+
+    fn step(&self, stream: &mut Stream, doing: Doing, is_writable: bool) -> Step {
+        match doing {
+            Doing::Naming(first) => self.name(stream, first),
+            Doing::Securing => match stream.handshake() {
+                Ok(false) => Step::Wait(Doing::Securing),
+                Ok(true) => match stream.alpn() {
+                    Some(Alpn::H2) => Step::Http(Vec::new()),
+                    Some(Alpn::Trunkline) => Step::Native(Vec::new()),
+                    None => self.name(stream, Vec::new()),
+                },
+                Err(error) => Step::Over(Doing::Securing, error.to_string()),
+            },
+            Doing::Connecting(dial, name) if !is_writable => Step::Wait(Doing::Connecting(dial, name)),
+            Doing::Connecting(dial, name) => match stream.finish_connect() {
+                Ok(false) => Step::Wait(Doing::Connecting(dial, name)),
+                Ok(true) => self.greet(stream, dial, name),
+                Err(error) => Step::Over(Doing::Connecting(dial, name), error.to_string()),
+            },
+            Doing::Greeting(dial) => greeting(stream, dial),
+        }
+    }
+
+    /// Reads first bytes, until they are clear.
+    fn name(&self, stream: &mut Stream, mut first: Vec<u8>) -> Step {
+        let mut buffer = [0; FIRST_READ_BYTES];
+        match stream.read(&mut buffer) {
+            Ok(Transfer::Bytes(bytes)) => first.extend_from_slice(&buffer[..bytes]),
+            Ok(Transfer::NotReady) => return Step::Wait(Doing::Naming(first)),
+            Ok(Transfer::Ended) => return Step::Over(Doing::Naming(first), "said nothing".into()),
+            Err(error) => return Step::Over(Doing::Naming(first), error.to_string()),
+        }
+        let is_bare = !stream.is_secure() && matches!(stream.peer_address(), Ok(Some(_)));
+        match First::of(&first, &PREAMBLE.to_le_bytes()) {
+            First::Unclear => Step::Wait(Doing::Naming(first)),
+            First::Tls if !stream.is_secure() => self.secure(stream, &first),
+            First::Http1 => Step::Dismiss(HTTP1_ANSWER, "speaks HTTP/1"),
+            First::Native | First::Http2 if is_bare && self.tls.is_required => {
+                Step::Over(Doing::Naming(first), "speaks without TLS (tls.required)".into())
+            }
+            First::Native => Step::Native(first),
+            First::Http2 => Step::Http(first),
+            First::Tls | First::Unknown => {
+                Step::Over(Doing::Naming(first), "speaks nothing known here".into())
+            }
+        }
+    }
+
+    fn secure(&self, stream: &mut Stream, first: &[u8]) -> Step {
+        let Some(tls) = &self.tls.server else {
+            return Step::Dismiss(TLS_REFUSAL, "speaks TLS, and there is no tls.certificate");
+        };
+        match stream.begin_tls_server(tls, first) {
+            Ok(()) => self.step(stream, Doing::Securing, false),
+            Err(error) => Step::Over(Doing::Securing, error.to_string()),
+        }
+    }
+
+    fn greet(&self, stream: &mut Stream, dial: Dial, name: Option<String>) -> Step {
+        let (Some(name), Some(tls)) = (name, &self.tls.client) else { return Step::Dialled(dial) };
+        let offer: &[Alpn] = match dial.connection {
+            Dialled::Native(_) => &[Alpn::Trunkline, Alpn::H2],
+            Dialled::Grpc(_) => &[Alpn::H2],
+        };
+        match stream.begin_tls_client(tls, &name, offer) {
+            Ok(()) => greeting(stream, dial),
+            Err(error) => Step::Over(Doing::Greeting(dial), error.to_string()),
+        }
+    }
+
+    fn adopt_native(&mut self, stream: Stream, first: &[u8]) {
+        let key = self.engine.accept_peer(now(), label(&stream));
+        self.begin_native(key, stream, first);
+    }
+
+    fn adopt_http(&mut self, stream: Stream, first: &[u8]) {
+        let key = self.engine.accept_grpc(now(), label(&stream), identity(&stream));
+        self.begin_http_server(key, stream, first);
+    }
+
+    /// A dialled connection is ready. Where TLS was spoken, ALPN has the last word about the protocol.
+    fn adopt_dialled(&mut self, stream: Stream, dial: Dial) {
+        match (dial.connection, stream.alpn()) {
+            (Dialled::Native(peer), Some(Alpn::H2)) => {
+                if let Some(key) = self.engine.dialled_speaks_grpc(peer, identity(&stream)) {
+                    self.begin_http_client(key, stream, dial.endpoint);
+                }
+            }
+            (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[]),
+            (Dialled::Grpc(key), _) => {
+                self.engine.grpc_identified(key, identity(&stream));
+                self.begin_http_client(key, stream, dial.endpoint);
+            }
+        }
+    }
+
+    fn visitor_over(&mut self, stream: &Stream, doing: Doing, why: &str) {
+        match doing {
+            Doing::Connecting(dial, _) | Doing::Greeting(dial) => self.dial_failed(&dial, why),
+            Doing::Naming(_) | Doing::Securing => {
+                tracing::info!(peer = %label(stream), why, "connection refused");
+            }
+        }
+    }
+
+    fn dial_failed(&mut self, dial: &Dial, why: &str) {
+        tracing::warn!(endpoint = %dial.endpoint, why, "cannot dial");
+        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+        self.engine.handle_dial_failed(&mut turn, dial.connection, why);
+    }
+}
+
+impl Visitors {
+    fn next_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl Doing {
+    fn interest(&self, stream: &Stream) -> Interest {
+        match self {
+            Self::Connecting(..) => Interest::ReadWrite,
+            _ if stream.wants_write() => Interest::ReadWrite,
+            _ => Interest::Read,
+        }
+    }
+}
+
+fn greeting(stream: &mut Stream, dial: Dial) -> Step {
+    match stream.handshake() {
+        Ok(false) => Step::Wait(Doing::Greeting(dial)),
+        Ok(true) => Step::Dialled(dial),
+        Err(error) => Step::Over(Doing::Greeting(dial), format!("TLS: {error}")),
+    }
+}
+
+/// What operators see of a stranger.
+fn label(stream: &Stream) -> String {
+    let address = stream.peer_address().ok().flatten();
+    let scheme = if stream.is_secure() { "tls" } else { "tcp" };
+    address.map_or("unix".into(), |address| format!("{scheme}://{address}"))
+}
+
+/// Who the peer proved to be.
+fn identity(stream: &Stream) -> PeerIdentity {
+    let known = stream.identity().unwrap_or_default();
+    let spiffe_id = known.spiffe_id().map(str::to_owned);
+    let names = known.dns.into_iter().chain(known.uris).collect();
+    PeerIdentity { encrypted: stream.is_secure(), names, spiffe_id }
+}

@@ -1,0 +1,391 @@
+//! Shows gRPC at the daemon's one port: called by a gRPC client and calling a gRPC server, in clear and over TLS,
+//! beside the native protocol; and that whoever dawdles, or speaks something else, gets an answer and nothing more.
+
+mod raw;
+
+use bytes::{Buf, Bytes};
+use raw::{PROTO, RawApp, WATCHDOG, echo_in_thread};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant as Clock;
+use tempfile::TempDir;
+use trunkline_call::{Code, Instant};
+use trunkline_daemon::{Config, Daemon};
+use trunkline_grpc::{Command, Event, StreamTag};
+use trunkline_net::{
+    Alpn, Buffers, ClientFiles, Endpoint, Http2, Http2Settings, Listener, ServerFiles, State, Stream,
+    TlsClient, TlsServer,
+};
+
+/// A daemon that listens, with an echo behind it.
+fn daemon(config: &str) -> Daemon {
+    let text = format!("[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n{config}");
+    let daemon = Daemon::embedded(Config::from_toml(&text, "test").unwrap()).unwrap();
+    echo_in_thread(RawApp::attach(&daemon, "", true));
+    daemon
+}
+
+fn address(daemon: &Daemon) -> &str {
+    daemon.endpoints()[0].strip_prefix("tcp://").unwrap()
+}
+
+/// `Blob { data }` as a gRPC message.
+fn message(data: &[u8]) -> Bytes {
+    let mut blob = Vec::new();
+    prost::encoding::bytes::encode(1, &data.to_vec(), &mut blob);
+    let mut framed = vec![0];
+    framed.extend((blob.len() as u32).to_be_bytes());
+    framed.extend(blob);
+    framed.into()
+}
+
+/// Turns until it is done, or too long.
+fn patiently<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
+    let began = Clock::now();
+    loop {
+        if let Some(done) = step() {
+            return done;
+        }
+        assert!(began.elapsed() < WATCHDOG, "waited too long for {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn connected(address: &str, tls: Option<(&TlsClient, &[Alpn])>) -> Result<Stream, String> {
+    let endpoint = format!("tcp://{address}").parse::<Endpoint>().unwrap();
+    let mut stream = Stream::connect(&endpoint).map_err(|error| error.to_string())?;
+    patiently("the connection", || stream.finish_connect().map(|done| done.then_some(())).transpose())
+        .map_err(|error| error.to_string())?;
+    if let Some((tls, offer)) = tls {
+        stream.begin_tls_client(tls, "search.internal", offer).unwrap();
+        patiently("the handshake", || stream.handshake().map(|done| done.then_some(())).transpose())
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(stream)
+}
+
+/// A gRPC client.
+struct Caller {
+    http: Http2,
+    buffers: Buffers,
+    next: u64,
+    events: Vec<Event>,
+}
+
+impl Caller {
+    fn new(stream: Stream) -> Self {
+        let http = Http2::client(stream, Arc::new(Http2Settings::client()), Instant(0));
+        Self { http, buffers: Buffers::new(), next: 0, events: Vec::new() }
+    }
+
+    fn turn(&mut self) {
+        self.http.handle_readable();
+        let state = self.http.turn(Instant(0), &mut self.buffers, &mut self.events);
+        assert!(!matches!(state, State::Over(_)), "{state:?}");
+    }
+
+    /// A unary call: its status, and its body.
+    fn call(&mut self, path: &str, message: Bytes) -> (String, Vec<u8>) {
+        self.next += 1;
+        let stream = StreamTag(StreamTag::OWN | self.next);
+        let request = http::Request::post(format!("http://localhost{path}")).version(http::Version::HTTP_2);
+        let request = request.header("te", "trailers").header("content-type", "application/grpc");
+        let head = Box::new(request.body(()).unwrap().into_parts().0);
+        self.http.command(Command::Request { stream, head, end: false });
+        self.http.command(Command::Data { stream, bytes: message, end: true });
+        let mut body = Vec::new();
+        let code = |headers: &http::HeaderMap| headers["grpc-status"].to_str().unwrap().to_owned();
+        let status = patiently("the answer", || {
+            self.turn();
+            let mut found = None;
+            for event in std::mem::take(&mut self.events) {
+                match event {
+                    Event::Response { head, end: true, .. } => found = Some(code(&head.headers)),
+                    Event::Trailers { trailers, .. } => found = Some(code(&trailers)),
+                    Event::Data { bytes, .. } => {
+                        self.http.command(Command::Release { stream, bytes: bytes.len() });
+                        body.extend_from_slice(&bytes);
+                    }
+                    Event::Reset { reason, .. } => panic!("reset: {reason:?}"),
+                    _ => {}
+                }
+            }
+            found
+        });
+        (status, body)
+    }
+}
+
+/// A folder with an authority, a server's certificate and a client's.
+struct Keys {
+    folder: TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let this = Self { folder: tempfile::tempdir().unwrap(), issuer };
+        std::fs::write(this.path("ca.pem"), this.issuer.pem()).unwrap();
+        this.issue("server", "search.internal");
+        this
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn issue(&self, file: &str, name: &str) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.subject_alt_names.push(SanType::URI("spiffe://example.org/search".try_into().unwrap()));
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.path(&format!("{file}.new")), key.serialize_pem()).unwrap();
+        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.key"))).unwrap();
+        std::fs::write(self.path(&format!("{file}.new")), certificate.pem()).unwrap();
+        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.pem"))).unwrap();
+    }
+
+    fn config(&self, more: &str) -> String {
+        let path = |name| format!("{:?}", self.path(name));
+        let (certificate, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+        format!("[tls]\ncertificate = {certificate}\nkey = {key}\nca = {ca}\n{more}")
+    }
+
+    fn client(&self) -> TlsClient {
+        let files = ClientFiles { ca: Some(self.path("ca.pem")), identity: None };
+        TlsClient::load(&files).unwrap()
+    }
+}
+
+#[test]
+fn a_grpc_client_calls_a_service() {
+    let daemon = daemon("");
+    let mut caller = Caller::new(connected(address(&daemon), None).unwrap());
+    for size in [1, 5, 3000, 200_000] {
+        let sent = message(&vec![7; size]);
+        let (status, body) = caller.call("/raw.Echo/Once", sent.clone());
+        assert_eq!((status.as_str(), body.len()), ("0", sent.len()), "{size} bytes");
+        assert!(body == sent);
+    }
+    assert_eq!(caller.call("/raw.Echo/Nothing", message(b"")).0, "12", "{PROTO}");
+    assert_eq!(caller.call("/no.Service/Method", message(b"")).0, "12");
+}
+
+#[test]
+fn the_same_over_tls() {
+    let keys = Keys::new();
+    let daemon = daemon(&keys.config("required = true\n"));
+    for offer in [&[Alpn::H2][..], &[]] {
+        let stream = connected(address(&daemon), Some((&keys.client(), offer))).unwrap();
+        let mut caller = Caller::new(stream);
+        let (status, body) = caller.call("/raw.Echo/Once", message(b"secret"));
+        assert_eq!((status.as_str(), body), ("0", message(b"secret").to_vec()));
+    }
+    // In clear, there is nobody.
+    let mut stream = TcpStream::connect(address(&daemon)).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
+}
+
+/// The native protocol over TLS, both daemons proving who they are.
+#[test]
+fn daemons_speak_natively_over_tls() {
+    let keys = Keys::new();
+    let server = daemon(&keys.config(&format!("client_ca = {:?}\n", keys.path("ca.pem"))));
+    let client = Daemon::embedded(Config::from_toml(&keys.config(""), "test").unwrap()).unwrap();
+    let target = format!("tls://search.internal@{}", address(&server));
+    let mut app = RawApp::attach(&client, &target, false);
+    for size in [5, 3000, 300_000] {
+        assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
+    }
+    // A name the certificate does not say.
+    let target = format!("tls://other.internal@{}", address(&server));
+    let mut app = RawApp::attach(&client, &target, false);
+    assert_eq!(app.unary(b"x").code, Code::Unavailable);
+}
+
+/// A server that speaks nothing but gRPC, in a thread: answers every message with itself.
+struct GrpcServer {
+    endpoint: String,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl GrpcServer {
+    fn start(tls: Option<TlsServer>) -> Self {
+        let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let endpoint = listener.endpoint().to_string();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || serve_grpc(&listener, tls.as_ref(), &stopping));
+        Self { endpoint, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for GrpcServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool) {
+    let mut buffers = Buffers::new();
+    let (mut shaking, mut open) = (Vec::<Stream>::new(), Vec::<Http2>::new());
+    let settings = Arc::new(Http2Settings::server());
+    while !stop.load(Ordering::Relaxed) {
+        while let Some(mut accepted) = listener.accept().unwrap() {
+            if let Some(tls) = tls {
+                accepted.stream.begin_tls_server(tls, &[]).unwrap();
+            }
+            shaking.push(accepted.stream);
+        }
+        for mut stream in std::mem::take(&mut shaking) {
+            match stream.handshake() {
+                Ok(true) => open.push(Http2::server(stream, Arc::clone(&settings), Instant(0), &[], 0)),
+                Ok(false) => shaking.push(stream),
+                Err(_) => {}
+            }
+        }
+        open.retain_mut(|http| {
+            http.handle_readable();
+            let mut events = Vec::new();
+            let state = http.turn(Instant(0), &mut buffers, &mut events);
+            events.into_iter().for_each(|event| echo(http, event));
+            !matches!(state, State::Over(_))
+        });
+        std::thread::yield_now();
+    }
+}
+
+fn echo(http: &mut Http2, event: Event) {
+    match event {
+        Event::Request { stream, .. } => {
+            let head = http::Response::builder().header("content-type", "application/grpc");
+            let head = Box::new(head.body(()).unwrap().into_parts().0);
+            http.command(Command::Response { stream, head, end: false });
+        }
+        Event::Data { stream, bytes, end } => {
+            http.command(Command::Release { stream, bytes: bytes.len() });
+            if bytes.has_remaining() {
+                http.command(Command::Data { stream, bytes, end: false });
+            }
+            if end {
+                let mut trailers = http::HeaderMap::new();
+                trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
+                http.command(Command::Trailers { stream, trailers });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Nobody says that the server speaks gRPC: the daemon finds out.
+#[test]
+fn an_application_calls_a_grpc_server() {
+    let server = GrpcServer::start(None);
+    let daemon = Daemon::embedded(Config::default()).unwrap();
+    let mut app = RawApp::attach(&daemon, &server.endpoint, false);
+    for size in [0, 5, 3000, 200_000] {
+        assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
+    }
+}
+
+#[test]
+fn an_application_calls_a_grpc_server_over_tls() {
+    let keys = Keys::new();
+    let files = ServerFiles {
+        certificate: keys.path("server.pem"),
+        key: keys.path("server.key"),
+        ..ServerFiles::default()
+    };
+    let server = GrpcServer::start(Some(TlsServer::load(&files).unwrap()));
+    let config = format!("[tls]\nca = {:?}", keys.path("ca.pem"));
+    let daemon = Daemon::embedded(Config::from_toml(&config, "test").unwrap()).unwrap();
+    let target = server.endpoint.replace("tcp://", "tls://search.internal@");
+    let mut app = RawApp::attach(&daemon, &target, false);
+    for size in [5, 200_000] {
+        assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
+    }
+}
+
+#[test]
+fn other_languages_are_answered() {
+    let daemon = daemon("");
+    let said = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address(&daemon)).unwrap();
+        stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).unwrap();
+        heard
+    };
+    let answer = String::from_utf8(said(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 505 ") && answer.contains("HTTP/2"), "{answer}");
+    let alert = said(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3]);
+    assert_eq!(alert, [0x15, 3, 3, 0, 2, 2, 40], "TLS is not served: handshake_failure");
+}
+
+/// Whoever says nothing, or not enough, is gone after the time that is set.
+#[test]
+fn dawdlers_are_shown_out() {
+    let keys = Keys::new();
+    let daemon = daemon(&keys.config("[http2]\nunfinished_s_max = 1"));
+    let begun: [&[u8]; 4] =
+        [b"", b"PRI * HT", &[0x16, 3, 1, 2, 0, 1], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0"];
+    let mut streams: Vec<TcpStream> = begun
+        .iter()
+        .map(|bytes| {
+            let mut stream = TcpStream::connect(address(&daemon)).unwrap();
+            stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+            stream.write_all(bytes).unwrap();
+            stream
+        })
+        .collect();
+    let mut caller = Caller::new(connected(address(&daemon), None).unwrap());
+    assert_eq!(caller.call("/raw.Echo/Once", message(b"busy")).0, "0");
+    for stream in &mut streams {
+        let _ = stream.read_to_end(&mut Vec::new()).expect("closed by the daemon");
+    }
+    assert_eq!(caller.call("/raw.Echo/Once", message(b"still")).0, "0");
+}
+
+#[test]
+fn new_certificates_are_used_without_a_restart() {
+    let keys = Keys::new();
+    let daemon = daemon(&keys.config(""));
+    let client = keys.client();
+    let offer = &[Alpn::H2][..];
+    let mut before = Caller::new(connected(address(&daemon), Some((&client, offer))).unwrap());
+    assert_eq!(before.call("/raw.Echo/Once", message(b"x")).0, "0");
+    keys.issue("server", "renamed.internal");
+    let refused = patiently("the new certificate", || {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        connected(address(&daemon), Some((&client, offer))).err()
+    });
+    assert!(refused.contains("search.internal"), "{refused}");
+    assert_eq!(before.call("/raw.Echo/Once", message(b"x")).0, "0", "connections that are there go on");
+}
+
+#[test]
+fn a_draining_daemon_says_goodbye() {
+    let daemon = daemon("");
+    let mut caller = Caller::new(connected(address(&daemon), None).unwrap());
+    assert_eq!(caller.call("/raw.Echo/Once", message(b"x")).0, "0");
+    daemon.drain();
+    patiently("GOAWAY", || {
+        caller.http.handle_readable();
+        let _ = caller.http.turn(Instant(0), &mut caller.buffers, &mut caller.events);
+        caller.events.iter().any(|event| matches!(event, Event::GoAway { .. })).then_some(())
+    });
+}
