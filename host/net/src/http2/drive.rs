@@ -17,6 +17,8 @@ use trunkline_grpc::{Event, Reason};
 const LOOKS_MAX: usize = 16;
 /// Bytes written to one connection before the others get their turn.
 const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+/// A write of so many bytes holds data: answers to as many pings as are tolerated are a twentieth of it.
+const MESSAGE_BYTES_MIN: usize = 1024;
 /// What a GOAWAY for pings says, so that a client asks less often (gRFC A8).
 const TOO_MANY_PINGS: &str = "too_many_pings";
 
@@ -226,6 +228,10 @@ impl Http2 {
         }
         boxes.sent(sent);
         self.meter.handle_sent(sent);
+        if sent >= MESSAGE_BYTES_MIN {
+            // A large message leaves in many writes, and grpc-go measures the bandwidth by a ping for each it reads.
+            self.police.handle_sent();
+        }
         *budget = budget.saturating_sub(sent);
         if !boxes.is_blocked || !boxes.outbox.is_empty() {
             return Ok(false);
