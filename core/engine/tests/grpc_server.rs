@@ -200,7 +200,12 @@ fn a_server_that_is_away_is_unavailable_and_not_unimplemented() {
 fn what_is_not_grpc_gets_an_http_answer() {
     let mut scene = Scene::new();
     scene.world.request(scene.web, ONE, ONCE, &[("content-type", "text/html")], true);
-    assert_eq!(scene.said(ONE).status, 415);
+    let said = scene.said(ONE);
+    assert_eq!(
+        (said.status, said.head["content-type"].to_str().unwrap(), said.ended),
+        (415, "text/plain", true)
+    );
+    assert!(String::from_utf8(said.text).unwrap().contains("gRPC"));
     scene.world.request(scene.web, StreamTag(2), ONCE, &[("grpc-encoding", "br")], true);
     let said = scene.said(StreamTag(2));
     assert_eq!((said.status, said.code()), (200, 12));

@@ -43,6 +43,8 @@ pub struct Said {
     pub path: String,
     /// Messages: (compressed, bytes).
     pub messages: Vec<(bool, Vec<u8>)>,
+    /// The body of what is not gRPC.
+    pub text: Vec<u8>,
     /// Trailers, or the head if that was all.
     pub trailers: Option<HeaderMap>,
     /// The body has ended.
@@ -95,7 +97,11 @@ impl Web {
             }
         }
         self.said = rest;
-        said.messages = messages(&body);
+        // Only gRPC's own answers are messages; others are words for a person.
+        match said.status {
+            0 | 200 => said.messages = messages(&body),
+            _ => said.text = body,
+        }
         said
     }
 
