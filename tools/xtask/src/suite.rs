@@ -25,7 +25,12 @@ struct Step {
 
 const STEPS: [Step; 3] = [
     Step { name: "format", needs: Some("rustfmt"), cargo: &["fmt", "--all", "--check"], loom: false },
-    Step { name: "tests", needs: None, cargo: &["test", "--workspace", "--locked"], loom: false },
+    Step {
+        name: "tests",
+        needs: None,
+        cargo: &["test", "--workspace", "--locked", "--no-fail-fast"],
+        loom: false,
+    },
     Step {
         name: "models",
         needs: None,
