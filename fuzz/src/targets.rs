@@ -10,9 +10,10 @@ use trunkline_daemon::Config;
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::framing::Deframer;
 use trunkline_grpc::{request, response};
-use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, check};
+use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, View, check};
 use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::{Buffers, Endpoint, First, Http2, Http2Settings, Listener, State, Stream};
+use trunkline_policy::{Expression, Inputs, Wanted};
 use trunkline_schema::{MessageIndex, Schema};
 use trunkline_services::Files;
 
@@ -39,6 +40,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "entries", run: entries, seeds: || vec![vec![0; 64], vec![1; 64], vec![3; 128]] },
     Target { name: "metadata", run: metadata, seeds: metadata_seeds },
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
+    Target { name: "policies", run: policies, seeds: policy_seeds },
+    Target { name: "expression", run: expression, seeds: expression_seeds },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
     Target { name: "first", run: first, seeds: first_seeds },
     Target { name: "http2", run: http2, seeds: http2_seeds },
@@ -77,6 +80,52 @@ static TRANSCODER: LazyLock<Transcoder> = LazyLock::new(|| Transcoder::new(Arc::
 
 fn root() -> MessageIndex {
     SCHEMA.message_named("fuzz.All").expect("it is there")
+}
+
+/// Files of policies.
+fn policies(bytes: &[u8]) {
+    let _ = Config::policies_from_toml(&String::from_utf8_lossy(bytes), "fuzz.toml");
+}
+
+fn policy_seeds() -> Vec<Vec<u8>> {
+    let seeds = [
+        "[[policy]]\nname = 'a'\nkind = 'access'\nside = 'client'\ndeny = 'request.f == \"x\"'\n",
+        "[[policy]]\nname = 'b'\nkind = 'rate-limit'\nside = 'server'\ncalls_per_second = 5.0\nkey = 'request.f'\n",
+        "[[policy]]\nname = 'c'\nkind = 'fault'\nside = 'server'\nservice = 'fuzz.Any'\npercent = 1.5\nabort = \
+          'ABORTED'\n",
+    ];
+    seeds.iter().map(|seed| seed.as_bytes().to_vec()).collect()
+}
+
+/// An expression up to the first line break, then a message it is evaluated over, checked or not.
+fn expression(bytes: &[u8]) {
+    let (text, message) = bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len()));
+    let message = message.get(1..).unwrap_or_default();
+    let Ok(parsed) = Expression::parse(&String::from_utf8_lossy(text), Wanted::Bool) else { return };
+    let Ok(program) = parsed.compile(Some((&SCHEMA, root()))) else { return };
+    let Ok(buffer) = AlignedBuf::copied(message) else { return };
+    let inputs = Inputs {
+        request: View::root(buffer.bytes()),
+        metadata: message,
+        path: "/fuzz.Any/One",
+        application: "fuzz",
+        peer_identity: "",
+        peer_address: "",
+    };
+    let _ = program.test(&inputs);
+}
+
+fn expression_seeds() -> Vec<Vec<u8>> {
+    let seeds = [
+        "request.f.startsWith('a') && request.l.exists(x, x > 3) || has(request.i.q)\n",
+        "request.m['k'].b + 1 == 2 ? metadata['a'] == 'b' : request.h == Mood.WILD\n",
+        "!(request.n in [1u, 2u]) && request.g != b'\\x00' && request.f.matches('^a+$')\n",
+    ];
+    linear_seeds()
+        .into_iter()
+        .zip(seeds.iter().cycle())
+        .map(|(tail, seed)| [seed.as_bytes(), &tail].concat())
+        .collect()
 }
 
 /// Packets of the control socket, from either side.

@@ -20,7 +20,8 @@ fn run(name: &str) {
 /// Files are slow to read, and few are hostile; a connection needs a socket.
 fn rounds(name: &str) -> usize {
     match name {
-        "config" | "http2" => ROUNDS / 60,
+        "config" | "policies" | "http2" => ROUNDS / 60,
+        "expression" => ROUNDS / 10,
         "descriptors" | "native" | "grpc" => ROUNDS / 4,
         _ => ROUNDS,
     }
@@ -39,6 +40,6 @@ macro_rules! tests {
 }
 
 tests!(
-    control descriptors linear transcode native r2p2 r2p2_events entries metadata config endpoint first http2 grpc
-    service_config target reflection
+    control descriptors linear transcode native r2p2 r2p2_events entries metadata config policies expression endpoint
+    first http2 grpc service_config target reflection
 );

@@ -36,6 +36,8 @@ pub enum Fault {
     HandlerGone { executed: Execution },
     /// The daemon is leaving and takes no new calls.
     Draining,
+    /// A policy of the host refused the call.
+    Denied { policy: String, code: Code, why: String },
     /// A named limit was reached.
     Limit { name: &'static str, limit: u64 },
     /// The caller's message is not a valid message of its type.
@@ -59,7 +61,7 @@ impl Fault {
     pub fn blame(&self) -> Blame {
         match self {
             Self::DeadlinePassed { .. } | Self::Cancelled { .. } | Self::Draining => Blame::Circumstance,
-            Self::NoRoute { .. } => Blame::Operator,
+            Self::NoRoute { .. } | Self::Denied { .. } => Blame::Operator,
             Self::NoMethod { .. } | Self::MalformedRequest { .. } | Self::MalformedMetadata { .. } => {
                 Blame::Caller
             }
@@ -88,6 +90,7 @@ impl Fault {
             | Self::NoMethod { .. }
             | Self::Unreachable { .. }
             | Self::Draining
+            | Self::Denied { .. }
             | Self::Limit { .. }
             | Self::MalformedRequest { .. }
             | Self::MalformedMetadata { .. }
@@ -124,6 +127,7 @@ impl Fault {
             | Self::ConnectionLost { .. }
             | Self::HandlerGone { .. }
             | Self::Draining => Code::Unavailable,
+            Self::Denied { code, .. } => *code,
             Self::Limit { .. } => Code::ResourceExhausted,
             Self::MalformedRequest { .. }
             | Self::MalformedResponse { .. }
@@ -146,6 +150,8 @@ impl Fault {
             Self::ConnectionLost { endpoint, .. } => format!("connection to {endpoint} lost"),
             Self::HandlerGone { .. } => "the serving application went away".into(),
             Self::Draining => "the daemon is draining and takes no new calls".into(),
+            Self::Denied { policy, why, .. } if why.is_empty() => format!("refused by policy {policy:?}"),
+            Self::Denied { policy, why, .. } => format!("refused by policy {policy:?}: {why}"),
             Self::Limit { name, limit } => format!("{name} limit of {limit} reached"),
             Self::MalformedRequest { why } => format!("request is malformed: {why}"),
             Self::MalformedResponse { why } => format!("response is malformed: {why}"),
@@ -177,6 +183,7 @@ mod tests {
             (Fault::ConnectionLost { endpoint: s(), executed: Unknown }, Code::Unavailable, Blame::Peer, Unknown),
             (Fault::HandlerGone { executed: Unknown }, Code::Unavailable, Blame::Handler, Unknown),
             (Fault::Draining, Code::Unavailable, Blame::Circumstance, NotExecuted),
+            (Fault::Denied { policy: s(), code: Code::Aborted, why: s() }, Code::Aborted, Blame::Operator, NotExecuted),
             (Fault::Limit { name: "calls", limit: 1 }, Code::ResourceExhausted, Blame::Caller, NotExecuted),
             (Fault::MalformedRequest { why: s() }, Code::Internal, Blame::Caller, NotExecuted),
             (Fault::MalformedResponse { why: s() }, Code::Internal, Blame::Handler, Executed),

@@ -37,7 +37,7 @@ mod trailers;
 pub use encoded::{MetadataReader, MetadataWriter};
 pub use fault::{Blame, Fault};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
-pub use metadata::{Metadata, MetadataError};
+pub use metadata::{Metadata, MetadataError, MetadataPairs};
 pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
 pub use status::{Code, Execution, Status};
 pub use time::{Deadline, Instant};

@@ -141,6 +141,39 @@ impl Metadata {
     }
 }
 
+/// The pairs of an encoded form, read where they lie; ends where the form does, or where it is malformed.
+#[derive(Clone, Debug)]
+pub struct MetadataPairs<'a> {
+    rest: &'a [u8],
+    left: usize,
+}
+
+impl<'a> MetadataPairs<'a> {
+    /// Reads what [`Metadata::encode`] wrote.
+    pub fn new(encoded: &'a [u8]) -> Self {
+        let (left, rest) = split_u16(encoded).unwrap_or_default();
+        Self { rest, left }
+    }
+
+    fn pair(&mut self) -> Result<(&'a [u8], &'a [u8]), MetadataError> {
+        let (key_len, after) = split_u16(self.rest)?;
+        let (value_len, after) = split_u16(after)?;
+        let (key, after) = after.split_at_checked(key_len).ok_or(MetadataError::Malformed)?;
+        let (value, after) = after.split_at_checked(value_len).ok_or(MetadataError::Malformed)?;
+        self.rest = after;
+        Ok((key, value))
+    }
+}
+
+impl<'a> Iterator for MetadataPairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        self.pair().ok()
+    }
+}
+
 impl fmt::Debug for Metadata {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter().map(|(k, v)| (k, String::from_utf8_lossy(v)))).finish()
@@ -238,12 +271,16 @@ mod tests {
             let mut bytes = Vec::new();
             metadata.encode(&mut bytes);
             prop_assert_eq!(bytes.len(), metadata.encoded_len());
+            let read: Vec<_> = MetadataPairs::new(&bytes).collect();
+            let written: Vec<_> = metadata.iter().map(|(key, value)| (key.as_bytes(), value)).collect();
+            prop_assert_eq!(read, written);
             prop_assert_eq!(Metadata::decode(&bytes).unwrap(), metadata);
         }
 
         #[test]
         fn any_bytes_decode_or_err(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Metadata::decode(&bytes);
+            prop_assert!(MetadataPairs::new(&bytes).count() <= bytes.len());
         }
     }
 }

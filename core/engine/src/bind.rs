@@ -8,6 +8,7 @@ use crate::{RemoteKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{Pattern, RouteIndex};
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_policy::Side;
 use trunkline_schema::Method;
 
 /// What a session wants to call and serve.
@@ -120,7 +121,8 @@ impl Engine {
 
     fn bind_call(&mut self, session: SessionKey, types: Arc<MethodTypes>, target: Target) -> RouteIndex {
         let method = self.intern(&types.path);
-        self.add_route(session, Route::Calls { method, types, target })
+        let plan = self.plan_for(Side::Client, session, &types);
+        self.add_route(session, Route::Calls { method, types, target, plan })
     }
 
     fn bind_service(&mut self, session: SessionKey, types: Arc<MethodTypes>) -> RouteIndex {
@@ -129,7 +131,8 @@ impl Engine {
         let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
         let path = Arc::clone(&types.path);
         let whole = types.whole_service;
-        let server = Server { session, route, types, stands_by };
+        let plan = self.plan_for(Side::Server, session, &types);
+        let server = Server { session, route, types, stands_by, plan };
         if whole {
             self.registry.serve_all(crate::start::service_of(&path), key, server);
         } else {

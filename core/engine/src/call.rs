@@ -1,5 +1,6 @@
 //! One call between two ends, and what travels along it.
 
+use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
@@ -62,6 +63,8 @@ pub(crate) struct Call {
     pub path: Option<Box<str>>,
     /// The host that serves it, for the record.
     pub peer_index: PeerIndex,
+    /// What policies have to do with it.
+    pub policed: Option<Box<Policed>>,
     /// Set with the Finish completion; the call then waits for its Release.
     pub outcome: Option<Code>,
 }
@@ -145,6 +148,9 @@ pub(crate) enum Item<'a> {
 pub(crate) enum Body<'a> {
     /// In the sending session's send heap; goes back to it once used.
     Lent { session: SessionKey, payload: Payload },
+    /// A private copy of the same, which policies have looked at. The block goes back when the copy has been used, so
+    /// that whoever sends pays for copies that wait.
+    Sealed { session: SessionKey, payload: Payload, bytes: Cow<'a, [u8]> },
     /// As a peer sent them: headerless linear, or protobuf. `charged` is what they still take of the sender's window.
     Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, charged: u32 },
     /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
@@ -156,7 +162,7 @@ impl Body<'_> {
     /// Bytes as the sender counts them against its window.
     pub fn len(&self) -> u32 {
         match self {
-            Self::Lent { payload, .. } => payload.span.len,
+            Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.span.len,
             Self::Wire { bytes, .. } => bytes.len() as u32,
             Self::Placed { block, .. } => block.len,
         }
@@ -174,7 +180,7 @@ impl Body<'_> {
     /// what a long message that is larger than the window was given to arrive at all.
     pub fn window_cost(&self) -> u32 {
         match self {
-            Self::Lent { payload, .. } => payload.window_bytes(),
+            Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.window_bytes(),
             Self::Wire { charged, .. } | Self::Placed { charged, .. } => *charged,
         }
     }
@@ -183,13 +189,27 @@ impl Body<'_> {
     pub fn parked_bytes(&self) -> usize {
         match self {
             Self::Wire { bytes, .. } => bytes.len(),
-            Self::Lent { .. } | Self::Placed { .. } => 0,
+            // Sealed: bounded by the sender's heap, which holds the original meanwhile.
+            Self::Lent { .. } | Self::Sealed { .. } | Self::Placed { .. } => 0,
+        }
+    }
+
+    /// The send block that is to be given back once the body is used.
+    pub fn lent(&self) -> Option<(SessionKey, Payload)> {
+        match self {
+            Self::Lent { session, payload } | Self::Sealed { session, payload, .. } => {
+                Some((*session, *payload))
+            }
+            Self::Wire { .. } | Self::Placed { .. } => None,
         }
     }
 
     fn into_owned(self) -> Body<'static> {
         match self {
             Self::Lent { session, payload } => Body::Lent { session, payload },
+            Self::Sealed { session, payload, bytes } => {
+                Body::Sealed { session, payload, bytes: Cow::Owned(bytes.into_owned()) }
+            }
             Self::Wire { bytes, encoding, charged } => {
                 Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
             }
@@ -253,6 +273,7 @@ impl Call {
             agreed: None,
             path: None,
             peer_index: PeerIndex::LOCAL,
+            policed: None,
             outcome: None,
         }
     }

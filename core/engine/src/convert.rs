@@ -9,6 +9,8 @@
 //! | peer, placed | header, check in place | in place | | |
 //! | protobuf | decode | copy, as it is | — | as it is |
 //!
+//! A sealed body takes the rows of the session it came from, read from the private copy.
+//!
 //! Nothing reaches a typed application unchecked: every path into its receive heap ends in [`check`] or in the decoder,
 //! which writes only well-formed extents. What an opaque application gets is protobuf that nobody here has read, and it
 //! sends nothing else: a linear message from it would have a type nobody knows.
@@ -28,7 +30,7 @@ pub(crate) struct Scratch {
     sealed: Vec<u8>,
     wire: Encoded,
     extent: AlignedBuf,
-    limits: DecodeLimits,
+    pub limits: DecodeLimits,
 }
 
 /// Scratch that grew beyond this for one large message is given back to the allocator afterwards.
@@ -101,6 +103,18 @@ fn place_linear(
                 decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)
             }
         },
+        Body::Sealed { payload, bytes, .. } => match (payload.encoding, sent) {
+            (Encoding::Linear, Some(Form::Typed(sent))) if sent.fingerprint == wanted.fingerprint => {
+                write_headerless(heaps, to, wanted, bytes.get(HEADER_BYTES..).unwrap_or_default())
+            }
+            (Encoding::Linear, sent) => {
+                let wire = encode(sent, bytes, &mut scratch.wire)?;
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+            }
+            (Encoding::Protobuf, _) => {
+                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
+            }
+        },
         Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
             Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
@@ -132,6 +146,10 @@ fn place_protobuf(
             seal(heaps, *session, payload.span, &mut scratch.sealed)?;
             write(heaps, to, encode(sent, &scratch.sealed, &mut scratch.wire)?)
         }
+        Body::Sealed { payload, bytes, .. } if payload.encoding == Encoding::Protobuf => {
+            write(heaps, to, bytes)
+        }
+        Body::Sealed { bytes, .. } => write(heaps, to, encode(sent, bytes, &mut scratch.wire)?),
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => write(heaps, to, bytes),
         Body::Wire { bytes, .. } => match sent {
             Some(Form::Typed(of)) => {
@@ -154,6 +172,9 @@ pub(crate) fn for_wire<'a>(
     scratch.trim();
     let (session, payload) = match body {
         Body::Lent { session, payload } => (*session, *payload),
+        Body::Sealed { payload, bytes, .. } => {
+            return sealed_for_wire(scratch, sent, agreed, *payload, bytes);
+        }
         Body::Wire { bytes, encoding, .. } => return Ok((WireBody::Inline(bytes), *encoding)),
         Body::Placed { .. } => {
             return Err(ConvertError::Malformed("a placed body cannot leave again".into()));
@@ -174,6 +195,26 @@ pub(crate) fn for_wire<'a>(
     }
     seal(heaps, session, span, &mut scratch.sealed)?;
     Ok((WireBody::Inline(&scratch.sealed), payload.encoding))
+}
+
+/// A private copy leaves as a copy, however long it is: its sender may have written over the original.
+fn sealed_for_wire<'a>(
+    scratch: &'a mut Scratch,
+    sent: &Form,
+    agreed: bool,
+    payload: Payload,
+    bytes: &'a [u8],
+) -> Result<(WireBody<'a>, Encoding), ConvertError> {
+    match payload.encoding {
+        Encoding::Linear if agreed && !sent.is_opaque() => {
+            let message = bytes.get(HEADER_BYTES..).unwrap_or_default();
+            Ok((WireBody::Inline(message), Encoding::Linear))
+        }
+        Encoding::Linear => {
+            Ok((WireBody::Inline(encode(Some(sent), bytes, &mut scratch.wire)?), Encoding::Protobuf))
+        }
+        encoding => Ok((WireBody::Inline(bytes), encoding)),
+    }
 }
 
 impl Scratch {
@@ -303,6 +344,16 @@ fn discard_unless_good(
     placed
 }
 
+/// Checks a message that was put together in a block of the receive heap, before it is handed over.
+pub(crate) fn check_placed(
+    heaps: &mut dyn Heaps,
+    to: SessionKey,
+    wanted: &MessageType,
+    block: Span,
+) -> Result<(), ConvertError> {
+    finish_placed(heaps, to, wanted, block).map(drop)
+}
+
 /// The block's body is there; write the header the wire leaves out, and check.
 fn finish_placed(
     heaps: &mut dyn Heaps,
@@ -344,7 +395,7 @@ fn decode_into_heap(
     Ok(block)
 }
 
-fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {
+pub(crate) fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {
     match error.kind {
         DecodeErrorKind::Limit(limit) => ConvertError::TooLarge { limit: limit.limit_bytes as u64 },
         _ => ConvertError::Malformed(error.describe(&wanted.schema.schema)),

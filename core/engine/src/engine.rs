@@ -2,12 +2,14 @@
 
 use crate::call::Call;
 use crate::convert::Scratch;
+use crate::exhibit::Exhibit;
 use crate::expire::Due;
 use crate::grpc_peer::GrpcPeer;
 use crate::grpc_settings::GrpcSettings;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::peer::{Lent, Peer};
+use crate::police::AccessRecord;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes};
 use crate::session::Session;
@@ -20,6 +22,7 @@ use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
 use trunkline_grpc::Command;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_native::Config;
+use trunkline_policy::{Policies, PolicyError};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -49,6 +52,10 @@ pub struct Engine {
     pub(crate) timers: TimerTable<Due>,
     pub(crate) scratch: Scratch,
     pub(crate) telemetry: Telemetry,
+    pub(crate) policies: Policies,
+    pub(crate) policy_misfits: VecDeque<PolicyError>,
+    pub(crate) exhibit: Exhibit,
+    pub(crate) access_records: VecDeque<AccessRecord>,
     /// Sessions with something in their outbox.
     pub(crate) completing: VecDeque<SessionKey>,
     /// Gone sessions whose heap no connection reads any more.
@@ -138,6 +145,10 @@ impl Engine {
             scratch: Scratch::new(limits.message_bytes),
             limits,
             telemetry: Telemetry::default(),
+            policies: Policies::new(clock_id),
+            policy_misfits: VecDeque::new(),
+            exhibit: Exhibit::default(),
+            access_records: VecDeque::new(),
             completing: VecDeque::new(),
             retired: Vec::new(),
             abandoned: Vec::new(),
@@ -153,6 +164,13 @@ impl Engine {
     /// Takes a session in. Its heaps answer to the returned key from now on.
     pub fn attach(&mut self, label: String, send_heap_bytes: u64) -> SessionKey {
         self.sessions.insert(Session::new(label, send_heap_bytes))
+    }
+
+    /// Says who a session's process is, as the kernel has it: what policies know its calls by.
+    pub fn identify(&mut self, key: SessionKey, identity: &str) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            session.identity = identity.into();
+        }
     }
 
     /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
@@ -183,6 +201,7 @@ impl Engine {
     /// Takes randomness in, for what must not happen at the same moment on every host. Zero takes it out.
     pub fn seed(&mut self, seed: u64) {
         self.remotes.jitter.seed(seed);
+        self.policies.seed(seed);
     }
 
     /// Plants delays; zero takes them out.

@@ -30,6 +30,7 @@ impl Engine {
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         self.stop_server(turn, key, code);
         self.end_children(turn, key, code);
+        self.police_end(turn.now, key, code);
         self.forget(key);
     }
 
@@ -154,7 +155,10 @@ impl Engine {
         self.drop_backlog(key, Direction::Request);
         self.drop_backlog(key, Direction::Response);
         self.leave_server(key);
-        let Some(call) = self.calls.remove(key) else { return };
+        let Some(mut call) = self.calls.remove(key) else { return };
+        if let Some(policed) = call.policed.take() {
+            self.policies.release(policed.permits);
+        }
         if let Some(timer) = call.timer {
             self.timers.cancel(timer);
         }

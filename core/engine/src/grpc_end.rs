@@ -241,13 +241,10 @@ impl Engine {
         end: bool,
         body: Option<&Body<'_>>,
     ) {
-        let credit = match body {
-            Some(Body::Lent { session, payload }) => {
-                self.give_back(*session, payload.span);
-                payload.window_bytes()
-            }
-            _ => 0,
-        };
+        let credit = body.and_then(Body::lent).map_or(0, |(session, payload)| {
+            self.give_back(session, payload.span);
+            payload.window_bytes()
+        });
         if let Some(call) = self.calls.find_mut(key) {
             call.half(direction).count(frame.message_bytes);
         }

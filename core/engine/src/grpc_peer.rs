@@ -67,6 +67,14 @@ pub struct PeerIdentity {
     pub spiffe_id: Option<String>,
 }
 
+impl PeerIdentity {
+    /// What policies know the peer by: its SPIFFE id, else the first name in its certificate; empty without either.
+    pub fn proven(&self) -> &str {
+        let name = self.spiffe_id.as_ref().or(self.names.first());
+        name.map_or("", String::as_str)
+    }
+}
+
 impl Engine {
     /// Takes in an HTTP/2 connection somebody made to us. `label` is its address, for operators.
     pub fn accept_grpc(&mut self, now: Instant, label: String, identity: PeerIdentity) -> GrpcKey {

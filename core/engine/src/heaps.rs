@@ -33,6 +33,9 @@ pub trait Heaps {
     /// Appends a private copy of a send-heap range. `false`, and nothing appended, if it is not in the heap.
     fn seal(&self, session: SessionKey, span: Span, out: &mut Vec<u8>) -> bool;
 
+    /// Fills `out` with a private copy of a send-heap range of that length. `false` if it is not in the heap.
+    fn seal_into(&self, session: SessionKey, span: Span, out: &mut [u8]) -> bool;
+
     /// Copies from one session's send heap into a receive block of another. `false` if either range is outside.
     fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool;
 }

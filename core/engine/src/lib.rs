@@ -16,15 +16,17 @@
 //! 3. `session_end.rs`, `peer_end.rs` or `grpc_end.rs` hands it over: `convert.rs` brings the message into the form
 //!    that end needs.
 //!
-//! `start.rs` finds the server end of a new call, `remote.rs` the connections to other daemons and `grpc_pool.rs` those
-//! to gRPC servers, `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they can end,
-//! `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served,
-//! `opaque.rs` is about ends whose types only their application knows.
+//! `start.rs` finds the server end of a new call, `police.rs` asks the policies about it (`policy.rs` exchanges the
+//! chain, `exhibit.rs` makes messages private for them), `remote.rs` the connections to other daemons and
+//! `grpc_pool.rs` those to gRPC servers, `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way
+//! they can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is
+//! served, `opaque.rs` is about ends whose types only their application knows.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
 //! * Every send block taken from a session is given back once, every receive block is allocated for one completion.
 //! * No message reaches an application unchecked (`convert.rs`).
+//! * The message a policy looked at is the message that is sent: a private copy (`exhibit.rs`).
 //! * What waits is bounded: by the sender's window, by the number of its calls, or by a named limit ([`Limits`]); a
 //!   full pool is a status for the call that met it, never growth and never somebody else's failure.
 //! * Bytes from sessions and peers end in a [`SessionFault`] or a protocol error for the one who sent them.
@@ -35,6 +37,7 @@ mod bind;
 mod call;
 mod convert;
 mod engine;
+mod exhibit;
 mod expire;
 mod finish;
 mod gather;
@@ -53,6 +56,8 @@ mod pass;
 mod peer;
 mod peer_end;
 mod peer_io;
+mod police;
+mod policy;
 mod registry;
 mod remote;
 mod services;
@@ -71,6 +76,7 @@ pub use limits::Limits;
 pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use peer::PeerFault;
 pub use peer_io::Piece;
+pub use police::{AccessRecord, CALLER_KEY};
 pub use registry::{BoundSchema, MessageType, is_own_service};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;

@@ -141,6 +141,7 @@ impl Engine {
 
     /// A call from another host was answered.
     pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
+        self.police_end(now, key, code);
         let Some(call) = self.calls.find(key) else { return };
         let peer = match call.client {
             ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),

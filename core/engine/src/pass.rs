@@ -31,8 +31,22 @@ pub(crate) enum Blocker {
 }
 
 impl Engine {
-    /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
+    /// Sends an item along its call, once the policies that look at it have.
     pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        if self.is_inspected(key, direction, &item) {
+            return self.inspect(turn, key, item);
+        }
+        self.pass_on(turn, key, direction, item);
+    }
+
+    /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
+    pub(crate) fn pass_on(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'_>,
+    ) {
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
         if call.half(direction).ended {
             return self.drop_item(item);
@@ -62,7 +76,8 @@ impl Engine {
         if !half.backlog.is_empty() {
             return self.hold(turn, key, direction, item);
         }
-        if let Some(until) = self.plant.hold_until(turn.now, &item) {
+        let held = call.policed.as_mut().and_then(|policed| policed.held_until.take());
+        if let Some(until) = self.plant.hold_until(turn.now, &item).max(held) {
             self.timers.insert(until, Due::Held(key, direction));
             return self.hold(turn, key, direction, item);
         }
@@ -225,7 +240,9 @@ impl Engine {
     /// Throws an item away: its send block goes back to its session, its receive block to the heap.
     pub(crate) fn drop_item(&mut self, item: Item<'_>) {
         match item.body() {
-            Some(&Body::Lent { session, payload }) => self.give_back(session, payload.span),
+            Some(&(Body::Lent { session, payload } | Body::Sealed { session, payload, .. })) => {
+                self.give_back(session, payload.span);
+            }
             Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
             Some(Body::Wire { .. }) | None => {}
         }

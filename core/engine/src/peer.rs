@@ -251,6 +251,8 @@ impl Engine {
         let unsettled = self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Nobody));
         if opens && unsettled {
             self.start(turn, key, Target::Here, item);
+        } else if opens {
+            self.police(turn, key, item);
         } else {
             self.pass(turn, key, direction, item);
         }

@@ -129,6 +129,7 @@ impl Engine {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
             self.transmit(peer);
+            self.police_end(turn.now, key, *code);
         }
         self.forget(key);
     }
@@ -280,8 +281,8 @@ impl Engine {
     }
 
     fn note_copied(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) {
-        if let Body::Lent { session, payload } = body {
-            self.give_back(*session, payload.span);
+        if let Some((session, payload)) = body.lent() {
+            self.give_back(session, payload.span);
             self.credit_sender(key, direction, payload.window_bytes());
         }
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_call::{Pattern, RouteIndex};
 use trunkline_message::Transcoder;
+use trunkline_policy::Plan;
 use trunkline_schema::{MessageIndex, Schema};
 use trunkline_telemetry::MethodIndex;
 
@@ -117,6 +118,8 @@ pub struct Server {
     pub types: Arc<MethodTypes>,
     /// Only while nobody else does.
     pub stands_by: bool,
+    /// The policies its calls pass.
+    pub plan: Option<Arc<Plan>>,
 }
 
 /// Every path somebody on this host calls or serves.
@@ -267,6 +270,20 @@ impl Registry {
         self.methods.iter().map(|entry| (&entry.path, entry.servers.as_slice()))
     }
 
+    /// Every server of every method.
+    pub fn all_servers(&self) -> impl Iterator<Item = (MethodKey, &Server)> {
+        let methods = (0..).map(MethodKey).zip(&self.methods);
+        methods.flat_map(|(key, entry)| entry.servers.iter().map(move |server| (key, server)))
+    }
+
+    /// Sets the policies a server's calls pass.
+    pub fn set_plan(&mut self, method: MethodKey, session: SessionKey, plan: Option<Arc<Plan>>) {
+        let servers = &mut self.methods[method.0 as usize].servers;
+        for server in servers.iter_mut().filter(|server| server.session == session) {
+            server.plan.clone_from(&plan);
+        }
+    }
+
     /// The method's number in reports.
     pub fn number(&self, method: MethodKey) -> MethodIndex {
         self.methods[method.0 as usize].number
@@ -352,6 +369,7 @@ mod tests {
             route: RouteIndex(0),
             types: Arc::clone(&types),
             stands_by,
+            plan: None,
         };
         let picked = |registry: &mut Registry| {
             let mut picked: Vec<_> =

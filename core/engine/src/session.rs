@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::CallId;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
+use trunkline_policy::Plan;
 
 /// An attached session.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Session {
     /// Name and process, for operators.
     pub(crate) label: String,
     pub(crate) routes: Vec<Route>,
+    /// Who its process is; empty if nobody said.
+    pub(crate) identity: Box<str>,
     /// Calls this session has made and not yet released, by the id it chose.
     pub(crate) made: HashMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
@@ -41,7 +44,7 @@ pub struct Session {
 /// A number an application may put into an entry.
 #[derive(Debug)]
 pub(crate) enum Route {
-    Calls { method: MethodKey, types: Arc<MethodTypes>, target: Target },
+    Calls { method: MethodKey, types: Arc<MethodTypes>, target: Target, plan: Option<Arc<Plan>> },
     Serves,
 }
 
@@ -62,6 +65,7 @@ impl Session {
         Self {
             label,
             routes: Vec::new(),
+            identity: Box::default(),
             made: HashMap::new(),
             delivered: 0,
             outbox: VecDeque::new(),
@@ -75,6 +79,11 @@ impl Session {
             stands_by: false,
             gone: false,
         }
+    }
+
+    /// Its application's name: the label without the process id.
+    pub(crate) fn application(&self) -> &str {
+        self.label.rsplit_once('[').map_or(&self.label, |(name, _)| name)
     }
 
     /// Whether one more call may be delivered to it.

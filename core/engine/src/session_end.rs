@@ -47,12 +47,12 @@ impl Engine {
 
     /// Whether a request's message can become one of the session's type. A linear message of a peer can only if it has
     /// this very type: peers may send what was agreed with a server that is gone since, and nobody here can read it.
-    fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
+    pub(crate) fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
         let linear = match item.body() {
             Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }) => {
                 *encoding == Encoding::Linear
             }
-            Some(Body::Lent { .. }) | None => false,
+            Some(Body::Lent { .. } | Body::Sealed { .. }) | None => false,
         };
         let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
@@ -146,7 +146,7 @@ impl Engine {
         }
         self.note_passed(key, direction, &item, payload);
         let placed = Placed::of(&item, payload, metadata);
-        if let Some(&Body::Lent { session, payload }) = item.body() {
+        if let Some((session, payload)) = item.body().and_then(Body::lent) {
             self.give_back(session, payload.span);
         }
         Ok(placed)
@@ -224,6 +224,7 @@ impl Engine {
             call.client_stamps.d17 = turn.now;
         }
         self.leave_server(key);
+        self.police_end(turn.now, key, finish.code);
         self.complete(session, Completion::Finish(finish));
     }
 
@@ -243,7 +244,7 @@ impl Engine {
     }
 
     /// The form of the client end's messages; linear ones of a peer have the type this host told it of.
-    fn request_form(&self, key: CallKey) -> Option<Form> {
+    pub(crate) fn request_form(&self, key: CallKey) -> Option<Form> {
         let call = self.calls.find(key)?;
         match &call.client {
             ClientEnd::Session { types, .. } => Some(types.input.clone()),

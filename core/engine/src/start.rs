@@ -1,6 +1,6 @@
 //! The start of a call: is it sound, and who serves it?
 
-use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::call::{Body, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::registry::{MethodKey, Server};
@@ -19,7 +19,7 @@ impl Engine {
             _ => Err(Fault::HandlerProtocol { why: "a call must start with its opening" }),
         };
         match settled {
-            Ok(()) => self.pass(turn, key, Direction::Request, opening),
+            Ok(()) => self.police(turn, key, opening),
             Err(fault) => {
                 self.drop_item(opening);
                 self.fail(turn, key, fault);
@@ -44,6 +44,7 @@ impl Engine {
             call.server = server;
         }
         self.enter_server(key);
+        self.enlist_server(key);
         Ok(())
     }
 

@@ -57,10 +57,11 @@ impl Engine {
         let metadata = self.take_metadata(turn, session, made.metadata)?;
         self.claim(turn, session, made.payload)?;
         let from = self.session(session)?;
-        let Some(Route::Calls { method, types, target }) = from.routes.get(made.route.0 as usize) else {
+        let Some(Route::Calls { method, types, target, plan }) = from.routes.get(made.route.0 as usize)
+        else {
             return Err(SessionFault::UnknownRoute(made.route));
         };
-        let (method, types, target) = (*method, types.clone(), *target);
+        let (method, types, target, plan) = (*method, types.clone(), *target, plan.clone());
         if made.call.is_delivered() || from.made.contains_key(&made.call) {
             return Err(SessionFault::CallIdInUse(made.call));
         }
@@ -72,8 +73,10 @@ impl Engine {
         call.client_stamps.a1 = made.published;
         call.client_stamps.d2 = turn.now;
         let key = self.calls.insert(call);
+        self.enlist(key, 0, plan);
         self.session_mut(session)?.made.insert(made.call, key);
         let metadata = self.inherit(key, session, made.parent, metadata);
+        let metadata = self.introduce(method, session, metadata);
         let body = made.payload.map(|payload| Body::Lent { session, payload });
         let item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
         if full {

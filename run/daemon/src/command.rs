@@ -5,15 +5,22 @@ use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use trunkline_engine::{BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
+use trunkline_engine::{AccessRecord, BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_policy::{Chain, PolicyError, PolicyRow};
 use trunkline_shm::DaemonEnd;
 use trunkline_telemetry::{Ask, Snapshot as Measured};
 
 /// A request to a shard. Answered through the sender it carries, if it carries one.
 pub(crate) enum Command {
     /// Take a session in.
-    Attach { end: Box<DaemonEnd>, label: String, stands_by: bool, reply: Sender<SessionKey> },
+    Attach {
+        end: Box<DaemonEnd>,
+        label: String,
+        identity: String,
+        stands_by: bool,
+        reply: Sender<SessionKey>,
+    },
     /// Give a session routes.
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
     /// The application closed its control socket, or died.
@@ -24,6 +31,10 @@ pub(crate) enum Command {
     ConfigureCalls { service: String, config: ServiceConfig },
     /// What a name stands for by now.
     LookedUp { name: Arc<str>, found: LookedUp },
+    /// Put this chain to work, or only say whether it would do.
+    ApplyPolicies { chain: Box<Chain>, dry_run: bool, reply: Sender<Result<(), PolicyError>> },
+    /// Tell which policies are at work, and what they have done.
+    ListPolicies { reply: Sender<Vec<PolicyRow>> },
     /// Tell about yourself.
     Observe { ask: Ask, reply: Sender<Observation> },
     /// Tell what is served.
@@ -48,6 +59,10 @@ pub(crate) struct Bind {
 pub(crate) enum Notice {
     /// A session broke the ABI; its control socket is to be told and closed.
     Detached { session: SessionKey, reason: String },
+    /// A line for the access log.
+    Access(Box<AccessRecord>),
+    /// A policy does not fit a method that was bound.
+    Misfit(Box<PolicyError>),
 }
 
 /// What is served on this host.

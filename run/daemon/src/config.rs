@@ -13,7 +13,7 @@ mod value;
 
 pub use error::ConfigError;
 pub use http2::{Http2Keys, Tls};
-pub use value::{Address, Bytes, Mode, Whom};
+pub use value::{Address, Bytes, Mode, Principal, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ use trunkline_engine::{GrpcSettings, Limits};
 use trunkline_grpc::compress::Encoding;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Endpoint, Target};
+use trunkline_policy::{Definition, PolicyError};
 use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
 
 /// All that can be set about a daemon.
@@ -50,8 +51,33 @@ pub struct Config {
     pub grpc_services: GrpcServices,
     /// Faults planted on purpose.
     pub debug: Debug,
+    /// Who may ask the daemon, and who may change it.
+    pub admin: Admin,
     /// Where calls go that no application of this host serves, by full service name.
     pub services: BTreeMap<String, Service>,
+    /// What every call passes, in order (docs/policy.md).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<Definition>,
+}
+
+/// `[admin]`: who may ask the daemon, and who may change it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Who may look: `trunkline list`, `top`, `explain`, `policy list`.
+    pub read: Vec<Principal>,
+    /// Who may change: `trunkline policy add`, `set`, `remove`, `apply`.
+    pub change: Vec<Principal>,
+    /// File to which a line is added for every change that was tried. Empty: the log only.
+    pub audit_log: PathBuf,
+}
+
+/// A file of policies: `[[policy]]` tables and nothing else.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyDocument {
+    #[serde(default)]
+    policy: Vec<Definition>,
 }
 
 /// `[daemon]`: the daemon as the host sees it.
@@ -228,6 +254,27 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads a file of policies; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Config::from_toml`].
+    pub fn policies_from_toml(text: &str, origin: &str) -> Result<Vec<Definition>, ConfigError> {
+        let document: PolicyDocument =
+            toml::from_str(text).map_err(|error| ConfigError::of_parser(&error, text, origin))?;
+        rules::check_policies(&document.policy)
+            .map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
+        Ok(document.policy)
+    }
+
+    /// Finds the place of a policy's error in the file the policy came from.
+    pub fn policy_error(error: PolicyError, text: &str, origin: &str) -> ConfigError {
+        let document: Result<PolicyDocument, _> = toml::from_str(text);
+        let policies = document.map_or_else(|_| Vec::new(), |document| document.policy);
+        // In the chain it may have another place than in this file; if it is not in it at all, it has none.
+        let index = policies.iter().position(|policy| policy.name == error.name).unwrap_or(usize::MAX);
+        ConfigError::of_rule(rules::policy_breach(PolicyError { index, ..error }), text, origin)
+    }
+
     /// This configuration as a file that sets every key.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("every key has a TOML form")
@@ -331,6 +378,13 @@ impl Default for Daemon {
             shards: 1,
             listen: Vec::new(),
         }
+    }
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        let change = vec![Principal::User(0), Principal::Owner];
+        Self { read: vec![Principal::Anyone], change, audit_log: PathBuf::new() }
     }
 }
 

@@ -12,13 +12,14 @@ use prost::Message;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Reply, decode_request, reply, request,
 };
-use trunkline_engine::{BindError, Binding, SessionKey, is_own_service};
-use trunkline_shm::{ControlListener, ControlSocket, SessionConfig, create_session};
+use trunkline_engine::{AccessRecord, BindError, Binding, SessionKey, is_own_service};
+use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
 
 /// The longest sleep while there are files to look at.
 const LOOK: Timespec = Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
@@ -45,7 +46,12 @@ pub(crate) struct Control {
     pub next_session: u64,
     pub keys: KeyFiles,
     pub keys_looked: Instant,
+    /// Lines of the access log that are on their way here.
+    pub unwritten: Arc<AtomicUsize>,
 }
+
+/// Methods of this service only look; all others of the daemon's own change something.
+const READING: &str = "/trunkline.admin.v1.Admin/";
 
 /// One connection to the control socket.
 pub(crate) struct Client {
@@ -186,7 +192,9 @@ impl Control {
         let shard = self.next_session as usize % self.shards.len();
         let end = Box::new(end);
         let (name, stands_by) = (label.clone(), attach.stands_by);
-        let attached = self.shards[shard].ask(|reply| Command::Attach { end, label: name, stands_by, reply });
+        let identity = format!("uid:{}", peer.uid);
+        let attached =
+            self.shards[shard].ask(|reply| Command::Attach { end, label: name, identity, stands_by, reply });
         let key = attached.ok_or("daemon is stopping")?;
         self.clients[index].session = Some(AttachedSession { shard, key });
         self.next_session += 1;
@@ -243,6 +251,9 @@ impl Control {
         }
         let mut calls = Vec::with_capacity(bind.calls.len());
         for call in bind.calls {
+            if let Err(error) = self.permit(session, &call.path) {
+                return Ok(Err(error));
+            }
             let target = match checked_target(call.target) {
                 Ok(target) => target,
                 Err(error) => return Ok(Err(error)),
@@ -255,17 +266,44 @@ impl Control {
         Ok(answer.ok_or("daemon is stopping")?.map_err(|error: BindError| error.to_string()))
     }
 
+    /// Whether a session may call this method, if it is one of the daemon's own.
+    fn permit(&self, session: AttachedSession, path: &str) -> Result<(), String> {
+        if !is_own_service(path.trim_start_matches('/')) || self.is_own_process(session) {
+            return Ok(());
+        }
+        let admin = &self.config.admin;
+        let (key, allowed) = match path.starts_with(READING) {
+            true => ("admin.read", &admin.read),
+            false => ("admin.change", &admin.change),
+        };
+        let credentials = self.credentials(session).ok_or("the kernel does not say who asks")?;
+        if allowed.iter().any(|principal| principal.covers(credentials.uid, credentials.gid)) {
+            return Ok(());
+        }
+        let (uid, gid) = (credentials.uid, credentials.gid);
+        Err(format!("{path}: not for uid {uid}, gid {gid}; {key} in the daemon's configuration says who may"))
+    }
+
     /// Whether a session belongs to the process this daemon runs in, by the kernel's word.
     fn is_own_process(&self, session: AttachedSession) -> bool {
+        self.credentials(session).is_some_and(|peer| peer.pid == std::process::id())
+    }
+
+    fn credentials(&self, session: AttachedSession) -> Option<PeerCredentials> {
         let client = self.clients.iter().find(|client| {
             client.session.is_some_and(|own| own.key == session.key && own.shard == session.shard)
         });
-        let peer = client.and_then(|client| client.socket.peer_credentials().ok());
-        peer.is_some_and(|peer| peer.pid == std::process::id())
+        client.and_then(|client| client.socket.peer_credentials().ok())
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {
-        let Notice::Detached { session, reason } = notice;
+        let (session, reason) = match notice {
+            Notice::Detached { session, reason } => (session, reason),
+            Notice::Access(record) => return self.write_access(&record),
+            Notice::Misfit(misfit) => {
+                return tracing::error!(%misfit, "policy does not fit a method; its calls are refused");
+            }
+        };
         let client = self.clients.iter_mut().find(|client| {
             client.session.is_some_and(|attached| attached.shard == shard && attached.key == session)
         });
@@ -274,6 +312,18 @@ impl Control {
             client.session = None;
             client.dismiss(0, reason);
         }
+    }
+}
+
+impl Control {
+    fn write_access(&self, record: &AccessRecord) {
+        self.unwritten.fetch_sub(1, Ordering::Relaxed);
+        tracing::info!(
+            target: "access",
+            path = %record.path, caller = %record.caller, code = %record.code,
+            duration_us = record.duration_ns / 1000,
+            request_bytes = record.request_bytes, response_bytes = record.response_bytes,
+        );
     }
 }
 

@@ -26,6 +26,7 @@ use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Buffers, Interest, Listener, Poller, TlsError};
+use trunkline_policy::{Chain, Definition, PolicyError, PolicyRow};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
 
@@ -152,6 +153,42 @@ impl Daemon {
         }
     }
 
+    /// Puts a chain of policies in the place of the one at work, for all calls from now on; or only says whether it
+    /// would do (`dry_run`). Checked as a whole, applied as a whole.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the policy, the key and what to write instead; nothing has changed then.
+    pub fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError> {
+        let chain = Chain::build(definitions)?;
+        let ask = |dry_run| {
+            for shard in &self.shards {
+                let chain = Box::new(chain.clone());
+                let answer = shard.ask(|reply| Command::ApplyPolicies { chain, dry_run, reply });
+                answer.unwrap_or(Ok(()))?;
+            }
+            Ok(())
+        };
+        // Every shard is asked before any is changed.
+        ask(true)?;
+        if dry_run { Ok(()) } else { ask(false) }
+    }
+
+    /// The policies at work, in order, and what they have done.
+    pub fn policies(&self) -> Vec<PolicyRow> {
+        let mut rows: Vec<PolicyRow> = Vec::new();
+        for shard in &self.shards {
+            let more = shard.ask(|reply| Command::ListPolicies { reply }).unwrap_or_default();
+            if rows.is_empty() {
+                rows = more;
+                continue;
+            }
+            for (row, other) in rows.iter_mut().zip(more) {
+                row.figures.add(other.figures);
+            }
+        }
+        rows
+    }
+
     /// Takes no new calls from now on; those in flight go on.
     pub fn drain(&self) {
         for shard in &self.shards {
@@ -177,7 +214,7 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         raise_descriptor_limit();
         let (messages, inbox) = channel();
-        let control = ControlSender { messages, waker: Arc::new(Waker::new()?) };
+        let control = ControlSender { messages, waker: Arc::new(Waker::new()?), unwritten: Arc::default() };
         let mut daemon = Self {
             shards: Vec::new(),
             control,
@@ -199,6 +236,10 @@ impl Daemon {
                 daemon.configure_calls(service, &config);
             }
         }
+        // They were found sound when the file was read, and nobody has bound anything they might not fit.
+        if let Err(error) = daemon.apply_policies(&config.policy, false) {
+            tracing::error!(%error, "policies not applied");
+        }
         let control = Control {
             listener,
             shards: daemon.shards.clone(),
@@ -210,6 +251,7 @@ impl Daemon {
             next_session: 0,
             keys,
             keys_looked: std::time::Instant::now(),
+            unwritten: Arc::clone(&daemon.control.unwritten),
         };
         daemon.spawn("trunkline-control", move || control.run())?;
         Ok(daemon)

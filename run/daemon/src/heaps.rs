@@ -105,6 +105,11 @@ impl Heaps for SessionHeaps {
         sealed
     }
 
+    fn seal_into(&self, session: SessionKey, span: Span, out: &mut [u8]) -> bool {
+        let slot = self.slot(session).filter(|_| span.len as usize == out.len());
+        slot.is_some_and(|slot| slot.send.copy_out(span.offset, out).is_ok())
+    }
+
     fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool {
         let Some(send) = self.slot(from).map(|slot| slot.send.clone()) else { return false };
         let into = self.receive_block(to, Span { offset, len: span.len });

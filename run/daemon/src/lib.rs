@@ -43,5 +43,5 @@ mod waker;
 
 pub use changes::Watcher;
 pub use command::{Observation, Services};
-pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Whom};
+pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, Whom};
 pub use handle::{Daemon, StartError};

@@ -11,6 +11,7 @@ use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{BindRequest, Engine, GrpcKey, PeerKey, SessionKey, Turn};
@@ -80,7 +81,12 @@ pub(crate) struct Sessions {
 pub(crate) struct ControlSender {
     pub messages: Sender<ControlMessage>,
     pub waker: Arc<Waker>,
+    /// Lines of the access log the control thread has not written yet.
+    pub unwritten: Arc<AtomicUsize>,
 }
+
+/// Lines of the access log on their way to the control thread. More wait in the engine, whose own limit drops them.
+const UNWRITTEN_MAX: usize = 1024;
 
 /// What a poller token names: the kind in the low bits, the key above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +106,9 @@ impl Shard {
         self.commands.waker.quiet();
         while let Some(command) = self.commands.next() {
             match command {
-                Command::Attach { end, label, stands_by, reply } => {
+                Command::Attach { end, label, identity, stands_by, reply } => {
                     let key = self.attach(*end, label);
+                    self.engine.identify(key, &identity);
                     if stands_by {
                         self.engine.stand_by(key);
                     }
@@ -131,6 +138,15 @@ impl Shard {
                         found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
                     self.engine.handle_looked_up(&mut turn, &name, found);
                 }
+                Command::ApplyPolicies { chain, dry_run, reply } => {
+                    let applied = if dry_run {
+                        self.engine.try_policies(&chain)
+                    } else {
+                        self.engine.apply_policies(*chain)
+                    };
+                    let _ = reply.send(applied);
+                }
+                Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
                 Command::Observe { ask, reply } => {
                     self.look_everywhere();
                     let _ = reply.send(self.observe(&ask));
@@ -170,7 +186,22 @@ impl Shard {
     /// The application broke the ABI: it is detached and told why.
     pub fn dismiss(&mut self, key: SessionKey, reason: String) {
         self.detach(key);
-        let notice = Notice::Detached { session: key, reason };
+        self.notify(Notice::Detached { session: key, reason });
+    }
+
+    /// Hands what policies have to say to the control thread, which has time to write.
+    pub fn report_policies(&mut self) {
+        while let Some(misfit) = self.engine.poll_policy_misfit() {
+            self.notify(Notice::Misfit(Box::new(misfit)));
+        }
+        while self.control.unwritten.load(Ordering::Relaxed) < UNWRITTEN_MAX {
+            let Some(record) = self.engine.poll_access_record() else { return };
+            self.control.unwritten.fetch_add(1, Ordering::Relaxed);
+            self.notify(Notice::Access(Box::new(record)));
+        }
+    }
+
+    fn notify(&self, notice: Notice) {
         let _ = self.control.messages.send(ControlMessage::Notice(self.index, notice));
         self.control.waker.wake();
     }

@@ -53,6 +53,7 @@ impl Shard {
         self.transmit_http();
         self.publish_completions();
         self.bury_retired();
+        self.report_policies();
     }
 
     /// Names are looked up elsewhere; what they stand for comes back as a command.

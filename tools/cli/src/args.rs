@@ -41,6 +41,9 @@ pub enum Verb {
     Router(RouterArgs),
     /// Simulate dispatch policies: p99 against load, beside the bound
     Sim(SimArgs),
+    /// Show the policies calls pass, and change them while calls are in flight
+    #[command(subcommand)]
+    Policy(PolicyVerb),
     /// Start two daemons and a search service on this machine, and call through both
     Demo(DemoArgs),
 }
@@ -333,6 +336,64 @@ pub struct TopArgs {
     /// One picture, then end
     #[arg(long)]
     pub once: bool,
+}
+
+/// `trunkline policy`
+#[derive(Debug, Subcommand)]
+pub enum PolicyVerb {
+    /// Show the chain in order, and what each policy has done
+    List(PolicyListArgs),
+    /// Add the policies of a file to the chain
+    Add(PolicyAddArgs),
+    /// Replace policies by those of a file that have their names
+    Set(PolicyFileArgs),
+    /// Take policies out of the chain
+    Remove(PolicyRemoveArgs),
+    /// Replace the whole chain by the policies of a file
+    Apply(PolicyFileArgs),
+}
+
+/// `trunkline policy list`
+#[derive(Debug, Args)]
+pub struct PolicyListArgs {
+    /// As a file that `apply` takes
+    #[arg(long)]
+    pub toml: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "toml")]
+    pub json: bool,
+}
+
+/// `trunkline policy add`
+#[derive(Debug, Args)]
+pub struct PolicyAddArgs {
+    /// The file, and whether to change anything
+    #[command(flatten)]
+    pub file: PolicyFileArgs,
+    /// Put them before this policy [default: at the end]
+    #[arg(long, value_name = "NAME")]
+    pub before: Option<String>,
+}
+
+/// `trunkline policy set`, `trunkline policy apply`
+#[derive(Debug, Args)]
+pub struct PolicyFileArgs {
+    /// File of [[policy]] tables; `-` reads standard input
+    pub file: PathBuf,
+    /// Only say whether it could be done
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// `trunkline policy remove`
+#[derive(Debug, Args)]
+pub struct PolicyRemoveArgs {
+    /// Names of policies
+    #[arg(required = true)]
+    pub names: Vec<String>,
+    /// Only say whether it could be done
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// `trunkline demo`

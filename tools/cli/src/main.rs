@@ -5,7 +5,8 @@
 //!
 //! * `daemon/` runs the daemon of this host and, inside the same process, the admin API (`admin/`) and gRPC's own
 //!   services (tools/services), which are applications of that daemon like any other.
-//! * `list.rs`, `explain.rs`, `top.rs` are clients of the admin API; what they show is rendered by pure functions.
+//! * `list.rs`, `explain.rs`, `top.rs`, `policy.rs` are clients of the admin API; what they show is rendered by pure
+//!   functions.
 //! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
 //! * `bench/` makes many of them and measures, over a session like `call/`'s.
 //! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
@@ -23,6 +24,7 @@ mod daemon;
 mod demo;
 mod explain;
 mod list;
+mod policy;
 mod router;
 mod sim;
 mod table;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
             explain::explain(&admin_client(socket), &args.method, args.json).map_err(explained)
         }
         Verb::Top(args) => top::top(&admin_client(socket), args.interval, args.once).map_err(explained),
+        Verb::Policy(verb) => policy::policy(&channel(socket), verb),
         Verb::Call(args) => return call(args, socket),
         Verb::Bench(args) => match bench::bench(args, socket) {
             Ok(true) => Ok(()),
@@ -91,12 +94,16 @@ fn exit_code(status: &Status) -> u8 {
 
 /// A client of the daemon's admin API. Embedded mode would ask a daemon nobody uses.
 fn admin_client(socket: Option<PathBuf>) -> AdminClient {
+    AdminClient::new(channel(socket))
+}
+
+fn channel(socket: Option<PathBuf>) -> Channel {
     let channel = Channel::builder().name("trunkline").embedded(false);
     let channel = match socket {
         Some(path) => channel.socket(path),
         None => channel,
     };
-    AdminClient::new(channel.connect_lazy())
+    channel.connect_lazy()
 }
 
 fn explained(error: impl std::fmt::Display) -> String {

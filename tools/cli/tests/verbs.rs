@@ -398,6 +398,13 @@ impl admin::admin_server::Admin for Impostor {
         Ok(trunkline::Response::new(admin::ExplainResponse::default()))
     }
 
+    async fn list_policies(
+        &self,
+        _: trunkline::Incoming<admin::ListPoliciesRequest>,
+    ) -> Result<trunkline::Response<admin::ListPoliciesResponse>, trunkline::Status> {
+        Ok(trunkline::Response::new(admin::ListPoliciesResponse::default()))
+    }
+
     async fn top(
         &self,
         _: trunkline::Incoming<admin::TopRequest>,

@@ -576,6 +576,15 @@ impl Heaps for VecHeaps {
         true
     }
 
+    fn seal_into(&self, session: SessionKey, span: Span, out: &mut [u8]) -> bool {
+        let mut bytes = Vec::new();
+        let sealed = self.seal(session, span, &mut bytes) && bytes.len() == out.len();
+        if sealed {
+            out.copy_from_slice(&bytes);
+        }
+        sealed
+    }
+
     fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool {
         let mut bytes = Vec::new();
         if !self.seal(from, span, &mut bytes) {

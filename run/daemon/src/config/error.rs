@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a configuration file. Prints as `file:line:column: key: problem`.
@@ -123,6 +124,7 @@ fn descend(table: &DeTable<'_>, at: usize, path: &mut Vec<String>) -> bool {
         path.push(quoted(key.get_ref()));
         let inside = match value.get_ref() {
             DeValue::Table(inner) => descend(inner, at, path),
+            DeValue::Array(items) => descend_items(key.get_ref(), items, at, path),
             _ => false,
         };
         if inside || covers(&key.span(), at) || covers(&value.span(), at) {
@@ -130,6 +132,21 @@ fn descend(table: &DeTable<'_>, at: usize, path: &mut Vec<String>) -> bool {
         }
         path.pop();
     }
+    false
+}
+
+/// The same in an array of tables, whose place is part of the path: `policy[2]`.
+fn descend_items(key: &str, items: &[Spanned<DeValue<'_>>], at: usize, path: &mut Vec<String>) -> bool {
+    let own = path.pop();
+    for (index, item) in items.iter().enumerate() {
+        let DeValue::Table(inner) = item.get_ref() else { continue };
+        path.push(format!("{}[{index}]", quoted(key)));
+        if descend(inner, at, path) {
+            return true;
+        }
+        path.pop();
+    }
+    path.extend(own);
     false
 }
 
@@ -144,9 +161,16 @@ fn place_of(text: &str, path: &str) -> Option<usize> {
     let mut place = None;
     let mut rest = path;
     loop {
-        let (key, value) = table.iter().find(|(key, _)| leads(rest, &quoted(key.get_ref())))?;
+        let found = table.iter().find(|(key, _)| leads(rest, &quoted(key.get_ref())));
+        let Some((key, value)) = found else { return place };
+        let mut value = value;
+        rest = rest.get(quoted(key.get_ref()).len()..).unwrap_or_default();
+        if let (DeValue::Array(items), Some((index, behind))) = (value.get_ref(), item_index(rest)) {
+            value = items.get(index)?;
+            rest = behind;
+        }
         place = Some(value.span().start).filter(|start| *start > 0).or(place);
-        rest = rest.get(quoted(key.get_ref()).len() + 1..).unwrap_or_default();
+        rest = rest.strip_prefix('.').unwrap_or_default();
         match value.get_ref() {
             DeValue::Table(inner) if !rest.is_empty() && !inner.is_empty() => table = inner,
             _ => return place,
@@ -155,7 +179,13 @@ fn place_of(text: &str, path: &str) -> Option<usize> {
 }
 
 fn leads(path: &str, key: &str) -> bool {
-    path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    path.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// `2` and what follows, of `[2].deny`.
+fn item_index(path: &str) -> Option<(usize, &str)> {
+    let (index, behind) = path.strip_prefix('[')?.split_once(']')?;
+    Some((index.parse().ok()?, behind))
 }
 
 /// A key as it stands in a dotted path.

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::path::Path;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Endpoint, KeepaliveSettings};
+use trunkline_policy::{Chain, Definition, PolicyError};
 use trunkline_shm::{HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN};
 
 const KIB: u64 = 1 << 10;
@@ -33,6 +34,7 @@ impl Config {
         self.check_tls()?;
         self.check_http2()?;
         self.check_services()?;
+        check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
         within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)
@@ -181,6 +183,18 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Checks policies by themselves and against each other; what fits a method is known when it is bound.
+pub(super) fn check_policies(definitions: &[Definition]) -> Result<(), Breach> {
+    Chain::build(definitions).map(drop).map_err(policy_breach)
+}
+
+/// A policy's error as one of the file.
+pub(super) fn policy_breach(error: PolicyError) -> Breach {
+    let place = format!("policy[{}]", error.index);
+    let key = if error.key.is_empty() { place } else { format!("{place}.{}", error.key) };
+    Breach { key, problem: format!("(policy {:?}) {}", error.name, error.problem), advice: error.advice }
 }
 
 fn breach(key: &str, problem: String, advice: &str) -> Breach {

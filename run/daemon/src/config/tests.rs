@@ -7,6 +7,21 @@ use std::collections::BTreeMap;
 
 const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
 
+const POLICIES: &str = r#"
+[[policy]]
+name = "tenants"
+kind = "access"
+side = "server"
+deny = 'request.tenant == "blue"'
+
+[[policy]]
+name = "broken"
+kind = "fault"
+side = "client"
+percent = 0.5
+abort = "UNAVAILABLE"
+"#;
+
 fn refusal(text: &str) -> String {
     Config::from_toml(text, "d.toml").expect_err("must be refused").to_string()
 }
@@ -32,6 +47,7 @@ fn no_file_is_a_good_configuration() {
 #[test]
 fn what_is_written_is_read_again() {
     let mut config = Config::default();
+    config.policy = Config::policies_from_toml(POLICIES, "p").unwrap();
     config.daemon.listen.push(Address("tcp://[::1]:0".parse().unwrap()));
     config.services.insert(
         "a.v1.B".into(),
@@ -107,6 +123,25 @@ fn errors_say_where_what_and_what_instead() {
             "[daemon]\nsocket_mode = \"0999\"",
             "d.toml:2:15: daemon.socket_mode: invalid value: string \"0999\", expected octal permissions as \
          text, such as \"0660\"",
+        ),
+        (
+            "[[policy]]\nname = \"a\"\nkind = \"timeout\"\nside = \"client\"\ntimeout_ms = 5\n\n\
+             [[policy]]\nname = \"b\"\nkind = \"access\"\nside = \"client\"\ndeny = 'request.a = 3'",
+            "d.toml:11:8: policy[1].deny: (policy \"b\") 1:11: unexpected character '='; write == to compare",
+        ),
+        (
+            "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"",
+            "d.toml:1:1: policy[0]: (policy \"a\") neither delays nor aborts; add delay_ms = 50 or abort = \
+         \"UNAVAILABLE\"",
+        ),
+        (
+            "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"\ndelay_m = 5",
+            "d.toml:5:1: policy[0].delay_m: there is no key \"delay_m\" here; did you mean \"delay_ms\"?",
+        ),
+        (
+            "[admin]\nread = [\"*\", \"root\"]",
+            "d.toml:2:8: admin.read: invalid value: string \"root\", expected \"*\", \"owner\", \"uid:1000\" or \
+         \"gid:1000\"",
         ),
         (
             "[log]\nformat = \"xml\"",
@@ -219,4 +254,21 @@ proptest! {
         let key = ["daemon.shards", "limits.message_bytes", "services.x", "daemon.listen"][key];
         let _ = Config::from_toml(&format!("{key} = {value}"), "x").map_err(|error| error.to_string());
     }
+}
+
+#[test]
+fn the_policy_pages_examples_are_valid() {
+    let page = include_str!("../../../../docs/policy.md");
+    let example = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert_eq!(Config::policies_from_toml(example, "docs/policy.md").unwrap().len(), 2);
+    for kind in ["access", "rate-limit", "concurrency-limit", "timeout", "fault", "access-log"] {
+        assert!(page.contains(&format!("### `{kind}`")), "{kind} has no section in docs/policy.md");
+    }
+}
+
+#[test]
+fn a_file_of_policies_has_nothing_else() {
+    let error = Config::policies_from_toml("[daemon]\nnode = \"a\"", "p.toml").unwrap_err().to_string();
+    assert!(error.starts_with("p.toml:1:2: daemon: there is no key \"daemon\" here"), "{error}");
+    assert_eq!(Config::policies_from_toml("", "p.toml").unwrap(), []);
 }

@@ -23,9 +23,34 @@ pub struct Address(pub Endpoint);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whom(pub Target);
 
+/// Whom a permission is given to: `"*"`, `"owner"`, `"uid:1000"` or `"gid:1000"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Principal {
+    /// Everybody who may attach.
+    Anyone,
+    /// The user the daemon runs as.
+    Owner,
+    /// Processes of this user.
+    User(u32),
+    /// Processes whose primary group this is.
+    Group(u32),
+}
+
 /// Largest first: a size is shown in the largest unit that leaves no fraction.
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+impl Principal {
+    /// Whether a process is meant, by the kernel's word about it.
+    pub fn covers(self, uid: u32, gid: u32) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Owner => uid == rustix::process::geteuid().as_raw(),
+            Self::User(user) => uid == user,
+            Self::Group(group) => gid == group,
+        }
+    }
+}
 
 impl Bytes {
     /// Reads `"64 MiB"`, `"64MiB"`, `"1.5 GiB"`, `"4096"`. `None` if it is none of these, or not a whole number of
@@ -80,6 +105,37 @@ impl fmt::Display for Mode {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Anyone => f.write_str("*"),
+            Self::Owner => f.write_str("owner"),
+            Self::User(user) => write!(f, "uid:{user}"),
+            Self::Group(group) => write!(f, "gid:{group}"),
+        }
+    }
+}
+
+impl Serialize for Principal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Principal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = |of: &str| text.strip_prefix(of).and_then(|number| number.parse().ok());
+        let found = match text.as_str() {
+            "*" => Some(Self::Anyone),
+            "owner" => Some(Self::Owner),
+            _ => number("uid:").map(Self::User).or_else(|| number("gid:").map(Self::Group)),
+        };
+        let expected = "\"*\", \"owner\", \"uid:1000\" or \"gid:1000\"";
+        found.ok_or_else(|| D::Error::invalid_value(Unexpected::Str(&text), &expected))
     }
 }
 

@@ -1,15 +1,20 @@
 //! The admin API: what a daemon tells its operators.
 //!
 //! The service is an ordinary application of its own daemon: it attaches over the same socket as everybody and is
-//! called through the same rings. `service.rs` answers calls from what a [`Host`] says about itself; `convert.rs` turns
+//! called through the same rings. `service.rs` answers calls from what a [`Host`] says about itself, `policies.rs`
+//! changes it and `audit.rs` writes down who did; `convert.rs` turns
 //! telemetry into messages and back, so that the verbs render what the telemetry room renders. Services of the package
 //! `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the control
 //! thread see to that.
 
+mod audit;
 mod convert;
+mod policies;
 mod service;
 
+pub use audit::Audit;
 pub use convert::{explanation, top_row};
+pub use policies::ControlService;
 pub use service::{AdminService, Facts, Host};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.

@@ -1,15 +1,17 @@
 //! The service.
 
 use super::convert::{explanation_message, top_row_message};
+use super::policies::listed;
 use super::proto::admin_server::Admin;
 use super::proto::{
-    Application, ExplainRequest, ExplainResponse, ListRequest, ListResponse, Memory, Peer, Service,
-    TopRequest, TopResponse,
+    Application, ExplainRequest, ExplainResponse, ListPoliciesRequest, ListPoliciesResponse, ListRequest,
+    ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
 };
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, SessionKey};
+use trunkline_policy::{Definition, PolicyError, PolicyRow};
 use trunkline_services::Pause;
 use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
 
@@ -26,6 +28,13 @@ pub trait Host: Send + Sync + 'static {
     fn observe(&self, ask: &Ask) -> Vec<Observation>;
     /// What does not depend on a shard.
     fn facts(&self) -> Facts;
+    /// The chain at work.
+    fn policies(&self) -> Vec<PolicyRow>;
+    /// Puts a chain to work, or only says whether it would do.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError>;
 }
 
 /// What a daemon knows about itself as a process.
@@ -88,6 +97,13 @@ impl<H: Host> Admin for AdminService<H> {
             response.methods_known.dedup();
         }
         Ok(Response::new(response))
+    }
+
+    async fn list_policies(
+        &self,
+        _: Incoming<ListPoliciesRequest>,
+    ) -> Result<Response<ListPoliciesResponse>, Status> {
+        Ok(Response::new(listed(self.host.policies())))
     }
 
     async fn top(&self, request: Incoming<TopRequest>, mut out: Sender<TopResponse>) -> Result<(), Status> {

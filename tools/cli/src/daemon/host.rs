@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 use trunkline_daemon::{Daemon, Observation};
+use trunkline_policy::{Definition, PolicyError, PolicyRow};
 use trunkline_telemetry::Ask;
 
 /// A daemon of this process.
@@ -15,6 +16,8 @@ pub struct DaemonHost {
     pub node: String,
     /// Where applications attach.
     pub socket: PathBuf,
+    /// Where changes are written down.
+    pub audit_log: PathBuf,
     /// When it was started.
     pub started: Instant,
 }
@@ -23,6 +26,14 @@ pub struct DaemonHost {
 impl Host for Weak<DaemonHost> {
     fn observe(&self, ask: &Ask) -> Vec<Observation> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.observe(ask))
+    }
+
+    fn policies(&self) -> Vec<PolicyRow> {
+        self.upgrade().map_or_else(Vec::new, |host| host.daemon.policies())
+    }
+
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError> {
+        self.upgrade().map_or(Ok(()), |host| host.daemon.apply_policies(definitions, dry_run))
     }
 
     fn facts(&self) -> Facts {

@@ -3,8 +3,9 @@
 use super::file::{self, FileError};
 use super::host::DaemonHost;
 use super::logging;
-use crate::admin::AdminService;
 use crate::admin::proto::admin_server::AdminServer;
+use crate::admin::proto::control_server::ControlServer;
+use crate::admin::{AdminService, Audit, ControlService};
 use crate::args::DaemonArgs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -100,14 +101,21 @@ fn start(mut config: Config) -> Result<DaemonHost, DaemonError> {
         config.daemon.socket = listener.path().to_owned();
     }
     let (node, socket) = (config.node().to_owned(), config.daemon.socket.clone());
+    let audit_log = config.admin.audit_log.clone();
     let started = Instant::now();
-    Ok(DaemonHost { daemon: Arc::new(Daemon::start(config)?), node, socket, started })
+    Ok(DaemonHost { daemon: Arc::new(Daemon::start(config)?), node, socket, audit_log, started })
 }
 
 /// The admin API is an application like any other: it attaches where everybody does.
 fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
     let service = AdminServer::new(AdminService::new(Arc::downgrade(host)));
-    let server = Server::builder().name("admin").socket(&host.socket).add_service(service).spawn()?;
+    let control = ControlServer::new(ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log)));
+    let server = Server::builder()
+        .name("admin")
+        .socket(&host.socket)
+        .add_service(service)
+        .add_service(control)
+        .spawn()?;
     server.ready().wait()?;
     Ok(server)
 }

@@ -1,0 +1,174 @@
+//! Messages made private and checked, for policies to look at.
+//!
+//! What lies in a send heap may change while it is read. So a policy never looks there: the message is copied out once,
+//! the copy is checked and looked at, and the copy is what is sent.
+
+use crate::call::{Body, Item};
+use crate::convert::{ConvertError, check_placed};
+use crate::registry::MessageType;
+use crate::{Heaps, SessionKey};
+use std::borrow::Cow;
+use trunkline_call::Encoding;
+use trunkline_call::entry::Span;
+use trunkline_message::transcode::{DecodeLimits, Encoded};
+use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, View, check};
+
+/// Buffers for one message at a time, reused.
+#[derive(Debug, Default)]
+pub(crate) struct Exhibit {
+    /// The message as a linear extent.
+    extent: AlignedBuf,
+    extent_bytes: usize,
+    /// The bytes it came as, if they were protobuf.
+    wire: Vec<u8>,
+    /// The message as another type has it.
+    translated: AlignedBuf,
+    encoded: Encoded,
+}
+
+/// Where a checked message is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shown {
+    /// In [`Exhibit`].
+    Private,
+    /// In a receive block that is not published, which only the daemon writes.
+    Placed(SessionKey, Span),
+}
+
+/// Buffers that grew beyond this for one large message are given back to the allocator afterwards.
+const KEPT_BYTES: usize = 1 << 20;
+
+impl Exhibit {
+    /// Brings a body into a form nobody else can change, as a checked message of type `of`.
+    pub fn show(
+        &mut self,
+        heaps: &mut dyn Heaps,
+        limits: &DecodeLimits,
+        of: &MessageType,
+        body: &Body<'_>,
+    ) -> Result<Shown, ConvertError> {
+        match body {
+            Body::Placed { session, block, encoding: Encoding::Linear, .. } => {
+                check_placed(heaps, *session, of, *block)?;
+                return Ok(Shown::Placed(*session, *block));
+            }
+            Body::Placed { session, block, .. } => {
+                return self.decode(limits, of, Some(heaps.receive_block(*session, *block)));
+            }
+            Body::Lent { session, payload } if payload.encoding == Encoding::Linear => {
+                let sealed = heaps.seal_into(*session, payload.span, self.room(payload.span.len as usize)?);
+                if !sealed {
+                    return Err(ConvertError::Malformed("message lies outside the send heap".into()));
+                }
+            }
+            Body::Lent { session, payload } => {
+                self.wire.clear();
+                if !heaps.seal(*session, payload.span, &mut self.wire) {
+                    return Err(ConvertError::Malformed("message lies outside the send heap".into()));
+                }
+                return self.decode(limits, of, None);
+            }
+            Body::Sealed { payload, bytes, .. } if payload.encoding == Encoding::Linear => {
+                self.room(bytes.len())?.copy_from_slice(bytes);
+            }
+            Body::Wire { bytes, encoding: Encoding::Linear, .. } => {
+                let total_bytes = (HEADER_BYTES + bytes.len()) as u32;
+                let room = self.room(total_bytes as usize)?;
+                Header { total_bytes, fingerprint: of.fingerprint }.write(room);
+                if let Some(message) = room.get_mut(HEADER_BYTES..) {
+                    message.copy_from_slice(bytes);
+                }
+            }
+            Body::Sealed { bytes, .. } | Body::Wire { bytes, .. } => {
+                return self.decode(limits, of, Some(bytes));
+            }
+        }
+        let checked = check(&of.schema.schema, of.index, self.private());
+        checked.map(|_| Shown::Private).map_err(|error| ConvertError::Malformed(error.to_string()))
+    }
+
+    /// The message that was shown.
+    pub fn view<'v>(&'v self, heaps: &'v mut dyn Heaps, shown: Shown) -> View<'v> {
+        View::root(self.bytes(heaps, shown))
+    }
+
+    /// The message that was shown, as the other end's type has it.
+    pub fn translate(
+        &mut self,
+        heaps: &mut dyn Heaps,
+        limits: &DecodeLimits,
+        shown: Shown,
+        from: &MessageType,
+        to: &MessageType,
+    ) -> Result<View<'_>, ConvertError> {
+        let Self { extent, extent_bytes, translated, encoded, .. } = self;
+        let bytes = match shown {
+            Shown::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
+            Shown::Placed(session, block) => &*heaps.receive_block(session, block),
+        };
+        let malformed = |why: String| ConvertError::Malformed(why);
+        let wire = from.schema.transcoder.encode_into(from.index, bytes, encoded);
+        let wire = wire.map_err(|error| malformed(error.to_string()))?;
+        let done = to.schema.transcoder.decode(to.index, wire, translated, limits);
+        let len = done.map_err(|error| malformed(error.describe(&to.schema.schema)))?;
+        let translated: &AlignedBuf = translated;
+        Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
+    }
+
+    /// The item with its message replaced by the copy that was looked at.
+    pub fn sealed<'i>(&'i self, shown: Option<Shown>, item: Item<'i>) -> Item<'i> {
+        let seal = |body| match body {
+            Body::Lent { session, payload } if shown.is_some() => {
+                let linear = payload.encoding == Encoding::Linear;
+                let bytes = if linear { self.private() } else { &self.wire };
+                Body::Sealed { session, payload, bytes: Cow::Borrowed(bytes) }
+            }
+            other => other,
+        };
+        match item {
+            Item::Open { metadata, body, end } => Item::Open { metadata, body: body.map(seal), end },
+            Item::Message { body, end } => Item::Message { body: seal(body), end },
+            other => other,
+        }
+    }
+
+    /// Gives large buffers back.
+    pub fn trim(&mut self) {
+        let largest = self.extent.bytes().len().max(self.translated.bytes().len()).max(self.wire.capacity());
+        if largest > KEPT_BYTES {
+            *self = Self::default();
+        }
+    }
+
+    fn bytes<'v>(&'v self, heaps: &'v mut dyn Heaps, shown: Shown) -> &'v [u8] {
+        match shown {
+            Shown::Private => self.private(),
+            Shown::Placed(session, block) => heaps.receive_block(session, block),
+        }
+    }
+
+    fn private(&self) -> &[u8] {
+        self.extent.bytes().get(..self.extent_bytes).unwrap_or_default()
+    }
+
+    fn room(&mut self, bytes: usize) -> Result<&mut [u8], ConvertError> {
+        let too_large =
+            |error: trunkline_message::LimitError| ConvertError::TooLarge { limit: error.limit_bytes as u64 };
+        self.extent.grow(bytes).map_err(too_large)?;
+        self.extent_bytes = bytes;
+        Ok(self.extent.bytes_mut().get_mut(..bytes).unwrap_or_default())
+    }
+
+    /// Decodes protobuf: `wire`, or what was sealed.
+    fn decode(
+        &mut self,
+        limits: &DecodeLimits,
+        of: &MessageType,
+        wire: Option<&[u8]>,
+    ) -> Result<Shown, ConvertError> {
+        let wire = wire.unwrap_or(&self.wire);
+        let decoded = of.schema.transcoder.decode(of.index, wire, &mut self.extent, limits);
+        self.extent_bytes = decoded.map_err(|error| crate::convert::decode_failed(of, &error))?;
+        Ok(Shown::Private)
+    }
+}

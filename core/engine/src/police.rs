@@ -1,0 +1,347 @@
+//! Policies in the way of calls: between admission (`start.rs`) and hand-over (`pass.rs`).
+
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::exhibit::{Exhibit, Shown};
+use crate::expire::Due;
+use crate::peer_end::conversion_fault;
+use crate::registry::{Form, MessageType, MethodKey, is_own_service};
+use crate::{CallKey, SessionKey};
+use std::sync::Arc;
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata};
+use trunkline_message::View;
+use trunkline_policy::{Admission, Inputs, Permits, Plan, Rejection, Side};
+
+/// What the chain has to do with one call. Calls no policy applies to have none.
+#[derive(Debug, Default)]
+pub(crate) struct Policed {
+    /// What applies on the side of the application that calls, and of the one that serves.
+    plans: [Option<Arc<Plan>>; 2],
+    /// Kept for messages to come, if policies look at those.
+    metadata: Box<[u8]>,
+    pub permits: Permits,
+    log: bool,
+    /// The opening waits until then.
+    pub held_until: Option<Instant>,
+}
+
+/// A call that is to be logged has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRecord {
+    /// `/package.Service/Method`
+    pub path: Arc<str>,
+    /// Who called: an application of this host or a peer.
+    pub caller: String,
+    /// How it ended.
+    pub code: Code,
+    /// From its entry into this daemon.
+    pub duration_ns: u64,
+    /// Message bytes of the request, as its sender counted them.
+    pub request_bytes: u64,
+    /// Message bytes of the response.
+    pub response_bytes: u64,
+}
+
+/// Metadata in which the daemon's own services are told who calls; nobody else can set it there.
+pub const CALLER_KEY: &str = "trunkline-caller";
+
+/// Records kept for the host. More are dropped: a log must not hold up calls.
+const RECORDS_MAX: usize = 4096;
+
+impl Engine {
+    /// A record of the access log.
+    pub fn poll_access_record(&mut self) -> Option<AccessRecord> {
+        self.access_records.pop_front()
+    }
+
+    /// Tells the daemon's own services who calls them.
+    pub(crate) fn introduce(&self, method: MethodKey, session: SessionKey, metadata: Vec<u8>) -> Vec<u8> {
+        if is_policed(self.registry.path(method)) {
+            return metadata;
+        }
+        let identity = self.sessions.find(session).map_or("", |session| &session.identity);
+        // What is malformed is refused with the call.
+        let Ok(mut decoded) = Metadata::decode(&metadata) else { return metadata };
+        decoded.remove(CALLER_KEY);
+        if decoded.insert(CALLER_KEY, identity).is_err() {
+            return Vec::new();
+        }
+        let mut introduced = Vec::with_capacity(decoded.encoded_len());
+        decoded.encode(&mut introduced);
+        introduced
+    }
+
+    /// Notes what applies to a call on one of its sides.
+    pub(crate) fn enlist(&mut self, key: CallKey, side: usize, plan: Option<Arc<Plan>>) {
+        let Some(plan) = plan else { return };
+        if let Some(call) = self.calls.find_mut(key) {
+            call.policed.get_or_insert_default().plans[side] = Some(plan);
+        }
+    }
+
+    /// The same for the session that will serve it.
+    pub(crate) fn enlist_server(&mut self, key: CallKey) {
+        if self.policies.chain().is_empty() {
+            return;
+        }
+        let Some((method, Some(session))) = self.calls.find(key).map(|call| (call.method, call.handler()))
+        else {
+            return;
+        };
+        let server = self.registry.servers(method).iter().find(|server| server.session == session);
+        let plan = match server {
+            // Its methods are known by their calls only.
+            Some(server) if server.types.whole_service => {
+                let types = std::sync::Arc::clone(&server.types);
+                let own = self.calls.find(key).and_then(|call| call.path.as_deref());
+                let path = own.unwrap_or(self.registry.path(method));
+                self.planned(self.policies.chain(), Side::Server, session, &types, path).0
+            }
+            server => server.and_then(|server| server.plan.clone()),
+        };
+        self.enlist(key, 1, plan);
+    }
+
+    /// Asks the policies about a call that begins, and sends it on its way if they let it.
+    pub(crate) fn police(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: Item<'_>) {
+        let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else {
+            return self.pass_on(turn, key, Direction::Request, opening);
+        };
+        let mut exhibit = std::mem::take(&mut self.exhibit);
+        match self.judge(turn, key, &policed, &opening, &mut exhibit) {
+            Ok((admission, shown)) => {
+                self.enact(turn.now, key, policed, admission, &opening);
+                self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, opening));
+            }
+            Err(fault) => {
+                self.drop_item(opening);
+                self.fail(turn, key, fault);
+            }
+        }
+        exhibit.trim();
+        self.exhibit = exhibit;
+    }
+
+    /// Whether policies look at this item, a message of a stream that is under way.
+    pub(crate) fn is_inspected(&self, key: CallKey, direction: Direction, item: &Item<'_>) -> bool {
+        direction == Direction::Request
+            && matches!(item, Item::Message { .. })
+            && self
+                .calls
+                .find(key)
+                .and_then(|call| call.policed.as_ref())
+                .is_some_and(|policed| policed.inspects())
+    }
+
+    /// Asks the policies about a later message.
+    pub(crate) fn inspect(&mut self, turn: &mut Turn<'_>, key: CallKey, message: Item<'_>) {
+        let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else {
+            return self.drop_item(message);
+        };
+        let mut exhibit = std::mem::take(&mut self.exhibit);
+        let judged = self.judge(turn, key, &policed, &message, &mut exhibit);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.policed = Some(policed);
+        }
+        match judged {
+            Ok((_, shown)) => self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, message)),
+            Err(fault) => {
+                self.drop_item(message);
+                self.fail(turn, key, fault);
+            }
+        }
+        exhibit.trim();
+        self.exhibit = exhibit;
+    }
+
+    /// A call has ended with `code`: what it held is free, and its line is written.
+    pub(crate) fn police_end(&mut self, now: Instant, key: CallKey, code: Code) {
+        let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
+        self.policies.release(policed.permits);
+        if policed.log && self.access_records.len() < RECORDS_MAX {
+            let record = self.access_record(now, key, code);
+            self.access_records.extend(record);
+        }
+    }
+
+    /// Takes the decision: one look at the message for both sides' policies.
+    fn judge(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        policed: &Policed,
+        item: &Item<'_>,
+        exhibit: &mut Exhibit,
+    ) -> Result<(Admission, Option<Shown>), Fault> {
+        let Some(call) = self.calls.find(key) else { return Err(Fault::Draining) };
+        let types = Types::of(call, self.request_form(key));
+        let wanted = policed.plans.iter().flatten().any(|plan| plan.needs_message());
+        if let ServerEnd::Session { types, .. } = &call.server
+            && wanted
+            && !self.bridgeable(key, types, item)
+        {
+            let why = "the server that shared the caller's schema is gone".into();
+            return Err(Fault::SchemaMismatch { why });
+        }
+        let limits = &self.scratch.limits.clone();
+        let shown = match (item.body().filter(|_| wanted), &types.sent) {
+            (Some(body), Some(sent)) => {
+                let shown = exhibit.show(turn.heaps, limits, sent, body);
+                Some(shown.map_err(|error| conversion_fault(error, Direction::Request))?)
+            }
+            _ => None,
+        };
+        let mut all = Admission::default();
+        for (side, plan) in policed.plans.iter().enumerate() {
+            let Some(plan) = plan else { continue };
+            let view = match (shown.filter(|_| plan.needs_message()), &types.sent, &types.served) {
+                (None, ..) => View::EMPTY,
+                (Some(shown), Some(sent), Some(served))
+                    if side == 1 && sent.fingerprint != served.fingerprint =>
+                {
+                    let view = exhibit.translate(turn.heaps, limits, shown, sent, served);
+                    view.map_err(|error| conversion_fault(error, Direction::Request))?
+                }
+                (Some(shown), ..) => exhibit.view(turn.heaps, shown),
+            };
+            let admitted = self.ask(turn.now, key, side, plan, policed, item, view);
+            match admitted {
+                Ok(admission) => all.join(admission),
+                Err(rejection) => {
+                    self.policies.release(std::mem::take(&mut all.permits));
+                    return Err(denied(rejection));
+                }
+            }
+        }
+        Ok((all, shown))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what the inputs of a plan are put together from")]
+    fn ask(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        side: usize,
+        plan: &Plan,
+        policed: &Policed,
+        item: &Item<'_>,
+        request: View<'_>,
+    ) -> Result<Admission, Rejection> {
+        let Self { policies, calls, sessions, peers, grpc_peers, registry, .. } = self;
+        let Some(call) = calls.find(key) else { return Ok(Admission::default()) };
+        let maker = call.maker().and_then(|(session, _)| sessions.find(session));
+        let handler = call.handler().and_then(|session| sessions.find(session));
+        let application = if side == 0 { maker } else { handler };
+        let (peer_address, peer_identity) = match call.client {
+            ClientEnd::Session { .. } => ("", maker.map_or("", |session| &*session.identity)),
+            ClientEnd::Peer { peer, .. } => (peers.find(peer).map_or("", |peer| peer.label.as_str()), ""),
+            ClientEnd::Grpc { peer, .. } => {
+                grpc_peers.find(peer).map_or(("", ""), |peer| (peer.label.as_str(), peer.identity.proven()))
+            }
+        };
+        let opens = matches!(item, Item::Open { .. });
+        let metadata = match item {
+            Item::Open { metadata, .. } => metadata,
+            _ => &*policed.metadata,
+        };
+        let inputs = Inputs {
+            request,
+            metadata,
+            path: call.path.as_deref().unwrap_or(registry.path(call.method)),
+            application: application.map_or("", |session| session.application()),
+            peer_identity,
+            peer_address,
+        };
+        if !opens {
+            return policies.inspect(plan, now, &inputs).map(|()| Admission::default());
+        }
+        let message = item.body().is_some() || !plan.client_streams();
+        policies.admit(plan, now, &inputs, message)
+    }
+
+    /// Does what the policies said about a call that may go on.
+    fn enact(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        mut policed: Box<Policed>,
+        admission: Admission,
+        opening: &Item<'_>,
+    ) {
+        let Some(call) = self.calls.find_mut(key) else { return self.policies.release(admission.permits) };
+        policed.permits = admission.permits;
+        policed.log = admission.log;
+        policed.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
+        if let Item::Open { metadata, .. } = opening
+            && policed.inspects()
+        {
+            policed.metadata = metadata.as_ref().into();
+        }
+        call.policed = Some(policed);
+        let Some(timeout_ns) = admission.timeout_ns else { return };
+        let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
+        if deadline != call.deadline {
+            call.deadline = deadline;
+            let timer = deadline.instant().map(|at| self.timers.insert(at, Due::Deadline(key)));
+            if let Some(replaced) = std::mem::replace(&mut call.timer, timer) {
+                self.timers.cancel(replaced);
+            }
+        }
+    }
+
+    fn access_record(&self, now: Instant, key: CallKey, code: Code) -> Option<AccessRecord> {
+        let call = self.calls.find(key)?;
+        let (caller, entered) = match &call.client {
+            ClientEnd::Session { session, .. } => {
+                (&self.sessions.find(*session)?.label, call.client_stamps.d2)
+            }
+            ClientEnd::Peer { peer, .. } => (&self.peers.find(*peer)?.label, call.server_stamps.d8),
+            ClientEnd::Grpc { peer, .. } => (&self.grpc_peers.find(*peer)?.label, call.server_stamps.d8),
+        };
+        Some(AccessRecord {
+            path: Arc::clone(self.registry.path(call.method)),
+            caller: caller.clone(),
+            code,
+            duration_ns: now.since_ns(entered),
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+        })
+    }
+}
+
+impl Policed {
+    fn inspects(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.inspects_messages())
+    }
+}
+
+/// The request's type as it is sent, and as the server has it.
+struct Types {
+    sent: Option<MessageType>,
+    served: Option<MessageType>,
+}
+
+impl Types {
+    fn of(call: &Call, sent: Option<Form>) -> Self {
+        let typed = |form| match form {
+            Form::Typed(of) => Some(of),
+            Form::Opaque => None,
+        };
+        let served = match &call.server {
+            ServerEnd::Session { types, .. } => typed(types.input.clone()),
+            _ => None,
+        };
+        // What comes from an end that knows no type is protobuf, and of the server's type if of any.
+        Self { sent: sent.and_then(typed).or_else(|| served.clone()), served }
+    }
+}
+
+/// Whether policies may stand in a method's way: the operator must not be able to lock himself out.
+pub(crate) fn is_policed(path: &str) -> bool {
+    !is_own_service(path.trim_start_matches('/'))
+}
+
+fn denied(rejection: Rejection) -> Fault {
+    let Rejection { policy, code, why } = rejection;
+    Fault::Denied { policy, code, why }
+}

@@ -1,0 +1,131 @@
+//! The chain as a whole: compiled for every method somebody here calls or serves, exchanged in one step.
+
+use crate::SessionKey;
+use crate::engine::Engine;
+use crate::police::is_policed;
+use crate::registry::{Form, MethodKey, MethodTypes};
+use crate::session::Route;
+use std::sync::Arc;
+use trunkline_policy::{Chain, Plan, PolicyError, PolicyRow, Side, Subject};
+
+/// Misfits kept for the host.
+const MISFITS_MAX: usize = 64;
+
+/// A plan for every place that has one.
+#[derive(Debug, Default)]
+struct Plans {
+    routes: Vec<(SessionKey, usize, Option<Arc<Plan>>)>,
+    servers: Vec<(MethodKey, SessionKey, Option<Arc<Plan>>)>,
+}
+
+impl Engine {
+    /// Puts a chain in the place of the one at work, for all calls from now on. Calls in flight keep what they were
+    /// admitted by; policies that keep name and kind keep their state.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the chain does not fit a method somebody here has bound; nothing has changed then.
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        let staged = self.policies.stage(chain);
+        match self.plans(staged.chain()) {
+            Ok(plans) => {
+                self.policies.commit(staged);
+                self.install(plans);
+                Ok(())
+            }
+            Err(error) => {
+                self.policies.abandon(staged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a chain would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::apply_policies`].
+    pub fn try_policies(&self, chain: &Chain) -> Result<(), PolicyError> {
+        self.plans(chain).map(drop)
+    }
+
+    /// The policies at work, in order, with their figures.
+    pub fn policy_rows(&self) -> Vec<PolicyRow> {
+        self.policies.rows()
+    }
+
+    /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are
+    /// refused.
+    pub fn poll_policy_misfit(&mut self) -> Option<PolicyError> {
+        self.policy_misfits.pop_front()
+    }
+
+    /// What of the chain applies to a method a session binds.
+    pub(crate) fn plan_for(
+        &mut self,
+        side: Side,
+        session: SessionKey,
+        types: &MethodTypes,
+    ) -> Option<Arc<Plan>> {
+        let (plan, misfit) = self.planned(self.policies.chain(), side, session, types, &types.path);
+        // More than the host has room for would only say the same again.
+        if self.policy_misfits.len() < MISFITS_MAX {
+            self.policy_misfits.extend(misfit);
+        }
+        plan
+    }
+
+    pub(crate) fn planned(
+        &self,
+        chain: &Chain,
+        side: Side,
+        session: SessionKey,
+        types: &MethodTypes,
+        path: &str,
+    ) -> (Option<Arc<Plan>>, Option<PolicyError>) {
+        if chain.is_empty() || !is_policed(path) {
+            return (None, None);
+        }
+        let subject = Subject {
+            side,
+            application: self.sessions.find(session).map_or("", |session| session.application()),
+            path,
+            request: match &types.input {
+                Form::Typed(of) => Some((&*of.schema.schema, of.index)),
+                Form::Opaque => None,
+            },
+            client_streams: types.pattern.client_streams(),
+        };
+        let (plan, misfit) = chain.plan(&subject);
+        (plan.map(Arc::new), misfit)
+    }
+
+    fn plans(&self, chain: &Chain) -> Result<Plans, PolicyError> {
+        let mut plans = Plans::default();
+        for (key, session) in self.sessions.iter().filter(|(_, session)| !session.gone) {
+            for (index, route) in session.routes.iter().enumerate() {
+                let Route::Calls { types, .. } = route else { continue };
+                let (plan, misfit) = self.planned(chain, Side::Client, key, types, &types.path);
+                misfit.map_or(Ok(()), Err)?;
+                plans.routes.push((key, index, plan));
+            }
+        }
+        for (method, server) in self.registry.all_servers() {
+            let (plan, misfit) =
+                self.planned(chain, Side::Server, server.session, &server.types, &server.types.path);
+            misfit.map_or(Ok(()), Err)?;
+            plans.servers.push((method, server.session, plan));
+        }
+        Ok(plans)
+    }
+
+    fn install(&mut self, plans: Plans) {
+        for (session, index, plan) in plans.routes {
+            let routes = self.sessions.find_mut(session).map(|session| &mut session.routes);
+            if let Some(Route::Calls { plan: old, .. }) = routes.and_then(|routes| routes.get_mut(index)) {
+                *old = plan;
+            }
+        }
+        for (method, session, plan) in plans.servers {
+            self.registry.set_plan(method, session, plan);
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! Shows policies in the way of calls: both sides, on one host and between two, refused calls that nobody else notices,
+//! and that what is sent is what was looked at.
+
+mod world;
+
+use trunkline_call::entry::{Completion, Submission};
+use trunkline_call::{Code, Encoding, Execution};
+use trunkline_engine::{Engine, Turn};
+use trunkline_policy::{Chain, CodeName, Definition, Kind, Side};
+use world::*;
+
+const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
+
+fn access(side: Side, deny: &str) -> Definition {
+    Definition { name: "no".into(), side, deny: Some(deny.into()), ..Definition::default() }
+}
+
+fn apply(world: &mut World, host: usize, definitions: &[Definition]) {
+    let chain = Chain::build(definitions).unwrap();
+    world.hosts[host].engine.apply_policies(chain).unwrap();
+}
+
+/// Makes a unary call that the server answers if it sees it. Returns how it ended and whether the server saw it.
+fn call(world: &mut World, client: &mut App, server: &mut App, data: &[u8]) -> (Code, Execution, bool) {
+    let payload = world.blob(client, data);
+    let call = client.call(0, Some(payload), true);
+    world.submit(client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut *client, &mut *server]);
+    let seen = server.take().into_iter().find_map(|completion| match completion {
+        Completion::Call(call) => Some(call),
+        _ => None,
+    });
+    if let Some(seen) = seen {
+        assert_eq!(world.data(server, seen.payload.unwrap()), data, "what was looked at is what was sent");
+        world.submit(server, Submission::Finish(finish(seen.call, Code::Ok, None))).unwrap();
+        world.submit(server, release(seen.call, seen.payload, seen.metadata, 0)).unwrap();
+        world.settle(&mut [&mut *client, &mut *server]);
+    }
+    let outcome = client.take_finish();
+    world.submit(client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+    world.settle(&mut [&mut *client, &mut *server]);
+    (outcome.code, outcome.execution, seen.is_some())
+}
+
+/// A client and a server: on one host, on two, and on two with schemas that differ.
+fn pairs() -> Vec<(World, App, App, usize)> {
+    [(0, None, PROTO), (1, TARGET, PROTO), (1, TARGET, OLDER_PROTO), (0, None, OLDER_PROTO)]
+        .into_iter()
+        .map(|(host, target, proto)| {
+            let mut world = World::new();
+            let server = world.attach(host, proto, None, true);
+            let client = world.attach(0, PROTO, target, false);
+            (world, client, server, host)
+        })
+        .collect()
+}
+
+const REFUSED: (Code, Execution, bool) = (Code::PermissionDenied, Execution::NotExecuted, false);
+
+#[test]
+fn access_by_content_on_either_side() {
+    for (mut world, mut client, mut server, server_host) in pairs() {
+        for (side, host) in [(Side::Client, 0), (Side::Server, server_host)] {
+            apply(
+                &mut world,
+                host,
+                &[access(side, "request.data.size() > 3 && request.data != b'fourteen bytes'")],
+            );
+            for (data, passes) in [
+                (&b"yes"[..], true),
+                (b"no, no", false),
+                (b"", true),
+                (b"fourteen bytes", true),
+                (&[7; 5000], false),
+                (&[7; 100_000], false),
+            ] {
+                let ended = call(&mut world, &mut client, &mut server, data);
+                let expected = if passes { (Code::Ok, Execution::Executed, true) } else { REFUSED };
+                assert_eq!(ended, expected, "{} bytes, {side:?}", data.len());
+            }
+            apply(&mut world, host, &[]);
+            assert!(call(&mut world, &mut client, &mut server, &[7; 100_000]).2);
+        }
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn large_messages_are_looked_at_too() {
+    for (mut world, mut client, mut server, server_host) in pairs() {
+        for (side, host) in [(Side::Client, 0), (Side::Server, server_host)] {
+            apply(&mut world, host, &[access(side, "request.data.size() == 1000001")]);
+            assert!(call(&mut world, &mut client, &mut server, &[1; 1_000_000]).2);
+            assert_eq!(call(&mut world, &mut client, &mut server, &[1; 1_000_001]), REFUSED);
+            apply(&mut world, host, &[]);
+        }
+        // Blocks nobody will fill go back with the next turn.
+        world.advance(1);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn writing_over_a_message_after_it_was_looked_at_changes_nothing() {
+    // The peer is not connected yet, so the call waits between the look and the hand-over.
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    apply(&mut world, 0, &[access(Side::Client, "request.data == b'evil!'")]);
+    let payload = world.blob(&mut client, b"good!");
+    let opening = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(opening)).unwrap();
+    let heap = world.hosts[0].heaps.slots.get_mut(&client.key.to_bits()).unwrap();
+    let lies = heap.send.windows(5).position(|bytes| bytes == b"good!").unwrap();
+    heap.send[lies..lies + 5].copy_from_slice(b"evil!");
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = server.take_call();
+    assert_eq!(world.data(&server, delivered.payload.unwrap()), b"good!");
+}
+
+#[test]
+fn malformed_messages_end_before_they_are_judged() {
+    for encoding in [Encoding::Linear, Encoding::Protobuf] {
+        let mut world = World::new();
+        let mut server = world.attach(0, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, None, false);
+        apply(&mut world, 0, &[access(Side::Client, "request.data == b'x'")]);
+        let payload = world.put(&mut client, &[0xff; 100], encoding);
+        let opening = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(opening)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        assert_eq!((outcome.code, outcome.execution), (Code::Internal, Execution::NotExecuted));
+        world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+        assert!(server.take().is_empty());
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn protobuf_from_an_application_is_judged_and_passed_on() {
+    for (mut world, mut client, mut server, server_host) in pairs() {
+        for (side, host) in [(Side::Client, 0), (Side::Server, server_host)] {
+            apply(&mut world, host, &[access(side, "request.data == b'no'")]);
+            for (data, passes) in [(&b"yes"[..], true), (b"no", false)] {
+                let payload = world.put(&mut client, &wire_of(data), Encoding::Protobuf);
+                let opening = client.call(0, Some(payload), true);
+                world.submit(&client, Submission::Call(opening)).unwrap();
+                world.settle(&mut [&mut client, &mut server]);
+                let seen = server.take();
+                assert_eq!(!seen.is_empty(), passes, "{side:?}");
+                if let [Completion::Call(seen)] = seen.as_slice() {
+                    assert_eq!(world.data(&server, seen.payload.unwrap()), data);
+                    world.submit(&server, Submission::Finish(finish(seen.call, Code::Ok, None))).unwrap();
+                    world.submit(&server, release(seen.call, seen.payload, seen.metadata, 0)).unwrap();
+                    world.settle(&mut [&mut client, &mut server]);
+                }
+                let outcome = client.take_finish();
+                world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+            }
+            apply(&mut world, host, &[]);
+        }
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+#[test]
+fn every_message_of_a_stream_is_looked_at() {
+    for (mut world, mut client, mut server, server_host) in pairs() {
+        apply(&mut world, server_host, &[access(Side::Server, "request.data == b'no'")]);
+        let opening = client.call(3, None, false);
+        world.submit(&client, Submission::Call(opening)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        for data in [&b"one"[..], b"two", b"no", b"three"] {
+            let payload = world.blob(&mut client, data);
+            let message = Submission::Message {
+                call: opening.call,
+                payload,
+                end: false,
+                a1: trunkline_call::Instant(5),
+            };
+            world.submit(&client, message).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+        }
+        let seen = server.take();
+        let messages: Vec<_> = seen
+            .iter()
+            .filter_map(|completion| match completion {
+                Completion::Message { payload, .. } => Some(world.data(&server, *payload)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(messages, [b"one".to_vec(), b"two".to_vec()]);
+        assert!(
+            seen.iter().any(|c| matches!(c, Completion::Cancelled { call, .. } if *call == delivered.call))
+        );
+        let ended = client.take().into_iter().find_map(|completion| match completion {
+            Completion::Finish(finish) => Some(finish),
+            _ => None,
+        });
+        // The handler has seen a part of the stream: nobody may say it did not run.
+        let ended = ended.unwrap();
+        assert_eq!((ended.code, ended.execution), (Code::PermissionDenied, Execution::Unknown));
+    }
+}
+
+#[test]
+fn rate_limits_and_chances_of_time() {
+    let limit = Definition {
+        name: "limit".into(),
+        kind: Kind::RateLimit,
+        side: Side::Client,
+        calls_per_second: Some(10.0),
+        burst: Some(2),
+        ..Definition::default()
+    };
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    apply(&mut world, 0, &[limit]);
+    let mut ask = |world: &mut World| call(world, &mut client, &mut server, b"x").0;
+    assert_eq!(
+        [ask(&mut world), ask(&mut world), ask(&mut world)],
+        [Code::Ok, Code::Ok, Code::ResourceExhausted]
+    );
+    world.advance(100_000_000);
+    assert_eq!([ask(&mut world), ask(&mut world)], [Code::Ok, Code::ResourceExhausted]);
+}
+
+#[test]
+fn delays_hold_and_timeouts_end() {
+    let delay = Definition {
+        name: "slow".into(),
+        kind: Kind::Fault,
+        side: Side::Client,
+        delay_ms: Some(50),
+        ..Definition::default()
+    };
+    let timeout = |timeout_ms| Definition {
+        name: "bound".into(),
+        kind: Kind::Timeout,
+        side: Side::Client,
+        timeout_ms: Some(timeout_ms),
+        ..Definition::default()
+    };
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    apply(&mut world, 0, &[delay.clone(), timeout(100)]);
+    let mut begin = |world: &mut World, server: &mut App| {
+        let payload = world.blob(&mut client, b"x");
+        let opening = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(opening)).unwrap();
+        world.advance(49_000_000);
+        world.settle(&mut [&mut client, &mut *server]);
+        assert!(server.take().is_empty() && client.take().is_empty(), "held");
+        world.advance(1_000_000);
+        world.settle(&mut [&mut client, &mut *server]);
+        let told = (server.take(), client.take());
+        world.submit(&client, Submission::Cancel { call: opening.call }).unwrap();
+        world.settle(&mut [&mut client, &mut *server]);
+        server.take();
+        told
+    };
+    let (seen, _) = begin(&mut world, &mut server);
+    let [Completion::Call(seen)] = seen.as_slice() else { panic!("{seen:?}") };
+    assert_eq!(seen.deadline.instant().map(|at| at.since_ns(world.now)), Some(50_000_000));
+
+    apply(&mut world, 0, &[delay, timeout(50)]);
+    let (_, ended) = begin(&mut world, &mut server);
+    let [Completion::Finish(ended)] = ended.as_slice() else { panic!("{ended:?}") };
+    assert_eq!((ended.code, ended.execution), (Code::DeadlineExceeded, Execution::NotExecuted));
+}
+
+#[test]
+fn aborts_permits_and_the_log() {
+    let abort = Definition {
+        name: "break".into(),
+        kind: Kind::Fault,
+        side: Side::Client,
+        abort: Some(CodeName(Code::Unavailable)),
+        service: Some("world.Echo".into()),
+        method: Some("Once".into()),
+        when: Some("request.data == b'break'".into()),
+        ..Definition::default()
+    };
+    let log =
+        Definition { name: "log".into(), kind: Kind::AccessLog, side: Side::Server, ..Definition::default() };
+    let limit = Definition {
+        name: "one".into(),
+        kind: Kind::ConcurrencyLimit,
+        side: Side::Client,
+        calls_max: Some(1),
+        ..Definition::default()
+    };
+    for (mut world, mut client, mut server, host) in pairs() {
+        apply(&mut world, 0, &[abort.clone(), limit.clone(), log.clone()]);
+        if host == 1 {
+            apply(&mut world, 1, std::slice::from_ref(&log));
+        }
+        let ended = call(&mut world, &mut client, &mut server, b"break");
+        assert_eq!(ended, (Code::Unavailable, Execution::NotExecuted, false));
+        for _ in 0..3 {
+            // Each gives its permit back.
+            assert_eq!(call(&mut world, &mut client, &mut server, b"go on").0, Code::Ok);
+        }
+        let waiting = client.call(3, None, false);
+        world.submit(&client, Submission::Call(waiting)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        server.take();
+        assert_eq!(call(&mut world, &mut client, &mut server, b"one too many").0, Code::ResourceExhausted);
+        world.submit(&client, Submission::Cancel { call: waiting.call }).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        server.take();
+        assert_eq!(call(&mut world, &mut client, &mut server, b"there is room").0, Code::Ok);
+
+        let engine: &mut Engine = &mut world.hosts[host].engine;
+        let lines: Vec<_> = std::iter::from_fn(|| engine.poll_access_record()).collect();
+        let codes: Vec<_> = lines.iter().map(|line| line.code).collect();
+        assert_eq!(codes, [Code::Ok, Code::Ok, Code::Ok, Code::Cancelled, Code::Ok]);
+        assert_eq!(&*lines[0].path, ONCE);
+        assert!(lines[0].request_bytes > 0);
+    }
+}
+
+#[test]
+fn a_chain_that_does_not_fit_changes_nothing() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    apply(&mut world, 0, &[access(Side::Client, "request.data == b'no'")]);
+    let wrong = Chain::build(&[access(Side::Client, "request.dta == b'no'")]).unwrap();
+    let engine = &mut world.hosts[0].engine;
+    let refused = engine.apply_policies(wrong.clone()).unwrap_err().to_string();
+    let expected = "policy \"no\".deny: 1:9: world.Blob has no field \"dta\" (for /world.Echo/Once); did you mean \
+      \"data\"?";
+    assert_eq!(refused, expected);
+    assert!(engine.try_policies(&wrong).is_err());
+    assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
+    assert_eq!(call(&mut world, &mut client, &mut server, b"yes").0, Code::Ok);
+    let figures = world.hosts[0].engine.policy_rows()[0].figures;
+    assert_eq!((figures.seen, figures.refused), (2, 1));
+}
+
+#[test]
+fn whoever_binds_later_is_judged_by_the_same_chain_and_a_misfit_refuses() {
+    let mut world = World::new();
+    apply(
+        &mut world,
+        0,
+        &[
+            access(Side::Server, "request.note == 'no'"),
+            Definition { name: "client".into(), ..access(Side::Client, "request.data == b'no'") },
+        ],
+    );
+    let mut server = world.attach(0, OLDER_PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let misfit = world.hosts[0].engine.poll_policy_misfit().unwrap().to_string();
+    assert!(misfit.contains("world.Blob has no field \"note\""), "{misfit}");
+    assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
+    let ended = call(&mut world, &mut client, &mut server, b"yes");
+    assert_eq!(ended, (Code::Internal, Execution::NotExecuted, false));
+}
+
+#[test]
+fn callers_are_known_by_name_and_user() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    world.hosts[0].engine.identify(client.key, "uid:1000");
+    apply(
+        &mut world,
+        0,
+        &[
+            Definition { name: "who".into(), ..access(Side::Server, "peer.identity != 'uid:1000'") },
+            Definition { name: "app".into(), ..access(Side::Client, "application != 'app0'") },
+            Definition {
+                name: "other".into(),
+                application: Some("other".into()),
+                ..access(Side::Client, "true")
+            },
+        ],
+    );
+    assert_eq!(call(&mut world, &mut client, &mut server, b"x").0, Code::Ok);
+    world.hosts[0].engine.identify(client.key, "uid:0");
+    assert_eq!(call(&mut world, &mut client, &mut server, b"x"), REFUSED);
+}
+
+#[test]
+fn a_client_that_leaves_with_a_held_call_leaves_nothing() {
+    let mut world = World::new();
+    let server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let delay = Definition {
+        name: "slow".into(),
+        kind: Kind::Fault,
+        side: Side::Client,
+        delay_ms: Some(50),
+        ..Definition::default()
+    };
+    apply(&mut world, 0, &[delay, access(Side::Client, "request.data == b'no'")]);
+    let payload = world.blob(&mut client, b"x");
+    let opening = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(opening)).unwrap();
+    world.detach(&client);
+    world.advance(60_000_000);
+    let host = &mut world.hosts[0];
+    host.engine.handle_timeout(&mut Turn { now: world.now, heaps: &mut host.heaps });
+    assert_eq!(world.leftovers(), (0, 0));
+    let _ = server;
+}

@@ -1,0 +1,173 @@
+//! The chain: policies in order, and the part of it that stands in the way of one method.
+
+use crate::definition::{Definition, Side};
+use crate::expr::{Expression, Program};
+use crate::refused::{PolicyError, Wrong};
+use crate::rule::{Action, Rule};
+use std::collections::HashSet;
+use std::sync::Arc;
+use trunkline_schema::{MessageIndex, Schema};
+
+/// Policies of one chain. Every call passes those that apply to it, in order.
+pub const POLICIES_MAX: usize = 256;
+
+/// A chain that was found sound as far as it can be without schemas.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    pub(crate) rules: Vec<Arc<Rule>>,
+}
+
+/// A method as an application calls or serves it: what a chain is compiled for.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Whether the application calls or serves it.
+    pub side: Side,
+    /// The application's name.
+    pub application: &'a str,
+    /// `/package.Service/Method`
+    pub path: &'a str,
+    /// The request's type; `None` if the application brought no descriptors.
+    pub request: Option<(&'a Schema, MessageIndex)>,
+    /// Requests are streams.
+    pub client_streams: bool,
+}
+
+/// The part of a chain that applies to one [`Subject`], its expressions compiled.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) steps: Vec<Step>,
+    needs_message: bool,
+    client_streams: bool,
+}
+
+/// One policy of a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub rule: Arc<Rule>,
+    pub when: Option<Program>,
+    /// The condition or the key.
+    pub program: Option<Program>,
+    /// Cannot be asked before there is a message.
+    pub reads_message: bool,
+    /// Why it could not be compiled for this method. It then refuses every call: an access rule that nobody can
+    /// evaluate must not let anybody in.
+    pub broken: Option<Box<str>>,
+}
+
+impl Chain {
+    /// Checks definitions one by one and against each other.
+    ///
+    /// # Errors
+    /// [`PolicyError`] names the policy, the key and what to write instead.
+    pub fn build(definitions: &[Definition]) -> Result<Self, PolicyError> {
+        let mut chain = Self::default();
+        let mut names = HashSet::new();
+        for (index, definition) in definitions.iter().enumerate() {
+            let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
+            if index >= POLICIES_MAX {
+                let problem = format!("the chain has more than {POLICIES_MAX} policies");
+                return Err(wrong(Wrong::new("", problem, "join conditions with ||")));
+            }
+            let rule = Rule::of(definition).map_err(wrong)?;
+            if !names.insert(&definition.name) {
+                let problem = format!("there are two policies named {:?}", definition.name);
+                return Err(wrong(Wrong::new("name", problem, "give every policy a name of its own")));
+            }
+            chain.check_reachable(&rule).map_err(wrong)?;
+            chain.rules.push(Arc::new(rule));
+        }
+        Ok(chain)
+    }
+
+    /// What the chain was built from.
+    pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
+        self.rules.iter().map(|rule| &rule.definition)
+    }
+
+    /// Whether no policy is in it.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Compiles what applies to a method; `None` if nothing does. The error is the first one met: the policy it names
+    /// is part of the plan all the same, and refuses every call.
+    pub fn plan(&self, subject: &Subject<'_>) -> (Option<Plan>, Option<PolicyError>) {
+        let mut plan =
+            Plan { steps: Vec::new(), needs_message: false, client_streams: subject.client_streams };
+        let mut first = None;
+        for (index, rule) in self.rules.iter().enumerate() {
+            if !rule.applies_to(subject.side, subject.application, subject.path) {
+                continue;
+            }
+            let step = Step::compile(rule, subject).unwrap_or_else(|wrong| {
+                let error = wrong.of_policy(index, &rule.definition.name);
+                let broken = Step::broken(rule, &error);
+                first.get_or_insert(error);
+                broken
+            });
+            plan.needs_message |= step.reads_message;
+            plan.steps.push(step);
+        }
+        ((!plan.steps.is_empty()).then_some(plan), first)
+    }
+
+    /// A policy behind one that lets nothing through would be there in vain: that is a mistake.
+    fn check_reachable(&self, rule: &Rule) -> Result<(), Wrong> {
+        let Some(wall) = self.rules.iter().find(|earlier| earlier.refuses_all() && earlier.covers(rule))
+        else {
+            return Ok(());
+        };
+        let problem = format!("can never be reached: {:?} refuses all of its calls", wall.definition.name);
+        Err(Wrong::new("", problem, "put it before that one, or take one of the two out"))
+    }
+}
+
+impl Plan {
+    /// Whether some policy looks at the message, so that it must be private and checked before.
+    pub fn needs_message(&self) -> bool {
+        self.needs_message
+    }
+
+    /// Whether requests are streams.
+    pub fn client_streams(&self) -> bool {
+        self.client_streams
+    }
+
+    /// Whether later messages of the call are looked at, too.
+    pub fn inspects_messages(&self) -> bool {
+        self.needs_message && self.client_streams
+    }
+}
+
+impl Step {
+    fn compile(rule: &Arc<Rule>, subject: &Subject<'_>) -> Result<Self, Wrong> {
+        let mut step =
+            Self { rule: Arc::clone(rule), when: None, program: None, reads_message: false, broken: None };
+        for (key, expression) in rule.expressions() {
+            let program = compiled(key, expression, subject)?;
+            step.reads_message |= expression.reads_request();
+            match key {
+                "when" => step.when = Some(program),
+                _ => step.program = Some(program),
+            }
+        }
+        if step.reads_message && subject.client_streams && !matches!(rule.action, Action::Access { .. }) {
+            let problem = format!(
+                "looks at the request, and {} has a stream of them; only kind \"access\" looks at every message",
+                subject.path
+            );
+            return Err(Wrong::new("", problem, "name a unary method, or decide by metadata"));
+        }
+        Ok(step)
+    }
+
+    fn broken(rule: &Arc<Rule>, error: &PolicyError) -> Self {
+        let broken = Some(error.to_string().into());
+        Self { rule: Arc::clone(rule), when: None, program: None, reads_message: false, broken }
+    }
+}
+
+fn compiled(key: &'static str, expression: &Expression, subject: &Subject<'_>) -> Result<Program, Wrong> {
+    let program = expression.compile(subject.request).map_err(|error| Wrong::of_expression(key, error));
+    program.map_err(|wrong| Wrong { problem: format!("{} (for {})", wrong.problem, subject.path), ..wrong })
+}

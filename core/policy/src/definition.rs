@@ -1,0 +1,147 @@
+//! A policy as an operator writes it: one `[[policy]]` table.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use trunkline_call::Code;
+
+/// One `[[policy]]` table. Which keys belong to which kind, and their bounds, is checked by
+/// [`Chain::build`](crate::Chain::build); docs/policy.md explains them.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Names the policy in commands, statuses and figures.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Whose calls: those applications of this host make, or those they serve.
+    pub side: Side,
+    /// Only calls of (or to) the application of this name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
+    /// Only calls of this service, by its full name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Only calls of this method of the service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Only calls for which this expression is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// `access`: calls pass only if this is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow: Option<String>,
+    /// `access`: calls are refused if this is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny: Option<String>,
+    /// Words for the refused caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// `rate-limit`: calls per second and key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_per_second: Option<f64>,
+    /// `rate-limit`: calls that may come at once after a pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+    /// `rate-limit`: expression whose value tells calls apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// `rate-limit`: keys remembered at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_max: Option<u32>,
+    /// `fault`, `access-log`: share of the calls, 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<f64>,
+    /// `fault`: time the call is held.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// `fault`: the code the call ends with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort: Option<CodeName>,
+    /// `timeout`: time the call may take, if its caller gives it more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// `concurrency-limit`: calls under way at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls_max: Option<u32>,
+}
+
+/// What a policy does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Lets calls pass, or refuses them, by an expression.
+    #[default]
+    Access,
+    /// Token buckets.
+    RateLimit,
+    /// Delays calls or ends them, to try what callers make of it.
+    Fault,
+    /// An upper bound for deadlines.
+    Timeout,
+    /// A line per call.
+    AccessLog,
+    /// An upper bound for calls under way.
+    ConcurrencyLimit,
+}
+
+/// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// Calls applications of this host make.
+    #[default]
+    Client,
+    /// Calls applications of this host serve.
+    Server,
+}
+
+/// A status code by gRPC's name for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeName(pub Code);
+
+impl Kind {
+    /// As written in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Access => "access",
+            Self::RateLimit => "rate-limit",
+            Self::Fault => "fault",
+            Self::Timeout => "timeout",
+            Self::AccessLog => "access-log",
+            Self::ConcurrencyLimit => "concurrency-limit",
+        }
+    }
+}
+
+impl Side {
+    /// As written in a file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+impl fmt::Display for CodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
+
+impl Serialize for CodeName {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CodeName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let found = (1..=16).map(Code::from_number).find(|code| code.name() == text);
+        found.map(Self).ok_or_else(|| {
+            let advice = "write a gRPC status code other than OK, such as \"UNAVAILABLE\"";
+            serde::de::Error::custom(format!("{text:?} is no status code: {advice}"))
+        })
+    }
+}

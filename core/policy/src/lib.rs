@@ -1,0 +1,47 @@
+//! The chain of policies between an application and the rest of the world.
+//!
+//! An operator writes policies ([`Definition`]), the daemon builds a chain of them ([`Chain::build`]), compiles for
+//! every method what applies to it ([`Chain::plan`]), and asks it about every call ([`Policies::admit`]). This room
+//! knows definitions, expressions and decisions. It does not know where calls come from, how they wait, or how words
+//! reach a caller; time, chance and messages are arguments.
+//!
+//! # The way of a decision
+//! 1. `definition` is what is written, `rule` what is sound of it, `chain` the order and what fits a method.
+//! 2. `expr` is the expression language: CEL's syntax, type-checked against the request's schema, compiled to field
+//!    offsets, evaluated over the message where it lies.
+//! 3. `policies` asks the policies of a plan one by one: the first refusal ends it; what else they say (hold it, bound
+//!    its time, log it) adds up in an [`Admission`].
+//! 4. `edit` changes lists of definitions, by name.
+//! 5. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
+//!
+//! # Invariants
+//! * A chain is built and compiled as a whole or not at all; while it is, the one at work goes on.
+//! * A policy that keeps name and kind through a change keeps its state.
+//! * What cannot be decided is refused by policies that guard (access), whichever way they are worded.
+//! * Asking allocates nothing unless it refuses or takes a permit.
+//! * The message asked about is the one that is sent: the caller hands in a private copy, checked.
+//!
+//! # Limits
+//! [`POLICIES_MAX`] per chain, 64 KiB and 64 levels per expression, [`STEPS_MAX`] of work per evaluation, a bounded
+//! number of keys per rate limit. All end in a [`PolicyError`], an [`EvalError`] or a shared bucket, never in growth.
+#![forbid(unsafe_code)]
+
+mod bucket;
+mod chain;
+mod definition;
+mod edit;
+mod expr;
+mod policies;
+mod random;
+mod refused;
+mod rule;
+mod state;
+
+pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
+pub use definition::{CodeName, Definition, Kind, Side};
+pub use edit::{Difference, Edit, EditError};
+pub use expr::{EvalError, ExprError, Expression, Inputs, Program, STEPS_MAX, Wanted};
+pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged};
+pub use random::Random;
+pub use refused::PolicyError;
+pub use state::Figures;

@@ -1,0 +1,316 @@
+//! The chain at work: what it decides about calls, what it remembers, and how it is exchanged.
+
+use crate::bucket::Rate;
+use crate::chain::{Chain, Plan, Step};
+use crate::definition::Definition;
+use crate::expr::{EvalError, Inputs};
+use crate::random::Random;
+use crate::rule::{Action, Rule};
+use crate::state::{Figures, Slot, State, States};
+use std::sync::Arc;
+use trunkline_call::{Code, Instant};
+
+/// A chain and the state of its policies.
+#[derive(Debug)]
+pub struct Policies {
+    chain: Chain,
+    states: States,
+    random: Random,
+    /// Keeps others from choosing keys that collide.
+    seed: u64,
+}
+
+/// A chain about to take the place of the one at work.
+#[derive(Debug)]
+pub struct Staged {
+    chain: Chain,
+    added: Vec<Slot>,
+}
+
+/// What holds for a call that may go on.
+#[derive(Debug, Default)]
+pub struct Admission {
+    /// Time to hold it.
+    pub delay_ns: u64,
+    /// Upper bound for its deadline, from now.
+    pub timeout_ns: Option<u64>,
+    /// Whether its end is to be logged.
+    pub log: bool,
+    /// What it holds until it ends.
+    pub permits: Permits,
+}
+
+/// What a call holds of concurrency limits; to be given back by [`Policies::release`].
+#[derive(Debug, Default)]
+pub struct Permits(Vec<Slot>);
+
+/// Why a call may not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The policy's name.
+    pub policy: String,
+    /// The code the caller gets.
+    pub code: Code,
+    /// Words for the caller.
+    pub why: String,
+}
+
+/// A policy and what it has done, for operators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyRow {
+    /// As it was written.
+    pub definition: Definition,
+    /// Since it was added.
+    pub figures: Figures,
+}
+
+impl Policies {
+    /// No policy. `seed` is chance from the host.
+    pub fn new(seed: u64) -> Self {
+        Self { chain: Chain::default(), states: States::default(), random: Random::new(seed), seed: !seed }
+    }
+
+    /// Takes chance in from the host; the chain stays.
+    pub fn seed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+        self.seed = !seed;
+    }
+
+    /// Readies a chain: policies that keep name and kind keep their state. Nothing changes for calls until
+    /// [`Policies::commit`].
+    pub fn stage(&mut self, mut chain: Chain) -> Staged {
+        let mut added = Vec::new();
+        for rule in &mut chain.rules {
+            let same = |old: &&Arc<Rule>| {
+                old.definition.name == rule.definition.name && old.definition.kind == rule.definition.kind
+            };
+            let kept = self.chain.rules.iter().find(same).map(|old| old.slot);
+            let slot = kept.unwrap_or_else(|| {
+                added.extend([self.states.add()]);
+                added.last().copied().unwrap_or(Slot::NONE)
+            });
+            Arc::make_mut(rule).slot = slot;
+        }
+        Staged { chain, added }
+    }
+
+    /// Puts a staged chain to work.
+    pub fn commit(&mut self, staged: Staged) {
+        let old = std::mem::replace(&mut self.chain, staged.chain);
+        for rule in old.rules {
+            if !self.chain.rules.iter().any(|kept| kept.slot == rule.slot) {
+                self.states.remove(rule.slot);
+            }
+        }
+    }
+
+    /// Gives a staged chain up.
+    pub fn abandon(&mut self, staged: Staged) {
+        for slot in staged.added {
+            self.states.remove(slot);
+        }
+    }
+
+    /// Asks every policy of a plan about a call that begins. `message` tells whether its first message is there.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn admit(
+        &mut self,
+        plan: &Plan,
+        now: Instant,
+        inputs: &Inputs<'_>,
+        message: bool,
+    ) -> Result<Admission, Rejection> {
+        let mut admission = Admission::default();
+        for step in &plan.steps {
+            let Some(state) = self.states.find(step.rule.slot) else { continue };
+            state.figures.seen += 1;
+            if step.reads_message && !message {
+                // A stream: its messages are looked at as they come.
+                continue;
+            }
+            let mut asked = Asked { step, state, random: &mut self.random, seed: self.seed, now };
+            if let Err(rejection) = asked.ask(inputs, &mut admission) {
+                asked.state.figures.refused += 1;
+                self.release(admission.permits);
+                return Err(rejection);
+            }
+        }
+        Ok(admission)
+    }
+
+    /// Asks the policies that look at messages about a later one.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn inspect(&mut self, plan: &Plan, now: Instant, inputs: &Inputs<'_>) -> Result<(), Rejection> {
+        for step in plan.steps.iter().filter(|step| step.reads_message) {
+            let Some(state) = self.states.find(step.rule.slot) else { continue };
+            let mut asked = Asked { step, state, random: &mut self.random, seed: self.seed, now };
+            if let Err(rejection) = asked.ask(inputs, &mut Admission::default()) {
+                asked.state.figures.refused += 1;
+                return Err(rejection);
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that was admitted has ended.
+    pub fn release(&mut self, permits: Permits) {
+        for slot in permits.0 {
+            if let Some(state) = self.states.find(slot) {
+                state.under_way = state.under_way.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The chain at work.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// The policies in order, with their figures.
+    pub fn rows(&self) -> Vec<PolicyRow> {
+        let row = |rule: &Arc<Rule>| PolicyRow {
+            definition: rule.definition.clone(),
+            figures: self.states.figures(rule.slot),
+        };
+        self.chain.rules.iter().map(row).collect()
+    }
+}
+
+impl Admission {
+    /// What two plans that apply to one call say together.
+    pub fn join(&mut self, other: Self) {
+        self.delay_ns = self.delay_ns.saturating_add(other.delay_ns);
+        self.timeout_ns = match (self.timeout_ns, other.timeout_ns) {
+            (Some(own), Some(other)) => Some(own.min(other)),
+            (own, other) => own.or(other),
+        };
+        self.log |= other.log;
+        self.permits.0.extend(other.permits.0);
+    }
+}
+
+impl Staged {
+    /// The chain, to be compiled for methods.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+}
+
+/// One policy being asked about one call.
+struct Asked<'p> {
+    step: &'p Step,
+    state: &'p mut State,
+    random: &'p mut Random,
+    seed: u64,
+    now: Instant,
+}
+
+impl Asked<'_> {
+    fn ask(&mut self, inputs: &Inputs<'_>, admission: &mut Admission) -> Result<(), Rejection> {
+        if let Some(broken) = &self.step.broken {
+            return Err(self.refusal(Code::Internal, &format!("it does not fit this method: {broken}")));
+        }
+        if !self.concerns(inputs) {
+            return Ok(());
+        }
+        match &self.step.rule.action {
+            Action::Access { passes_if, .. } => self.access(inputs, *passes_if),
+            Action::RateLimit { interval_ns, burst, keys_max, .. } => {
+                let rate = Rate { interval_ns: *interval_ns, burst: *burst, keys_max: *keys_max };
+                self.rate_limit(inputs, rate)
+            }
+            Action::Fault { percent, delay_ns, abort } => self.fault(*percent, *delay_ns, *abort, admission),
+            Action::Timeout { ns } => {
+                admission.timeout_ns = Some(admission.timeout_ns.map_or(*ns, |sooner| sooner.min(*ns)));
+                Ok(())
+            }
+            Action::AccessLog { percent } => {
+                admission.log |= self.random.happens(*percent);
+                Ok(())
+            }
+            Action::ConcurrencyLimit { calls_max } => self.concurrency_limit(*calls_max, admission),
+        }
+    }
+
+    /// Whether `when` holds. Where it has no value, policies that keep calls out apply, the others do not.
+    fn concerns(&mut self, inputs: &Inputs<'_>) -> bool {
+        let Some(when) = &self.step.when else { return true };
+        let guards = matches!(
+            self.step.rule.action,
+            Action::Access { .. } | Action::RateLimit { .. } | Action::ConcurrencyLimit { .. }
+        );
+        when.test(inputs).unwrap_or_else(|_| {
+            self.state.figures.errors += 1;
+            guards
+        })
+    }
+
+    fn access(&mut self, inputs: &Inputs<'_>, passes_if: bool) -> Result<(), Rejection> {
+        let Some(condition) = &self.step.program else { return Ok(()) };
+        match condition.test(inputs) {
+            Ok(value) if value == passes_if => Ok(()),
+            Ok(_) => Err(self.refusal(Code::PermissionDenied, "")),
+            // No value is no permission, whichever way the condition is worded.
+            Err(error) => {
+                self.state.figures.errors += 1;
+                Err(self.undecided(error))
+            }
+        }
+    }
+
+    fn rate_limit(&mut self, inputs: &Inputs<'_>, rate: Rate) -> Result<(), Rejection> {
+        let key = match &self.step.program {
+            None => 0,
+            // Calls without a value share the bucket of none.
+            Some(program) => program.key(inputs, self.seed).unwrap_or_else(|_| {
+                self.state.figures.errors += 1;
+                0
+            }),
+        };
+        self.state.buckets.take(self.now, key, rate).map_err(|wait_ns| {
+            let why = format!("rate limit reached; a call may pass in {} ms", wait_ns.div_ceil(1_000_000));
+            self.refusal(Code::ResourceExhausted, &why)
+        })
+    }
+
+    fn fault(
+        &mut self,
+        percent: f64,
+        delay_ns: u64,
+        abort: Option<Code>,
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
+        if !self.random.happens(percent) {
+            return Ok(());
+        }
+        if let Some(code) = abort {
+            return Err(self.refusal(code, "fault injected"));
+        }
+        self.state.figures.delayed += 1;
+        admission.delay_ns = admission.delay_ns.saturating_add(delay_ns);
+        Ok(())
+    }
+
+    fn concurrency_limit(&mut self, calls_max: u32, admission: &mut Admission) -> Result<(), Rejection> {
+        if self.state.under_way >= calls_max {
+            return Err(self.refusal(Code::ResourceExhausted, &format!("{calls_max} calls are under way")));
+        }
+        self.state.under_way += 1;
+        admission.permits.0.push(self.step.rule.slot);
+        Ok(())
+    }
+
+    fn undecided(&self, error: EvalError) -> Rejection {
+        self.refusal(Code::PermissionDenied, &format!("its condition has no value for this call: {error}"))
+    }
+
+    fn refusal(&self, code: Code, own: &str) -> Rejection {
+        let definition = &self.step.rule.definition;
+        let why = definition.message.clone().unwrap_or_else(|| own.to_owned());
+        Rejection { policy: definition.name.clone(), code, why }
+    }
+}

@@ -1,0 +1,271 @@
+//! A definition that was found sound: its scope, its expressions parsed, its numbers in the units of use.
+
+use crate::definition::{Definition, Kind, Side};
+use crate::expr::{Expression, Wanted};
+use crate::refused::Wrong;
+use crate::state::Slot;
+use trunkline_call::Code;
+
+/// One policy of a chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub definition: Definition,
+    pub when: Option<Expression>,
+    pub action: Action,
+    /// Where its state is kept.
+    pub slot: Slot,
+}
+
+/// What a policy does to the calls it applies to.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Access { condition: Expression, passes_if: bool },
+    RateLimit { key: Option<Expression>, interval_ns: u64, burst: u32, keys_max: usize },
+    Fault { percent: f64, delay_ns: u64, abort: Option<Code> },
+    Timeout { ns: u64 },
+    AccessLog { percent: f64 },
+    ConcurrencyLimit { calls_max: u32 },
+}
+
+/// Nobody means longer: an hour.
+const TIME_MS_MAX: u64 = 3_600_000;
+/// Keys a bucket table remembers unless told otherwise: 24 bytes each.
+const KEYS_DEFAULT: u32 = 10_000;
+const KEYS_MAX: u32 = 1 << 20;
+/// A billion calls a second is no limit.
+const RATE_MAX: f64 = 1e9;
+/// Words for a caller travel in the status message, and that in one metadata value.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+impl Rule {
+    /// Checks a definition by itself.
+    pub fn of(definition: &Definition) -> Result<Self, Wrong> {
+        check_name(&definition.name)?;
+        check_scope(definition)?;
+        check_keys(definition)?;
+        let when =
+            definition.when.as_deref().map(|text| expression("when", text, Wanted::Bool)).transpose()?;
+        if let Some(message) = &definition.message
+            && (message.len() > MESSAGE_BYTES_MAX || message.contains(char::is_control))
+        {
+            let problem = format!("must be at most {MESSAGE_BYTES_MAX} bytes of printable text");
+            return Err(Wrong::new("message", problem, "say what the caller should do instead"));
+        }
+        let action = action(definition)?;
+        Ok(Self { definition: definition.clone(), when, action, slot: Slot::NONE })
+    }
+
+    /// Whether it stands in the way of calls of this kind.
+    pub fn applies_to(&self, side: Side, application: &str, path: &str) -> bool {
+        let definition = &self.definition;
+        let (service, method) =
+            path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
+        let wants =
+            |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        definition.side == side
+            && wants(&definition.application, application)
+            && wants(&definition.service, service)
+            && wants(&definition.method, method)
+    }
+
+    /// Every expression with its key.
+    pub fn expressions(&self) -> impl Iterator<Item = (&'static str, &Expression)> {
+        let own = match &self.action {
+            Action::Access { condition, passes_if } => {
+                Some((if *passes_if { "allow" } else { "deny" }, condition))
+            }
+            Action::RateLimit { key, .. } => key.as_ref().map(|key| ("key", key)),
+            _ => None,
+        };
+        self.when.as_ref().map(|when| ("when", when)).into_iter().chain(own)
+    }
+
+    /// Whether it refuses every call in its scope.
+    pub fn refuses_all(&self) -> bool {
+        let always = |text: &str, value: &str| text.trim() == value;
+        self.when.is_none()
+            && match &self.action {
+                Action::Access { condition, passes_if: true } => always(condition.text(), "false"),
+                Action::Access { condition, passes_if: false } => always(condition.text(), "true"),
+                _ => false,
+            }
+    }
+
+    /// Whether every call in `other`'s scope is in this one's.
+    pub fn covers(&self, other: &Self) -> bool {
+        let wider = |own: &Option<String>, others: &Option<String>| own.is_none() || own == others;
+        let (own, others) = (&self.definition, &other.definition);
+        own.side == others.side
+            && wider(&own.application, &others.application)
+            && wider(&own.service, &others.service)
+            && wider(&own.method, &others.method)
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Wrong> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
+        let problem = format!("{name:?} is no name");
+        return Err(Wrong::new("name", problem, "write 1 to 64 of a-z A-Z 0-9 - _ ."));
+    }
+    Ok(())
+}
+
+fn check_scope(definition: &Definition) -> Result<(), Wrong> {
+    let name = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+    if let Some(service) = &definition.service
+        && !service.split('.').all(|part| !part.is_empty() && part.bytes().all(name))
+    {
+        let advice = "write it as in the .proto, with its package: \"search.v1.Search\"";
+        return Err(Wrong::new("service", format!("{service:?} is not the full name of a service"), advice));
+    }
+    match (&definition.method, &definition.service) {
+        (Some(_), None) => {
+            Err(Wrong::new("method", "a method needs its service", "add service = \"package.Service\""))
+        }
+        (Some(method), _) if method.is_empty() || !method.bytes().all(name) => Err(Wrong::new(
+            "method",
+            format!("{method:?} is not the name of a method"),
+            "write it without its service",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Keys that are set and do not belong to the kind.
+fn check_keys(definition: &Definition) -> Result<(), Wrong> {
+    let d = definition;
+    let all: [(&'static str, bool); 12] = [
+        ("allow", d.allow.is_some()),
+        ("deny", d.deny.is_some()),
+        ("message", d.message.is_some()),
+        ("calls_per_second", d.calls_per_second.is_some()),
+        ("burst", d.burst.is_some()),
+        ("key", d.key.is_some()),
+        ("keys_max", d.keys_max.is_some()),
+        ("percent", d.percent.is_some()),
+        ("delay_ms", d.delay_ms.is_some()),
+        ("abort", d.abort.is_some()),
+        ("timeout_ms", d.timeout_ms.is_some()),
+        ("calls_max", d.calls_max.is_some()),
+    ];
+    let own: &[&str] = match d.kind {
+        Kind::Access => &["allow", "deny", "message"],
+        Kind::RateLimit => &["calls_per_second", "burst", "key", "keys_max", "message"],
+        Kind::Fault => &["percent", "delay_ms", "abort", "message"],
+        Kind::Timeout => &["timeout_ms"],
+        Kind::AccessLog => &["percent"],
+        Kind::ConcurrencyLimit => &["calls_max", "message"],
+    };
+    match all.iter().find(|(key, set)| *set && !own.contains(key)) {
+        Some((key, _)) => {
+            let problem = format!("does not belong to kind {:?}", d.kind.name());
+            Err(Wrong::new(key, problem, format!("its keys: {}", own.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn action(definition: &Definition) -> Result<Action, Wrong> {
+    match definition.kind {
+        Kind::Access => access(definition),
+        Kind::RateLimit => rate_limit(definition),
+        Kind::Fault => fault(definition),
+        Kind::Timeout => {
+            Ok(Action::Timeout { ns: time_ns("timeout_ms", needed("timeout_ms", definition.timeout_ms)?)? })
+        }
+        Kind::AccessLog => Ok(Action::AccessLog { percent: percent(definition.percent.unwrap_or(100.0))? }),
+        Kind::ConcurrencyLimit => match needed("calls_max", definition.calls_max)? {
+            0 => Err(Wrong::new(
+                "calls_max",
+                "is 0",
+                "write a number from 1; to refuse every call use kind \"access\"",
+            )),
+            calls_max => Ok(Action::ConcurrencyLimit { calls_max }),
+        },
+    }
+}
+
+fn access(definition: &Definition) -> Result<Action, Wrong> {
+    let (key, text, passes_if) = match (&definition.allow, &definition.deny) {
+        (Some(allow), None) => ("allow", allow, true),
+        (None, Some(deny)) => ("deny", deny, false),
+        (Some(_), Some(_)) => {
+            let problem = "a policy has either allow or deny";
+            return Err(Wrong::new(
+                "deny",
+                problem,
+                "write two policies; the first one that refuses decides",
+            ));
+        }
+        (None, None) => {
+            return Err(Wrong::new(
+                "",
+                "has neither allow nor deny",
+                "add deny = 'request.field == \"value\"'",
+            ));
+        }
+    };
+    Ok(Action::Access { condition: expression(key, text, Wanted::Bool)?, passes_if })
+}
+
+fn rate_limit(definition: &Definition) -> Result<Action, Wrong> {
+    let rate = needed("calls_per_second", definition.calls_per_second)?;
+    if !(rate > 0.0 && rate <= RATE_MAX) {
+        return Err(Wrong::new(
+            "calls_per_second",
+            format!("is {rate}"),
+            "write a number above 0, up to 1e9",
+        ));
+    }
+    let burst = definition.burst.unwrap_or(1.0f64.max(rate).min(1e9) as u32);
+    if burst == 0 {
+        return Err(Wrong::new("burst", "is 0", "write a number from 1"));
+    }
+    let keys_max = definition.keys_max.unwrap_or(KEYS_DEFAULT);
+    if !(1..=KEYS_MAX).contains(&keys_max) {
+        return Err(Wrong::new(
+            "keys_max",
+            format!("is {keys_max}"),
+            format!("write a number from 1 to {KEYS_MAX}"),
+        ));
+    }
+    let key = definition.key.as_deref().map(|text| expression("key", text, Wanted::Key)).transpose()?;
+    let interval_ns = (1e9 / rate).round().max(1.0) as u64;
+    Ok(Action::RateLimit { key, interval_ns, burst, keys_max: keys_max as usize })
+}
+
+fn fault(definition: &Definition) -> Result<Action, Wrong> {
+    let delay_ns = time_ns("delay_ms", definition.delay_ms.unwrap_or(0))?;
+    let abort = definition.abort.map(|code| code.0);
+    if delay_ns == 0 && abort.is_none() {
+        return Err(Wrong::new(
+            "",
+            "neither delays nor aborts",
+            "add delay_ms = 50 or abort = \"UNAVAILABLE\"",
+        ));
+    }
+    Ok(Action::Fault { percent: percent(definition.percent.unwrap_or(100.0))?, delay_ns, abort })
+}
+
+fn needed<T>(key: &'static str, value: Option<T>) -> Result<T, Wrong> {
+    value.ok_or_else(|| Wrong::new(key, "is missing", format!("add {key} = ...")))
+}
+
+fn percent(value: f64) -> Result<f64, Wrong> {
+    if (0.0..=100.0).contains(&value) {
+        return Ok(value);
+    }
+    Err(Wrong::new("percent", format!("is {value}"), "write a number from 0 to 100"))
+}
+
+fn time_ns(key: &'static str, ms: u64) -> Result<u64, Wrong> {
+    if ms > TIME_MS_MAX || (ms == 0 && key == "timeout_ms") {
+        return Err(Wrong::new(key, format!("is {ms}"), format!("write a number from 1 to {TIME_MS_MAX}")));
+    }
+    Ok(ms * 1_000_000)
+}
+
+fn expression(key: &'static str, text: &str, wanted: Wanted) -> Result<Expression, Wrong> {
+    Expression::parse(text, wanted).map_err(|error| Wrong::of_expression(key, error))
+}

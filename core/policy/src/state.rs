@@ -1,0 +1,87 @@
+//! What policies remember between calls, and keep when the chain around them is changed.
+
+use crate::bucket::Buckets;
+
+/// Names the state of one policy for as long as the policy, or a call it let in, is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    index: u32,
+    generation: u32,
+}
+
+/// The state of one policy.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub figures: Figures,
+    pub buckets: Buckets,
+    /// Calls under way that hold a permit of a concurrency limit.
+    pub under_way: u32,
+}
+
+/// What a policy has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Calls it was asked about.
+    pub seen: u64,
+    /// Calls, or messages of calls, it refused.
+    pub refused: u64,
+    /// Calls it held for a time.
+    pub delayed: u64,
+    /// Calls for which an expression of it had no value.
+    pub errors: u64,
+}
+
+/// All states.
+#[derive(Debug, Default)]
+pub(crate) struct States {
+    slots: Vec<(u32, Option<State>)>,
+    free: Vec<u32>,
+}
+
+impl Figures {
+    /// Adds what another shard has counted.
+    pub fn add(&mut self, other: Self) {
+        self.seen += other.seen;
+        self.refused += other.refused;
+        self.delayed += other.delayed;
+        self.errors += other.errors;
+    }
+}
+
+impl Slot {
+    /// No state.
+    pub const NONE: Self = Self { index: u32::MAX, generation: 0 };
+}
+
+impl States {
+    pub fn add(&mut self) -> Slot {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let (generation, state) = &mut self.slots[index as usize];
+        *state = Some(State::default());
+        Slot { index, generation: *generation }
+    }
+
+    pub fn remove(&mut self, slot: Slot) {
+        if self.find(slot).is_none() {
+            return;
+        }
+        let (generation, state) = &mut self.slots[slot.index as usize];
+        *state = None;
+        *generation = generation.wrapping_add(1);
+        self.free.push(slot.index);
+    }
+
+    /// The state, unless its policy is gone.
+    pub fn find(&mut self, slot: Slot) -> Option<&mut State> {
+        let (generation, state) = self.slots.get_mut(slot.index as usize)?;
+        state.as_mut().filter(|_| *generation == slot.generation)
+    }
+
+    pub fn figures(&self, slot: Slot) -> Figures {
+        let found = self.slots.get(slot.index as usize);
+        found.and_then(|(_, state)| state.as_ref()).map_or_else(Figures::default, |state| state.figures)
+    }
+}

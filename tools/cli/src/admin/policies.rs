@@ -1,0 +1,124 @@
+//! Policies over the admin API: shown, and changed as a whole or not at all.
+
+use super::audit::Audit;
+use super::proto::control_server::Control;
+use super::proto::{
+    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange,
+};
+use super::service::Host;
+use serde::Serialize;
+use std::sync::{Mutex, PoisonError};
+use trunkline::{Incoming, Response, Status};
+use trunkline_daemon::Config;
+use trunkline_policy::{Definition, Difference, Edit, PolicyRow};
+
+/// Metadata in which the engine tells the daemon's own services who calls. A caller's own pairs of this name never get
+/// here.
+const CALLER: &str = trunkline_engine::CALLER_KEY;
+
+/// Changes a daemon for those who may.
+#[derive(Debug)]
+pub struct ControlService<H> {
+    host: H,
+    audit: Audit,
+    /// One change at a time: each begins with the chain the one before it left.
+    changing: Mutex<()>,
+}
+
+impl<H: Host> ControlService<H> {
+    /// Changes `host` and writes down who did.
+    pub fn new(host: H, audit: Audit) -> Self {
+        Self { host, audit, changing: Mutex::new(()) }
+    }
+
+    fn change(&self, asked: ChangePoliciesRequest, identity: &str) -> Result<ChangePoliciesResponse, Status> {
+        let _one_at_a_time = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, dry_run) = (name_of(asked.change), asked.dry_run);
+        let old: Vec<Definition> = self.host.policies().into_iter().map(|row| row.definition).collect();
+        let changed = self.try_change(asked, &old);
+        let (outcome, difference) = match &changed {
+            Ok(_) if dry_run => ("possible".to_owned(), Difference::default()),
+            Ok(new) => ("applied".to_owned(), Difference::between(&old, new)),
+            Err(refused) => (refused.clone(), Difference::default()),
+        };
+        self.audit.note(identity, name, dry_run, &outcome, &difference);
+        let new = changed.map_err(Status::invalid_argument)?;
+        let Difference { added, changed, removed } = Difference::between(&old, &new);
+        Ok(ChangePoliciesResponse { added, changed, removed, count: new.len() as u32 })
+    }
+
+    /// The chain after the change, which is at work now unless this was a dry run.
+    fn try_change(
+        &self,
+        asked: ChangePoliciesRequest,
+        old: &[Definition],
+    ) -> Result<Vec<Definition>, String> {
+        let origin = if asked.origin.is_empty() { "the request" } else { asked.origin.as_str() };
+        let read = || Config::policies_from_toml(&asked.document, origin).map_err(|error| error.to_string());
+        let edit = match asked.change {
+            PolicyChange::Apply => Edit::Apply(read()?),
+            PolicyChange::Add => {
+                let before = (!asked.before.is_empty()).then(|| asked.before.clone());
+                Edit::Add(read()?, before)
+            }
+            PolicyChange::Set => Edit::Set(read()?),
+            PolicyChange::Remove => Edit::Remove(asked.names.clone()),
+            _ => return Err("the change is not one of apply, add, set, remove".into()),
+        };
+        let new = edit.of(old).map_err(|error| error.to_string())?;
+        let applied = self.host.apply_policies(&new, asked.dry_run);
+        applied.map_err(|error| Config::policy_error(error, &asked.document, origin).to_string())?;
+        Ok(new)
+    }
+}
+
+impl<H: Host> Control for ControlService<H> {
+    async fn change_policies(
+        &self,
+        request: Incoming<ChangePoliciesRequest>,
+    ) -> Result<Response<ChangePoliciesResponse>, Status> {
+        let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
+        self.change(request.into_inner(), &identity).map(Response::new)
+    }
+}
+
+/// The chain as a message.
+pub(super) fn listed(rows: Vec<PolicyRow>) -> ListPoliciesResponse {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        policy: Vec<&'a Definition>,
+    }
+    let policy: Vec<_> = rows.iter().map(|row| &row.definition).collect();
+    let document = if policy.is_empty() {
+        String::new()
+    } else {
+        toml::to_string(&Document { policy }).unwrap_or_default()
+    };
+    ListPoliciesResponse { policies: rows.into_iter().map(message).collect(), document }
+}
+
+fn message(row: PolicyRow) -> Policy {
+    let PolicyRow { definition, figures } = row;
+    Policy {
+        name: definition.name,
+        kind: definition.kind.name().into(),
+        side: definition.side.name().into(),
+        application: definition.application.unwrap_or_default(),
+        service: definition.service.unwrap_or_default(),
+        method: definition.method.unwrap_or_default(),
+        seen: figures.seen,
+        refused: figures.refused,
+        delayed: figures.delayed,
+        errors: figures.errors,
+    }
+}
+
+fn name_of(change: PolicyChange) -> &'static str {
+    match change {
+        PolicyChange::Apply => "apply",
+        PolicyChange::Add => "add",
+        PolicyChange::Set => "set",
+        PolicyChange::Remove => "remove",
+        _ => "unknown",
+    }
+}

@@ -1,0 +1,126 @@
+//! `trunkline policy`: the chain shown, and changed while calls are in flight.
+
+use crate::admin::proto::admin_client::AdminClient;
+use crate::admin::proto::control_client::ControlClient;
+use crate::admin::proto::{
+    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesRequest, ListPoliciesResponse, Policy,
+    PolicyChange,
+};
+use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
+use crate::table::Table;
+use serde_json::{Value, json};
+use std::io::Read;
+use std::path::Path;
+use trunkline::{Channel, Wait};
+
+/// Does what the verb says.
+///
+/// # Errors
+/// Words for the operator: the file that cannot be read, or what the daemon says.
+pub fn policy(channel: &Channel, verb: PolicyVerb) -> Result<(), String> {
+    let request = match verb {
+        PolicyVerb::List(args) => return list(channel, &args),
+        PolicyVerb::Add(args) => {
+            let before = args.before.unwrap_or_default();
+            ChangePoliciesRequest { before, ..of_file(PolicyChange::Add, &args.file)? }
+        }
+        PolicyVerb::Set(args) => of_file(PolicyChange::Set, &args)?,
+        PolicyVerb::Apply(args) => of_file(PolicyChange::Apply, &args)?,
+        PolicyVerb::Remove(args) => ChangePoliciesRequest {
+            change: PolicyChange::Remove,
+            names: args.names,
+            dry_run: args.dry_run,
+            ..Default::default()
+        },
+    };
+    let dry_run = request.dry_run;
+    let client = ControlClient::new(channel.clone());
+    let response = client.change_policies(request).wait().map_err(|status| status.message().to_owned())?;
+    print!("{}", told(&response.into_inner(), dry_run));
+    Ok(())
+}
+
+fn of_file(change: PolicyChange, args: &PolicyFileArgs) -> Result<ChangePoliciesRequest, String> {
+    let origin = args.file.display().to_string();
+    let document = read(&args.file).map_err(|error| format!("cannot read {origin}: {error}"))?;
+    Ok(ChangePoliciesRequest { change, document, origin, dry_run: args.dry_run, ..Default::default() })
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    if path != Path::new("-") {
+        return std::fs::read_to_string(path);
+    }
+    let mut text = String::new();
+    std::io::stdin().lock().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn list(channel: &Channel, args: &PolicyListArgs) -> Result<(), String> {
+    let client = AdminClient::new(channel.clone());
+    let response = client.list_policies(ListPoliciesRequest::default()).wait();
+    let list = response.map_err(|status| status.to_string())?.into_inner();
+    match (args.toml, args.json) {
+        (true, _) => print!("{}", list.document),
+        (_, true) => println!("{:#}", to_json(&list)),
+        _ => print!("{}", render(&list)),
+    }
+    Ok(())
+}
+
+/// What a change amounted to.
+fn told(response: &ChangePoliciesResponse, dry_run: bool) -> String {
+    let mut out = String::new();
+    let all = [("added", &response.added), ("changed", &response.changed), ("removed", &response.removed)];
+    for (what, names) in all.into_iter().filter(|(_, names)| !names.is_empty()) {
+        out.push_str(&format!("{what}: {}\n", names.join(", ")));
+    }
+    let count = response.count;
+    match dry_run {
+        true => {
+            out.push_str(&format!("a dry run: nothing has changed; the chain would have {count} policies\n"))
+        }
+        false => out.push_str(&format!("the chain has {count} policies\n")),
+    }
+    out
+}
+
+fn render(list: &ListPoliciesResponse) -> String {
+    if list.policies.is_empty() {
+        return "no policies\n".into();
+    }
+    let heading = ["POLICY", "KIND", "SIDE", "APPLIES TO", "SEEN", "REFUSED", "DELAYED", "ERRORS"];
+    let mut table = Table::new(&heading, &[4, 5, 6, 7]);
+    for row in &list.policies {
+        table.row([
+            row.name.clone(),
+            row.kind.clone(),
+            row.side.clone(),
+            scope(row),
+            row.seen.to_string(),
+            row.refused.to_string(),
+            row.delayed.to_string(),
+            row.errors.to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+fn scope(row: &Policy) -> String {
+    let method = match (row.service.as_str(), row.method.as_str()) {
+        ("", _) => "every method".to_owned(),
+        (service, "") => format!("{service}/*"),
+        (service, method) => format!("{service}/{method}"),
+    };
+    if row.application.is_empty() { method } else { format!("{method} of {}", row.application) }
+}
+
+fn to_json(list: &ListPoliciesResponse) -> Value {
+    let row = |row: &Policy| {
+        json!({
+            "name": row.name, "kind": row.kind, "side": row.side, "application": row.application,
+            "service": row.service, "method": row.method, "seen": row.seen, "refused": row.refused,
+            "delayed": row.delayed, "errors": row.errors,
+        })
+    };
+    json!({ "policies": list.policies.iter().map(row).collect::<Vec<_>>() })
+}

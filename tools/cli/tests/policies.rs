@@ -1,0 +1,200 @@
+//! Shows `trunkline policy` against a running daemon: changes are whole or not at all, permitted or not, written down,
+//! and unnoticed by calls in flight.
+
+#[allow(dead_code, reason = "each test file uses its part")]
+mod support;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::{Ended, Host, watched};
+use trunkline::{Code, Execution, Wait};
+use trunkline_example_search::proto::QueryRequest;
+use trunkline_example_search::proto::search_client::SearchClient;
+
+const DENY: &str = r#"
+[[policy]]
+name = "no-bells"
+kind = "access"
+side = "server"
+service = "search.v1.Search"
+method = "Query"
+deny = 'request.query.contains("bell")'
+message = "bells are out"
+"#;
+
+const LIMIT: &str = r#"
+[[policy]]
+name = "limit"
+kind = "rate-limit"
+side = "client"
+calls_per_second = 1000000.0
+key = "peer.identity"
+"#;
+
+fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn policy(host: &Host, arguments: &[&str]) -> Ended {
+    host.verb(&[&["policy"], arguments].concat(), "")
+}
+
+fn query(client: &SearchClient, text: &str) -> Result<(), trunkline::Status> {
+    client.query(QueryRequest { query: text.into(), ..Default::default() }).wait().map(drop)
+}
+
+#[test]
+fn a_chain_is_added_to_changed_and_emptied_at_run_time() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let audit = folder.path().join("audit");
+    let host = Host::start(&format!("[admin]\naudit_log = \"{}\"", audit.display()));
+    let (_server, client) = host.serve_search();
+    query(&client, "bell").unwrap();
+    assert_eq!(policy(&host, &["list"]).out, "no policies\n");
+
+    let deny = file(folder.path(), "deny.toml", DENY);
+    let deny = deny.to_str().unwrap();
+    let dry = policy(&host, &["apply", deny, "--dry-run"]);
+    let told = "added: no-bells\na dry run: nothing has changed; the chain would have 1 policies\n";
+    assert_eq!((dry.code, dry.out.as_str()), (Some(0), told), "{dry:?}");
+    query(&client, "bell").unwrap();
+
+    assert_eq!(policy(&host, &["apply", deny]).out, "added: no-bells\nthe chain has 1 policies\n");
+    let refused = query(&client, "a bell").unwrap_err();
+    assert_eq!((refused.code(), refused.execution()), (Code::PermissionDenied, Execution::NotExecuted));
+    assert_eq!(refused.message(), "refused by policy \"no-bells\": bells are out");
+    query(&client, "ring").unwrap();
+
+    let limit = file(folder.path(), "limit.toml", LIMIT);
+    let limit = limit.to_str().unwrap();
+    assert_eq!(policy(&host, &["add", limit, "--before", "no-bells"]).code, Some(0));
+    let again = policy(&host, &["add", limit]);
+    assert_eq!(again.code, Some(1));
+    assert!(again.err.contains("there is a policy \"limit\" already"), "{}", again.err);
+    let list: Value = serde_json::from_str(&policy(&host, &["list", "--json"]).out).unwrap();
+    let names: Vec<_> =
+        list["policies"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["limit", "no-bells"]);
+    assert_eq!((&list["policies"][1]["seen"], &list["policies"][1]["refused"]), (&2.into(), &1.into()));
+
+    // What is listed can be applied again.
+    let document = policy(&host, &["list", "--toml"]).out;
+    let whole = file(folder.path(), "whole.toml", &document);
+    assert_eq!(policy(&host, &["apply", whole.to_str().unwrap()]).out, "the chain has 2 policies\n");
+    let rings = file(folder.path(), "rings.toml", &DENY.replace("bell\"", "ring\""));
+    assert_eq!(
+        policy(&host, &["set", rings.to_str().unwrap()]).out,
+        "changed: no-bells\nthe chain has 2 policies\n"
+    );
+    query(&client, "bell").unwrap();
+    assert_eq!(query(&client, "ring").unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(policy(&host, &["remove", "no-bells", "limit"]).code, Some(0));
+    query(&client, "ring").unwrap();
+
+    let lines = std::fs::read_to_string(audit).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |key: &str| lines.iter().map(|line| line[key].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(of("change"), ["apply", "apply", "add", "add", "apply", "set", "remove"]);
+    assert_eq!(of("outcome")[..3], ["possible", "applied", "applied"]);
+    assert!(of("outcome")[3].starts_with("there is a policy"));
+    let own = format!("uid:{}", rustix::process::geteuid().as_raw());
+    assert!(of("identity").iter().all(|who| *who == own), "{lines:?}");
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_place_and_changes_nothing() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start(DENY);
+    let (_server, client) = host.serve_search();
+    for (text, expected) in [
+        (
+            DENY.replace("request.query", "request.qery"),
+            "x.toml:8:8: policy[0].deny: (policy \"no-bells\") 1:9: search.v1.QueryRequest has no field \"qery\" (for \
+          /search.v1.Search/Query); did you mean \"query\"?",
+        ),
+        (
+            DENY.replace("contains(\"bell\")", "matches(\"(\")"),
+            "x.toml:8:8: policy[0].deny: (policy \"no-bells\") 1:23: bad pattern: unclosed group",
+        ),
+        (
+            DENY.replace("deny", "denny"),
+            "x.toml:8:1: policy[0].denny: there is no key \"denny\" here; did you mean \"deny\"?",
+        ),
+        (
+            DENY.repeat(2),
+            "x.toml:12:8: policy[1].name: (policy \"no-bells\") there are two policies named \"no-bells\"",
+        ),
+    ] {
+        let path = file(folder.path(), "x.toml", &text);
+        let refused = policy(&host, &["apply", path.to_str().unwrap()]);
+        assert_eq!(refused.code, Some(1));
+        assert!(refused.err.contains(expected), "{}\nwanted {expected}", refused.err);
+        assert_eq!(
+            query(&client, "bell").unwrap_err().code(),
+            Code::PermissionDenied,
+            "the chain is as it was"
+        );
+    }
+    let missing = policy(&host, &["remove", "other"]);
+    assert!(missing.err.contains("there is no policy \"other\"; there are: no-bells"), "{}", missing.err);
+}
+
+#[test]
+fn only_who_may_changes_and_only_who_may_looks() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let deny = file(folder.path(), "deny.toml", DENY);
+    let host = Host::start("[admin]\nchange = [\"uid:4294967294\"]");
+    let refused = policy(&host, &["apply", deny.to_str().unwrap()]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("admin.change in the daemon's configuration says who may"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(policy(&host, &["list"]).out, "no policies\n");
+
+    let host = Host::start("[admin]\nread = []");
+    let refused = policy(&host, &["list"]);
+    assert!(refused.err.contains("admin.read in the daemon's configuration"), "{}", refused.err);
+}
+
+#[test]
+fn twenty_changes_under_load_fail_no_call() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::start("");
+    let (_server, client) = host.serve_search();
+    let chains = [
+        file(folder.path(), "a.toml", DENY),
+        file(folder.path(), "b.toml", &(LIMIT.to_owned() + DENY)),
+        file(folder.path(), "c.toml", LIMIT),
+    ];
+    let stop = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..2)
+        .map(|_| {
+            let (client, stop) = (client.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let mut calls = 0u64;
+                while !stop.load(Ordering::Relaxed) {
+                    query(&client, "ring").unwrap();
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    for round in 0..20 {
+        let changed = policy(&host, &["apply", chains[round % 3].to_str().unwrap()]);
+        assert_eq!(changed.code, Some(0), "{changed:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    let calls: u64 = callers.into_iter().map(|caller| caller.join().expect("no call failed")).sum();
+    assert!(calls > 20, "{calls}");
+}
