@@ -129,7 +129,11 @@ impl Session {
         let asker = context::asker(self, cx);
         let asked = self.with(|books, effects| {
             let polled = ask(books, asker, effects);
-            effects.keeper |= asker.foreign && books.must_wake_listener() && !self.is_attended();
+            if asker.foreign && !self.is_attended() {
+                effects.keeper |= books.must_wake_listener();
+                // Nobody will look before sleeping: what this task waits for may hang on blocks returned quietly.
+                effects.ring |= polled.is_pending() && books.quiet_must_ring();
+            }
             polled
         });
         match asked {
