@@ -47,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "http2", run: http2, seeds: http2_seeds },
     Target { name: "grpc", run: grpc, seeds: grpc_seeds },
     Target { name: "service_config", run: service::config, seeds: service::config_seeds },
+    Target { name: "load_report", run: service::load_report, seeds: service::load_report_seeds },
     Target { name: "target", run: service::target, seeds: service::target_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];

@@ -73,7 +73,11 @@ impl Engine {
         let mut binding = Binding::default();
         for (types, (_, endpoint)) in calls.into_iter().zip(request.calls) {
             let target = match endpoint {
-                Some(endpoint) => Target::Remote(self.remote(endpoint)?),
+                Some(endpoint) => {
+                    let remote = self.remote(endpoint)?;
+                    let cluster = self.cluster_of_target(remote, crate::start::service_of(&types.path));
+                    Target::Cluster(cluster.ok_or(BindError::Endpoints(self.limits.endpoints))?)
+                }
                 None => Target::Anyone,
             };
             binding.calls.push(self.bind_call(session, types, target));
@@ -95,13 +99,14 @@ impl Engine {
     pub fn configure_service(&mut self, service: &str, endpoints: &[String]) -> Result<(), BindError> {
         let remotes =
             endpoints.iter().map(|endpoint| self.remote(endpoint)).collect::<Result<Vec<_>, _>>()?;
-        self.remotes.configure(service, remotes);
+        self.set_cluster(service, remotes);
         Ok(())
     }
 
     /// What the users of a service say about calls of it that are made on this host. Replaces what was said before.
     pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
         self.service_configs.insert(service.to_owned(), config);
+        self.rebalance();
     }
 
     fn remote(&mut self, endpoint: &str) -> Result<RemoteKey, BindError> {

@@ -1,5 +1,6 @@
 //! One call between two ends, and what travels along it.
 
+use crate::cluster::{ClusterKey, Placed};
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
@@ -50,6 +51,10 @@ pub(crate) struct Call {
     pub server_measured: bool,
     /// Whether it has passed admission: a request that arrives in parts does so with its head.
     pub admitted: bool,
+    /// The endpoint it was given, until it is known how it ended there.
+    pub placed: Option<Placed>,
+    /// Endpoints it was at before, in vain.
+    pub tried: Vec<RemoteKey>,
     /// Times its request was sent again because a server said it had not seen it.
     pub resent: u32,
     /// Whether any byte of the request left for the server end: decides *not executed* against *unknown*.
@@ -82,9 +87,9 @@ pub(crate) enum ClientEnd {
 pub(crate) enum ServerEnd {
     /// Not found yet, or already through with the call.
     Nobody,
-    /// An endpoint that is being dialled or is out of room.
-    Remote {
-        remote: RemoteKey,
+    /// An endpoint of these, that is being dialled or is out of room.
+    Cluster {
+        cluster: ClusterKey,
     },
     Session {
         session: SessionKey,
@@ -267,6 +272,8 @@ impl Call {
             server_stamps: ServerStamps::default(),
             server_measured: false,
             admitted: false,
+            placed: None,
+            tried: Vec::new(),
             resent: 0,
             handed_over: false,
             offered: None,
@@ -320,7 +327,7 @@ impl Call {
         match self.server {
             ServerEnd::Session { session, .. } => Some(session),
             ServerEnd::Nobody
-            | ServerEnd::Remote { .. }
+            | ServerEnd::Cluster { .. }
             | ServerEnd::Peer { .. }
             | ServerEnd::Grpc { .. } => None,
         }

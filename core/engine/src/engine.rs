@@ -1,6 +1,7 @@
 //! The engine's state, and what the host may ask of it.
 
 use crate::call::Call;
+use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::exhibit::Exhibit;
 use crate::expire::Due;
@@ -47,6 +48,7 @@ pub struct Engine {
     /// gRPC peers whose streams or queues changed.
     pub(crate) touched: Vec<GrpcKey>,
     pub(crate) remotes: Remotes,
+    pub(crate) clusters: Clusters,
     pub(crate) calls: Table<Call>,
     pub(crate) registry: Registry,
     pub(crate) timers: TimerTable<Due>,
@@ -139,6 +141,7 @@ impl Engine {
             commands: VecDeque::new(),
             touched: Vec::new(),
             remotes: Remotes::default(),
+            clusters: Clusters::default(),
             calls: Table::new(),
             registry: Registry::default(),
             timers: TimerTable::new(),
@@ -202,6 +205,7 @@ impl Engine {
     pub fn seed(&mut self, seed: u64) {
         self.remotes.jitter.seed(seed);
         self.policies.seed(seed);
+        self.clusters.seed = seed;
     }
 
     /// Plants delays; zero takes them out.

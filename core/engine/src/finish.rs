@@ -28,6 +28,7 @@ impl Engine {
 
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        self.tell_balancer(turn.now, key, None, &[]);
         self.stop_server(turn, key, code);
         self.end_children(turn, key, code);
         self.police_end(turn.now, key, code);
@@ -67,6 +68,7 @@ impl Engine {
             return;
         }
         let (code, execution) = (outcome.code, outcome.execution);
+        self.tell_balancer(turn.now, key, Some(code), &[]);
         self.stop_server(turn, key, code);
         self.end_children(turn, key, code);
         let Some(call) = self.calls.find_mut(key) else { return };
@@ -114,7 +116,7 @@ impl Engine {
             ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),
             // Its stream is reset when the call leaves it.
             ServerEnd::Grpc { .. } => {}
-            ServerEnd::Nobody | ServerEnd::Remote { .. } | ServerEnd::Session { .. } => {}
+            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Session { .. } => {}
         }
         self.leave_server(key);
     }
@@ -132,7 +134,7 @@ impl Engine {
                 self.forget_stream(peer, stream);
             }
             ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
-            ServerEnd::Nobody | ServerEnd::Remote { .. } => {}
+            ServerEnd::Nobody | ServerEnd::Cluster { .. } => {}
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Encoding, Execution, Fault, Instant};
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::{Encoding as Compression, decompress};
 use trunkline_grpc::framing::PREFIX_BYTES;
 use trunkline_grpc::{Command, Reason, StreamTag};
@@ -61,7 +61,7 @@ impl Engine {
             return self.open_at_grpc(turn, key, peer, item);
         }
         self.grow_pool(turn.now, remote_key);
-        let limit = self.limits.calls_waiting_per_endpoint;
+        let limit = self.pending_max(key);
         let Some(remote) = self.remotes.find(remote_key) else {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
@@ -266,9 +266,9 @@ impl Engine {
 
     /// The server says it has not seen a request. Whether it is sent again.
     pub(crate) fn retry_refused(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag) -> bool {
-        let Some(remote) = self.grpc_peers.find(peer).and_then(|peer| peer.remote) else { return false };
         let Some(key) = self.grpc_stream(peer, tag).and_then(|stream| stream.call) else { return false };
         let Some(call) = self.calls.find_mut(key) else { return false };
+        let Some(placed) = call.placed else { return false };
         if call.outcome.is_some() || call.resent >= TRANSPARENT_RETRIES_MAX {
             return false;
         }
@@ -280,9 +280,11 @@ impl Engine {
             self.fail(turn, key, Fault::ConnectionLost { endpoint, executed });
             return true;
         };
+        self.tell_balancer(turn.now, key, Some(Code::Unavailable), &[]);
         let Some(call) = self.calls.find_mut(key) else { return true };
         call.resent += 1;
-        call.server = ServerEnd::Remote { remote };
+        call.server = ServerEnd::Cluster { cluster: placed.cluster };
+        call.tried.push(placed.endpoint);
         call.handed_over = false;
         let ended = stream.outgoing.ended;
         (call.request.bytes, call.request.messages) = (0, 0);

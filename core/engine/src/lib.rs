@@ -16,11 +16,11 @@
 //! 3. `session_end.rs`, `peer_end.rs` or `grpc_end.rs` hands it over: `convert.rs` brings the message into the form
 //!    that end needs.
 //!
-//! `start.rs` finds the server end of a new call, `police.rs` asks the policies about it (`policy.rs` exchanges the
-//! chain, `exhibit.rs` makes messages private for them), `remote.rs` the connections to other daemons and
-//! `grpc_pool.rs` those to gRPC servers, `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way
-//! they can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is
-//! served, `opaque.rs` is about ends whose types only their application knows.
+//! `start.rs` finds the server end of a new call, `cluster.rs` the endpoint if it is elsewhere, `police.rs` asks the
+//! policies about it (`policy.rs` exchanges the chain, `exhibit.rs` makes messages private for them), `remote.rs` the
+//! connections to other daemons and `grpc_pool.rs` those to gRPC servers, `names.rs` keeps endpoints that are names,
+//! `finish.rs` ends calls in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators,
+//! `services.rs` those who ask what is served, `opaque.rs` is about ends whose types only their application knows.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -35,6 +35,7 @@
 mod assembly;
 mod bind;
 mod call;
+mod cluster;
 mod convert;
 mod engine;
 mod exhibit;

@@ -1,17 +1,13 @@
 //! Endpoints that are names: they stand for others, as long as whoever looks them up says so.
 //!
-//! A name is an endpoint without connections. Calls for it go on to those it stands for, in turn, those that are not
-//! being left alone after a failure first; while nobody has looked it up, they wait in its line. The host looks names
-//! up, off the way of calls: it is asked when a name is first used and whenever an endpoint of it fails, and may tell
-//! news at any time.
+//! A name is an endpoint without connections. Clusters that have it (`cluster.rs`) have those it stands for; while
+//! nobody has looked it up, their calls wait in its line. The host looks names up, off the way of calls: it is asked
+//! when a name is first used and whenever an endpoint of it fails, and may tell news at any time.
 
-use crate::call::Item;
+use crate::RemoteKey;
 use crate::engine::{Engine, Turn};
-use crate::pass::{Blocker, Refusal};
-use crate::{CallKey, RemoteKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::Fault;
 
 /// All names.
 #[derive(Debug, Default)]
@@ -24,18 +20,10 @@ pub(crate) struct Names {
 #[derive(Debug, Default)]
 struct Name {
     endpoints: Vec<RemoteKey>,
-    next: usize,
     /// The host has been asked and has not answered.
     asked: bool,
     /// What the last lookup ended with, if it brought nothing.
     failure: Option<String>,
-}
-
-/// Where a call for a name goes.
-enum Way {
-    To(RemoteKey),
-    Wait,
-    Nowhere(String),
 }
 
 /// Ways to write several endpoints, or none yet. (An address and a path begin otherwise.)
@@ -53,6 +41,16 @@ impl Names {
 
     pub fn contains(&self, key: RemoteKey) -> bool {
         self.table.contains_key(&key)
+    }
+
+    /// What a name stands for; `None` if it is no name.
+    pub fn endpoints(&self, key: RemoteKey) -> Option<&[RemoteKey]> {
+        self.table.get(&key).map(|name| &name.endpoints[..])
+    }
+
+    /// Why nobody knows what a name stands for, if that has been found out.
+    pub fn failure(&self, key: RemoteKey) -> Option<&str> {
+        self.table.get(&key)?.failure.as_deref()
     }
 
     /// Whether some name stands for this endpoint.
@@ -88,46 +86,18 @@ impl Engine {
             Ok(endpoints) => (entry.endpoints, entry.failure) = (endpoints, None),
             Err(why) => entry.failure = Some(why),
         }
+        self.regather(key);
         self.remotes.forget_unnamed();
         self.serve_line(turn, key);
+        for name in self.names_beside(key) {
+            self.serve_line(turn, name);
+        }
     }
 
-    /// A call for a name: on to what it stands for.
-    pub(crate) fn hand_to_name<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        name: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let Some(remote) = self.remotes.find(name) else {
-            self.drop_item(item);
-            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
-        };
-        let (text, waiting) = (Arc::clone(&remote.endpoint), remote.waiting.len());
-        let limit = self.limits.calls_waiting_per_endpoint;
-        let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
-        match self.way_of(turn, name) {
-            Way::To(endpoint) => self.hand_to_remote(turn, key, endpoint, item),
-            Way::Wait if waiting < limit => {
-                self.remotes.names.ask(name, &text);
-                Err(Refusal::Blocked(item, Blocker::Remote(name)))
-            }
-            Way::Wait => {
-                self.drop_item(item);
-                let limit = limit as u64;
-                Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit }))
-            }
-            // Ready to wait: the next answer is asked for, and may be better.
-            Way::Nowhere(_) if waits && waiting < limit => {
-                self.remotes.names.ask(name, &text);
-                Err(Refusal::Blocked(item, Blocker::Remote(name)))
-            }
-            Way::Nowhere(why) => {
-                self.remotes.names.ask(name, &text);
-                self.drop_item(item);
-                Err(Refusal::Fault(Fault::Unreachable { endpoint: text.to_string(), why }))
-            }
+    /// Asks for a name, if it is one and nobody has been asked.
+    pub(crate) fn ask_name(&mut self, key: RemoteKey) {
+        if let Some(text) = self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint)) {
+            self.remotes.names.ask(key, &text);
         }
     }
 
@@ -137,24 +107,8 @@ impl Engine {
         let names: Vec<_> =
             self.remotes.names.table.iter().filter(|(_, name)| stands(name)).map(|(key, _)| *key).collect();
         for key in names {
-            if let Some(text) = self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint)) {
-                self.remotes.names.ask(key, &text);
-            }
+            self.ask_name(key);
         }
-    }
-
-    fn way_of(&mut self, turn: &Turn<'_>, key: RemoteKey) -> Way {
-        let Some(name) = self.remotes.names.table.get_mut(&key) else { return Way::Wait };
-        let count = name.endpoints.len();
-        if count == 0 {
-            return name.failure.clone().map_or(Way::Wait, Way::Nowhere);
-        }
-        let first = name.next;
-        name.next = (first + 1) % count;
-        let in_turn: Vec<RemoteKey> = (0..count).map(|step| name.endpoints[(first + step) % count]).collect();
-        let rested =
-            |key: &&RemoteKey| self.remotes.find(**key).is_some_and(|remote| remote.not_before <= turn.now);
-        Way::To(*in_turn.iter().find(rested).unwrap_or(&in_turn[0]))
     }
 
     fn intern_all(&mut self, endpoints: &[String]) -> Result<Vec<RemoteKey>, String> {

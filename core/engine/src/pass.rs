@@ -59,6 +59,9 @@ impl Engine {
         }
         let half = call.half(direction);
         half.ended = ends(&item);
+        if let Item::Finish { code, metadata, .. } = &item {
+            self.tell_balancer(turn.now, key, Some(*code), metadata);
+        }
         match self.gather(key, direction, item) {
             Ok(Gathered::Kept) => {}
             Ok(Gathered::One(item)) => self.advance(turn, key, direction, item),
@@ -135,7 +138,7 @@ impl Engine {
                     self.drop_item(item);
                     Ok(())
                 }
-                ServerEnd::Remote { remote } => self.hand_to_remote(turn, key, remote, item),
+                ServerEnd::Cluster { cluster } => self.hand_to_cluster(turn, key, cluster, item),
                 ServerEnd::Session { session, types } => {
                     self.hand_to_server(turn, key, session, &types, item)
                 }

@@ -214,7 +214,7 @@ impl Engine {
                     self.complete(session, credit(crate::submit::delivered_id(key), bytes));
                 }
             }
-            (Direction::Response, _, ServerEnd::Nobody | ServerEnd::Remote { .. }) => {}
+            (Direction::Response, _, ServerEnd::Nobody | ServerEnd::Cluster { .. }) => {}
         }
     }
 
@@ -430,7 +430,7 @@ impl Call {
             Direction::Response => match &self.server {
                 ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
                 ServerEnd::Nobody
-                | ServerEnd::Remote { .. }
+                | ServerEnd::Cluster { .. }
                 | ServerEnd::Peer { .. }
                 | ServerEnd::Grpc { .. } => None,
             },

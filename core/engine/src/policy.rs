@@ -30,6 +30,7 @@ impl Engine {
             Ok(plans) => {
                 self.policies.commit(staged);
                 self.install(plans);
+                self.rebalance();
                 Ok(())
             }
             Err(error) => {

@@ -84,7 +84,6 @@ const PAUSE_MAX_NS: u64 = 5_000_000_000;
 pub(crate) struct Remotes {
     table: Table<Remote>,
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
-    by_service: HashMap<String, (Vec<RemoteKey>, usize)>,
     pub names: Names,
     pub jitter: Jitter,
 }
@@ -177,18 +176,6 @@ impl Remotes {
         }
     }
 
-    pub fn configure(&mut self, service: &str, remotes: Vec<RemoteKey>) {
-        self.by_service.insert(service.to_owned(), (remotes, 0));
-    }
-
-    /// A configured endpoint of the service, round-robin.
-    pub fn of_service(&mut self, service: &str) -> Option<RemoteKey> {
-        let (remotes, next) = self.by_service.get_mut(service)?;
-        let picked = remotes.get(*next % remotes.len().max(1)).copied();
-        *next = next.wrapping_add(1);
-        picked
-    }
-
     pub fn line_up(&mut self, remote: RemoteKey, call: CallKey) {
         if let Some(remote) = self.table.find_mut(remote) {
             remote.waiting.push_back(call);
@@ -252,12 +239,9 @@ impl Engine {
         remote_key: RemoteKey,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        if self.remotes.names.contains(remote_key) {
-            return self.hand_to_name(turn, key, remote_key, item);
-        }
         let bulk = item.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
         let lane = if bulk { LaneIndex::Bulk } else { LaneIndex::Small };
-        let waiting_max = self.limits.calls_waiting_per_endpoint;
+        let waiting_max = self.pending_max(key);
         let Some(remote) = self.remotes.table.find_mut(remote_key) else {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
@@ -287,7 +271,7 @@ impl Engine {
         item: Item<'a>,
     ) -> Refusal<'a> {
         let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
-        let limit = self.limits.calls_waiting_per_endpoint;
+        let limit = self.pending_max(key);
         let fault = match self.remotes.table.find_mut(remote_key) {
             Some(remote) if waits && remote.waiting.len() < limit => {
                 if !std::mem::replace(&mut remote.wakes, true) {
@@ -394,6 +378,6 @@ impl Engine {
     }
 
     pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
-        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Remote { .. }))
+        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
     }
 }

@@ -1,8 +1,9 @@
 //! One attached session, as the engine sees it.
 
+use crate::CallKey;
+use crate::cluster::ClusterKey;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
-use crate::{CallKey, RemoteKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::CallId;
@@ -56,8 +57,8 @@ pub(crate) enum Target {
     /// Sessions of this host only. Calls of peers are not forwarded: two daemons that are each other's endpoint for a
     /// service that nobody serves would pass such a call around until its deadline.
     Here,
-    /// One endpoint.
-    Remote(RemoteKey),
+    /// One target: an endpoint, or those a name stands for.
+    Cluster(ClusterKey),
 }
 
 impl Session {

@@ -257,7 +257,7 @@ impl Engine {
         match &self.calls.find(key)?.server {
             ServerEnd::Session { types, .. } => Some(types.output.clone()),
             ServerEnd::Nobody
-            | ServerEnd::Remote { .. }
+            | ServerEnd::Cluster { .. }
             | ServerEnd::Peer { .. }
             | ServerEnd::Grpc { .. } => None,
         }

@@ -1,11 +1,12 @@
 //! The start of a call: is it sound, and who serves it?
 
+use crate::CallKey;
 use crate::call::{Body, Item, ServerEnd};
+use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::registry::{MethodKey, Server};
 use crate::session::Target;
-use crate::{CallKey, RemoteKey};
 use trunkline_call::{Deadline, Execution, Fault, Instant, Metadata};
 
 impl Engine {
@@ -96,10 +97,10 @@ impl Engine {
             None => return Err(Fault::Draining),
         };
         match target {
-            Target::Remote(remote) => Ok(ServerEnd::Remote { remote }),
+            Target::Cluster(cluster) => Ok(ServerEnd::Cluster { cluster }),
             Target::Anyone => match self.find_session(method)? {
                 Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
-                None => self.find_endpoint(method).map(|remote| ServerEnd::Remote { remote }),
+                None => self.find_cluster(method).map(|cluster| ServerEnd::Cluster { cluster }),
             },
             Target::Here => match self.find_session(method)? {
                 Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
@@ -125,14 +126,10 @@ impl Engine {
         Ok(None)
     }
 
-    /// A configured endpoint of the method's service.
-    fn find_endpoint(&mut self, method: MethodKey) -> Result<RemoteKey, Fault> {
-        let path = self.registry.path(method).clone();
-        let service = service_of(&path);
-        if let Some(remote) = self.remotes.of_service(service) {
-            return Ok(remote);
-        }
-        Err(self.unserved(method))
+    /// The configured endpoints of the method's service.
+    fn find_cluster(&self, method: MethodKey) -> Result<ClusterKey, Fault> {
+        let cluster = self.clusters.of_service(service_of(self.registry.path(method)));
+        cluster.ok_or_else(|| self.unserved(method))
     }
 
     /// Why a method nobody here serves is not called.

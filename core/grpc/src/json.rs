@@ -113,6 +113,18 @@ impl<'a> Members<'a> {
         Ok(Some(u32::try_from(bytes).unwrap_or(u32::MAX)))
     }
 
+    /// A whole number, or the same in quotes.
+    pub fn number(&self, key: &'static str) -> Result<Option<u64>, ServiceConfigError> {
+        let Some((value, at)) = self.get(key) else { return Ok(None) };
+        let number = match value {
+            Value::String(text) => text.parse().ok(),
+            value => value
+                .as_u64()
+                .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64)),
+        };
+        number.map(Some).ok_or_else(|| at.wrong(value.to_string(), "a whole number"))
+    }
+
     pub fn list(&self, key: &'static str) -> Result<Vec<(Place<'a>, &'a Value)>, ServiceConfigError> {
         let Some((value, at)) = self.get(key) else { return Ok(Vec::new()) };
         let list = value.as_array().ok_or_else(|| at.wrong(value.to_string(), "a list"))?;

@@ -29,6 +29,7 @@ pub mod compress;
 pub mod framing;
 mod json;
 mod limits;
+mod load_balancing;
 mod metadata;
 mod names;
 mod outcome;

@@ -5,9 +5,11 @@
 //! and wrong refuses the whole config, with its place in the document, and what to write instead.
 
 use crate::json::{Place, check_size, duration_ns, members};
+use crate::load_balancing::load_balancing;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
+use trunkline_balance::Settings;
 use trunkline_call::Code;
 
 pub use crate::json::ServiceConfigError;
@@ -19,8 +21,8 @@ pub struct ServiceConfig {
     methods: HashMap<Box<str>, Arc<MethodConfig>>,
     /// What bounds retries and hedges of all methods together.
     pub retry_throttling: Option<RetryThrottling>,
-    /// Names of load balancing policies, the most wanted first, each with its own config as JSON.
-    pub load_balancing: Vec<(String, String)>,
+    /// How endpoints are picked, if it says so.
+    pub load_balancing: Option<Settings>,
     /// The service to watch in the peer's health service.
     pub health_service: Option<String>,
 }
@@ -253,26 +255,6 @@ fn throttling(value: &Value, at: &Place<'_>) -> Result<RetryThrottling, ServiceC
         return Err(ratio_at.wrong(ratio.to_string(), "a number from 0.001, such as 0.1"));
     }
     Ok(RetryThrottling { max_tokens: max_tokens as u32, token_ratio_thousandths: thousandths as u32 })
-}
-
-/// `loadBalancingConfig`, else the older `loadBalancingPolicy`.
-fn load_balancing(value: &Value, at: &Place<'_>) -> Result<Vec<(String, String)>, ServiceConfigError> {
-    let top = members(value, at)?;
-    let mut policies = Vec::new();
-    for (at, policy) in top.list("loadBalancingConfig")? {
-        let policy = policy.as_object().filter(|policy| policy.len() == 1);
-        let only = policy.and_then(|policy| policy.iter().next());
-        let (name, config) = only.ok_or_else(|| {
-            at.wrong("not one policy".into(), "one name with its config, as {\"round_robin\": {}}")
-        })?;
-        policies.push((name.clone(), config.to_string()));
-    }
-    if policies.is_empty()
-        && let Some(name) = top.text("loadBalancingPolicy")?
-    {
-        policies.push((name.to_ascii_lowercase(), "{}".to_owned()));
-    }
-    Ok(policies)
 }
 
 /// Names in any case, or numbers.

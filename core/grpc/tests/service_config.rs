@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use trunkline_balance::{FailureShare, Outliers, Pick, Settings, SuccessRate, Weighting};
 use trunkline_call::Code;
 use trunkline_grpc::service_config::{Attempts, HedgingPolicy, RetryPolicy, RetryThrottling, ServiceConfig};
 
@@ -27,7 +28,7 @@ fn what_can_be_said() {
             { "name": [{}], "timeout": "0.000000001s" },
         ],
         "retryThrottling": { "maxTokens": 10, "tokenRatio": 0.1004 },
-        "loadBalancingConfig": [{"weighted_round_robin": {"a": 1}}, {"round_robin": {}}],
+        "loadBalancingConfig": [{"grpclb": {}}, {"weighted_round_robin": {"blackoutPeriod": "1s"}}],
         "healthCheckConfig": { "serviceName": "a.B" },
     }))
     .unwrap();
@@ -39,8 +40,8 @@ fn what_can_be_said() {
     assert_eq!((service.request_bytes_max, service.response_bytes_max), (Some(1024), Some(2048)));
     let throttling = RetryThrottling { max_tokens: 10, token_ratio_thousandths: 100 };
     assert_eq!(config.retry_throttling, Some(throttling));
-    let names: Vec<_> = config.load_balancing.iter().map(|(name, config)| (&name[..], &config[..])).collect();
-    assert_eq!(names, [("weighted_round_robin", r#"{"a":1}"#), ("round_robin", "{}")]);
+    let weighting = Weighting { blackout_ns: 1_000_000_000, ..Weighting::default() };
+    assert_eq!(config.load_balancing.unwrap().pick, Pick::Weighted(weighting), "the first one that is known");
     assert_eq!(config.health_service.as_deref(), Some("a.B"));
 }
 
@@ -50,7 +51,38 @@ fn nothing_says_nothing() {
     assert_eq!(config, ServiceConfig::default());
     assert_eq!(config.method("/a.B/C"), None);
     let older = parsed(&json!({"loadBalancingPolicy": "ROUND_ROBIN"})).unwrap();
-    assert_eq!(older.load_balancing, [("round_robin".to_owned(), "{}".to_owned())]);
+    assert_eq!(older.load_balancing, Some(Settings::default()));
+}
+
+#[test]
+fn balancing() {
+    let settings = |config: serde_json::Value| {
+        parsed(&json!({"loadBalancingConfig": [config]})).unwrap().load_balancing.unwrap()
+    };
+    let pick = |config| settings(config).pick;
+    assert_eq!(pick(json!({"pick_first": {"shuffleAddressList": true}})), Pick::First { shuffle: true });
+    let least = json!({"least_request_experimental": {"choiceCount": 99}});
+    assert_eq!(pick(least), Pick::LeastRequest { choices: 10 });
+    let ring = json!({"ring_hash_experimental": {"maxRingSize": "8388608", "requestHashHeader": "X-Key"}});
+    let expected = Pick::RingHash { ring_min: 1024, ring_max: 65536, header: Some("x-key".into()) };
+    assert_eq!(pick(ring), expected);
+    let watched = settings(json!({"outlier_detection_experimental": {
+        "interval": "2s", "baseEjectionTime": "5s", "maxEjectionPercent": 20,
+        "successRateEjection": {}, "failurePercentageEjection": {"threshold": 40, "requestVolume": 7},
+        "childPolicy": [{"unheard_of": {}}, {"pick_first": {}}],
+    }}));
+    let outliers = Outliers {
+        interval_ns: 2_000_000_000,
+        ejection_ns: 5_000_000_000,
+        ejected_percent_max: 20,
+        success_rate: Some(SuccessRate::default()),
+        failure_share: Some(FailureShare { threshold: 40, volume_min: 7, ..FailureShare::default() }),
+        ..Outliers::default()
+    };
+    assert_eq!(
+        watched,
+        Settings { pick: Pick::First { shuffle: false }, outliers: Some(outliers), ..Settings::default() }
+    );
 }
 
 #[test]
@@ -129,6 +161,18 @@ fn what_the_writer_is_told() {
         ),
         (json!({"loadBalancingConfig": [{"a": {}, "b": {}}]}), "loadBalancingConfig[0]: not one policy"),
         (
+            json!({"loadBalancingConfig": [{"a": {}}, {"b": {}}]}),
+            "loadBalancingConfig of a, b; write one of pick_first",
+        ),
+        (
+            json!({"loadBalancingConfig": [{"least_request_experimental": {"choiceCount": 1}}]}),
+            "choiceCount 1; write a whole number from 2",
+        ),
+        (
+            json!({"loadBalancingConfig": [{"outlier_detection_experimental": {"maxEjectionPercent": 101}}]}),
+            "no childPolicy",
+        ),
+        (
             json!({"healthCheckConfig": {"serviceName": 1}}),
             "healthCheckConfig.serviceName: 1; write text in quotes",
         ),
@@ -175,6 +219,13 @@ fn value() -> impl Strategy<Value = Value> {
         "maxTokens",
         "tokenRatio",
         "loadBalancingConfig",
+        "outlier_detection_experimental",
+        "ring_hash_experimental",
+        "least_request_experimental",
+        "childPolicy",
+        "failurePercentageEjection",
+        "choiceCount",
+        "minRingSize",
         "healthCheckConfig",
     ];
     leaf.prop_recursive(6, 64, 6, move |inner| {

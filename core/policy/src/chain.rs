@@ -6,6 +6,7 @@ use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, Rule};
 use std::collections::HashSet;
 use std::sync::Arc;
+use trunkline_balance::Settings;
 use trunkline_schema::{MessageIndex, Schema};
 
 /// Policies of one chain. Every call passes those that apply to it, in order.
@@ -74,6 +75,7 @@ impl Chain {
                 return Err(wrong(Wrong::new("name", problem, "give every policy a name of its own")));
             }
             chain.check_reachable(&rule).map_err(wrong)?;
+            chain.check_alone(&rule).map_err(wrong)?;
             chain.rules.push(Arc::new(rule));
         }
         Ok(chain)
@@ -82,6 +84,17 @@ impl Chain {
     /// What the chain was built from.
     pub fn definitions(&self) -> impl Iterator<Item = &Definition> {
         self.rules.iter().map(|rule| &rule.definition)
+    }
+
+    /// What is said about the endpoints of a service: by the first policy that names it, else by one for all services.
+    pub fn balance(&self, service: &str) -> Option<&Settings> {
+        let of = |named: Option<&str>| {
+            self.rules.iter().find_map(|rule| match &rule.action {
+                Action::Balance(settings) if rule.definition.service.as_deref() == named => Some(&**settings),
+                _ => None,
+            })
+        };
+        of(Some(service)).or_else(|| of(None))
     }
 
     /// Whether no policy is in it.
@@ -109,6 +122,18 @@ impl Chain {
             plan.steps.push(step);
         }
         ((!plan.steps.is_empty()).then_some(plan), first)
+    }
+
+    /// Two policies that say how the same endpoints are picked contradict each other.
+    fn check_alone(&self, rule: &Rule) -> Result<(), Wrong> {
+        let same = |other: &&Arc<Rule>| {
+            let both =
+                [&other.action, &rule.action].iter().all(|action| matches!(action, Action::Balance(_)));
+            both && other.definition.service == rule.definition.service
+        };
+        let Some(other) = self.rules.iter().find(same) else { return Ok(()) };
+        let problem = format!("{:?} says already how these endpoints are picked", other.definition.name);
+        Err(Wrong::new("service", problem, "join the two, or name another service"))
     }
 
     /// A policy behind one that lets nothing through would be there in vain: that is a mistake.

@@ -60,6 +60,30 @@ pub struct Definition {
     /// `timeout`: time the call may take, if its caller gives it more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    /// `balance`: how an endpoint is picked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pick: Option<PickName>,
+    /// `balance`, `least-request`: endpoints looked at for each call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<u32>,
+    /// `balance`, `ring-hash`: metadata by whose value calls meet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_header: Option<String>,
+    /// `balance`: calls under way at one endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding_max: Option<u32>,
+    /// `balance`: calls waiting for a connection to one endpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_max: Option<u32>,
+    /// `balance`: failures in a row after which an endpoint is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eject_after: Option<u32>,
+    /// `balance`: how long, the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eject_ms: Option<u64>,
+    /// `balance`: share of the endpoints that may be left out at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eject_percent_max: Option<u32>,
     /// `concurrency-limit`: calls under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
@@ -82,6 +106,8 @@ pub enum Kind {
     AccessLog,
     /// An upper bound for calls under way.
     ConcurrencyLimit,
+    /// Which endpoint gets a call.
+    Balance,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -93,6 +119,22 @@ pub enum Side {
     Client,
     /// Calls applications of this host serve.
     Server,
+}
+
+/// How an endpoint is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PickName {
+    /// The first that can be reached.
+    First,
+    /// One after the other.
+    RoundRobin,
+    /// The less loaded of a few.
+    LeastRequest,
+    /// By what servers report.
+    Weighted,
+    /// By the value of `hash_header`.
+    RingHash,
 }
 
 /// A status code by gRPC's name for it.
@@ -109,6 +151,7 @@ impl Kind {
             Self::Timeout => "timeout",
             Self::AccessLog => "access-log",
             Self::ConcurrencyLimit => "concurrency-limit",
+            Self::Balance => "balance",
         }
     }
 }

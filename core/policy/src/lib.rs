@@ -26,22 +26,22 @@
 //! number of keys per rate limit. All end in a [`PolicyError`], an [`EvalError`] or a shared bucket, never in growth.
 #![forbid(unsafe_code)]
 
+mod balance;
 mod bucket;
 mod chain;
 mod definition;
 mod edit;
 mod expr;
 mod policies;
-mod random;
 mod refused;
 mod rule;
 mod state;
 
 pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
-pub use definition::{CodeName, Definition, Kind, Side};
+pub use definition::{CodeName, Definition, Kind, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use expr::{EvalError, ExprError, Expression, Inputs, Program, STEPS_MAX, Wanted};
 pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged};
-pub use random::Random;
 pub use refused::PolicyError;
 pub use state::Figures;
+pub use trunkline_balance::Random;

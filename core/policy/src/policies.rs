@@ -4,10 +4,10 @@ use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
 use crate::definition::Definition;
 use crate::expr::{EvalError, Inputs};
-use crate::random::Random;
 use crate::rule::{Action, Rule};
 use crate::state::{Figures, Slot, State, States};
 use std::sync::Arc;
+use trunkline_balance::Random;
 use trunkline_call::{Code, Instant};
 
 /// A chain and the state of its policies.
@@ -233,6 +233,8 @@ impl Asked<'_> {
                 Ok(())
             }
             Action::ConcurrencyLimit { calls_max } => self.concurrency_limit(*calls_max, admission),
+            // Says something about endpoints, and nothing about calls.
+            Action::Balance(_) => Ok(()),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::definition::{Definition, Kind, Side};
 use crate::expr::{Expression, Wanted};
 use crate::refused::Wrong;
 use crate::state::Slot;
+use trunkline_balance::Settings;
 use trunkline_call::Code;
 
 /// One policy of a chain.
@@ -25,6 +26,7 @@ pub(crate) enum Action {
     Timeout { ns: u64 },
     AccessLog { percent: f64 },
     ConcurrencyLimit { calls_max: u32 },
+    Balance(Box<Settings>),
 }
 
 /// Nobody means longer: an hour.
@@ -57,6 +59,9 @@ impl Rule {
 
     /// Whether it stands in the way of calls of this kind.
     pub fn applies_to(&self, side: Side, application: &str, path: &str) -> bool {
+        if matches!(self.action, Action::Balance(_)) {
+            return false;
+        }
         let definition = &self.definition;
         let (service, method) =
             path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
@@ -135,7 +140,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 12] = [
+    let all: [(&'static str, bool); 20] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -148,6 +153,14 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("abort", d.abort.is_some()),
         ("timeout_ms", d.timeout_ms.is_some()),
         ("calls_max", d.calls_max.is_some()),
+        ("pick", d.pick.is_some()),
+        ("choices", d.choices.is_some()),
+        ("hash_header", d.hash_header.is_some()),
+        ("outstanding_max", d.outstanding_max.is_some()),
+        ("pending_max", d.pending_max.is_some()),
+        ("eject_after", d.eject_after.is_some()),
+        ("eject_ms", d.eject_ms.is_some()),
+        ("eject_percent_max", d.eject_percent_max.is_some()),
     ];
     let own: &[&str] = match d.kind {
         Kind::Access => &["allow", "deny", "message"],
@@ -156,6 +169,16 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::Timeout => &["timeout_ms"],
         Kind::AccessLog => &["percent"],
         Kind::ConcurrencyLimit => &["calls_max", "message"],
+        Kind::Balance => &[
+            "pick",
+            "choices",
+            "hash_header",
+            "outstanding_max",
+            "pending_max",
+            "eject_after",
+            "eject_ms",
+            "eject_percent_max",
+        ],
     };
     match all.iter().find(|(key, set)| *set && !own.contains(key)) {
         Some((key, _)) => {
@@ -168,6 +191,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
 
 fn action(definition: &Definition) -> Result<Action, Wrong> {
     match definition.kind {
+        Kind::Balance => Ok(Action::Balance(Box::new(crate::balance::settings(definition)?))),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),

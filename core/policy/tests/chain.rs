@@ -48,6 +48,11 @@ fn policy(name: &str, rest: &str) -> String {
     format!("[[policy]]\nname = \"{name}\"\nside = \"server\"\n{rest}\n")
 }
 
+/// The same for calls that are made here.
+fn caller(name: &str, rest: &str) -> String {
+    policy(name, rest).replace("side = \"server\"", "side = \"client\"")
+}
+
 #[test]
 fn chains_are_refused_with_policy_key_and_remedy() {
     #[rustfmt::skip]
@@ -76,6 +81,19 @@ fn chains_are_refused_with_policy_key_and_remedy() {
           64 of a-z A-Z 0-9 - _ ."),
         (policy("a", "kind = \"timeout\"\ntimeout_ms = 5").repeat(2),
          "policy \"a\".name: there are two policies named \"a\"; give every policy a name of its own"),
+        (policy("a", "kind = \"balance\""),
+         "policy \"a\".side: is \"server\"; write \"client\": who calls picks an endpoint"),
+        (caller("a", "kind = \"balance\"\nchoices = 3"),
+         "policy \"a\".choices: belongs to pick = \"least-request\"; leave it out"),
+        (caller("a", "kind = \"balance\"\npick = \"ring-hash\""), "policy \"a\".hash_header: and ring-hash mean \
+          nothing without each other; write pick = \"ring-hash\" and hash_header = \"metadata-key\", both or neither"),
+        (caller("a", "kind = \"balance\"\neject_ms = 5"),
+         "policy \"a\".eject_after: is missing; add eject_after = 5, the failures in a row"),
+        (caller("a", "kind = \"balance\"\nwhen = \"true\""), "policy \"a\".when: does not belong to kind \
+          \"balance\"; leave it out: endpoints are balanced by service, over all calls of this host"),
+        (caller("a", "kind = \"balance\"") + &caller("b", "kind = \"balance\"\npick = \"first\""),
+         "policy \"b\".service: \"a\" says already how these endpoints are picked; join the two, or name another \
+           service"),
         (policy("wall", "kind = \"access\"\ndeny = \"true\"\nservice = \"shop.v1.Shop\"")
             + &policy("late", "kind = \"timeout\"\ntimeout_ms = 5\nservice = \"shop.v1.Shop\"\nmethod = \"Buy\""),
          "policy \"late\": can never be reached: \"wall\" refuses all of its calls; put it before that one, or take \

@@ -2,9 +2,10 @@
 
 #![allow(dead_code, reason = "each test file uses its part of the world")]
 
+pub mod fleet;
 pub mod web;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
@@ -59,6 +60,8 @@ pub struct World {
     pub piece_bytes: usize,
     /// Dialling fails while this is set.
     pub unreachable: bool,
+    /// Endpoints that cannot be dialled.
+    pub down: BTreeSet<String>,
     /// Endpoints are gRPC servers: they close a connection that begins with a native hello.
     pub foreign: bool,
     /// Connections asked for so far, native or not.
@@ -112,6 +115,7 @@ impl World {
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
             unreachable: false,
+            down: BTreeSet::new(),
             foreign: false,
             dials: 0,
         }
@@ -227,7 +231,9 @@ impl World {
             let Host { engine, heaps } = &mut self.hosts[0];
             let mut turn = Turn { now: self.now, heaps };
             match dial.connection {
-                connection if self.unreachable => engine.handle_dial_failed(&mut turn, connection, "refused"),
+                connection if self.unreachable || self.down.contains(&*dial.endpoint) => {
+                    engine.handle_dial_failed(&mut turn, connection, "refused")
+                }
                 Dialled::Native(near) if self.foreign => engine.peer_lost(&mut turn, near, "closed"),
                 Dialled::Native(near) => {
                     let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
@@ -238,7 +244,10 @@ impl World {
                         up: true,
                     });
                 }
-                Dialled::Grpc(key) if self.foreign => self.webs.push(web::Web::new(0, key)),
+                Dialled::Grpc(key) if self.foreign => {
+                    let endpoint = dial.endpoint.to_string();
+                    self.webs.push(web::Web { endpoint, ..web::Web::new(0, key) });
+                }
                 Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
         }

@@ -12,6 +12,8 @@ use trunkline_grpc::{Command, Event, Reason, StreamTag};
 pub struct Web {
     pub host: usize,
     pub key: GrpcKey,
+    /// What was dialled.
+    pub endpoint: String,
     pub up: bool,
     /// What the engine said and the test has not looked at.
     pub said: VecDeque<Command>,
@@ -54,7 +56,8 @@ pub struct Said {
 
 impl Web {
     pub fn new(host: usize, key: GrpcKey) -> Self {
-        Self { host, key, up: true, said: VecDeque::new(), reads: true, streams: BTreeMap::new() }
+        let endpoint = String::new();
+        Self { host, key, endpoint, up: true, said: VecDeque::new(), reads: true, streams: BTreeMap::new() }
     }
 
     /// The newest stream the engine opened.
