@@ -161,6 +161,8 @@ impl Shard {
             self.https.lose_patience(endpoint, self.http_client.keepalive.after_ns);
         }
         self.engine.grpc_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, &ended.why);
+        // As in `sockets.rs`: what is to be dialled instead is not to wait until something else happens.
+        self.pressing = true;
         self.see_off(socket.http.into_farewell(now()));
     }
 }

@@ -235,6 +235,8 @@ impl Shard {
             tracing::info!(peer = ?key, %why, "connection over");
         }
         self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
+        // Its calls may want another connection dialled, and a turn that found this out in sending is past dialling.
+        self.pressing = true;
     }
 }
 
