@@ -1,0 +1,119 @@
+//! Shows the same tonic program, its generated code unchanged, over tonic's transport and over Trunkline in every
+//! topology; one end over Trunkline and the other tonic's own; and tonic's ends with ours at the other side.
+
+use std::future::Future;
+use std::time::Duration;
+use trunkline_tonic_tests::stage::{Host, Serves, Stage, Topology, stock_channel, stock_server};
+use trunkline_tonic_tests::stubs::absent_client::AbsentClient;
+use trunkline_tonic_tests::stubs::exam_client::ExamClient;
+use trunkline_tonic_tests::{examiner, intercept, typed};
+
+/// No exam may hang.
+const WATCHDOG: Duration = Duration::from_secs(200);
+
+fn watched(exam: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(WATCHDOG, exam).await.expect("the exam hangs") });
+    runtime.shutdown_background();
+}
+
+fn through(topology: Topology, serves: Serves) {
+    watched(async move {
+        let stage = Stage::set(topology, serves).await;
+        let channel = trunkline_tonic::Channel::from(stage.channel.clone());
+        examiner::examine(channel.clone()).await;
+        examiner::examine_moved(channel.clone()).await;
+        intercept!(channel);
+    });
+}
+
+#[test]
+fn over_tonics_own_transport() {
+    watched(async {
+        let channel = stock_channel(stock_server().await).await;
+        examiner::examine(channel.clone()).await;
+        intercept!(channel);
+    });
+}
+
+#[test]
+fn embedded() {
+    through(Topology::Embedded, Serves::Tonic);
+}
+
+#[test]
+fn through_one_daemon() {
+    through(Topology::OneDaemon, Serves::Tonic);
+}
+
+#[test]
+fn through_two_daemons() {
+    through(Topology::TwoDaemons, Serves::Tonic);
+}
+
+#[test]
+fn handlers_in_place() {
+    through(Topology::OneDaemon, Serves::TonicInPlace);
+}
+
+/// tonic's own client at the daemon's port, handlers behind the adapter.
+#[test]
+fn only_the_server_moved() {
+    watched(async {
+        let stage = Stage::set(Topology::OneDaemon, Serves::Tonic).await;
+        let channel = stock_channel(stage.address()).await;
+        examiner::examine(channel.clone()).await;
+        intercept!(channel);
+    });
+}
+
+/// The client behind the adapter, and tonic's own server somewhere.
+#[test]
+fn only_the_client_moved() {
+    watched(async {
+        let host = Host::start();
+        let channel = trunkline_tonic::Channel::from(host.channel_to(stock_server().await));
+        examiner::examine(channel.clone()).await;
+        examiner::examine_moved(channel.clone()).await;
+        intercept!(channel);
+    });
+}
+
+#[test]
+fn tonics_client_and_our_server() {
+    for topology in [Topology::OneDaemon, Topology::TwoDaemons] {
+        watched(async move {
+            let stage = Stage::set(topology, Serves::Typed).await;
+            let mut client = ExamClient::new(trunkline_tonic::Channel::from(stage.channel.clone()));
+            examiner::patterns(client.clone()).await;
+            let status = client.ask(examiner::question("fail", 5)).await.unwrap_err();
+            assert_eq!((status.code(), status.message()), (tonic::Code::NotFound, "größer als 50%"));
+            assert_eq!(status.details(), [0, 1, 254, 255]);
+        });
+    }
+}
+
+#[test]
+fn our_client_and_tonics_server() {
+    for topology in [Topology::OneDaemon, Topology::TwoDaemons] {
+        watched(async move {
+            let stage = Stage::set(topology, Serves::Tonic).await;
+            typed::examine(stage.channel.clone()).await;
+        });
+    }
+}
+
+#[test]
+fn what_nobody_serves_and_what_panics() {
+    watched(async {
+        let stage = Stage::set(Topology::OneDaemon, Serves::Tonic).await;
+        let channel = trunkline_tonic::Channel::from(stage.channel.clone());
+        let mut absent = AbsentClient::new(channel.clone());
+        let status = absent.ask(examiner::question("echo", 1)).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
+        let mut client = ExamClient::new(channel);
+        let status = client.ask(examiner::question("panic", 0)).await.unwrap_err();
+        assert_eq!((status.code(), status.message()), (tonic::Code::Internal, "the handler panicked"));
+        client.ask(examiner::question("echo", 1)).await.expect("the server lives on");
+    });
+}
