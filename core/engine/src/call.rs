@@ -116,6 +116,11 @@ pub(crate) struct Half {
     pub waiting_since: Option<Instant>,
     /// No more messages come.
     pub ended: bool,
+    /// Its headers have come (response only); there are none after them.
+    pub introduced: bool,
+    /// What a sending session's messages took from its window and was not given back. Below zero if its call came with
+    /// a message, which takes nothing and is given back all the same.
+    pub charged: i64,
     /// Messages passed on whose bytes have not been released by the receiver: (charged by the sender, by the receiver).
     pub unreleased: VecDeque<(u32, u32)>,
     /// Receiver-side bytes released that do not yet make up the head of `unreleased`.

@@ -123,6 +123,9 @@ pub enum SessionFault {
     /// A release of something that is not a block of the receive heap.
     #[error("release of {}+{}: not a block of the receive heap", .0.offset, .0.len)]
     NotABlock(Span),
+    /// A message on a stream that has no credit left.
+    #[error("message on call {0:?} beyond the stream's window")]
+    OverWindow(CallId),
     /// The session is gone already.
     #[error("session is gone")]
     Gone,

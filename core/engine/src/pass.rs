@@ -58,6 +58,9 @@ impl Engine {
             return self.fail(turn, key, Fault::Limit { name, limit: limit.into() });
         }
         let half = call.half(direction);
+        if matches!(item, Item::Headers { .. }) && std::mem::replace(&mut half.introduced, true) {
+            return self.drop_item(item); // a sender that repeats itself must not fill the line
+        }
         half.ended = ends(&item);
         if let Item::Finish { code, metadata, .. } = &item {
             self.tell_balancer(turn.now, key, Some(*code), metadata);

@@ -186,8 +186,10 @@ impl Engine {
         if bytes == 0 {
             return;
         }
-        let Some(call) = self.calls.find(key).filter(|call| call.streams(direction)) else { return };
-        let ended = call.half_of(direction).ended;
+        let Some(call) = self.calls.find_mut(key).filter(|call| call.streams(direction)) else { return };
+        let half = call.half(direction);
+        half.charged -= i64::from(bytes);
+        let ended = half.ended;
         match (direction, &call.client, &call.server) {
             (Direction::Request, ClientEnd::Session { session, id, .. }, _) => {
                 let (session, id) = (*session, *id);

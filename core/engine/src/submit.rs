@@ -111,9 +111,38 @@ impl Engine {
         end: bool,
     ) -> Result<(), SessionFault> {
         self.claim(turn, session, Some(payload))?;
+        self.count_against_window(session, id, payload)?;
         let item = Item::Message { body: Body::Lent { session, payload }, end };
         self.submit_item(turn, session, id, item);
         Ok(())
+    }
+
+    /// Counts a message against its stream's window. Whoever sends on without credit could make the daemon keep any
+    /// number of entries that all name one block.
+    fn count_against_window(
+        &mut self,
+        session: SessionKey,
+        id: CallId,
+        payload: Payload,
+    ) -> Result<(), SessionFault> {
+        let window = i64::from(self.limits.stream_window_bytes);
+        let (key, direction) = self.sends_on(session, id);
+        let Some(call) = key.and_then(|key| self.calls.find_mut(key)) else { return Ok(()) };
+        let half = call.half(direction);
+        if half.charged >= window {
+            return Err(SessionFault::OverWindow(id));
+        }
+        // Nothing well-formed is shorter than a header.
+        half.charged += i64::from(payload.window_bytes().max(Body::header_bytes(payload.encoding)));
+        Ok(())
+    }
+
+    /// The call known to a session under `id`, and the direction in which it sends on it.
+    fn sends_on(&self, session: SessionKey, id: CallId) -> (Option<CallKey>, Direction) {
+        match id.is_delivered() {
+            true => (self.delivered_key(session, id), Direction::Response),
+            false => (self.made_key(session, id), Direction::Request),
+        }
     }
 
     fn submit_half_close(
@@ -214,11 +243,7 @@ impl Engine {
 
     /// Passes an item of an open call on, in the direction its sender sends.
     fn submit_item(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, item: Item<'_>) {
-        let (key, direction) = if id.is_delivered() {
-            (self.delivered_key(session, id), Direction::Response)
-        } else {
-            (self.made_key(session, id), Direction::Request)
-        };
+        let (key, direction) = self.sends_on(session, id);
         match key.filter(|key| self.calls.find(*key).is_some_and(|call| call.outcome.is_none())) {
             Some(key) => self.pass(turn, key, direction, item),
             None => self.drop_item(item),

@@ -4,7 +4,7 @@ mod world;
 
 use trunkline_call::entry::{Call, Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata};
-use trunkline_engine::Limits;
+use trunkline_engine::{Limits, SessionFault};
 use world::*;
 
 const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
@@ -149,6 +149,53 @@ fn streams_in_both_directions_with_credit() {
         world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
         assert_eq!(world.leftovers(), (0, 0));
     }
+}
+
+#[test]
+fn a_sender_that_goes_on_without_credit_breaks_the_rules_and_only_itself() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, target, false);
+        let call = client.call(3, None, false);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        // One block, named again and again; its reader takes messages, and returns none.
+        let payload = world.blob(&mut client, &[1; 60_000]);
+        let message = Submission::Message { call: call.call, payload, end: false, a1: Instant(5) };
+        let mut said = 0;
+        let fault = loop {
+            match world.submit(&client, message) {
+                Ok(()) => said += 1,
+                Err(fault) => break fault,
+            }
+            world.settle(&mut [&mut client, &mut server]);
+            assert!(said < 100, "nobody counts");
+        };
+        assert_eq!(fault, SessionFault::OverWindow(call.call));
+        // Between hosts, a message has left its sender's host when it is given back to.
+        let window = i64::from(Limits::default().stream_window_bytes);
+        assert!(said >= window / 60_000, "{said}");
+        world.detach(&client);
+        world.settle(&mut [&mut server]);
+        assert!(matches!(server.take().last(), Some(Completion::Cancelled { .. })));
+    }
+}
+
+#[test]
+fn headers_said_again_are_not_kept() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    let call = client.call(3, None, false);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = server.take_call();
+    for _ in 0..3 {
+        let metadata = world.put_metadata(&mut server, &Metadata::new());
+        world.submit(&server, Submission::Headers { call: delivered.call, metadata }).unwrap();
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    assert!(matches!(client.take()[..], [Completion::Headers { .. }]));
 }
 
 #[test]

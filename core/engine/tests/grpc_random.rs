@@ -144,6 +144,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 const METHODS: [&str; 4] = [ONCE, GATHER, SCATTER, CHAT];
 const TARGET: Option<&str> = Some("tcp://10.1.1.1:50051");
+const WINDOW_BYTES: u32 = 1 << 17;
 
 struct History {
     world: World,
@@ -154,6 +155,8 @@ struct History {
     /// Calls delivered and neither finished nor cancelled: id to method.
     delivered: BTreeMap<u64, usize>,
     lent: BTreeSet<u32>,
+    /// What messages took of their stream's window, by call: the application keeps to it.
+    charged: BTreeMap<u64, i64>,
     tags: u64,
 }
 
@@ -166,7 +169,7 @@ impl History {
             connection_queue_bytes: 300_000,
             grpc_replay_bytes_per_call: 30_000,
             grpc_connections_per_endpoint: 2,
-            stream_window_bytes: 1 << 17,
+            stream_window_bytes: WINDOW_BYTES,
             ..Limits::default()
         };
         let mut world = World::with_limits(limits);
@@ -177,7 +180,7 @@ impl History {
             world.webs[web].reads = reads;
         }
         let (open, delivered) = Default::default();
-        Self { world, app, open, delivered, lent: BTreeSet::new(), tags: 0 }
+        Self { world, app, open, delivered, lent: BTreeSet::new(), charged: BTreeMap::new(), tags: 0 }
     }
 
     fn blob(&mut self, bytes: u32) -> Payload {
@@ -188,6 +191,16 @@ impl History {
 
     fn submit(&mut self, submission: Submission) {
         self.world.submit(&self.app, submission).unwrap();
+    }
+
+    /// Sends on a stream if its window allows.
+    fn message(&mut self, call: CallId, bytes: u32, end: bool) {
+        let charged = self.charged.get(&call.0).copied().unwrap_or(0);
+        if charged < i64::from(WINDOW_BYTES) {
+            let payload = self.blob(bytes);
+            self.charged.insert(call.0, charged + i64::from(payload.window_bytes()));
+            self.submit(Submission::Message { call, payload, end, a1: Instant(1) });
+        }
     }
 
     /// A stream of some connection that is up.
@@ -227,8 +240,7 @@ impl History {
             Step::Call { method, bytes, end, deadline_ns } => self.call(method, bytes, end, deadline_ns),
             Step::Message { pick, bytes, end } => {
                 let Some(id) = Self::nth(&self.open, pick) else { return };
-                let payload = self.blob(bytes);
-                self.submit(Submission::Message { call: CallId(id), payload, end, a1: Instant(1) });
+                self.message(CallId(id), bytes, end);
             }
             Step::Cancel { pick } => {
                 let Some(id) = Self::nth(&self.open, pick) else { return };
@@ -238,13 +250,7 @@ impl History {
             Step::Reply { pick, bytes } => {
                 let Some(id) = Self::nth(&self.delivered, pick) else { return };
                 if self.delivered[&id] >= 2 {
-                    let payload = self.blob(bytes);
-                    self.submit(Submission::Message {
-                        call: CallId(id),
-                        payload,
-                        end: false,
-                        a1: Instant(1),
-                    });
+                    self.message(CallId(id), bytes, false);
                 }
             }
             Step::Finish { pick, ok } => {
@@ -367,7 +373,10 @@ impl History {
                     assert!(self.lent.remove(&offset), "block {offset} came back twice");
                 }
             }
-            Completion::HalfClose { .. } | Completion::Credit { .. } | Completion::GoAway => {}
+            Completion::Credit { call, bytes } => {
+                *self.charged.entry(call.0).or_default() -= i64::from(bytes);
+            }
+            Completion::HalfClose { .. } | Completion::GoAway => {}
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct Books {
     pub(super) followers: Vec<Arc<Kick>>,
     /// Waiting tasks whose threads do not drain this session.
     pub(super) foreign: u32,
+    /// Whoever drains the ring sleeps: nobody will look at what was published quietly before something else happens.
+    pub(super) asleep: bool,
     /// The listener's sleep ends by itself, in time for what had to be tried again when it began.
     pub(super) listener_wakes: bool,
     pub(super) phase: Phase,
@@ -167,6 +169,7 @@ impl Books {
             rooms: Rooms::default(),
             followers: Vec::new(),
             foreign: 0,
+            asleep: false,
             listener_wakes: false,
             phase: Phase::Open,
         }
@@ -333,11 +336,17 @@ impl Books {
     /// What a thread that is about to sleep has to know and do.
     pub(super) fn before_sleep(&mut self, effects: &mut Effects) -> Option<u64> {
         self.flush(effects);
-        effects.ring |= self.quiet_must_ring();
+        self.leave_to_sleeper(effects);
         if !self.backlog.is_empty() || self.is_awaited(Room::Ring) {
             return Some(RING_RETRY_NS);
         }
         (!self.with_deadline.is_empty()).then_some(SWEEP_NS)
+    }
+
+    /// From now on nobody is awake who would say loudly, before sleeping, what was said quietly.
+    pub(super) fn leave_to_sleeper(&mut self, effects: &mut Effects) {
+        self.asleep = true;
+        effects.ring |= self.quiet_must_ring();
     }
 
     /// What a thread does that woke up without an entry: the ring may have room again, a deadline may have passed.

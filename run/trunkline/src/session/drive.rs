@@ -14,6 +14,8 @@
 //!   what orders them all: a failed `try_lock` alone orders nothing.
 //! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
 //!   follower that was chosen.
+//! * What is published quietly (see [`super::Books::release`]) is rung for by whoever goes to sleep next, under the
+//!   lock of the books, and from then until somebody drains nothing is published quietly.
 //! * Between ring and sleep, [`Consumer::arm`] looks once more; between kick and sleep, [`Kick::fall_asleep`] does.
 
 use super::books::Driver;
@@ -185,6 +187,7 @@ impl Session {
                 Some(Driver::Listener) => {
                     let Some(mut seat) = self.seat.try_lock() else { return };
                     if seat.completions.arm().unwrap_or(true) {
+                        self.with(|books, effects| books.leave_to_sleeper(effects));
                         drop(seat);
                         if self.with(|books, _| books.followers.is_empty()) != Some(false) {
                             return;
@@ -204,6 +207,7 @@ impl Session {
             Ok(0) => return false,
             Ok(ready) => {
                 let mut books = self.books.lock();
+                books.asleep = false; // this thread is awake, and speaks before it or the listener sleeps
                 // One ring's worth at most, so that a daemon that never pauses cannot keep the books locked.
                 for _ in 0..ready {
                     match completions.pop() {

@@ -131,8 +131,6 @@ impl Session {
             let polled = ask(books, asker, effects);
             if asker.foreign && !self.is_attended() {
                 effects.keeper |= books.must_wake_listener();
-                // Nobody will look before sleeping: what this task waits for may hang on blocks returned quietly.
-                effects.ring |= polled.is_pending() && books.quiet_must_ring();
             }
             polled
         });

@@ -19,6 +19,10 @@ const QUIET_ENTRIES_MAX: u32 = 32;
 /// daemon to go on with.
 const QUIET_HEAP_PART: u64 = 4;
 
+/// Returned blocks may be this part of a stream's window before each return rings: a sender whose receiver takes its
+/// time still has the rest.
+const QUIET_WINDOW_PART: u64 = 4;
+
 /// A call ready to be submitted.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -203,16 +207,18 @@ impl Books {
         self.call_left(effects);
     }
 
-    /// Returns a receive block. Rides along with the next entry that rings, unless much has been returned quietly.
+    /// Returns a receive block. Rides along with the next entry that rings, or is rung for before the next sleep;
+    /// unless much has been returned so, or whoever would ring sleeps already: what it waits for may need this block.
     pub(crate) fn release(&mut self, release: Submission, effects: &mut Effects) {
         let Submission::Release { block, metadata, .. } = release else { return };
         let bytes = u64::from(block.len) + u64::from(metadata.len);
         self.quiet.held_bytes = self.quiet.held_bytes.saturating_sub(bytes);
         self.quiet.bytes += bytes;
         self.quiet.entries += 1;
-        let crowded =
-            (self.quiet.bytes + self.quiet.held_bytes) * QUIET_HEAP_PART > self.limits.receive_heap_bytes;
-        if crowded || self.quiet.entries > QUIET_ENTRIES_MAX || !self.ring_has_room(effects) {
+        let crowded = self.quiet.entries > QUIET_ENTRIES_MAX
+            || (self.quiet.bytes + self.quiet.held_bytes) * QUIET_HEAP_PART > self.limits.receive_heap_bytes
+            || self.quiet.bytes * QUIET_WINDOW_PART > u64::from(self.limits.window_bytes);
+        if self.asleep || crowded || !self.ring_has_room(effects) {
             self.put_or_keep(&release.encode(), effects);
         } else {
             self.stage(&release.encode(), effects);

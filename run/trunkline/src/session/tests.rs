@@ -170,3 +170,60 @@ fn a_late_answer_to_a_call_given_up_is_returned_once() {
     assert_eq!(said.iter().filter(returned).count(), 1);
     assert!(start(&session).is_ok(), "and it counts no longer");
 }
+
+/// Somebody here drops a block of `len` bytes. Tells whether that woke the daemon, which slept.
+fn wakes_daemon(session: &Session, daemon: &mut DaemonEnd, call: CallId, len: u32) -> bool {
+    while daemon.submissions.pop().unwrap().is_some() {}
+    assert!(daemon.submissions.arm().unwrap(), "the daemon sleeps");
+    session.with(|books, effects| books.release(returned(call, Span { offset: 64, len }), effects));
+    daemon.own_doorbell.quiet().unwrap()
+}
+
+fn started(session: &Session, daemon: &mut DaemonEnd) -> CallId {
+    let call = start(session).unwrap();
+    let _ = daemon.own_doorbell.quiet().unwrap();
+    call
+}
+
+#[test]
+fn a_block_returned_while_the_drainer_is_awake_is_rung_for_when_it_sleeps() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    assert!(!wakes_daemon(&session, &mut daemon, call, 10), "it can wait");
+    assert_eq!(session.arm_for_listener(), Some(None));
+    assert!(daemon.own_doorbell.quiet().unwrap(), "who sleeps may sleep on what the block makes room for");
+}
+
+#[test]
+fn a_block_returned_while_the_drainer_sleeps_is_rung_for_at_once() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    assert_eq!(session.arm_for_listener(), Some(None));
+    assert!(wakes_daemon(&session, &mut daemon, call, 10));
+    // It is woken, by anything.
+    let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
+    let _ = daemon.completions.push(&freed.encode()).unwrap();
+    assert!(session.look());
+    assert!(!wakes_daemon(&session, &mut daemon, call, 10));
+}
+
+#[test]
+fn a_leader_that_leaves_the_ring_to_a_sleeping_listener_says_what_was_said_quietly() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    assert!(!wakes_daemon(&session, &mut daemon, call, 10));
+    let task = Asker { waker: Waker::noop(), foreign: true };
+    session.with(|books, _| books.wait_to_receive(call, task));
+    session.hand_over();
+    assert!(daemon.own_doorbell.quiet().unwrap());
+    assert!(wakes_daemon(&session, &mut daemon, call, 10), "and from now on loudly");
+}
+
+#[test]
+fn much_of_a_window_is_not_returned_quietly() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    assert!(!wakes_daemon(&session, &mut daemon, call, 20));
+    assert!(wakes_daemon(&session, &mut daemon, call, 20), "40 of 100 bytes: its sender may be waiting");
+    assert!(!wakes_daemon(&session, &mut daemon, call, 20));
+}
