@@ -22,6 +22,30 @@ pub(crate) fn datagrams(bytes: &[u8]) {
     }
 }
 
+/// One envelope, as request and as reply: what is parsed says the same when it is written and parsed again.
+pub(crate) fn envelopes(bytes: &[u8]) {
+    if let Ok(request) = RequestEnvelope::parse(bytes) {
+        let again = request.encode().expect("it came with lengths that fit");
+        assert_eq!(RequestEnvelope::parse(&again), Ok(request));
+    }
+    if let Ok(reply) = ReplyEnvelope::parse(bytes)
+        && reply.headers.is_some()
+        && reply.message.is_some()
+    {
+        let again = reply.encode().expect("it came with lengths that fit");
+        assert_eq!(ReplyEnvelope::parse(&again), Ok(reply));
+    }
+}
+
+/// A request and a reply.
+pub(crate) fn envelope_seeds() -> Vec<Vec<u8>> {
+    let request =
+        RequestEnvelope { path: "/a.B/C", message: b"abc", metadata: &[0, 0], ..Default::default() };
+    let reply = ReplyEnvelope::of(trunkline_call::Code::Ok, trunkline_call::Execution::Executed);
+    let reply = ReplyEnvelope { headers: Some(&[0, 0]), message: Some(b"abc"), ..reply };
+    [request.encode(), reply.encode()].into_iter().flatten().collect()
+}
+
 /// Steps of a client, a server and whoever sends to them: each begins with what to do and how much of it.
 pub(crate) fn events(bytes: &[u8]) {
     let Some((mode, mut rest)) = bytes.split_first() else { return };

@@ -40,6 +40,6 @@ macro_rules! tests {
 }
 
 tests!(
-    control descriptors linear transcode native r2p2 r2p2_events entries metadata config policies expression endpoint
-    first http2 grpc service_config load_report target reflection
+    control descriptors linear transcode native r2p2 r2p2_envelope r2p2_events entries metadata config policies
+    expression endpoint first http2 grpc service_config load_report target reflection
 );

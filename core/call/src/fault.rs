@@ -54,6 +54,10 @@ pub enum Fault {
     HandlerProtocol { why: &'static str },
     /// One end streams where the other has a single message, and none or more than one came.
     Cardinality { why: &'static str, executed: Execution },
+    /// What lies there carries one request and one reply, and the method streams.
+    Streams { endpoint: String },
+    /// A server, or a router in front of many, refused a request, or fell silent.
+    Dropped { by: String, why: String, code: Code, executed: Execution },
 }
 
 impl Fault {
@@ -67,7 +71,8 @@ impl Fault {
             }
             Self::Limit { .. } => Blame::Caller,
             Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::PeerProtocol { .. } => Blame::Peer,
-            Self::SchemaMismatch { .. } => Blame::Operator,
+            Self::SchemaMismatch { .. } | Self::Streams { .. } => Blame::Operator,
+            Self::Dropped { .. } => Blame::Peer,
             Self::Cardinality { executed: Execution::NotExecuted, .. } => Blame::Caller,
             Self::HandlerGone { .. }
             | Self::MalformedResponse { .. }
@@ -84,6 +89,7 @@ impl Fault {
             | Self::ConnectionLost { executed, .. }
             | Self::HandlerGone { executed }
             | Self::Cardinality { executed, .. }
+            | Self::Dropped { executed, .. }
             | Self::PeerProtocol { executed, .. } => *executed,
             Self::MalformedResponse { .. } | Self::HandlerProtocol { .. } => Execution::Executed,
             Self::NoRoute { .. }
@@ -94,6 +100,7 @@ impl Fault {
             | Self::Limit { .. }
             | Self::MalformedRequest { .. }
             | Self::MalformedMetadata { .. }
+            | Self::Streams { .. }
             | Self::SchemaMismatch { .. } => Execution::NotExecuted,
         }
     }
@@ -107,6 +114,7 @@ impl Fault {
                 | Self::ConnectionLost { .. }
                 | Self::HandlerGone { .. }
                 | Self::Cardinality { .. }
+                | Self::Dropped { .. }
                 | Self::PeerProtocol { .. }
         )
     }
@@ -121,13 +129,13 @@ impl Fault {
             Self::DeadlinePassed { .. } => Code::DeadlineExceeded,
             Self::Cancelled { .. } => Code::Cancelled,
             // gRPC's status codes page: "unary or server-streaming call with no or more than one message".
-            Self::NoMethod { .. } | Self::Cardinality { .. } => Code::Unimplemented,
+            Self::NoMethod { .. } | Self::Cardinality { .. } | Self::Streams { .. } => Code::Unimplemented,
             Self::NoRoute { .. }
             | Self::Unreachable { .. }
             | Self::ConnectionLost { .. }
             | Self::HandlerGone { .. }
             | Self::Draining => Code::Unavailable,
-            Self::Denied { code, .. } => *code,
+            Self::Denied { code, .. } | Self::Dropped { code, .. } => *code,
             Self::Limit { .. } => Code::ResourceExhausted,
             Self::MalformedRequest { .. }
             | Self::MalformedResponse { .. }
@@ -160,6 +168,12 @@ impl Fault {
             Self::SchemaMismatch { why } => format!("schemas cannot be bridged: {why}"),
             Self::HandlerProtocol { why } => format!("handler broke the calling pattern: {why}"),
             Self::Cardinality { why, .. } => format!("number of messages does not fit the method: {why}"),
+            Self::Streams { endpoint } => {
+                format!(
+                    "{endpoint} carries one request and one reply, and the method streams: call it by tcp://"
+                )
+            }
+            Self::Dropped { by, why, .. } => format!("{by}: {why}"),
         }
     }
 }
@@ -173,6 +187,7 @@ mod tests {
     #[test]
     fn every_fault_has_its_status() {
         let s = || "x".to_string();
+        let dropped = Fault::Dropped { by: s(), why: s(), code: Code::Aborted, executed: Unknown };
         #[rustfmt::skip]
         let table = [
             (Fault::DeadlinePassed { executed: Unknown }, Code::DeadlineExceeded, Blame::Circumstance, Unknown),
@@ -193,6 +208,8 @@ mod tests {
             (Fault::HandlerProtocol { why: "x" }, Code::Internal, Blame::Handler, Executed),
             (Fault::Cardinality { why: "x", executed: NotExecuted }, Code::Unimplemented, Blame::Caller, NotExecuted),
             (Fault::Cardinality { why: "x", executed: Executed }, Code::Unimplemented, Blame::Handler, Executed),
+            (Fault::Streams { endpoint: s() }, Code::Unimplemented, Blame::Operator, NotExecuted),
+            (dropped, Code::Aborted, Blame::Peer, Unknown),
         ];
         for (fault, code, blame, execution) in table {
             let status = fault.status();

@@ -14,6 +14,7 @@ use trunkline_call::{
 use trunkline_grpc::StreamTag;
 use trunkline_message::HEADER_BYTES;
 use trunkline_native::StreamId;
+use trunkline_r2p2::{CallName, RequestKey};
 use trunkline_telemetry::PeerIndex;
 
 /// A call in flight: two ends and two directions.
@@ -25,7 +26,7 @@ use trunkline_telemetry::PeerIndex;
 /// ```
 ///
 /// Session to session is a same-host call; session to peer is the client's daemon; peer to session is the server's. A
-/// peer is another daemon (`Peer`) or anything that speaks gRPC (`Grpc`).
+/// peer is another daemon (`Peer`), anything that speaks gRPC (`Grpc`), or whoever is called by datagrams (`R2p2`).
 #[derive(Debug)]
 pub(crate) struct Call {
     pub method: MethodKey,
@@ -80,6 +81,7 @@ pub(crate) enum ClientEnd {
     Session { session: SessionKey, id: CallId, types: Arc<MethodTypes> },
     Peer { peer: PeerKey, stream: StreamId },
     Grpc { peer: GrpcKey, stream: StreamTag },
+    R2p2 { request: RequestKey },
 }
 
 /// Where a call goes.
@@ -102,6 +104,10 @@ pub(crate) enum ServerEnd {
     Grpc {
         peer: GrpcKey,
         stream: StreamTag,
+    },
+    R2p2 {
+        name: CallName,
+        remote: RemoteKey,
     },
 }
 
@@ -323,7 +329,7 @@ impl Call {
     pub fn maker(&self) -> Option<(SessionKey, CallId)> {
         match self.client {
             ClientEnd::Session { session, id, .. } => Some((session, id)),
-            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } => None,
+            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
         }
     }
 
@@ -334,7 +340,8 @@ impl Call {
             ServerEnd::Nobody
             | ServerEnd::Cluster { .. }
             | ServerEnd::Peer { .. }
-            | ServerEnd::Grpc { .. } => None,
+            | ServerEnd::Grpc { .. }
+            | ServerEnd::R2p2 { .. } => None,
         }
     }
 }

@@ -106,6 +106,13 @@ impl Engine {
         Some(key)
     }
 
+    /// Whether all of a cluster is reached over R2P2.
+    pub(crate) fn is_reached_by_r2p2(&self, key: ClusterKey) -> bool {
+        let Some(cluster) = self.clusters.table.find(key) else { return false };
+        !cluster.sources.is_empty()
+            && cluster.sources.iter().all(|source| self.r2p2_target(*source).is_some())
+    }
+
     /// Says where calls of a service go.
     pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
         let settings = self.balancing_of(service);

@@ -197,6 +197,16 @@ pub(crate) fn for_wire<'a>(
     Ok((WireBody::Inline(&scratch.sealed), payload.encoding))
 }
 
+/// Protobuf of a linear message that was sent headerless, and could not be read there.
+pub(crate) fn reencode<'s>(
+    scratch: &'s mut Scratch,
+    sent: &MessageType,
+    body: &[u8],
+) -> Result<&'s [u8], ConvertError> {
+    scratch.trim();
+    encode_headerless(sent, body, &mut scratch.sealed, &mut scratch.wire)
+}
+
 /// A private copy leaves as a copy, however long it is: its sender may have written over the original.
 fn sealed_for_wire<'a>(
     scratch: &'a mut Scratch,

@@ -11,6 +11,7 @@ use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::peer::{Lent, Peer};
 use crate::police::AccessRecord;
+use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes};
 use crate::session::Session;
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) commands: VecDeque<(GrpcKey, Command)>,
     /// gRPC peers whose streams or queues changed.
     pub(crate) touched: Vec<GrpcKey>,
+    pub(crate) r2p2: R2p2,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
     pub(crate) calls: Table<Call>,
@@ -143,6 +145,7 @@ impl Engine {
             grpc_peers: Table::new(),
             commands: VecDeque::new(),
             touched: Vec::new(),
+            r2p2: R2p2::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),
             calls: Table::new(),
@@ -196,7 +199,7 @@ impl Engine {
             self.end_gone(turn, call, key);
         }
         self.retire_if_unlent(key);
-        self.settle_grpc(turn);
+        self.go_on(turn);
     }
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
@@ -207,6 +210,7 @@ impl Engine {
     /// Takes randomness in, for what must not happen at the same moment on every host. Zero takes it out.
     pub fn seed(&mut self, seed: u64) {
         self.remotes.jitter.seed(seed);
+        self.r2p2.seed(seed);
         self.policies.seed(seed);
         self.clusters.seed = seed;
     }
@@ -228,6 +232,9 @@ impl Engine {
         }
         let taken = self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none());
         self.commands.extend(taken.map(|(key, _)| (key, Command::GoAway)));
+        if let Some(server) = &mut self.r2p2.server {
+            server.leave(now);
+        }
         for (_, session) in self.sessions.iter_mut() {
             session.complete(Completion::GoAway);
         }
@@ -274,6 +281,12 @@ impl Engine {
     /// What the daemon has measured.
     pub fn telemetry(&self) -> &Telemetry {
         &self.telemetry
+    }
+
+    /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
+    pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        self.settle_grpc(turn);
+        self.settle_r2p2(turn);
     }
 
     pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {

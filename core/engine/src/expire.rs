@@ -30,11 +30,13 @@ impl Engine {
                 Due::Remote(remote) => self.wake_remote(turn, remote),
             }
         }
-        self.settle_grpc(turn);
+        self.r2p2_timeout(turn);
+        self.go_on(turn);
     }
 
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        self.timers.next_due()
+        let r2p2 = self.next_r2p2_timeout();
+        self.timers.next_due().into_iter().chain(r2p2).min()
     }
 }

@@ -92,6 +92,7 @@ impl Engine {
             }
             ClientEnd::Peer { peer, stream } => self.finish_to_peer(turn, key, peer, stream, &item),
             ClientEnd::Grpc { peer, stream } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
+            ClientEnd::R2p2 { request } => self.finish_to_r2p2(turn, key, request, &item),
         }
     }
 
@@ -114,8 +115,8 @@ impl Engine {
                 self.complete(session, Completion::Cancelled { call: delivered_id(key), code });
             }
             ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),
-            // Its stream is reset when the call leaves it.
-            ServerEnd::Grpc { .. } => {}
+            // Its stream is reset, or its request cancelled, when the call leaves it.
+            ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => {}
             ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Session { .. } => {}
         }
         self.leave_server(key);
@@ -134,6 +135,7 @@ impl Engine {
                 self.forget_stream(peer, stream);
             }
             ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
+            ServerEnd::R2p2 { name, .. } => self.forget_r2p2_call(key, name),
             ServerEnd::Nobody | ServerEnd::Cluster { .. } => {}
         }
     }
@@ -171,6 +173,7 @@ impl Engine {
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
             ClientEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
+            ClientEnd::R2p2 { request } => self.forget_r2p2_request(request),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! A method with one message in a direction is said in one item: the opening with the request, the finish with the
 //! response. An end that does not know the method's pattern (an opaque application, a gRPC connection) opens without a
-//! message, sends messages, and ends. Where such an end meets a session that is typed, items are joined here before
-//! they take the road; and a response in a finish is split off for a caller whose responses stream.
+//! message, sends messages, and ends. Where such an end meets a session that is typed, or R2P2, which carries one
+//! request and one reply, items are joined here before they take the road; and a response in a finish is split off for
+//! a caller whose responses stream.
 //!
 //! ```text
 //!   request, one message     Open · Message · HalfClose   ▶  Open with it, end
@@ -41,13 +42,25 @@ impl Engine {
     ) -> Result<Gathered<'a>, Fault> {
         let Some(call) = self.calls.find(key) else { return Ok(Gathered::One(item)) };
         let gathers = call.half_of(direction).gathered.is_some();
-        match call.has_one_message(direction) {
+        match call.has_one_message(direction).or_else(|| self.has_one_message_by_r2p2(call, direction)) {
             None => Ok(Gathered::One(item)),
             Some(true) if !gathers && is_whole(&item) => Ok(Gathered::One(item)),
             Some(true) if direction == Direction::Request => self.gather_request(key, item),
             Some(true) => self.gather_response(key, item),
             Some(false) => Ok(split(item)),
         }
+    }
+
+    /// R2P2 carries one request and one reply. A typed caller whose method streams is told so when it opens.
+    fn has_one_message_by_r2p2(&self, call: &Call, direction: Direction) -> Option<bool> {
+        let there = match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Session { types, .. }, ServerEnd::Cluster { cluster }) => {
+                types.input.is_opaque() && self.is_reached_by_r2p2(*cluster)
+            }
+            (Direction::Response, ClientEnd::R2p2 { .. }, _) => true,
+            _ => false,
+        };
+        there.then_some(true)
     }
 
     /// Throws away what was kept.

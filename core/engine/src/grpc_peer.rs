@@ -113,7 +113,7 @@ impl Engine {
             Event::GoAway { .. } => self.grpc_leaving(peer),
             Event::StreamsMax { streams_max } => self.grpc_streams_max(peer, streams_max),
         }
-        self.settle_grpc(turn);
+        self.go_on(turn);
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Engine {
         if let Some(remote) = peer.remote {
             self.pooled_lost(turn, remote, key, why);
         }
-        self.settle_grpc(turn);
+        self.go_on(turn);
     }
 
     /// A command for a connection.
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     /// The method at this path, if sessions of this host serve it.
-    fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
+    pub(crate) fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
         let unknown = || Fault::NoMethod { path: path.to_owned() };
         let called = self.method_called(path).ok_or_else(unknown)?;
         let method = called.method;

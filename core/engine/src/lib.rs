@@ -9,18 +9,20 @@
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
 //! (open, message, half-close, headers, finish) going in one of two directions, and every item takes the same road:
 //!
-//! 1. `submit.rs` (entries of sessions), `peer.rs` (events of native connections) or `grpc_peer.rs` and `grpc_body.rs`
-//!    (events of HTTP/2 connections) turns what came in into an item;
+//! 1. `submit.rs` (entries of sessions), `peer.rs` (events of native connections), `grpc_peer.rs` and `grpc_body.rs`
+//!    (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an
+//!    item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `session_end.rs`, `peer_end.rs` or `grpc_end.rs` hands it over: `convert.rs` brings the message into the form
-//!    that end needs.
+//! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs` or `r2p2_end.rs` hands it over: `convert.rs` brings the message
+//!    into the form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, `cluster.rs` the endpoint if it is elsewhere, `police.rs` asks the
 //! policies about it (`policy.rs` exchanges the chain, `exhibit.rs` makes messages private for them), `remote.rs` the
-//! connections to other daemons and `grpc_pool.rs` those to gRPC servers, `names.rs` keeps endpoints that are names,
-//! `finish.rs` ends calls in every way they can end, `expire.rs` does what time brings, `observe.rs` tells operators,
-//! `services.rs` those who ask what is served, `opaque.rs` is about ends whose types only their application knows.
+//! connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
+//! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
+//! can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is
+//! served, `opaque.rs` is about ends whose types only their application knows.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -59,6 +61,10 @@ mod peer_end;
 mod peer_io;
 mod police;
 mod policy;
+mod r2p2;
+mod r2p2_end;
+mod r2p2_peer;
+mod r2p2_remote;
 mod registry;
 mod remote;
 mod services;
@@ -78,6 +84,7 @@ pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, Session
 pub use peer::PeerFault;
 pub use peer_io::Piece;
 pub use police::{AccessRecord, CALLER_KEY};
+pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;

@@ -2,6 +2,7 @@
 
 use crate::call::ClientEnd;
 use crate::engine::Engine;
+use crate::r2p2::Named;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,13 +143,15 @@ impl Engine {
     /// A call from another host was answered.
     pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
         self.police_end(now, key, code);
-        let Some(call) = self.calls.find(key) else { return };
-        let peer = match call.client {
+        let Some(client) = self.calls.find(key).map(|call| call.client.clone()) else { return };
+        let peer = match client {
             ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
             ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
+            ClientEnd::R2p2 { request } => Some(self.r2p2_number(Named::Client(*request.client().ip()))),
             ClientEnd::Session { .. } => return,
         };
         let peer = peer.unwrap_or(PeerIndex::OTHER);
+        let Some(call) = self.calls.find(key) else { return };
         let record = Record {
             side: Side::Served,
             method: self.registry.number(call.method),

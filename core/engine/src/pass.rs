@@ -24,6 +24,8 @@ pub(crate) enum Blocker {
     Peer(PeerKey),
     /// Room in the gRPC connection's queue.
     Grpc(GrpcKey),
+    /// Requests over R2P2 to be answered.
+    R2p2,
     /// Room in the queue of the call's own stream: the connection names the call when there is.
     Stream,
     /// A connection to the endpoint.
@@ -151,6 +153,7 @@ impl Engine {
                 ServerEnd::Grpc { peer, stream } => {
                     self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
+                ServerEnd::R2p2 { .. } => self.hand_to_r2p2_server(item),
             },
             Direction::Response => match call.client.clone() {
                 ClientEnd::Session { session, id, types } => {
@@ -162,6 +165,7 @@ impl Engine {
                 ClientEnd::Grpc { peer, stream } => {
                     self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
+                ClientEnd::R2p2 { request } => self.hand_to_r2p2_client(turn, key, request, item),
             },
         }
     }
@@ -184,6 +188,7 @@ impl Engine {
                     peer.blocked.push_back((key, direction));
                 }
             }
+            Blocker::R2p2 => self.r2p2.blocked.push_back(key),
             Blocker::Stream => {}
             Blocker::Remote(remote) => self.remotes.line_up(remote, key),
         }

@@ -216,7 +216,12 @@ impl Engine {
                     self.complete(session, credit(crate::submit::delivered_id(key), bytes));
                 }
             }
-            (Direction::Response, _, ServerEnd::Nobody | ServerEnd::Cluster { .. }) => {}
+            (Direction::Request, ClientEnd::R2p2 { .. }, _)
+            | (
+                Direction::Response,
+                _,
+                ServerEnd::R2p2 { .. } | ServerEnd::Nobody | ServerEnd::Cluster { .. },
+            ) => {}
         }
     }
 
@@ -427,14 +432,15 @@ impl Call {
         match direction {
             Direction::Request => match &self.client {
                 ClientEnd::Session { types, .. } => Some(Arc::clone(types)),
-                ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } => None,
+                ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {
                 ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
                 ServerEnd::Nobody
                 | ServerEnd::Cluster { .. }
                 | ServerEnd::Peer { .. }
-                | ServerEnd::Grpc { .. } => None,
+                | ServerEnd::Grpc { .. }
+                | ServerEnd::R2p2 { .. } => None,
             },
         }
     }

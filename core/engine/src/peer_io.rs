@@ -161,7 +161,7 @@ impl Engine {
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, remote, lane, key, why, silent);
         }
-        self.settle_grpc(turn);
+        self.go_on(turn);
     }
 
     pub(crate) fn new_outgoing_peer(&mut self, now: Instant, remote: RemoteKey, lane: LaneIndex) -> PeerKey {

@@ -232,7 +232,12 @@ impl Engine {
         let maker = call.maker().and_then(|(session, _)| sessions.find(session));
         let handler = call.handler().and_then(|session| sessions.find(session));
         let application = if side == 0 { maker } else { handler };
+        let label = match call.client {
+            ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
+            _ => String::new(),
+        };
         let (peer_address, peer_identity) = match call.client {
+            ClientEnd::R2p2 { .. } => (label.as_str(), ""),
             ClientEnd::Session { .. } => ("", maker.map_or("", |session| &*session.identity)),
             ClientEnd::Peer { peer, .. } => (peers.find(peer).map_or("", |peer| peer.label.as_str()), ""),
             ClientEnd::Grpc { peer, .. } => {
@@ -291,16 +296,19 @@ impl Engine {
 
     fn access_record(&self, now: Instant, key: CallKey, code: Code) -> Option<AccessRecord> {
         let call = self.calls.find(key)?;
-        let (caller, entered) = match &call.client {
-            ClientEnd::Session { session, .. } => {
-                (&self.sessions.find(*session)?.label, call.client_stamps.d2)
-            }
-            ClientEnd::Peer { peer, .. } => (&self.peers.find(*peer)?.label, call.server_stamps.d8),
-            ClientEnd::Grpc { peer, .. } => (&self.grpc_peers.find(*peer)?.label, call.server_stamps.d8),
+        let caller = match &call.client {
+            ClientEnd::Session { session, .. } => self.sessions.find(*session)?.label.clone(),
+            ClientEnd::Peer { peer, .. } => self.peers.find(*peer)?.label.clone(),
+            ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(*peer)?.label.clone(),
+            ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
+        };
+        let entered = match call.maker() {
+            Some(_) => call.client_stamps.d2,
+            None => call.server_stamps.d8,
         };
         Some(AccessRecord {
             path: Arc::clone(self.registry.path(call.method)),
-            caller: caller.clone(),
+            caller,
             code,
             duration_ns: now.since_ns(entered),
             request_bytes: call.request.bytes,

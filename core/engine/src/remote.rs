@@ -7,6 +7,7 @@ use crate::grpc_pool::Pool;
 use crate::names::Names;
 use crate::observe::{RemoteRow, RemoteState};
 use crate::pass::{Blocker, Refusal};
+use crate::r2p2_remote::R2p2Remote;
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use std::collections::{HashMap, VecDeque};
@@ -46,6 +47,8 @@ pub(crate) enum Speaks {
     Unknown,
     Native,
     Grpc,
+    /// By its scheme: nothing else comes as datagrams.
+    R2p2,
 }
 
 /// One endpoint.
@@ -55,6 +58,8 @@ pub struct Remote {
     pub(crate) speaks: Speaks,
     lanes: [Lane; 2],
     pub(crate) pool: Pool,
+    /// Reached over R2P2: instead of lanes and pool.
+    pub(crate) r2p2: Option<R2p2Remote>,
     /// Calls that wait for a connection, in order.
     pub(crate) waiting: VecDeque<CallKey>,
     failures: u32,
@@ -122,12 +127,14 @@ impl Remotes {
         if self.table.len() >= limit {
             return None;
         }
+        let r2p2 = R2p2Remote::of(endpoint);
         let endpoint: Arc<str> = endpoint.into();
         let key = self.table.insert(Remote {
             endpoint: Arc::clone(&endpoint),
-            speaks: Speaks::Unknown,
+            speaks: if r2p2.is_some() { Speaks::R2p2 } else { Speaks::Unknown },
             lanes: [Lane::Idle; 2],
             pool: Pool::default(),
+            r2p2,
             waiting: VecDeque::new(),
             failures: 0,
             not_before: Instant::default(),
@@ -204,9 +211,12 @@ impl Remotes {
 impl Remote {
     fn state(&self) -> RemoteState {
         let any = |what: fn(&Lane) -> bool| self.lanes.iter().any(what);
-        if any(|lane| matches!(lane, Lane::Open(_))) || self.pool.is_open() {
+        let by_r2p2 = |what: fn(&R2p2Remote) -> bool| self.r2p2.as_ref().is_some_and(what);
+        let open = any(|lane| matches!(lane, Lane::Open(_))) || self.pool.is_open();
+        let dialling = any(|lane| matches!(lane, Lane::Dialling(_))) || self.pool.is_dialling();
+        if open || by_r2p2(R2p2Remote::is_there) {
             RemoteState::Ready
-        } else if any(|lane| matches!(lane, Lane::Dialling(_))) || self.pool.is_dialling() {
+        } else if dialling || by_r2p2(R2p2Remote::is_greeting) {
             RemoteState::Connecting
         } else if self.failures > 0 {
             RemoteState::Failing
@@ -246,8 +256,10 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if remote.speaks == Speaks::Grpc {
-            return self.hand_to_pool(turn, key, remote_key, item);
+        match remote.speaks {
+            Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
+            Speaks::R2p2 => return self.hand_to_r2p2_remote(turn, key, remote_key, item),
+            Speaks::Unknown | Speaks::Native => {}
         }
         match remote.lanes[lane as usize] {
             Lane::Open(peer) => return self.open_at_peer(turn, key, peer, item),

@@ -248,7 +248,9 @@ impl Engine {
         let call = self.calls.find(key)?;
         match &call.client {
             ClientEnd::Session { types, .. } => Some(types.input.clone()),
-            ClientEnd::Peer { .. } => call.agreed.as_ref().map(|types| types.input.clone()),
+            ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => {
+                call.agreed.as_ref().map(|types| types.input.clone())
+            }
             ClientEnd::Grpc { .. } => None,
         }
     }
@@ -259,7 +261,8 @@ impl Engine {
             ServerEnd::Nobody
             | ServerEnd::Cluster { .. }
             | ServerEnd::Peer { .. }
-            | ServerEnd::Grpc { .. } => None,
+            | ServerEnd::Grpc { .. }
+            | ServerEnd::R2p2 { .. } => None,
         }
     }
 }

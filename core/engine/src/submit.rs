@@ -22,7 +22,7 @@ impl Engine {
         self.discard_abandoned(turn);
         let submission = Submission::decode(raw).map_err(SessionFault::Entry)?;
         self.submit(turn, session, submission)?;
-        self.settle_grpc(turn);
+        self.go_on(turn);
         Ok(())
     }
 

@@ -402,11 +402,10 @@ impl Client {
     }
 
     fn tell_cancelled(&mut self, id: u16) {
-        if let Some(call) = self.calls.get(&id)
-            && call.extended
-            && let Some(server) = call.server
-        {
-            self.out.push_back(call.aside(server, PacketType::Drop, drop_part(Reason::Cancelled), DROP));
+        if let Some(call) = self.calls.get(&id).filter(|call| call.extended) {
+            // Before anybody has answered, whoever the request went to knows where it is.
+            let to = call.server.unwrap_or(call.target);
+            self.out.push_back(call.aside(to, PacketType::Drop, drop_part(Reason::Cancelled), DROP));
         }
     }
 

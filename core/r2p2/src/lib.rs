@@ -17,7 +17,8 @@
 //! # The way of the data
 //! `wire.rs` and `extension.rs` take a datagram apart. In `client.rs` it finds its `Call` (`client_call.rs`), in
 //! `server.rs` its request (`served.rs`); `incoming.rs` puts packets in order, `outgoing.rs` says which may go.
-//! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended.
+//! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended. `envelope.rs` stands apart:
+//! the words hosts put before the messages of their services, which nothing else here reads.
 //!
 //! # Invariants
 //! * A handler sees a request at most once, whatever the network does. A server remembers what has ended for longer
@@ -38,6 +39,7 @@ mod client;
 mod client_call;
 mod config;
 mod cut;
+mod envelope;
 mod extension;
 mod feedback;
 mod incoming;
@@ -55,6 +57,7 @@ mod workers;
 
 pub use client::{CallFailure, CallName, Client, ClientCounters, ClientEvent, NewCall, Refused};
 pub use config::{Config, Mode};
+pub use envelope::{EnvelopeError, ReplyEnvelope, RequestEnvelope};
 pub use extension::{
     AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
 };

@@ -51,6 +51,11 @@ impl Server {
         true
     }
 
+    /// Longest reply to a request: by its form (254 packets to a compatible client) and by the limit on messages.
+    pub fn reply_bytes_max(&self, key: RequestKey) -> usize {
+        Cut::reply(key.is_extended()).bytes_max().min(self.config.message_bytes_max)
+    }
+
     /// Refuses a request that was handed out and has not been begun.
     pub fn refuse(&mut self, now: Instant, key: RequestKey, reason: Reason) {
         let Some(request) = self.requests.get(&key) else { return };

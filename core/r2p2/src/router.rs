@@ -75,6 +75,9 @@ impl Router {
             self.counters.malformed += 1;
             return;
         };
+        if packet.header.kind == PacketType::Drop {
+            return self.handle_cancelled(client, datagram);
+        }
         if packet.header.kind != PacketType::Request || !packet.header.flags.has(Flags::FIRST) {
             self.counters.stray += 1;
             return;
@@ -133,6 +136,14 @@ impl Router {
         let queue = self.dispatcher.next_timeout();
         let workers = self.workers.next_timeout(self.config.silent_ns_max);
         [queue, self.leases.next_timeout(), workers].into_iter().flatten().min()
+    }
+
+    /// A client nobody has answered yet gives up: told to the worker that has its request.
+    fn handle_cancelled(&mut self, client: SocketAddrV4, datagram: &[u8]) {
+        match self.worker_of(client, datagram) {
+            Some(to) => self.forwards.push_back(Forward { client, to, datagram: datagram.to_vec() }),
+            None => self.counters.stray += 1,
+        }
     }
 
     /// A request nobody knows here.

@@ -30,6 +30,14 @@ pub struct Outgoing<'a> {
     pub pieces: [&'a [u8]; 2],
 }
 
+/// Datagrams received together.
+#[derive(Debug, Default)]
+pub struct DatagramBatch {
+    buffer: Vec<u8>,
+    /// Sender and length of each; they lie one behind the other.
+    received: Vec<(SocketAddrV4, usize)>,
+}
+
 /// A datagram to send in the name of `from`.
 #[derive(Clone, Copy, Debug)]
 pub struct Disguised<'a> {
@@ -43,6 +51,8 @@ pub struct Disguised<'a> {
 
 /// Datagrams given to the kernel at once. More gain nothing: the cost of the call is spread thin by then.
 const BATCH_MAX: usize = 32;
+/// Room for one datagram: more than fits an Ethernet frame. What is longer is cut, and refused as too long.
+const DATAGRAM_BYTES_MAX: usize = 2048;
 /// Bytes the kernel keeps of what has not been read: bursts of many clients meet here.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const IP_HEADER_BYTES: usize = 20;
@@ -92,6 +102,24 @@ impl Datagrams {
         }
     }
 
+    /// The datagrams that wait, up to a batch of them; none if none do. Replaces what the batch had.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive_batch(&self, batch: &mut DatagramBatch) -> io::Result<()> {
+        batch.received.clear();
+        batch.buffer.resize(BATCH_MAX * DATAGRAM_BYTES_MAX, 0);
+        let mut at = 0;
+        while batch.received.len() < BATCH_MAX {
+            let Some((bytes, from)) = self.receive(&mut batch.buffer[at..at + DATAGRAM_BYTES_MAX])? else {
+                break;
+            };
+            batch.received.push((from, bytes));
+            at += bytes;
+        }
+        Ok(())
+    }
+
     /// Sends datagrams; how many the kernel took. What it did not take is lost, as datagrams may be.
     pub fn send(&self, batch: &[Outgoing<'_>]) -> usize {
         batch.chunks(BATCH_MAX).map(|chunk| self.send_chunk(chunk)).sum()
@@ -102,6 +130,28 @@ impl Datagrams {
         let pieces: Vec<&[IoSlice<'_>]> = pieces.iter().map(|pieces| &pieces[..]).collect();
         let addresses: Vec<SocketAddrAny> = chunk.iter().map(|one| one.to.into()).collect();
         send_all(self.fd.as_fd(), &addresses, &pieces)
+    }
+}
+
+impl DatagramBatch {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether it has no datagrams.
+    pub fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
+    /// Its datagrams with their senders, in the order they came.
+    pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
+        let mut rest = &self.buffer[..];
+        self.received.iter().map(move |(from, bytes)| {
+            let (datagram, behind) = rest.split_at(*bytes);
+            rest = behind;
+            (*from, datagram)
+        })
     }
 }
 

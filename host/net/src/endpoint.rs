@@ -1,23 +1,25 @@
 //! Where something listens, as users write it.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
 
-/// An address a stream can be opened to.
+/// An address a stream can be opened to, or datagrams sent to.
 ///
 /// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative),
 /// `unix:///run/greeter.sock`, or `unix-abstract:greeter`.
 /// With TLS, `tls://10.0.0.7:7878`, or `tls://search.internal@10.0.0.7:7878` if the server's
-/// certificate says a name and not the address.
+/// certificate says a name and not the address. Over R2P2 (docs/r2p2.md), `r2p2://10.0.0.7:8000`: IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP.
     Tcp(SocketAddr),
     /// TLS over TCP: what the certificate must say, if that is not the address.
     Tls(SocketAddr, Option<String>),
+    /// R2P2 over UDP.
+    R2p2(SocketAddrV4),
     /// A Unix stream socket.
     Unix(PathBuf),
     /// A Unix stream socket without a file: a name in the network namespace (unix(7), "abstract").
@@ -28,7 +30,9 @@ pub enum Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum EndpointError {
     /// No scheme, or one that is not known here.
-    #[error("{text:?} is not an endpoint: write tcp://ADDRESS:PORT, tls://ADDRESS:PORT or unix:PATH")]
+    #[error(
+        "{text:?} is not an endpoint: write tcp://ADDRESS:PORT, tls://ADDRESS:PORT, r2p2://ADDRESS:PORT or unix:PATH"
+    )]
     Scheme {
         /// What was written.
         text: String,
@@ -58,6 +62,12 @@ pub enum EndpointError {
     /// An IPv6 address without brackets.
     #[error("{text:?}: put an IPv6 address in brackets, as in tcp://[::1]:7878")]
     Brackets {
+        /// What was written.
+        text: String,
+    },
+    /// R2P2's FEEDBACK has room for nothing else.
+    #[error("{text:?}: R2P2 is spoken over IPv4 only: write r2p2://10.0.0.7:8000")]
+    V4 {
         /// What was written.
         text: String,
     },
@@ -92,14 +102,14 @@ impl Endpoint {
     pub fn server_name(&self) -> Option<String> {
         match self {
             Self::Tls(address, name) => Some(name.clone().unwrap_or_else(|| address.ip().to_string())),
-            Self::Tcp(_) | Self::Unix(_) | Self::Abstract(_) => None,
+            Self::Tcp(_) | Self::R2p2(_) | Self::Unix(_) | Self::Abstract(_) => None,
         }
     }
 
     /// The path of a Unix endpoint.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Self::Tcp(_) | Self::Tls(..) | Self::Abstract(_) => None,
+            Self::Tcp(_) | Self::Tls(..) | Self::R2p2(_) | Self::Abstract(_) => None,
             Self::Unix(path) => Some(path),
         }
     }
@@ -111,6 +121,12 @@ impl FromStr for Endpoint {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(rest) = text.strip_prefix("tcp://") {
             return address(text, rest).map(Self::Tcp);
+        }
+        if let Some(rest) = text.strip_prefix("r2p2://") {
+            return match address(text, rest)? {
+                SocketAddr::V4(address) => Ok(Self::R2p2(address)),
+                SocketAddr::V6(_) => Err(EndpointError::V4 { text: text.to_owned() }),
+            };
         }
         if let Some(rest) = text.strip_prefix("tls://") {
             return tls(text, rest);
@@ -138,6 +154,7 @@ impl fmt::Display for Endpoint {
             Self::Tcp(address) => write!(f, "tcp://{address}"),
             Self::Tls(address, None) => write!(f, "tls://{address}"),
             Self::Tls(address, Some(name)) => write!(f, "tls://{name}@{address}"),
+            Self::R2p2(address) => write!(f, "r2p2://{address}"),
             Self::Unix(path) if path.is_absolute() => write!(f, "unix://{}", path.display()),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Abstract(name) => write!(f, "unix-abstract:{name}"),
@@ -200,7 +217,7 @@ mod tests {
     fn what_the_user_is_told() {
         let long = format!("unix:/{}", "x".repeat(107));
         for (text, told) in [
-            ("10.0.0.1:80", "write tcp://ADDRESS:PORT, tls://ADDRESS:PORT or unix:PATH"),
+            ("10.0.0.1:80", "write tcp://ADDRESS:PORT, tls://ADDRESS:PORT, r2p2://ADDRESS:PORT or unix:PATH"),
             ("tls://a b@10.0.0.1:80", "\"a b\" is not a server name"),
             ("tls://name@other:80", "\"other\" is a name"),
             ("http://10.0.0.1:80", "is not an endpoint"),

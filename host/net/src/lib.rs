@@ -44,7 +44,7 @@ mod stream;
 mod target;
 mod tls;
 
-pub use datagram::{Datagrams, Disguised, Outgoing, RawDatagrams};
+pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
 pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{

@@ -54,6 +54,12 @@ pub enum BindError {
         /// Where.
         endpoint: Endpoint,
     },
+    /// Datagrams are no stream.
+    #[error("cannot listen for connections on {endpoint}: R2P2 has a port of its own (r2p2.listen)")]
+    Datagrams {
+        /// Where.
+        endpoint: Endpoint,
+    },
     /// The kernel refuses.
     #[error("cannot listen on {endpoint}: {source}")]
     Kernel {
@@ -80,6 +86,7 @@ impl Listener {
         match endpoint {
             Endpoint::Tcp(address) => bind_tcp(*address, share_port),
             Endpoint::Tls(..) => return Err(BindError::Secure { endpoint: endpoint.clone() }),
+            Endpoint::R2p2(_) => return Err(BindError::Datagrams { endpoint: endpoint.clone() }),
             Endpoint::Unix(path) => {
                 clear_leftover(endpoint, path)?;
                 bind_unix(path)

@@ -78,6 +78,7 @@ impl Stream {
                 rustix::net::connect(&stream.plain.socket, address)
             }
             Endpoint::Unix(path) => rustix::net::connect(&stream.plain.socket, &SocketAddrUnix::new(path)?),
+            Endpoint::R2p2(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         match begun {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(stream),
@@ -248,6 +249,8 @@ impl Stream {
             }
             Endpoint::Tcp(_) | Endpoint::Tls(..) => (AddressFamily::INET6, Family::Tcp),
             Endpoint::Unix(_) | Endpoint::Abstract(_) => (AddressFamily::UNIX, Family::Unix),
+            // Datagrams are no stream; those who dial know (`Endpoint::R2p2` is never dialled).
+            Endpoint::R2p2(_) => return Err(io::ErrorKind::Unsupported.into()),
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(address_family, SocketType::STREAM, flags, None)?;

@@ -15,6 +15,7 @@ use thiserror::Error;
 /// |---|---|
 /// | `tcp://10.0.0.7:80`, `tcp://[::1]:80`, `unix:a.sock`, `unix:///run/a.sock`, `unix-abstract:a` | that endpoint |
 /// | `tls://10.0.0.7:443`, `tls://search.internal@10.0.0.7:443` | that endpoint, with TLS |
+/// | `r2p2://10.0.0.7:8000` | that endpoint, by datagrams |
 /// | `ipv4:10.0.0.7:80,10.0.0.8:80`, `ipv6:[::1]:80,[::2]:80` | those endpoints; port 443 if none is written |
 /// | `dns:///db.example:80`, `dns:db.example:80`, `tcp://db.example:80`, `db.example:80` | the addresses of that name |
 /// | `10.0.0.7:80`, `[::1]:80` | that endpoint |
@@ -111,7 +112,7 @@ impl FromStr for Target {
         let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
         match scheme {
             "tcp" if rest.starts_with("//") => of_tcp(text),
-            "unix" | "unix-abstract" | "tls" => Ok(Self::Endpoints(vec![text.parse()?])),
+            "unix" | "unix-abstract" | "tls" | "r2p2" => Ok(Self::Endpoints(vec![text.parse()?])),
             "dns" => of_dns(text, rest),
             "ipv4" => of_list(rest, |text| address(text, "IPv4", "10.0.0.7:80", ipv4)),
             "ipv6" => of_list(rest, |text| address(text, "IPv6", "[2001:db8::7]:80", ipv6)),
@@ -134,7 +135,7 @@ impl fmt::Display for Target {
         }
         let addresses = endpoints.iter().filter_map(|endpoint| match endpoint {
             Endpoint::Tcp(address) => Some(address),
-            Endpoint::Tls(..) | Endpoint::Unix(_) | Endpoint::Abstract(_) => None,
+            Endpoint::Tls(..) | Endpoint::R2p2(_) | Endpoint::Unix(_) | Endpoint::Abstract(_) => None,
         });
         for (index, address) in addresses.enumerate() {
             let scheme = if address.is_ipv4() { "ipv4:" } else { "ipv6:" };

@@ -13,14 +13,16 @@ mod value;
 
 pub use error::ConfigError;
 pub use http2::{Http2Keys, Tls};
-pub use value::{Address, Bytes, Mode, Principal, Whom};
+pub use value::{Address, Bytes, Mode, Principal, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use trunkline_control::Attach;
-use trunkline_engine::{GrpcSettings, Limits};
+use trunkline_engine::{GrpcSettings, Limits, R2p2Settings};
 use trunkline_grpc::compress::Encoding;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Endpoint, Target};
@@ -43,6 +45,8 @@ pub struct Config {
     pub tls: Tls,
     /// Connections of gRPC.
     pub http2: Http2Keys,
+    /// Requests and replies over datagrams.
+    pub r2p2: R2p2,
     /// How threads wait.
     pub waiting: Waiting,
     /// What is logged.
@@ -156,6 +160,31 @@ pub enum Compression {
     Gzip,
     Deflate,
     Zstd,
+}
+
+/// `[r2p2]`: requests and replies over datagrams.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct R2p2 {
+    /// Where requests are served. Empty: nowhere.
+    pub listen: UdpAddress,
+    /// What may be said beyond the authors' protocol.
+    pub mode: R2p2Mode,
+    /// Control ports of the routers requests may come from.
+    pub routers: Vec<SocketAddrV4>,
+    /// Requests worked on at once, as routers are told. Zero: as many as there are processors.
+    pub slots: u16,
+}
+
+/// What may be said beyond the protocol of R2P2's authors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum R2p2Mode {
+    /// The extended mode is shown, and spoken with whoever shows it, too.
+    #[default]
+    Offer,
+    /// Nothing.
+    Compatible,
 }
 
 /// `[waiting]`: how threads wait.
@@ -339,6 +368,23 @@ impl Config {
             response_encoding: self.grpc.response_encoding.into(),
             request_encoding: self.grpc.request_encoding.into(),
             ..GrpcSettings::default()
+        }
+    }
+
+    /// How the engine speaks R2P2.
+    pub fn r2p2(&self) -> R2p2Settings {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        R2p2Settings {
+            mode: match self.r2p2.mode {
+                R2p2Mode::Offer => trunkline_r2p2::Mode::Offer,
+                R2p2Mode::Compatible => trunkline_r2p2::Mode::Compatible,
+            },
+            serves: self.r2p2.listen.0.is_some(),
+            routers: self.r2p2.routers.clone(),
+            slots: match self.r2p2.slots {
+                0 => u16::try_from(processors()).unwrap_or(u16::MAX),
+                slots => slots,
+            },
         }
     }
 

@@ -4,6 +4,7 @@ use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
 use crate::control::{Control, ControlMessage};
+use crate::datagrams::UdpPorts;
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
@@ -25,7 +26,7 @@ use std::thread::JoinHandle;
 use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_net::{Buffers, Interest, Listener, Poller, TlsError};
+use trunkline_net::{Buffers, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::{Chain, Definition, PolicyError, PolicyRow};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
@@ -274,6 +275,8 @@ impl Daemon {
         engine.configure_grpc(config.grpc());
         // The standard library's only door to the system's randomness.
         engine.seed(RandomState::new().hash_one(0));
+        let udp = self.open_udp(config, &poller)?;
+        engine.configure_r2p2(now(), config.r2p2());
         engine.plant(Plant {
             request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
             response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
@@ -287,6 +290,7 @@ impl Daemon {
             sessions: Sessions::default(),
             sockets: HashMap::new(),
             https: HttpSockets::default(),
+            udp,
             visitors: Visitors::default(),
             socket_timers: TimerTable::new(),
             tls,
@@ -330,6 +334,16 @@ impl Daemon {
             self.endpoints.push(endpoint.clone());
         }
         Ok(Listening { listener, endpoint })
+    }
+
+    fn open_udp(&mut self, config: &Config, poller: &Poller) -> Result<UdpPorts, StartError> {
+        let listen = config.r2p2.listen.0;
+        let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
+        let udp = UdpPorts::open(listen, poller).map_err(failed)?;
+        if let Some(address) = udp.address().map_err(failed)? {
+            self.endpoints.push(Endpoint::R2p2(address).to_string());
+        }
+        Ok(udp)
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {

@@ -7,7 +7,8 @@
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
 //! * A connection begins in `visitors.rs`, accepted or dialled, until it is clear what it speaks, and TLS is set up
-//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events.
+//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events. Datagrams have
+//!   no connection: `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
@@ -29,6 +30,7 @@ mod changes;
 mod command;
 mod config;
 mod control;
+mod datagrams;
 mod handle;
 mod heaps;
 mod http;
@@ -43,5 +45,7 @@ mod waker;
 
 pub use changes::Watcher;
 pub use command::{Observation, Services};
-pub use config::{Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, Whom};
+pub use config::{
+    Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, UdpAddress, Whom,
+};
 pub use handle::{Daemon, StartError};

@@ -3,6 +3,7 @@
 use crate::changes::Changes;
 use crate::command::{Command, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
+use crate::datagrams::UdpPorts;
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::names::Names;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
-use trunkline_engine::{BindRequest, Engine, GrpcKey, PeerKey, SessionKey, Turn};
+use trunkline_engine::{BindRequest, Engine, GrpcKey, PeerKey, R2p2Port, SessionKey, Turn};
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
@@ -27,6 +28,7 @@ pub(crate) struct Shard {
     pub sessions: Sessions,
     pub sockets: HashMap<PeerKey, Socket>,
     pub https: HttpSockets,
+    pub udp: UdpPorts,
     pub visitors: Visitors,
     /// What is due for sockets, apart from what the engine waits for.
     pub socket_timers: TimerTable<Token>,
@@ -98,6 +100,7 @@ pub(crate) enum Token {
     Http(GrpcKey),
     Visitor(u64),
     Farewell(u64),
+    Datagrams(R2p2Port),
 }
 
 impl Shard {
@@ -276,6 +279,7 @@ impl Token {
             Self::Http(key) => key.to_bits() * Self::KINDS + 4,
             Self::Visitor(id) => id * Self::KINDS + 5,
             Self::Farewell(id) => id * Self::KINDS + 6,
+            Self::Datagrams(port) => port as u64 * Self::KINDS + 7,
         }
     }
 
@@ -293,7 +297,9 @@ impl Token {
             3 => Self::Listener(key as usize),
             4 => Self::Http(GrpcKey::from_bits(key)),
             5 => Self::Visitor(key),
-            _ => Self::Farewell(key),
+            6 => Self::Farewell(key),
+            _ if key == R2p2Port::Client as u64 => Self::Datagrams(R2p2Port::Client),
+            _ => Self::Datagrams(R2p2Port::Server),
         }
     }
 }

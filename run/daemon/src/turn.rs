@@ -51,6 +51,7 @@ impl Shard {
         self.dial();
         self.transmit();
         self.transmit_http();
+        self.send_datagrams();
         self.publish_completions();
         self.bury_retired();
         self.report_policies();
@@ -205,6 +206,7 @@ impl Shard {
                 Token::Http(key) => self.serve_http(key, event),
                 Token::Visitor(id) => self.serve_visitor(id, event),
                 Token::Farewell(id) => self.serve_farewell(id),
+                Token::Datagrams(port) => self.take_datagrams(port),
             }
         }
         self.ready = ready;
@@ -228,7 +230,11 @@ impl Shard {
                 Token::Http(key) => self.http_timed_out(key),
                 Token::Visitor(id) => self.visitor_timed_out(id),
                 Token::Farewell(id) => self.farewell_timed_out(id),
-                Token::Waker | Token::Session(_) | Token::Peer(_) | Token::Listener(_) => {}
+                Token::Waker
+                | Token::Session(_)
+                | Token::Peer(_)
+                | Token::Listener(_)
+                | Token::Datagrams(_) => {}
             }
         }
         if self.engine.next_timeout().is_some_and(|at| at <= now) {

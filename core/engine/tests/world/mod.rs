@@ -6,11 +6,13 @@ pub mod fleet;
 pub mod web;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionFault, SessionKey, Turn,
+    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port, SessionFault,
+    SessionKey, Turn,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -66,6 +68,10 @@ pub struct World {
     pub foreign: bool,
     /// Connections asked for so far, native or not.
     pub dials: usize,
+    /// Datagrams between the hosts, as they were sent.
+    pub datagrams: Vec<Vec<u8>>,
+    /// Says which datagrams arrive, by their number.
+    pub arrives: fn(usize) -> bool,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
 }
@@ -112,6 +118,8 @@ impl World {
             hosts,
             links: Vec::new(),
             webs: Vec::new(),
+            datagrams: Vec::new(),
+            arrives: |_| true,
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
             unreachable: false,
@@ -201,7 +209,13 @@ impl World {
         for round in 0.. {
             assert!(round < 100_000, "the world does not come to rest");
             let dialled = self.dial();
-            if !dialled & !self.carry() & !self.hear() & !self.flush_webs() & !self.complete(apps) {
+            if !dialled
+                & !self.carry_datagrams()
+                & !self.carry()
+                & !self.hear()
+                & !self.flush_webs()
+                & !self.complete(apps)
+            {
                 return;
             }
         }
@@ -252,6 +266,35 @@ impl World {
             }
         }
         moved
+    }
+
+    /// Datagrams of both hosts, each at once.
+    fn carry_datagrams(&mut self) -> bool {
+        let mut moved = false;
+        for host in 0..self.hosts.len() {
+            while let Some((port, transmit)) = self.hosts[host].engine.poll_datagram() {
+                moved = true;
+                let (from, bytes) = (udp_address(host, port), transmit.to_vec());
+                self.datagrams.push(bytes.clone());
+                if (self.arrives)(self.datagrams.len() - 1) {
+                    self.deliver_datagram(from, transmit.to, &bytes);
+                }
+            }
+        }
+        moved
+    }
+
+    /// A datagram arrives, from wherever it says.
+    pub fn deliver_datagram(&mut self, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {
+        for host in 0..self.hosts.len() {
+            for port in [R2p2Port::Client, R2p2Port::Server] {
+                if udp_address(host, port) == to {
+                    let Host { engine, heaps } = &mut self.hosts[host];
+                    let mut turn = Turn { now: self.now, heaps };
+                    engine.handle_datagram(&mut turn, port, self.now, from, bytes);
+                }
+            }
+        }
     }
 
     fn carry(&mut self) -> bool {
@@ -437,6 +480,15 @@ impl App {
             other => panic!("expected one outcome, found {other:?}"),
         }
     }
+}
+
+/// The UDP ports of a host.
+pub fn udp_address(host: usize, port: R2p2Port) -> SocketAddrV4 {
+    let number = match port {
+        R2p2Port::Client => 40_000,
+        R2p2Port::Server => 8000,
+    };
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host as u8 + 1), number)
 }
 
 /// A handler's end of a call.

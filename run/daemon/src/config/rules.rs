@@ -22,6 +22,8 @@ const CLIENT_KEEPALIVE_S_MIN: u64 = KeepaliveSettings::CLIENT_AFTER_NS_MIN / 1_0
 const HOUR_S: u64 = 3600;
 /// Longer is never; zero says so.
 const YEAR_S: u64 = 365 * 24 * HOUR_S;
+/// Each is told of every request of the compatible mode, and has a heartbeat.
+const ROUTERS_MAX: usize = 64;
 /// A node's name travels in the native HELLO.
 const NODE_BYTES_MAX: usize = 255;
 
@@ -33,6 +35,7 @@ impl Config {
         self.check_limits()?;
         self.check_tls()?;
         self.check_http2()?;
+        self.check_r2p2()?;
         self.check_services()?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
@@ -52,6 +55,10 @@ impl Config {
                 problem,
                 "write tcp://, and set tls.certificate and tls.key",
             ));
+        }
+        if self.listen().any(|endpoint| matches!(endpoint, Endpoint::R2p2(_))) {
+            let problem = "says r2p2://, which has a port of its own".into();
+            return Err(breach("daemon.listen", problem, "write r2p2.listen instead"));
         }
         if self.daemon.shards != 1 {
             let problem =
@@ -115,6 +122,30 @@ impl Config {
         if tls.client_certificate_optional && !is_set(&tls.client_ca) {
             let advice = "write tls.client_ca, the roots of clients' certificates, or leave it out";
             return problem("tls.client_certificate_optional", "means nothing: none is asked for", advice);
+        }
+        Ok(())
+    }
+
+    fn check_r2p2(&self) -> Result<(), Breach> {
+        let r2p2 = &self.r2p2;
+        let problem = |key, what: String, advice| Err(breach(key, what, advice));
+        if r2p2.listen.0.is_some() && self.tls.required {
+            let what = "would be a door without TLS, and tls.required is set".into();
+            return problem("r2p2.listen", what, "leave out one of the two");
+        }
+        if !r2p2.routers.is_empty() && r2p2.listen.0.is_none() {
+            let advice = "write r2p2.listen, the port requests are to come to, or leave the routers out";
+            return problem("r2p2.routers", "mean nothing where R2P2 is not served".into(), advice);
+        }
+        if r2p2.routers.len() > ROUTERS_MAX {
+            let what = format!("has {} routers; at most {ROUTERS_MAX}", r2p2.routers.len());
+            return problem("r2p2.routers", what, "write those in front of this host");
+        }
+        if let Some(router) =
+            r2p2.routers.iter().find(|router| router.port() == 0 || router.ip().is_unspecified())
+        {
+            let what = format!("has {router}, where no FEEDBACK arrives");
+            return problem("r2p2.routers", what, "write the address and port of a router's --control");
         }
         Ok(())
     }

@@ -74,6 +74,20 @@ fn errors_say_where_what_and_what_instead() {
             "d.toml:2:2: waiting.zebra: there is no key \"zebra\" here; keys here: patience_us_max",
         ),
         (
+            "[r2p2]\nlisten = \"10.0.0.7\"",
+            "d.toml:2:10: r2p2.listen: invalid value: string \"10.0.0.7\", expected an IPv4 address and a port, such \
+         as \"10.0.0.7:8000\", or \"\" for none",
+        ),
+        (
+            "[r2p2]\nrouters = [\"10.0.0.9:9000\"]",
+            "d.toml:2:11: r2p2.routers: mean nothing where R2P2 is not served; write r2p2.listen, the port requests \
+         are to come to, or leave the routers out",
+        ),
+        (
+            "[daemon]\nlisten = [\"r2p2://10.0.0.7:1\"]",
+            "d.toml:2:10: daemon.listen: says r2p2://, which has a port of its own; write r2p2.listen instead",
+        ),
+        (
             "[daemon]\n\nshards = 2",
             "d.toml:3:10: daemon.shards: this version runs one shard: a session on one would not reach a \
          service on another; write 1, or leave it out",

@@ -3,6 +3,7 @@
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
+use std::net::SocketAddrV4;
 use trunkline_net::{Endpoint, Target};
 
 /// A size in bytes, written as a number or as text: `65536`, `"64 KiB"`, `"1.5 GiB"`.
@@ -18,6 +19,10 @@ pub struct Mode(pub u32);
 /// Where a daemon listens: `tcp://address:port` or `unix:/path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address(pub Endpoint);
+
+/// A UDP port of this host: `10.0.0.7:8000`; none, if empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpAddress(pub Option<SocketAddrV4>);
 
 /// Whom to call: endpoints, or a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +165,31 @@ impl Serialize for Bytes {
 impl Serialize for Mode {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl fmt::Display for UdpAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |address| address.fmt(f))
+    }
+}
+
+impl Serialize for UdpAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for UdpAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        let address = text.strip_prefix("r2p2://").unwrap_or(&text).parse();
+        let expected = "an IPv4 address and a port, such as \"10.0.0.7:8000\", or \"\" for none";
+        let wrong = |_| D::Error::invalid_value(Unexpected::Str(&text), &expected);
+        address.map(Some).map(Self).map_err(wrong)
     }
 }
 

@@ -1,0 +1,228 @@
+//! R2P2 in the engine: its two ports, and whose their requests are.
+//!
+//! One client makes the calls of this host's sessions from one UDP port; if the host serves, one server takes those of
+//! others on another. Both are cores of their own (`trunkline_r2p2`): datagrams in and out, events up, commands down.
+//! `r2p2_peer.rs` makes items of the events, `r2p2_end.rs` requests and replies of the items, `r2p2_remote.rs` finds
+//! out whether anybody is there.
+
+use crate::call::Direction;
+use crate::engine::{Engine, Turn};
+use crate::{CallKey, RemoteKey};
+use bytes::Bytes;
+use core::net::{Ipv4Addr, SocketAddrV4};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use trunkline_call::Instant;
+use trunkline_r2p2::{Client, Config, Mode, RequestKey, Server, Timing, Transmit};
+use trunkline_telemetry::PeerIndex;
+
+/// How R2P2 is spoken.
+#[derive(Clone, Debug)]
+pub struct R2p2Settings {
+    /// What may be said beyond the authors' protocol.
+    pub mode: Mode,
+    /// Whether requests are served; the host then has the server's port.
+    pub serves: bool,
+    /// Control ports of the routers requests may come from.
+    pub routers: Vec<SocketAddrV4>,
+    /// Requests worked on at once: what routers are told.
+    pub slots: u16,
+}
+
+/// One of the two ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum R2p2Port {
+    /// Where replies arrive.
+    Client,
+    /// Where requests arrive.
+    Server,
+}
+
+/// The ports and the books.
+#[derive(Debug, Default)]
+pub(crate) struct R2p2 {
+    settings: R2p2Settings,
+    seed: u64,
+    client: Option<Client>,
+    pub server: Option<Server>,
+    /// Calls of peers by the request they are, until they are answered.
+    pub served: HashMap<RequestKey, Serving>,
+    /// Calls made, until they are answered.
+    pub made: HashMap<CallKey, Made>,
+    /// Bytes of those.
+    pub made_bytes: usize,
+    /// Calls that wait for such bytes to become fewer.
+    pub blocked: VecDeque<CallKey>,
+    /// Requests whose calls are over and were never answered: nobody waits for them.
+    pub unanswered: Vec<RequestKey>,
+    /// Numbers of other hosts in reports.
+    numbers: HashMap<Named, PeerIndex>,
+}
+
+/// A call of a peer.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub call: CallKey,
+    /// Leading metadata of the handler, which leaves with the reply.
+    pub headers: Option<Box<[u8]>>,
+}
+
+/// A call made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub bytes: usize,
+    /// The request, if it is linear: a server without its type gets it as protobuf.
+    pub linear: Option<Bytes>,
+}
+
+/// Another host, as reports tell hosts apart: servers by address, clients without their port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Named {
+    Server(SocketAddrV4),
+    Client(Ipv4Addr),
+}
+
+/// Hosts whose number is remembered. Further ones share a line in reports.
+const NUMBERS_MAX: usize = 4096;
+
+impl Default for R2p2Settings {
+    fn default() -> Self {
+        Self { mode: Mode::Offer, serves: false, routers: Vec::new(), slots: 1 }
+    }
+}
+
+impl R2p2 {
+    pub fn seed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    /// The client, made when it is first used: its port need not exist before.
+    pub fn client(&mut self, message_bytes_max: u32) -> &mut Client {
+        let Self { settings, seed, client, .. } = self;
+        client.get_or_insert_with(|| Client::new(Arc::new(config_of(settings, message_bytes_max)), *seed))
+    }
+
+    pub fn client_if_any(&mut self) -> Option<&mut Client> {
+        self.client.as_mut()
+    }
+
+    /// A call made is over, or is made again.
+    pub fn forget_made(&mut self, call: CallKey) {
+        if let Some(made) = self.made.remove(&call) {
+            self.made_bytes -= made.bytes;
+        }
+    }
+}
+
+fn config_of(settings: &R2p2Settings, message_bytes_max: u32) -> Config {
+    let default = Config::default();
+    Config {
+        mode: settings.mode,
+        routers: settings.routers.clone(),
+        slots: settings.slots.max(1),
+        message_bytes_max: default.message_bytes_max.min(message_bytes_max as usize),
+        ..default
+    }
+}
+
+impl Engine {
+    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
+    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
+        let config = config_of(&settings, self.limits.message_bytes);
+        self.r2p2.server = settings.serves.then(|| Server::new(Arc::new(config), now));
+        self.r2p2.settings = settings;
+    }
+
+    /// Takes a datagram, known to be there since `arrived`.
+    pub fn handle_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        port: R2p2Port,
+        arrived: Instant,
+        from: SocketAddrV4,
+        datagram: &[u8],
+    ) {
+        self.arrived = arrived;
+        self.discard_abandoned(turn);
+        match port {
+            R2p2Port::Client => {
+                if let Some(client) = self.r2p2.client_if_any() {
+                    client.handle_datagram(turn.now, from, datagram);
+                }
+            }
+            R2p2Port::Server => {
+                if let Some(server) = &mut self.r2p2.server {
+                    server.handle_datagram(turn.now, from, datagram);
+                }
+            }
+        }
+        self.handle_r2p2_events(turn);
+        self.go_on(turn);
+    }
+
+    /// The next datagram to send, and from which port.
+    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
+        if let Some(transmit) = self.r2p2.client_if_any().and_then(Client::poll_transmit) {
+            return Some((R2p2Port::Client, transmit));
+        }
+        let transmit = self.r2p2.server.as_mut()?.poll_transmit()?;
+        Some((R2p2Port::Server, transmit))
+    }
+
+    pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
+        if let Some(client) = self.r2p2.client_if_any() {
+            client.handle_timeout(turn.now);
+        }
+        if let Some(server) = &mut self.r2p2.server {
+            server.handle_timeout(turn.now);
+        }
+        self.arrived = turn.now;
+        self.handle_r2p2_events(turn);
+    }
+
+    pub(crate) fn next_r2p2_timeout(&mut self) -> Option<Instant> {
+        let client = self.r2p2.client_if_any().and_then(Client::next_timeout);
+        let server = self.r2p2.server.as_mut().and_then(Server::next_timeout);
+        client.into_iter().chain(server).min()
+    }
+
+    /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
+    pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
+        while let Some(key) = self.r2p2.unanswered.pop() {
+            if let Some(server) = &mut self.r2p2.server {
+                server.reply(turn.now, key, Bytes::new(), None, Timing::default());
+            }
+        }
+        while self.r2p2.made_bytes < self.limits.connection_queue_bytes
+            && let Some(call) = self.r2p2.blocked.pop_front()
+        {
+            self.unblock(turn, call, Direction::Request);
+        }
+    }
+
+    /// The number of another host in reports.
+    pub(crate) fn r2p2_number(&mut self, host: Named) -> PeerIndex {
+        if let Some(number) = self.r2p2.numbers.get(&host) {
+            return *number;
+        }
+        if self.r2p2.numbers.len() >= NUMBERS_MAX {
+            return PeerIndex::OTHER;
+        }
+        let name = match host {
+            Named::Server(address) => format!("r2p2 {address}"),
+            Named::Client(address) => format!("r2p2 {address}"),
+        };
+        let number = self.telemetry.peer(&name, false);
+        self.r2p2.numbers.insert(host, number);
+        number
+    }
+
+    /// Where R2P2 is spoken behind a remote, if it is.
+    pub(crate) fn r2p2_target(&self, remote: RemoteKey) -> Option<SocketAddrV4> {
+        self.remotes.find(remote)?.r2p2.as_ref().map(|r2p2| r2p2.target)
+    }
+}

@@ -1,0 +1,319 @@
+//! Handing items over by R2P2: as one request, or as one reply.
+
+use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::convert::{WireBody, for_wire, reencode};
+use crate::engine::{Engine, Turn};
+use crate::pass::{Blocker, Refusal};
+use crate::peer_end::conversion_fault;
+use crate::r2p2::Made;
+use crate::registry::Form;
+use crate::{CallKey, RemoteKey};
+use bytes::Bytes;
+use core::net::SocketAddrV4;
+use std::borrow::Cow;
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
+use trunkline_grpc::Outcome;
+use trunkline_r2p2::{
+    CallName, NewCall, Policy, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing,
+};
+
+impl Engine {
+    /// Sends a call's request.
+    pub(crate) fn open_at_r2p2<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        remote: RemoteKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let Item::Open { metadata, body: Some(body), end: true } = &item else {
+            self.drop_item(item);
+            let why = "R2P2 carries one request, and the method was opened without it";
+            return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
+        };
+        if self.r2p2.made_bytes >= self.limits.connection_queue_bytes {
+            return Err(Refusal::Blocked(item, Blocker::R2p2));
+        }
+        let sent =
+            self.request_envelope(turn, key, remote, metadata, body).and_then(|(envelope, is_linear)| {
+                self.request(turn.now, key, remote, envelope.into(), is_linear)
+            });
+        match sent {
+            Ok(()) => {
+                self.opened_at_r2p2(turn.now, key, body.len());
+                self.drop_item(item);
+                Ok(())
+            }
+            Err(fault) => {
+                self.drop_item(item);
+                Err(Refusal::Fault(fault))
+            }
+        }
+    }
+
+    /// A server could not read a linear request, and did not execute it: it goes again as protobuf.
+    pub(crate) fn request_again(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        request: &Bytes,
+    ) -> Result<(), Fault> {
+        let call = self.calls.find(key).ok_or(Fault::Draining)?;
+        let ServerEnd::R2p2 { remote, .. } = call.server else { return Err(Fault::Draining) };
+        let types = call.sender_types(Direction::Request).ok_or(Fault::Draining)?;
+        let method = call.method;
+        let malformed = |why: String| Fault::MalformedRequest { why };
+        let said = RequestEnvelope::parse(request).map_err(|error| malformed(error.to_string()))?;
+        let Form::Typed(of) = &types.input else { return Err(malformed("its type is not known".into())) };
+        let message = reencode(&mut self.scratch, of, said.message)
+            .map_err(|error| conversion_fault(error, Direction::Request))?;
+        let again = RequestEnvelope { is_linear: false, message, ..said }.encode();
+        if let Some(r2p2) = self.remotes.find_mut(remote).and_then(|remote| remote.r2p2.as_mut()) {
+            r2p2.disagrees(turn.now, method);
+        }
+        if let Some(call) = self.calls.find_mut(key) {
+            call.resent += 1;
+        }
+        self.request(turn.now, key, remote, again.unwrap_or_default().into(), false)
+    }
+
+    /// Sends a later item of a call: a request of one message has none.
+    pub(crate) fn hand_to_r2p2_server<'a>(&mut self, item: Item<'a>) -> Result<(), Refusal<'a>> {
+        self.drop_item(item);
+        let why = "R2P2 carries one request, and there are more";
+        Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
+    }
+
+    /// Response items, to the peer that made the call: all of them leave with the last.
+    pub(crate) fn hand_to_r2p2_client<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        request: RequestKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        match &item {
+            Item::Headers { metadata } => {
+                if let Some(serving) = self.r2p2.served.get_mut(&request) {
+                    serving.headers.get_or_insert_with(|| metadata.as_ref().into());
+                }
+                Ok(())
+            }
+            Item::Finish { code: Code::Ok, body: None, .. } => {
+                let why = "the method returns one message and the handler returned none";
+                Err(Refusal::Fault(Fault::HandlerProtocol { why }))
+            }
+            Item::Finish { code, execution, body, metadata } => {
+                let outcome =
+                    Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+                let replied = self.finish_with(turn, key, request, &outcome, body.as_ref());
+                self.drop_item(item);
+                replied.map_err(Refusal::Fault)
+            }
+            Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
+                self.drop_item(item);
+                Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
+            }
+        }
+    }
+
+    /// Ends a call a peer made with a status made here.
+    pub(crate) fn finish_to_r2p2(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        request: RequestKey,
+        item: &Item<'_>,
+    ) {
+        if let Item::Finish { code, execution, metadata, .. } = item {
+            let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+            // Without a message there is nothing that could not be sent.
+            let _ = self.finish_with(turn, key, request, &outcome, None);
+        }
+        self.forget(key);
+    }
+
+    /// Answers a request that never becomes a call.
+    pub(crate) fn refuse_r2p2(&mut self, now: Instant, request: RequestKey, fault: &Fault) {
+        let outcome = Outcome::of(&fault.status());
+        let reply = ReplyEnvelope {
+            trailers: &outcome.metadata,
+            ..ReplyEnvelope::of(outcome.code, outcome.execution)
+        };
+        self.reply_r2p2(now, request, &reply, Timing::default(), None);
+    }
+
+    /// Sends a reply. `false` if it is too long to be one.
+    pub(crate) fn reply_r2p2(
+        &mut self,
+        now: Instant,
+        request: RequestKey,
+        reply: &ReplyEnvelope<'_>,
+        timing: Timing,
+        trailer: Option<trunkline_native::Trailer>,
+    ) -> bool {
+        let Some(server) = &mut self.r2p2.server else { return true };
+        let Some(bytes) = reply.encode().filter(|bytes| bytes.len() <= server.reply_bytes_max(request))
+        else {
+            return false;
+        };
+        server.reply(now, request, bytes.into(), trailer, timing);
+        true
+    }
+
+    /// The request of a call of a peer has been answered, or nobody waits for it any more.
+    pub(crate) fn forget_r2p2_request(&mut self, request: RequestKey) {
+        if self.r2p2.served.remove(&request).is_some() {
+            self.r2p2.unanswered.push(request);
+        }
+    }
+
+    /// Nobody waits for a call made over R2P2.
+    pub(crate) fn forget_r2p2_call(&mut self, key: CallKey, name: CallName) {
+        self.r2p2.forget_made(key);
+        if let Some(client) = self.r2p2.client_if_any() {
+            client.cancel(name);
+        }
+    }
+
+    /// A request in the form the endpoint reads, and whether that is linear.
+    fn request_envelope(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        remote: RemoteKey,
+        metadata: &[u8],
+        body: &Body<'_>,
+    ) -> Result<(Vec<u8>, bool), Fault> {
+        let call = self.calls.find(key).ok_or(Fault::Draining)?;
+        let types = call.sender_types(Direction::Request).ok_or(Fault::Draining)?;
+        let method = call.method;
+        let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
+        let known = self.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
+        let reads = known.filter(|known| known.reads(turn.now, method, fingerprints[0]));
+        let extended = reads
+            .is_some_and(|known| self.r2p2.client(self.limits.message_bytes).speaks_extended(known.target));
+        let agreed = extended && fingerprints[0] != 0;
+        let converted = for_wire(turn.heaps, &mut self.scratch, &types.input, agreed, u32::MAX, body);
+        let (wire, encoding) = converted.map_err(|error| conversion_fault(error, Direction::Request))?;
+        let WireBody::Inline(message) = wire else {
+            return Err(Fault::HandlerProtocol { why: "a message too long to copy" });
+        };
+        let is_linear = encoding == Encoding::Linear;
+        let path = self.registry.path(method);
+        let envelope = RequestEnvelope { path, is_linear, fingerprints, metadata, message }.encode();
+        let limit = u64::from(u16::MAX);
+        Ok((envelope.ok_or(Fault::Limit { name: "metadata bytes of an R2P2 request", limit })?, is_linear))
+    }
+
+    /// Hands a request to the client's port.
+    fn request(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        remote: RemoteKey,
+        envelope: Bytes,
+        is_linear: bool,
+    ) -> Result<(), Fault> {
+        let target = self.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+        let deadline = self.calls.find(key).ok_or(Fault::Draining)?.deadline;
+        let new = NewCall {
+            tag: key.to_bits(),
+            target,
+            policy: Policy::Unrestricted,
+            class: 0,
+            deadline,
+            body: envelope.clone(),
+        };
+        let name =
+            self.r2p2.client(self.limits.message_bytes).call(now, new).map_err(|refused| match refused {
+                Refused::Calls { limit } => {
+                    Fault::Limit { name: "calls in flight over R2P2", limit: limit as u64 }
+                }
+                Refused::TooLong { limit, .. } => {
+                    Fault::Limit { name: "message bytes of an R2P2 request", limit: limit as u64 }
+                }
+            })?;
+        let bytes = envelope.len();
+        self.r2p2.forget_made(key);
+        self.r2p2.made.insert(key, Made { bytes, linear: is_linear.then_some(envelope) });
+        self.r2p2.made_bytes += bytes;
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server = ServerEnd::R2p2 { name, remote };
+        }
+        Ok(())
+    }
+
+    fn opened_at_r2p2(&mut self, now: Instant, key: CallKey, bytes: u32) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        call.handed_over = true;
+        call.request.count(bytes);
+        call.client_stamps.d3 = now;
+        call.client_stamps.d4 = now;
+    }
+
+    /// The end of a call of a peer: its reply.
+    fn finish_with(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        request: RequestKey,
+        outcome: &Outcome<'_>,
+        body: Option<&Body<'_>>,
+    ) -> Result<(), Fault> {
+        let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
+        call.server_stamps.k14 = turn.now;
+        let (stamps, measured, offered) = (call.server_stamps, call.server_measured, call.offered);
+        let types = call.sender_types(Direction::Response);
+        let output = types.as_ref().map_or(0, |types| types.output.fingerprint());
+        let agreed = output != 0 && offered.is_some_and(|[_, response]| response == output);
+        let fingerprint = types.as_ref().map_or(0, |types| types.input.fingerprint());
+        let message = match (body, &types) {
+            (Some(body), Some(types)) => {
+                let wire = for_wire(turn.heaps, &mut self.scratch, &types.output, agreed, u32::MAX, body);
+                Some(wire.map_err(|error| conversion_fault(error, Direction::Response))?)
+            }
+            _ => None,
+        };
+        let (message, is_linear) = match message {
+            Some((WireBody::Inline(bytes), encoding)) => (Some(bytes), encoding == Encoding::Linear),
+            _ => (None, false),
+        };
+        let bytes = message.map(<[u8]>::len);
+        let headers = self.r2p2.served.get_mut(&request).and_then(|serving| serving.headers.take());
+        let reply = ReplyEnvelope {
+            is_linear,
+            fingerprint,
+            headers: headers.as_deref(),
+            trailers: &outcome.metadata,
+            message,
+            ..ReplyEnvelope::of(outcome.code, outcome.execution)
+        };
+        let server = self.r2p2.server.as_mut();
+        let encoded = reply.encode();
+        let limit = server.as_ref().map_or(usize::MAX, |server| server.reply_bytes_max(request));
+        let Some(encoded) = encoded.filter(|encoded| encoded.len() <= limit) else {
+            return Err(Fault::Limit { name: "message bytes of an R2P2 reply", limit: limit as u64 });
+        };
+        self.r2p2.served.remove(&request);
+        if let Some(server) = self.r2p2.server.as_mut() {
+            let trailer = measured.then(|| trunkline_telemetry::settle(&stamps).encode());
+            let timing = Timing {
+                queue_ns: if measured { stamps.a10.since_ns(stamps.k7) } else { 0 },
+                service_ns: if measured { stamps.a11.since_ns(stamps.a10) } else { 0 },
+            };
+            server.reply(turn.now, request, encoded.into(), trailer, timing);
+        }
+        if let (Some(call), Some(bytes)) = (self.calls.find_mut(key), bytes) {
+            call.response.count(bytes as u32);
+        }
+        self.record_served(key, outcome.code, turn.now);
+        self.forget(key);
+        Ok(())
+    }
+
+    /// Whose address a request came from, for policies and logs.
+    pub(crate) fn r2p2_label(client: SocketAddrV4) -> String {
+        format!("r2p2://{client}")
+    }
+}

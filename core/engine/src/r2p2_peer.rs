@@ -1,0 +1,250 @@
+//! What comes by R2P2, turned into items: requests of peers, and replies to the calls of this host's sessions.
+
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::r2p2::{Named, Serving};
+use crate::r2p2_remote::GREETING_TAG;
+use crate::registry::MethodTypes;
+use crate::session::Target;
+use crate::{CallKey, RemoteKey};
+use core::net::SocketAddrV4;
+use std::borrow::Cow;
+use std::sync::Arc;
+use trunkline_call::{Code, Deadline, Encoding, Execution, Fault, ServerStamps};
+use trunkline_r2p2::{
+    CallFailure, Client, ClientEvent, Reason, ReplyEnvelope, Request, RequestEnvelope, RequestKey, Server,
+    ServerEvent, Timing,
+};
+
+impl Engine {
+    /// Does what both ports have to tell.
+    pub(crate) fn handle_r2p2_events(&mut self, turn: &mut Turn<'_>) {
+        while let Some(event) = self.r2p2.client_if_any().and_then(Client::poll_event) {
+            self.handle_client_event(turn, event);
+        }
+        while let Some(event) = self.r2p2.server.as_mut().and_then(Server::poll_event) {
+            match event {
+                ServerEvent::Request(request) => self.handle_r2p2_request(turn, &request),
+                ServerEvent::Cancelled { key } => self.handle_r2p2_cancelled(turn, key),
+            }
+        }
+    }
+
+    fn handle_client_event(&mut self, turn: &mut Turn<'_>, event: ClientEvent) {
+        let tag = match &event {
+            ClientEvent::Replied { tag, .. } | ClientEvent::Failed { tag, .. } => *tag,
+        };
+        let remote = RemoteKey::from_bits(tag & !GREETING_TAG);
+        let key = CallKey::from_bits(tag);
+        match event {
+            ClientEvent::Replied { .. } if tag & GREETING_TAG != 0 => self.greeted(turn, remote),
+            ClientEvent::Failed { failure, .. } if tag & GREETING_TAG != 0 => {
+                self.not_greeted(turn, remote, failure);
+            }
+            // One reply may end other calls, whose own is then nobody's.
+            _ if self.made_over_r2p2(key).is_none() => {}
+            ClientEvent::Replied { server, body, trailer, .. } => {
+                self.handle_r2p2_reply(turn, key, server, &body, trailer);
+            }
+            ClientEvent::Failed { failure, .. } => self.handle_r2p2_failure(turn, key, failure),
+        }
+    }
+
+    fn made_over_r2p2(&self, key: CallKey) -> Option<RemoteKey> {
+        match self.calls.find(key)?.server {
+            ServerEnd::R2p2 { remote, .. } => Some(remote),
+            _ => None,
+        }
+    }
+
+    fn handle_r2p2_reply(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        server: SocketAddrV4,
+        body: &[u8],
+        trailer: Option<trunkline_native::Trailer>,
+    ) {
+        let request = self.r2p2.made.get(&key).and_then(|made| made.linear.clone());
+        self.r2p2.forget_made(key);
+        let reply = match ReplyEnvelope::parse(body) {
+            Ok(reply) => reply,
+            Err(error) => {
+                let executed = Execution::Unknown;
+                return self.fail(turn, key, Fault::PeerProtocol { why: error.to_string(), executed });
+            }
+        };
+        self.note_fingerprint(key, reply.fingerprint);
+        if reply.is_unreadable {
+            let again = match request {
+                Some(request) => self.request_again(turn, key, &request),
+                None => {
+                    let (why, executed) = ("it cannot read protobuf".into(), Execution::NotExecuted);
+                    Err(Fault::PeerProtocol { why, executed })
+                }
+            };
+            return again.unwrap_or_else(|fault| self.fail(turn, key, fault));
+        }
+        self.note_r2p2_response(turn, key, server, trailer);
+        if let Some(headers) = reply.headers {
+            self.pass(turn, key, Direction::Response, Item::Headers { metadata: Cow::Borrowed(headers) });
+        }
+        let encoding = if reply.is_linear { Encoding::Linear } else { Encoding::Protobuf };
+        let message = reply.message.filter(|_| reply.code == Code::Ok);
+        if reply.code == Code::Ok && message.is_none() {
+            let (why, executed) = ("a reply without a message".into(), Execution::Executed);
+            return self.fail(turn, key, Fault::PeerProtocol { why, executed });
+        }
+        let body = message.map(|bytes| Body::Wire { bytes: Cow::Borrowed(bytes), encoding, charged: 0 });
+        let (code, execution) = (reply.code, reply.execution);
+        let metadata = Cow::Borrowed(reply.trailers);
+        self.pass(turn, key, Direction::Response, Item::Finish { code, execution, body, metadata });
+    }
+
+    /// A call ended without a reply.
+    fn handle_r2p2_failure(&mut self, turn: &mut Turn<'_>, key: CallKey, failure: CallFailure) {
+        let Some(remote_key) = self.made_over_r2p2(key) else { return };
+        let executed = failure.execution();
+        let by = self.endpoint_of(remote_key);
+        let dropped = |code| Fault::Dropped { by, why: failure.to_string(), code, executed };
+        let fault = match failure {
+            CallFailure::Deadline => Fault::DeadlinePassed { executed },
+            CallFailure::Dropped { reason: Reason::Deadline, .. } => Fault::DeadlinePassed { executed },
+            CallFailure::Silent => {
+                if let Some(r2p2) = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut())
+                {
+                    r2p2.fell_silent();
+                }
+                dropped(Code::Unavailable)
+            }
+            CallFailure::TooLong { limit } => {
+                Fault::Limit { name: "message bytes of an R2P2 reply", limit: limit as u64 }
+            }
+            CallFailure::Dropped { reason, .. } => dropped(code_of(reason)),
+        };
+        self.r2p2.forget_made(key);
+        self.fail(turn, key, fault);
+    }
+
+    /// The types a server has are remembered for the next request.
+    fn note_fingerprint(&mut self, key: CallKey, fingerprint: u64) {
+        let Some(call) = self.calls.find(key) else { return };
+        let ServerEnd::R2p2 { remote, .. } = call.server else { return };
+        let method = call.method;
+        if fingerprint != 0
+            && let Some(r2p2) = self.remotes.find_mut(remote).and_then(|remote| remote.r2p2.as_mut())
+        {
+            r2p2.has(method, fingerprint);
+        }
+    }
+
+    /// The reply is here: from now on time is response stack, and the server's part is known if it said so.
+    fn note_r2p2_response(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        server: SocketAddrV4,
+        trailer: Option<trunkline_native::Trailer>,
+    ) {
+        let (arrived, number) = (self.arrived, self.r2p2_number(Named::Server(server)));
+        let Some(call) = self.calls.find_mut(key) else { return };
+        call.peer_index = number;
+        call.client_stamps.k15 = arrived;
+        call.client_stamps.d16 = turn.now;
+        if let Some(trailer) = trailer {
+            call.server_stamps = ServerStamps::decode(&trailer);
+            call.server_measured = true;
+        }
+    }
+
+    /// A peer calls.
+    fn handle_r2p2_request(&mut self, turn: &mut Turn<'_>, request: &Request) {
+        let key = request.key;
+        let said = match RequestEnvelope::parse(&request.body) {
+            Ok(said) => said,
+            Err(error) => {
+                let (why, executed) = (error.to_string(), Execution::NotExecuted);
+                return self.refuse_r2p2(turn.now, key, &Fault::PeerProtocol { why, executed });
+            }
+        };
+        if said.path.is_empty() {
+            let reply = ReplyEnvelope::of(Code::Ok, Execution::NotExecuted);
+            self.reply_r2p2(turn.now, key, &reply, Timing::default(), None);
+            return;
+        }
+        match self.r2p2_called(key, &said) {
+            Ok(mut call) => {
+                call.deadline = request.deadline;
+                call.server_stamps.k7 = self.arrived;
+                call.server_stamps.d8 = turn.now;
+                let call = self.calls.insert(call);
+                self.r2p2.served.insert(key, Serving { call, headers: None });
+                let encoding = if said.is_linear { Encoding::Linear } else { Encoding::Protobuf };
+                let body = Body::Wire { bytes: Cow::Borrowed(said.message), encoding, charged: 0 };
+                let metadata = Cow::Borrowed(said.metadata);
+                self.start(turn, call, Target::Here, Item::Open { metadata, body: Some(body), end: true });
+            }
+            Err(Uncalled::Fault(fault)) => self.refuse_r2p2(turn.now, key, &fault),
+            Err(Uncalled::Unreadable { fingerprint }) => {
+                let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
+                let reply = ReplyEnvelope { is_unreadable: true, fingerprint, ..reply };
+                self.reply_r2p2(turn.now, key, &reply, Timing::default(), None);
+            }
+        }
+    }
+
+    /// The call a request means, if it can be one here. Its deadline is still to be said.
+    fn r2p2_called(&mut self, request: RequestKey, said: &RequestEnvelope<'_>) -> Result<Call, Uncalled> {
+        let (called, pattern) = self.served(said.path).map_err(Uncalled::Fault)?;
+        let servers = self.registry.servers(called.method);
+        let first = servers.first().map(|server| &server.types);
+        let fingerprint = first.map_or(0, |types| types.input.fingerprint());
+        // A fingerprint that is zero stands for no type.
+        if first.is_some_and(|types| !types.input.is_opaque())
+            && (pattern.client_streams() || pattern.server_streams())
+        {
+            return Err(Uncalled::Fault(Fault::Streams { endpoint: "R2P2".into() }));
+        }
+        let reads = |types: &&Arc<MethodTypes>| {
+            said.is_linear && said.fingerprints[0] != 0 && types.input.fingerprint() == said.fingerprints[0]
+        };
+        let agreed = servers.iter().map(|server| &server.types).find(reads).cloned();
+        if said.is_linear && agreed.is_none() {
+            return Err(Uncalled::Unreadable { fingerprint });
+        }
+        let client = ClientEnd::R2p2 { request };
+        let mut call = Call::new(called.method, client, ServerEnd::Nobody, Deadline::NONE);
+        call.path = called.path;
+        call.offered = Some(said.fingerprints);
+        call.agreed = agreed;
+        Ok(call)
+    }
+
+    /// Nobody waits for the reply any more.
+    fn handle_r2p2_cancelled(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        if let Some(call) = self.r2p2.served.get(&key).map(|serving| serving.call) {
+            self.cancel(turn, call);
+        }
+    }
+}
+
+/// Why a request becomes no call.
+enum Uncalled {
+    Fault(Fault),
+    /// It is linear, and of a type nobody here has.
+    Unreadable {
+        fingerprint: u64,
+    },
+}
+
+/// The status of a refusal. What is full may be free in a moment, and says so as gRPC's libraries do.
+fn code_of(reason: Reason) -> Code {
+    match reason {
+        Reason::Busy | Reason::QueueFull | Reason::QueueDelay | Reason::TooLong => Code::ResourceExhausted,
+        Reason::Deadline => Code::DeadlineExceeded,
+        Reason::Cancelled => Code::Cancelled,
+        Reason::Unsaid | Reason::NoWorker | Reason::Partial | Reason::Forgotten | Reason::Served => {
+            Code::Unavailable
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The UDP ports of a shard: datagrams in to the engine, datagrams out of it.
+
+use crate::shard::{Shard, Token, now};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use trunkline_engine::{R2p2Port, Turn};
+use trunkline_net::{DatagramBatch, Datagrams, Outgoing};
+use trunkline_net::{Interest, Poller};
+use trunkline_r2p2::Transmit;
+
+/// R2P2's ports.
+pub(crate) struct UdpPorts {
+    /// Where requests arrive, if they are served.
+    server: Option<Datagrams>,
+    /// Where replies arrive; opened with the first call.
+    client: Option<Datagrams>,
+    /// Received and not handled, for a moment.
+    batch: DatagramBatch,
+    /// Waiting to be sent, for a moment.
+    out: [Vec<Transmit>; 2],
+}
+
+/// Batches read from one port before the others get their turn.
+const BATCHES_PER_TURN: usize = 8;
+
+impl UdpPorts {
+    /// Opens the server's port, if there is one.
+    pub fn open(listen: Option<SocketAddrV4>, poller: &Poller) -> io::Result<Self> {
+        let server = listen.map(Datagrams::bind).transpose()?;
+        if let Some(socket) = &server {
+            poller.add(socket, Token::Datagrams(R2p2Port::Server).to_poller(), Interest::Read)?;
+        }
+        Ok(Self { server, client: None, batch: DatagramBatch::new(), out: Default::default() })
+    }
+
+    /// Where requests arrive.
+    pub fn address(&self) -> io::Result<Option<SocketAddrV4>> {
+        self.server.as_ref().map(Datagrams::address).transpose()
+    }
+
+    fn of(&self, port: R2p2Port) -> Option<&Datagrams> {
+        match port {
+            R2p2Port::Client => self.client.as_ref(),
+            R2p2Port::Server => self.server.as_ref(),
+        }
+    }
+
+    fn open_client(&mut self, poller: &Poller) -> io::Result<()> {
+        if self.client.is_none() {
+            let socket = Datagrams::bind(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))?;
+            poller.add(&socket, Token::Datagrams(R2p2Port::Client).to_poller(), Interest::Read)?;
+            self.client = Some(socket);
+        }
+        Ok(())
+    }
+}
+
+impl Shard {
+    /// Hands the engine what has arrived at a port.
+    pub fn take_datagrams(&mut self, port: R2p2Port) {
+        let mut batch = std::mem::take(&mut self.udp.batch);
+        for _ in 0..BATCHES_PER_TURN {
+            let Some(socket) = self.udp.of(port) else { break };
+            if let Err(error) = socket.receive_batch(&mut batch) {
+                tracing::error!(?port, %error, "cannot receive datagrams");
+            }
+            if batch.is_empty() {
+                self.udp.batch = batch;
+                return;
+            }
+            let arrived = now();
+            for (from, datagram) in batch.iter() {
+                let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+                self.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
+            }
+        }
+        self.udp.batch = batch;
+        // The poller tells again.
+        self.pressing = true;
+    }
+
+    /// Sends what the engine wants sent. What the kernel does not take is lost, as datagrams may be.
+    pub fn send_datagrams(&mut self) {
+        while let Some((port, transmit)) = self.engine.poll_datagram() {
+            self.udp.out[port as usize].push(transmit);
+        }
+        for port in [R2p2Port::Client, R2p2Port::Server] {
+            let mut out = std::mem::take(&mut self.udp.out[port as usize]);
+            if !out.is_empty() {
+                self.send_from(port, &out);
+                out.clear();
+            }
+            self.udp.out[port as usize] = out;
+        }
+    }
+
+    fn send_from(&mut self, port: R2p2Port, out: &[Transmit]) {
+        if port == R2p2Port::Client
+            && let Err(error) = self.udp.open_client(&self.poller)
+        {
+            tracing::error!(%error, "cannot open a UDP port: calls over R2P2 are not sent");
+            return;
+        }
+        let Some(socket) = self.udp.of(port) else { return };
+        let batch: Vec<_> =
+            out.iter().map(|one| Outgoing { to: one.to, pieces: [one.head.as_slice(), &one.body] }).collect();
+        socket.send(&batch);
+    }
+}
