@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
-use trunkline_call::Code;
 
 /// How long calls are made if nobody says.
 const TIME_USUAL: Duration = Duration::from_secs(10);
@@ -234,6 +233,7 @@ impl Schedule for Run {
 mod tests {
     //! Shows when runs of either kind have calls due, and what a warm-up leaves out.
     use super::*;
+    use trunkline_call::Code;
 
     const MS: Duration = Duration::from_millis(1);
 
