@@ -13,7 +13,7 @@ use crate::peer::{Lent, Peer};
 use crate::police::AccessRecord;
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
-use crate::remote::{Dial, Remotes};
+use crate::remote::{Dial, Remotes, Speaks};
 use crate::session::Session;
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
@@ -204,6 +204,7 @@ impl Engine {
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
     pub fn configure_grpc(&mut self, settings: GrpcSettings) {
+        self.remotes.speak_at_first(if settings.always { Speaks::Grpc } else { Speaks::Unknown });
         self.grpc = settings;
     }
 

@@ -160,10 +160,7 @@ impl Engine {
             let alone = remote.pool.open.is_empty();
             self.dial_failed(turn.now, remote_key, why);
             if alone {
-                // What it speaks is open again: another program may listen there by now.
-                if let Some(remote) = self.remotes.find_mut(remote_key) {
-                    remote.speaks = Speaks::Unknown;
-                }
+                self.remotes.unlearn(remote_key);
             }
         }
         self.serve_line(turn, remote_key);

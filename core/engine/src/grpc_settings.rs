@@ -13,6 +13,9 @@ pub struct GrpcSettings {
     pub response_encoding: Encoding,
     /// How requests to gRPC servers are compressed. Servers that cannot read it answer UNIMPLEMENTED.
     pub request_encoding: Encoding,
+    /// gRPC is spoken to every endpoint, to daemons, too. For endpoints that are several: a balancer's address behind
+    /// which daemons and plain servers stand side by side.
+    pub always: bool,
     /// What this host calls itself in requests.
     pub user_agent: HeaderValue,
 }
@@ -30,6 +33,7 @@ impl Default for GrpcSettings {
             heads: Limits::default(),
             response_encoding: Encoding::Identity,
             request_encoding: Encoding::Identity,
+            always: false,
             user_agent: request::user_agent_of(env!("CARGO_PKG_VERSION")),
         }
     }

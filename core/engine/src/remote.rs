@@ -42,8 +42,9 @@ pub enum Dialled {
 
 /// What an endpoint speaks, as far as is known. Nobody configures it: the native protocol is tried first, and an
 /// endpoint that does not answer it is tried as a gRPC server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Speaks {
+    #[default]
     Unknown,
     Native,
     Grpc,
@@ -91,6 +92,8 @@ pub(crate) struct Remotes {
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
     pub names: Names,
     pub jitter: Jitter,
+    /// Of endpoints nobody has called yet.
+    speaks_at_first: Speaks,
 }
 
 /// Numbers that differ from host to host: without them, hosts that lost the same server would come back together.
@@ -116,6 +119,22 @@ impl Jitter {
 }
 
 impl Remotes {
+    /// What endpoints are taken to speak until they have shown it.
+    pub fn speak_at_first(&mut self, speaks: Speaks) {
+        self.speaks_at_first = speaks;
+        if speaks == Speaks::Grpc {
+            let streams = self.table.iter_mut().filter(|(_, remote)| remote.r2p2.is_none());
+            streams.for_each(|(_, remote)| remote.speaks = speaks);
+        }
+    }
+
+    /// What it speaks is open again: another program may listen there by now.
+    pub fn unlearn(&mut self, remote: RemoteKey) {
+        if let Some(remote) = self.table.find_mut(remote) {
+            remote.speaks = self.speaks_at_first;
+        }
+    }
+
     /// The endpoint's key, made if new; `None` at the limit.
     pub fn intern(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
         if let Some(key) = self.by_endpoint.get(endpoint).copied() {
@@ -131,7 +150,7 @@ impl Remotes {
         let endpoint: Arc<str> = endpoint.into();
         let key = self.table.insert(Remote {
             endpoint: Arc::clone(&endpoint),
-            speaks: if r2p2.is_some() { Speaks::R2p2 } else { Speaks::Unknown },
+            speaks: if r2p2.is_some() { Speaks::R2p2 } else { self.speaks_at_first },
             lanes: [Lane::Idle; 2],
             pool: Pool::default(),
             r2p2,

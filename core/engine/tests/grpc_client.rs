@@ -164,6 +164,25 @@ fn what_an_endpoint_speaks_is_forgotten_when_it_is_gone() {
     assert_eq!(scene.conclude(call, Code::Ok).1, b"native");
 }
 
+#[test]
+fn a_host_told_to_always_speak_grpc_does_so_at_once_and_after_a_failure() {
+    let mut scene = Scene::new();
+    scene.world.hosts[0].engine.configure_grpc(GrpcSettings { always: true, ..GrpcSettings::default() });
+    scene.world.unreachable = true;
+    let call = scene.call(0, b"x", Deadline::NONE);
+    scene.conclude(call, Code::Unavailable);
+    scene.world.unreachable = false;
+    scene.world.advance(10_000_000_000);
+    let dials = scene.world.dials;
+    let call = scene.call(0, b"x", Deadline::NONE);
+    assert_eq!((scene.world.dials - dials, scene.world.webs.len()), (1, 1), "no native greeting before it");
+    scene.ready(0, 100);
+    let tag = scene.world.webs[0].newest();
+    scene.respond(0, tag, b"y");
+    scene.conclude(call, Code::Ok);
+    scene.nothing_left();
+}
+
 fn finish_ok(call: trunkline_call::CallId, payload: trunkline_call::entry::Payload) -> Finish {
     world::finish(call, Code::Ok, Some(payload))
 }

@@ -148,6 +148,8 @@ pub struct Grpc {
     pub response_encoding: Compression,
     /// How requests are compressed; servers that cannot read it refuse them.
     pub request_encoding: Compression,
+    /// gRPC is spoken to every endpoint, to daemons, too: for addresses behind which both kinds stand.
+    pub always: bool,
 }
 
 /// A message encoding of gRPC.
@@ -367,6 +369,7 @@ impl Config {
         GrpcSettings {
             response_encoding: self.grpc.response_encoding.into(),
             request_encoding: self.grpc.request_encoding.into(),
+            always: self.grpc.always,
             ..GrpcSettings::default()
         }
     }
