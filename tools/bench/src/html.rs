@@ -1,5 +1,6 @@
 //! The report as one page that needs nothing else: tables of marks, and plots as inline SVG.
 
+use crate::connections::Held;
 use crate::marks::Mark;
 use crate::report::Report;
 use crate::sections::{Figure, Row, Section};
@@ -12,11 +13,13 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;mar
  svg text{font:12px system-ui,sans-serif;fill:#222}footer{color:#666;font-size:13px}";
 
 /// Of bars and lines, by place of the peer in its section.
-const COLOURS: [&str; 9] =
-    ["#888888", "#1764ab", "#d2691e", "#bbbbbb", "#2a9d4a", "#7a5195", "#c23b5e", "#e0a030", "#3aa6a0"];
+const COLOURS: [&str; 12] = [
+    "#888888", "#1764ab", "#d2691e", "#bbbbbb", "#2a9d4a", "#7a5195", "#c23b5e", "#e0a030", "#3aa6a0",
+    "#5c4033", "#4f6d7a", "#b38867",
+];
 
 const WIDTH: f64 = 860.0;
-const NAME_WIDTH: f64 = 160.0;
+const NAME_WIDTH: f64 = 190.0;
 const VALUE_WIDTH: f64 = 190.0;
 const BAR: f64 = 22.0;
 
@@ -27,7 +30,7 @@ pub fn page(report: &Report) -> String {
          <style>{STYLE}</style><h1>Trunkline measured</h1>"
     );
     page += &marks(&report.marks);
-    for section in [Section::Chain, Section::Latency, Section::Rate] {
+    for section in Section::SMALL {
         let rows: Vec<&Row> = report.of(section).collect();
         if rows.is_empty() {
             continue;
@@ -41,14 +44,16 @@ pub fn page(report: &Report) -> String {
     if !goodput.is_empty() {
         page += &format!("<h2>{}</h2>{}", escape(Section::Goodput.title()), lines(&goodput));
     }
+    page += &connections(&report.connections);
     page += &footer(report);
     page
 }
 
 fn figures(section: Section) -> &'static [Figure] {
-    match section {
-        Section::Rate => &[Figure::CallsPerSecond, Figure::CpuUsPerCall],
-        _ => &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall],
+    if section.is_rate() {
+        &[Figure::CallsPerSecond, Figure::CpuUsPerCall]
+    } else {
+        &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall]
     }
 }
 
@@ -145,6 +150,20 @@ fn lines(rows: &[&Row]) -> String {
         );
     }
     svg + "</svg>"
+}
+
+fn connections(held: &[Held]) -> String {
+    let Some(Held { connections, .. }) = held.first() else { return String::new() };
+    let mut table =
+        format!("<h2>{connections} idle gRPC connections</h2><table><tr><th>server<th>KiB each</tr>");
+    for Held { server, bytes_each, .. } in held {
+        let each = match bytes_each {
+            Ok(bytes) => short(bytes / 1024.0),
+            Err(why) => format!("absent: {}", escape(why)),
+        };
+        let _ = write!(table, "<tr><td>{server}<td>{each}</tr>");
+    }
+    table + "</table>"
 }
 
 fn footer(report: &Report) -> String {

@@ -1,6 +1,6 @@
 //! Measures, and the bare limits they are held against.
 //!
-//! A run is made of *sections* (`sections.rs`: latency, rate, goodput; `idle.rs`). In a section every *peer*
+//! A run is made of *sections* (`sections.rs`: latency, rate, goodput, gRPC; `idle.rs`, `connections.rs`). In a section every *peer*
 //! (`peers.rs`: ours, the bare chain, bare TCP, the field's libraries) is a set of processes, one of which takes
 //! *orders* on its standard input: so long, so large, so many at once (`orders.rs`). It answers with counts and
 //! percentiles; what the processes cost is read from outside by pid (`processes.rs`), so client, daemons and server all
@@ -8,12 +8,13 @@
 //! of the rounds and the least and most (`stats.rs`), because machines this runs on are shared.
 //!
 //! The processes are this program again in another *role* (`roles.rs`), or programs built from `peers/`
-//! (`foreign.rs`). A peer that cannot be built is named in the report with the reason. Nothing asserts a time: a run
+//! (`foreign.rs`), or fetched (`proxies.rs` sets those up). A peer that cannot be built is named in the report with the reason. Nothing asserts a time: a run
 //! says what is, and `marks.rs` says what was wanted.
 #![forbid(unsafe_code)]
 
 mod chain;
 mod children;
+mod connections;
 mod foreign;
 mod html;
 mod idle;
@@ -22,6 +23,7 @@ mod orders;
 mod ours;
 mod peers;
 mod processes;
+mod proxies;
 mod report;
 mod roles;
 mod run;

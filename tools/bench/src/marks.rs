@@ -49,12 +49,36 @@ const fn rate(what: &'static str, figure: Figure, theirs: Kind, bound: Bound) ->
     Claim { target: "T4", what, section: Section::Rate, figure, ours: Kind::OursTwoHosts, theirs, bound }
 }
 
+const fn grpc(what: &'static str, figure: Figure, theirs: Kind, bound: Bound) -> Claim {
+    of_grpc(what, Section::Grpc, figure, Kind::OursGrpcTwoHosts, theirs, bound)
+}
+
+const fn grpc_rate(what: &'static str, figure: Figure, theirs: Kind, bound: Bound) -> Claim {
+    of_grpc(what, Section::GrpcRate, figure, Kind::OursGrpcTwoHosts, theirs, bound)
+}
+
+/// A stock client, or a stock server, at our daemon.
+const fn edge(what: &'static str, ours: Kind, theirs: Kind) -> Claim {
+    of_grpc(what, Section::Grpc, Figure::P50Us, ours, theirs, Bound::AtMost(1.0))
+}
+
+const fn of_grpc(
+    what: &'static str,
+    section: Section,
+    figure: Figure,
+    ours: Kind,
+    theirs: Kind,
+    bound: Bound,
+) -> Claim {
+    Claim { target: "T7", what, section, figure, ours, theirs, bound }
+}
+
 const TWO_CHAIN: (Kind, Kind) = (Kind::OursTwoHosts, Kind::ChainTcp);
 const TWO_GRPC: (Kind, Kind) = (Kind::OursTwoHosts, Kind::GrpcSync);
 const ONE_CHAIN: (Kind, Kind) = (Kind::OursOneHost, Kind::ChainRings);
 const ONE_GRPC: (Kind, Kind) = (Kind::OursOneHost, Kind::GrpcUnix);
 
-const CLAIMS: [Claim; 12] = [
+const CLAIMS: [Claim; 20] = [
     latency("T1", "two daemons over TCP, p50 ÷ bare chain", Figure::P50Us, TWO_CHAIN, 2.5),
     latency("T1", "two daemons over TCP, p50 ÷ gRPC C++ direct", Figure::P50Us, TWO_GRPC, 0.25),
     latency("T2", "two daemons over TCP, p99 ÷ gRPC C++ direct", Figure::P99Us, TWO_GRPC, 1.0),
@@ -93,6 +117,29 @@ const CLAIMS: [Claim; 12] = [
         Bound::AtMost(1.0),
     ),
     rate("two daemons, CPU per call ÷ tonic direct", Figure::CpuUsPerCall, Kind::Tonic, Bound::AtMost(1.0)),
+    grpc("two daemons by gRPC, p50 ÷ one Envoy hop", Figure::P50Us, Kind::EnvoyOne, Bound::AtMost(1.0)),
+    grpc("two daemons by gRPC, p99 ÷ one Envoy hop", Figure::P99Us, Kind::EnvoyOne, Bound::AtMost(1.0)),
+    grpc(
+        "two daemons by gRPC, CPU per call ÷ one Envoy hop",
+        Figure::CpuUsPerCall,
+        Kind::EnvoyOne,
+        Bound::AtMost(1.0),
+    ),
+    grpc("two daemons by gRPC, p50 ÷ gRPC C++ direct", Figure::P50Us, Kind::GrpcSync, Bound::AtMost(1.3)),
+    edge("gRPC C++ client of our server, p50 ÷ one Envoy hop", Kind::CppToOurs, Kind::EnvoyOne),
+    edge("our client of a gRPC C++ server, p50 ÷ one Envoy hop", Kind::OursToCpp, Kind::EnvoyOne),
+    grpc_rate(
+        "two daemons by gRPC, calls/s ÷ one Envoy hop",
+        Figure::CallsPerSecond,
+        Kind::EnvoyOne,
+        Bound::AtLeast(1.0),
+    ),
+    grpc_rate(
+        "two daemons by gRPC, CPU per call with 128 outstanding ÷ one Envoy hop",
+        Figure::CpuUsPerCall,
+        Kind::EnvoyOne,
+        Bound::AtMost(1.0),
+    ),
 ];
 
 /// Share of what a bare stream moves, for requests of at least [`GOODPUT_BYTES_MIN`].

@@ -27,6 +27,8 @@ pub enum Hosts {
     One,
     /// Two daemons joined by TCP.
     Two,
+    /// Two daemons that speak gRPC with each other.
+    TwoByGrpc,
 }
 
 /// Where the client attaches and whom it calls.
@@ -41,11 +43,12 @@ pub fn start(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Road), Failure> {
     let far = dir.join("far.sock");
     let (daemon, listens_at) = start_daemon(&far, HEAP)?;
     let mut processes = vec![daemon];
+    let near = dir.join("near.sock");
     let road = match hosts {
         Hosts::One => Road { socket: far.clone(), target: String::new() },
-        Hosts::Two => {
-            let near = dir.join("near.sock");
-            processes.push(start_daemon(&near, HEAP)?.0);
+        Hosts::Two | Hosts::TwoByGrpc => {
+            let speaks = if hosts == Hosts::Two { "native" } else { "grpc" };
+            processes.push(start_daemon_speaking(&near, HEAP, speaks)?.0);
             Road { socket: near, target: listens_at }
         }
     };
@@ -53,24 +56,51 @@ pub fn start(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Road), Failure> {
     Ok((processes, road))
 }
 
+/// Starts a daemon and a server in `dir`, for gRPC clients; returns the address they call.
+pub fn start_server(dir: &Path) -> Result<(Vec<Child>, String), Failure> {
+    let (processes, _) = start(dir, Hosts::One)?;
+    let listens_at = wait_for_file(&dir.join("far.port"))?;
+    let address = listens_at.strip_prefix("tcp://").ok_or("the daemon does not listen at TCP")?;
+    wait_until_served(&dir.join("far.sock"))?;
+    Ok((processes, address.to_owned()))
+}
+
+/// Starts a daemon in `dir` whose applications call the gRPC server at `address`.
+pub fn start_client(dir: &Path, address: &str) -> Result<(Child, Road), Failure> {
+    let near = dir.join("near.sock");
+    let (daemon, _) = start_daemon(&near, HEAP)?;
+    Ok((daemon, Road { socket: near, target: format!("tcp://{address}") }))
+}
+
 /// Starts a daemon at `socket`; returns where other daemons reach it.
 pub fn start_daemon(socket: &Path, heap: &str) -> Result<(Child, String), Failure> {
+    start_daemon_speaking(socket, heap, "native")
+}
+
+fn start_daemon_speaking(socket: &Path, heap: &str, speaks: &str) -> Result<(Child, String), Failure> {
     let port_file = socket.with_extension("port");
-    let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap])?;
+    let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap, speaks])?;
     Ok((daemon, wait_for_file(&port_file)?))
 }
 
-/// The daemon process; writes where it listens to a file.
-pub fn daemon(socket: &Path, port_file: &Path, heap: &str) -> Result<(), Failure> {
+/// The daemon process; writes where it listens to a file. `speaks` is what it speaks to others: `native`, `grpc`.
+pub fn daemon(socket: &Path, port_file: &Path, heap: &str, speaks: &str) -> Result<(), Failure> {
     let text = format!(
-        "[daemon]\nsocket = {:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n[sessions]\nheap_bytes = {heap:?}",
-        text(socket)
+        "[daemon]\nsocket = {:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n[sessions]\nheap_bytes = {heap:?}\n\
+         [grpc]\nalways = {}",
+        text(socket),
+        speaks == "grpc"
     );
     let daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
     write_file(port_file, daemon.endpoints().first().ok_or("the daemon listens nowhere")?)?;
     loop {
         std::thread::park();
     }
+}
+
+/// A call from this very process: gRPC's libraries take the first UNIMPLEMENTED for an answer.
+fn wait_until_served(socket: &Path) -> Result<(), Failure> {
+    OurClient::connect(socket, "").map(drop)
 }
 
 /// The server process.

@@ -2,9 +2,9 @@
 
 use crate::chain::{self, Hops};
 use crate::children::{Child, Failure, Talker, text, wait_for_file};
-use crate::foreign::Foreign;
+use crate::foreign::{ANY_PORT, Foreign, Library, Serving};
 use crate::orders::{Answer, Order};
-use crate::ours::{self, Hosts};
+use crate::ours::{self, Hosts, Road};
 use crate::processes::cpu_ns;
 use serde::Serialize;
 use std::path::Path;
@@ -29,6 +29,16 @@ pub enum Kind {
     GrpcUnix,
     GrpcQueue,
     Tonic,
+    GrpcGo,
+    EnvoyOne,
+    EnvoyTwo,
+    NginxTwo,
+    HaproxyTwo,
+    CppToOurs,
+    GoToOurs,
+    OursToCpp,
+    OursToGo,
+    OursGrpcTwoHosts,
 }
 
 impl Kind {
@@ -45,6 +55,16 @@ impl Kind {
             Self::GrpcUnix => "grpc-cpp-unix",
             Self::GrpcQueue => "grpc-cpp-queue",
             Self::Tonic => "tonic",
+            Self::GrpcGo => "grpc-go",
+            Self::EnvoyOne => "envoy-one",
+            Self::EnvoyTwo => "envoy-two",
+            Self::NginxTwo => "nginx-two",
+            Self::HaproxyTwo => "haproxy-two",
+            Self::CppToOurs => "grpc-cpp-to-trunkline",
+            Self::GoToOurs => "grpc-go-to-trunkline",
+            Self::OursToCpp => "trunkline-to-grpc-cpp",
+            Self::OursToGo => "trunkline-to-grpc-go",
+            Self::OursGrpcTwoHosts => "trunkline-two-hosts-grpc",
         }
     }
 
@@ -65,6 +85,34 @@ impl Kind {
             Self::GrpcUnix => "gRPC C++ direct over a Unix socket, synchronous server",
             Self::GrpcQueue => "gRPC C++ direct over TCP, completion-queue server with one thread",
             Self::Tonic => "tonic direct over TCP, current-thread runtimes",
+            Self::GrpcGo => "grpc-go direct over TCP",
+            Self::EnvoyOne => "gRPC C++ client – Envoy – gRPC C++ server",
+            Self::EnvoyTwo => "gRPC C++ client – Envoy – Envoy – gRPC C++ server, as two sidecars",
+            Self::NginxTwo => "gRPC C++ client – nginx – nginx – gRPC C++ server",
+            Self::HaproxyTwo => "gRPC C++ client – HAProxy – HAProxy – gRPC C++ server",
+            Self::CppToOurs => "gRPC C++ client – daemon – Trunkline server",
+            Self::GoToOurs => "grpc-go client – daemon – Trunkline server",
+            Self::OursToCpp => "Trunkline client – daemon – gRPC C++ server",
+            Self::OursToGo => "Trunkline client – daemon – grpc-go server",
+            Self::OursGrpcTwoHosts => "client – daemon – gRPC over TCP – daemon – server",
+        }
+    }
+}
+
+impl Kind {
+    /// What of the field's it needs.
+    pub fn library(self) -> &'static [Library] {
+        match self {
+            Self::ChainRings | Self::ChainTcp | Self::OursOneHost | Self::OursTwoHosts => &[],
+            Self::Tcp | Self::TcpOneBuffer | Self::OursGrpcTwoHosts => &[],
+            Self::GrpcSync | Self::GrpcUnix | Self::GrpcQueue | Self::CppToOurs | Self::OursToCpp => {
+                &[Library::GrpcCpp]
+            }
+            Self::Tonic => &[Library::Tonic],
+            Self::GrpcGo | Self::GoToOurs | Self::OursToGo => &[Library::GrpcGo],
+            Self::EnvoyOne | Self::EnvoyTwo => &[Library::GrpcCpp, Library::Envoy],
+            Self::NginxTwo => &[Library::GrpcCpp, Library::Nginx],
+            Self::HaproxyTwo => &[Library::GrpcCpp, Library::Haproxy],
         }
     }
 }
@@ -96,10 +144,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Starts every process of it.
-    pub fn start(kind: Kind, foreign: &Foreign) -> Result<Self, Failure> {
+    /// Starts every process of it. With one call at once, gRPC C++ serves what does not say its form with its
+    /// synchronous server, else with its queue server: the better one each time.
+    pub fn start(kind: Kind, foreign: &Foreign, outstanding: usize) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
-        let (others, mut driver) = processes(kind, dir.path(), foreign)?;
+        let form = if outstanding == 1 { "sync" } else { "queue" };
+        let (others, mut driver) = processes(kind, form, dir.path(), foreign)?;
         let driver = Talker::start(&mut driver)?;
         let pids = others.iter().map(Child::pid).chain([driver.pid()]).collect();
         Ok(Self { kind, driver, pids, _others: others, _dir: dir })
@@ -119,35 +169,92 @@ impl Peer {
     }
 }
 
+/// Processes, and how the driver is started.
+type Started = (Vec<Child>, Command);
+
 /// Starts all of a peer but its driver, and says how that is started.
-fn processes(kind: Kind, dir: &Path, foreign: &Foreign) -> Result<(Vec<Child>, Command), Failure> {
+fn processes(kind: Kind, form: &str, dir: &Path, foreign: &Foreign) -> Result<Started, Failure> {
     match kind {
         Kind::ChainRings => chain_of(dir, Hops::Rings),
         Kind::ChainTcp => chain_of(dir, Hops::RingsAndTcp),
         Kind::OursOneHost => ours_on(dir, Hosts::One),
         Kind::OursTwoHosts => ours_on(dir, Hosts::Two),
+        Kind::OursGrpcTwoHosts => ours_on(dir, Hosts::TwoByGrpc),
         Kind::Tcp => tcp(dir, "filled"),
         Kind::TcpOneBuffer => tcp(dir, "one-buffer"),
-        Kind::GrpcSync => foreign.grpc(dir, "sync", "127.0.0.1:0"),
-        Kind::GrpcUnix => foreign.grpc(dir, "sync", &format!("unix:{}/grpc.sock", text(dir))),
-        Kind::GrpcQueue => foreign.grpc(dir, "queue", "127.0.0.1:0"),
-        Kind::Tonic => foreign.tonic(dir),
+        Kind::GrpcSync => cpp(dir, foreign, "sync", ANY_PORT),
+        Kind::GrpcUnix => cpp(dir, foreign, "sync", &format!("unix:{}/grpc.sock", text(dir))),
+        Kind::GrpcQueue => cpp(dir, foreign, "queue", ANY_PORT),
+        Kind::Tonic => direct(dir, foreign, Library::Tonic),
+        Kind::GrpcGo => direct(dir, foreign, Library::GrpcGo),
+        Kind::EnvoyOne => cpp_through(dir, foreign, form, Library::Envoy, &["in"]),
+        Kind::EnvoyTwo => cpp_through(dir, foreign, form, Library::Envoy, &["in", "out"]),
+        Kind::NginxTwo => cpp_through(dir, foreign, form, Library::Nginx, &["in", "out"]),
+        Kind::HaproxyTwo => cpp_through(dir, foreign, form, Library::Haproxy, &["in", "out"]),
+        Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address)),
+        Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address)),
+        Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?),
+        Kind::OursToGo => from_ours(dir, foreign.server(Library::GrpcGo, dir)?),
     }
 }
 
-fn chain_of(dir: &Path, hops: Hops) -> Result<(Vec<Child>, Command), Failure> {
+fn chain_of(dir: &Path, hops: Hops) -> Result<Started, Failure> {
     let (processes, near) = chain::start(dir, hops)?;
     Ok((processes, Child::role_command(&["drive-chain", text(&near)])?))
 }
 
-fn ours_on(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Command), Failure> {
+fn ours_on(dir: &Path, hosts: Hosts) -> Result<Started, Failure> {
     let (processes, road) = ours::start(dir, hosts)?;
-    Ok((processes, Child::role_command(&["drive-ours", text(&road.socket), &road.target])?))
+    Ok((processes, our_driver(&road)?))
 }
 
-fn tcp(dir: &Path, habits: &str) -> Result<(Vec<Child>, Command), Failure> {
+fn our_driver(road: &Road) -> Result<Command, Failure> {
+    Child::role_command(&["drive-ours", text(&road.socket), &road.target])
+}
+
+fn tcp(dir: &Path, habits: &str) -> Result<Started, Failure> {
     let port_file = dir.join("port");
     let sink = Child::role(&["sink", text(&port_file)])?;
     let port = wait_for_file(&port_file)?;
     Ok((vec![sink], Child::role_command(&["drive-tcp", &port, habits])?))
+}
+
+fn cpp(dir: &Path, foreign: &Foreign, form: &str, address: &str) -> Result<Started, Failure> {
+    let (server, address) = foreign.cpp_server(dir, form, address)?;
+    Ok((vec![server], foreign.cpp_client(&address)?))
+}
+
+fn direct(dir: &Path, foreign: &Foreign, library: Library) -> Result<Started, Failure> {
+    let (server, address) = foreign.server(library, dir)?;
+    Ok((vec![server], foreign.client(library, &address)?))
+}
+
+/// gRPC C++ with proxies between, each in front of the one before.
+fn cpp_through(
+    dir: &Path,
+    foreign: &Foreign,
+    form: &str,
+    library: Library,
+    names: &[&str],
+) -> Result<Started, Failure> {
+    let (server, mut address) = foreign.cpp_server(dir, form, ANY_PORT)?;
+    let mut processes = vec![server];
+    for name in names {
+        let (proxy, listens_at) = foreign.proxy(library, dir, name, &address)?;
+        processes.push(proxy);
+        address = listens_at;
+    }
+    Ok((processes, foreign.cpp_client(&address)?))
+}
+
+/// A stock client of our server.
+fn to_ours(dir: &Path, client: impl FnOnce(&str) -> Result<Command, Failure>) -> Result<Started, Failure> {
+    let (processes, address) = ours::start_server(dir)?;
+    Ok((processes, client(&address)?))
+}
+
+/// Our client of a stock server.
+fn from_ours(dir: &Path, (server, address): Serving) -> Result<Started, Failure> {
+    let (daemon, road) = ours::start_client(dir, &address)?;
+    Ok((vec![server, daemon], our_driver(&road)?))
 }

@@ -1,6 +1,7 @@
 //! A run as a whole: what was measured, on what, against which marks; to JSON, and to Markdown for the documents.
 
 use crate::children::Failure;
+use crate::connections::{self, Held};
 use crate::foreign::{Foreign, output};
 use crate::idle::Idle;
 use crate::marks::Mark;
@@ -19,6 +20,8 @@ pub struct Report {
     pub marks: Vec<Mark>,
     pub rows: Vec<Row>,
     pub idle: Option<Idle>,
+    /// Memory of idle gRPC connections; empty if not asked for.
+    pub connections: Vec<Held>,
     /// The codec's comparison, if its program left one.
     pub codec: Option<Value>,
     pub absent: Vec<Absent>,
@@ -86,13 +89,14 @@ impl Report {
             let verdict = if *reached { "reached" } else { "**not reached**" };
             line(&mut text, format_args!("| {target} | {what} | {wanted} | {measured} | {verdict} |"));
         }
-        for section in [Section::Chain, Section::Latency, Section::Rate] {
+        for section in Section::SMALL {
             text += &self.small_markdown(section);
         }
         text += &self.goodput_markdown();
         if let Some(idle) = &self.idle {
             text += &idle_markdown(idle);
         }
+        text += &connections::markdown(&self.connections);
         for Absent { section, peer, reason } in &self.absent {
             line(&mut text, format_args!("\nAbsent from {section:?}: {} ({reason})", peer.name()));
         }
@@ -119,9 +123,10 @@ impl Report {
         if rows.is_empty() {
             return String::new();
         }
-        let figures: &[Figure] = match section {
-            Section::Rate => &[Figure::CallsPerSecond, Figure::CpuUsPerCall, Figure::P50Us, Figure::P99Us],
-            _ => &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall],
+        let figures: &[Figure] = if section.is_rate() {
+            &[Figure::CallsPerSecond, Figure::CpuUsPerCall, Figure::P50Us, Figure::P99Us]
+        } else {
+            &[Figure::P50Us, Figure::P99Us, Figure::CpuUsPerCall]
         };
         let mut text = format!("\n### {}\n\n| peer | what it is |", section.title());
         for figure in figures {

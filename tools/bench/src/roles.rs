@@ -2,6 +2,7 @@
 
 use crate::chain::{self, ChainClient};
 use crate::children::Failure;
+use crate::connections;
 use crate::orders::obey;
 use crate::ours::{self, OurClient};
 use crate::stream::{self, Habits, StreamClient};
@@ -15,9 +16,12 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         ["relay-connect", near, port] => chain::relay_connect(Path::new(near), port),
         ["relay-listen", far, port_file] => chain::relay_listen(Path::new(far), Path::new(port_file)),
         ["drive-chain", near] => obey(ChainClient::join(Path::new(near))?),
-        ["daemon", socket, port_file, heap] => ours::daemon(Path::new(socket), Path::new(port_file), heap),
+        ["daemon", socket, port_file, heap, speaks] => {
+            ours::daemon(Path::new(socket), Path::new(port_file), heap, speaks)
+        }
         ["serve", socket] => ours::serve(Path::new(socket)),
         ["drive-ours", socket, target] => obey(OurClient::connect(Path::new(socket), target)?),
+        ["hold", address, count] => connections::hold(address, count.parse()?),
         ["idle", socket] => ours::idle(Path::new(socket)),
         ["sink", port_file] => stream::sink(Path::new(port_file)),
         ["drive-tcp", port, "filled"] => obey(StreamClient::new(port, Habits::Filled)?),

@@ -1,7 +1,8 @@
 //! A run from the command line to the reports.
 
 use crate::children::Failure;
-use crate::foreign::Foreign;
+use crate::connections::{self, CONNECTIONS};
+use crate::foreign::{Foreign, Library};
 use crate::html;
 use crate::idle;
 use crate::marks::marks;
@@ -17,6 +18,7 @@ const WARM_UP_MILLIS: u64 = 100;
 const IDLE_SECONDS: u64 = 20;
 /// Of `--quick`: to see that it works, not to quote.
 const QUICK: (usize, u64, u64) = (2, 200, 3);
+const QUICK_CONNECTIONS: usize = 500;
 
 /// Measures Trunkline beside the bare limits of this machine and the field's libraries.
 #[derive(Debug, Parser)]
@@ -57,7 +59,11 @@ enum What {
     Goodput,
     /// 100 idle applications.
     Idle,
-    /// Latency, rate, goodput and idle.
+    /// Small calls that gRPC carries, beside gRPC's libraries and proxies; 10,000 idle connections.
+    Grpc,
+    /// Those connections alone.
+    Connections,
+    /// Everything but the bare chain, which is part of latency.
     All,
 }
 
@@ -65,8 +71,7 @@ enum What {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     std::fs::create_dir_all(&arguments.out)?;
     let plan = arguments.plan();
-    eprintln!("building the peers");
-    let foreign = Foreign::build()?;
+    let foreign = Foreign::build(&arguments.libraries(&plan))?;
     let report = measure(arguments, &plan, &foreign)?;
     report.write_json(&arguments.out.join("results.json"))?;
     std::fs::write(arguments.out.join("report.html"), html::page(&report))?;
@@ -86,15 +91,37 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     }
     let idle_seconds = if arguments.quick { QUICK.2 } else { IDLE_SECONDS };
     let idle = arguments.what.includes_idle().then(|| idle::measure(idle_seconds)).transpose()?;
+    let connections = if arguments.quick { QUICK_CONNECTIONS } else { CONNECTIONS };
+    let connections = arguments
+        .what
+        .includes_connections()
+        .then(|| connections::measure(foreign, connections))
+        .transpose()?;
     let codec = arguments
         .codec
         .as_ref()
         .map(|path| -> Result<_, Failure> { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) });
     about.load[1] = load();
-    Ok(Report { about, marks: marks(&rows, idle.as_ref()), rows, idle, codec: codec.transpose()?, absent })
+    Ok(Report {
+        about,
+        marks: marks(&rows, idle.as_ref()),
+        rows,
+        idle,
+        connections: connections.unwrap_or_default(),
+        codec: codec.transpose()?,
+        absent,
+    })
 }
 
 impl Arguments {
+    /// What of the field's is needed.
+    fn libraries(&self, plan: &Plan) -> Vec<Library> {
+        let sections = self.what.sections();
+        let kinds = sections.iter().flat_map(|section| section.peers()).filter(|kind| plan.wants(**kind));
+        let of_connections = self.what.includes_connections().then_some(connections::LIBRARIES);
+        kinds.flat_map(|kind| kind.library()).copied().chain(of_connections.into_iter().flatten()).collect()
+    }
+
     fn plan(&self) -> Plan {
         let (rounds, millis) = if self.quick { (QUICK.0, QUICK.1) } else { (ROUNDS, ROUND_MILLIS) };
         Plan {
@@ -113,9 +140,14 @@ impl What {
             Self::Latency => vec![Section::Latency],
             Self::Rate => vec![Section::Rate],
             Self::Goodput => vec![Section::Goodput],
-            Self::Idle => Vec::new(),
+            Self::Grpc => vec![Section::Grpc, Section::GrpcRate],
+            Self::Idle | Self::Connections => Vec::new(),
             Self::All => Section::ALL.to_vec(),
         }
+    }
+
+    fn includes_connections(self) -> bool {
+        matches!(self, Self::Grpc | Self::Connections | Self::All)
     }
 
     fn includes_idle(self) -> bool {

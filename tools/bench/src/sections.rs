@@ -14,6 +14,9 @@ pub enum Section {
     Latency,
     Rate,
     Goodput,
+    Grpc,
+    #[serde(rename = "grpc-rate")]
+    GrpcRate,
 }
 
 /// How long and how often, and who.
@@ -58,6 +61,36 @@ const RATE: [Kind; 6] =
     [Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcSync, Kind::GrpcQueue, Kind::Tonic];
 const GOODPUT: [Kind; 6] =
     [Kind::TcpOneBuffer, Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcQueue, Kind::Tonic];
+/// Calls that gRPC carries, one at a time: who is called directly, who stands between, and our daemon in each place.
+const GRPC: [Kind; 12] = [
+    Kind::GrpcSync,
+    Kind::Tonic,
+    Kind::GrpcGo,
+    Kind::EnvoyOne,
+    Kind::EnvoyTwo,
+    Kind::NginxTwo,
+    Kind::HaproxyTwo,
+    Kind::CppToOurs,
+    Kind::GoToOurs,
+    Kind::OursToCpp,
+    Kind::OursToGo,
+    Kind::OursGrpcTwoHosts,
+];
+/// The same, many at once.
+const GRPC_RATE: [Kind; 12] = [
+    Kind::GrpcQueue,
+    Kind::Tonic,
+    Kind::GrpcGo,
+    Kind::EnvoyOne,
+    Kind::EnvoyTwo,
+    Kind::NginxTwo,
+    Kind::HaproxyTwo,
+    Kind::CppToOurs,
+    Kind::GoToOurs,
+    Kind::OursToCpp,
+    Kind::OursToGo,
+    Kind::OursGrpcTwoHosts,
+];
 /// Request sizes of goodput, with the calls outstanding. 8 MB times 128 would be more than the heaps of a session.
 const GOODPUT_SIZES: [(usize, usize); 7] = [
     (2 << 10, 128),
@@ -72,7 +105,9 @@ const GOODPUT_SIZES: [(usize, usize); 7] = [
 const GOODPUT_WARM_UP_FACTOR: u64 = 5;
 
 impl Section {
-    pub const ALL: [Self; 3] = [Self::Latency, Self::Rate, Self::Goodput];
+    pub const ALL: [Self; 5] = [Self::Latency, Self::Rate, Self::Goodput, Self::Grpc, Self::GrpcRate];
+    /// Those of small calls, whose tables and plots are alike.
+    pub const SMALL: [Self; 5] = [Self::Chain, Self::Latency, Self::Rate, Self::Grpc, Self::GrpcRate];
 
     /// For a heading.
     pub fn title(self) -> &'static str {
@@ -81,23 +116,33 @@ impl Section {
             Self::Latency => "Latency: 64 B request, 8 B reply, one outstanding",
             Self::Rate => "Rate: 64 B request, 8 B reply, 128 outstanding on one client thread",
             Self::Goodput => "Goodput: large requests, 8 B replies, 128 outstanding (32 at 8 MiB)",
+            Self::Grpc => "gRPC, latency: 64 B request, 8 B reply, one outstanding",
+            Self::GrpcRate => "gRPC, rate: 64 B request, 8 B reply, 128 outstanding on one connection",
         }
     }
 
-    fn peers(self) -> &'static [Kind] {
+    /// Whether its first figure is how many calls there were.
+    pub fn is_rate(self) -> bool {
+        matches!(self, Self::Rate | Self::GrpcRate)
+    }
+
+    /// Who is in it.
+    pub fn peers(self) -> &'static [Kind] {
         match self {
             Self::Chain => &[Kind::ChainRings, Kind::ChainTcp, Kind::Tcp],
             Self::Latency => &LATENCY,
             Self::Rate => &RATE,
             Self::Goodput => &GOODPUT,
+            Self::Grpc => &GRPC,
+            Self::GrpcRate => &GRPC_RATE,
         }
     }
 
     fn orders(self, plan: &Plan) -> Vec<Order> {
         let of = |request_bytes, outstanding| Order { millis: plan.round_millis, request_bytes, outstanding };
         match self {
-            Self::Chain | Self::Latency => vec![of(64, 1)],
-            Self::Rate => vec![of(64, 128)],
+            Self::Chain | Self::Latency | Self::Grpc => vec![of(64, 1)],
+            Self::Rate | Self::GrpcRate => vec![of(64, 128)],
             Self::Goodput => GOODPUT_SIZES.map(|(bytes, outstanding)| of(bytes, outstanding)).to_vec(),
         }
     }
@@ -106,13 +151,18 @@ impl Section {
     pub fn measure(self, plan: &Plan, foreign: &Foreign) -> (Vec<Row>, Vec<Absent>) {
         let (mut rows, mut absent) = (Vec::new(), Vec::new());
         let mut peers = Vec::new();
+        let orders = self.orders(plan);
+        let outstanding = orders.first().map_or(1, |order| order.outstanding);
         for &kind in self.peers().iter().filter(|kind| plan.wants(**kind)) {
-            match Peer::start(kind, foreign) {
+            match Peer::start(kind, foreign, outstanding) {
                 Ok(peer) => peers.push(peer),
-                Err(error) => absent.push(Absent { section: self, peer: kind, reason: error.to_string() }),
+                Err(error) => {
+                    eprintln!("{self:?}: {} is absent: {error}", kind.name());
+                    absent.push(Absent { section: self, peer: kind, reason: error.to_string() });
+                }
             }
         }
-        for order in self.orders(plan) {
+        for order in orders {
             rows.extend(self.take_turns(plan, order, &mut peers, &mut absent));
         }
         (rows, absent)
@@ -151,7 +201,8 @@ impl Section {
 }
 
 impl Plan {
-    fn wants(&self, kind: Kind) -> bool {
+    /// Whether a peer was asked for.
+    pub fn wants(&self, kind: Kind) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == kind.name())
     }
 }
@@ -207,7 +258,7 @@ fn keep(rows: &mut Vec<Row>, new: Row) {
 
 fn progress(section: Section, round: usize, peer: Kind, order: Order, sample: &Sample) -> String {
     format!(
-        "{section:?} {:>8} B x {:<3} round {round} {:<19} p50 {:>9.2} µs  p99 {:>9.2} µs  {:>9.0}/s  \
+        "{section:?} {:>8} B x {:<3} round {round} {:<24} p50 {:>9.2} µs  p99 {:>9.2} µs  {:>9.0}/s  \
          {:>6.2} Gbit/s  cpu {:>7.2} µs",
         order.request_bytes,
         order.outstanding,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tonic-peer serve PORT_FILE
-//! tonic-peer drive PORT
+//! tonic-peer drive ADDRESS
 //! ```
 //! An order is `MILLIS REQUEST_BYTES OUTSTANDING`, an answer `CALLS ELAPSED_NS P50_NS P99_NS`. Both ends run on
 //! current-thread runtimes, tonic's frugal form.
@@ -34,12 +34,12 @@ fn main() -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match words.as_slice() {
         ["serve", port_file] => runtime.block_on(serve(port_file)),
-        ["drive", port] => runtime.block_on(drive(port)),
+        ["drive", address] => runtime.block_on(drive(address)),
         ["version"] => {
             println!("tonic 0.14");
             Ok(())
         }
-        _ => Err("usage: tonic-peer serve PORT_FILE | drive PORT".into()),
+        _ => Err("usage: tonic-peer serve PORT_FILE | drive ADDRESS".into()),
     }
 }
 
@@ -65,15 +65,15 @@ impl Bench for Counter {
 async fn serve(port_file: &str) -> Result<(), Failure> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let aside = format!("{port_file}.new");
-    std::fs::write(&aside, listener.local_addr()?.port().to_string())?;
+    std::fs::write(&aside, listener.local_addr()?.to_string())?;
     std::fs::rename(aside, port_file)?;
     let service = BenchServer::new(Counter).max_decoding_message_size(usize::MAX);
     let server = Server::builder().tcp_nodelay(true).add_service(service);
     Ok(server.serve_with_incoming(TcpListenerStream::new(listener)).await?)
 }
 
-async fn drive(port: &str) -> Result<(), Failure> {
-    let client = BenchClient::connect(format!("http://127.0.0.1:{port}")).await?;
+async fn drive(address: &str) -> Result<(), Failure> {
+    let client = BenchClient::connect(format!("http://{address}")).await?;
     // Reading blocks the runtime; between orders there is nothing to run.
     for line in std::io::stdin().lines() {
         let numbers: Result<Vec<u64>, _> = line?.split_whitespace().map(str::parse).collect();
