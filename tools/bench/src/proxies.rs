@@ -84,7 +84,10 @@ pub fn said_version(program: &Path) -> String {
 fn envoy_config(listens_at: SocketAddr, upstream: SocketAddr) -> Value {
     const TYPES: &str = "type.googleapis.com/envoy.extensions";
     const OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
-    let at = |address: SocketAddr| json!({ "socket_address": { "address": address.ip().to_string(), "port_value": address.port() } });
+    let at = |socket: SocketAddr| {
+        let (address, port) = (socket.ip().to_string(), socket.port());
+        json!({ "socket_address": { "address": address, "port_value": port } })
+    };
     let routes = json!([{ "match": { "prefix": "/" }, "route": { "cluster": "out", "timeout": "0s" } }]);
     let manager = json!({
         "@type": format!("{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"),

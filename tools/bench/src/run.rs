@@ -92,11 +92,8 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     let idle_seconds = if arguments.quick { QUICK.2 } else { IDLE_SECONDS };
     let idle = arguments.what.includes_idle().then(|| idle::measure(idle_seconds)).transpose()?;
     let connections = if arguments.quick { QUICK_CONNECTIONS } else { CONNECTIONS };
-    let connections = arguments
-        .what
-        .includes_connections()
-        .then(|| connections::measure(foreign, connections))
-        .transpose()?;
+    let connections =
+        arguments.holds_connections().then(|| connections::measure(foreign, connections)).transpose()?;
     let codec = arguments
         .codec
         .as_ref()
@@ -118,8 +115,17 @@ impl Arguments {
     fn libraries(&self, plan: &Plan) -> Vec<Library> {
         let sections = self.what.sections();
         let kinds = sections.iter().flat_map(|section| section.peers()).filter(|kind| plan.wants(**kind));
-        let of_connections = self.what.includes_connections().then_some(connections::LIBRARIES);
+        let of_connections = self.holds_connections().then_some(connections::LIBRARIES);
         kinds.flat_map(|kind| kind.library()).copied().chain(of_connections.into_iter().flatten()).collect()
+    }
+
+    /// Whether connections are held: as part of more, only if all peers are wanted.
+    fn holds_connections(&self) -> bool {
+        match self.what {
+            What::Connections => true,
+            What::Grpc | What::All => self.only.is_empty(),
+            _ => false,
+        }
     }
 
     fn plan(&self) -> Plan {
@@ -144,10 +150,6 @@ impl What {
             Self::Idle | Self::Connections => Vec::new(),
             Self::All => Section::ALL.to_vec(),
         }
-    }
-
-    fn includes_connections(self) -> bool {
-        matches!(self, Self::Grpc | Self::Connections | Self::All)
     }
 
     fn includes_idle(self) -> bool {

@@ -14,7 +14,7 @@ use bench::{Bytes, Number};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::error::Error;
 use std::time::{Duration, Instant};
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
@@ -68,8 +68,9 @@ async fn serve(port_file: &str) -> Result<(), Failure> {
     std::fs::write(&aside, listener.local_addr()?.to_string())?;
     std::fs::rename(aside, port_file)?;
     let service = BenchServer::new(Counter).max_decoding_message_size(usize::MAX);
-    let server = Server::builder().tcp_nodelay(true).add_service(service);
-    Ok(server.serve_with_incoming(TcpListenerStream::new(listener)).await?)
+    // What is set at the server holds only for sockets it accepts itself.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Ok(Server::builder().add_service(service).serve_with_incoming(incoming).await?)
 }
 
 async fn drive(address: &str) -> Result<(), Failure> {
