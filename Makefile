@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench conformance fmt lint
+.PHONY: help test demo bench conformance r2p2 fmt lint
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
 	@$(CARGO) xtask test
@@ -21,6 +21,10 @@ bench: ## measure it beside the bare limits of this machine and the field; ONLY=
 
 conformance: ## run the field's own suites against it; needs Go, Node and Python to fetch them, and says what it lacks
 	@tests/interop/run
+
+r2p2: ## R2P2 over a network that loses, doubles and reorders: 100,000 calls between namespaces; needs root
+	TRUNKLINE_R2P2_CALLS=100000 $(CARGO) test --release --locked --package trunkline-system-tests --test all -- \
+		r2p2_weather --nocapture
 
 fmt: ## format every file
 	$(CARGO) fmt --all

@@ -53,6 +53,8 @@ fn refused(error: MetadataError) -> Status {
 
 impl Probe for Handler {
     async fn echo(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
+        let number = request.metadata().text("log").and_then(|number| number.parse().ok());
+        number.into_iter().for_each(|number| self.journal.executed(number));
         let ask = request.metadata().first("ask").map(<[u8]>::to_vec);
         let response = Response::new(request.into_inner());
         match ask {

@@ -7,6 +7,7 @@
 //!
 //! * one program gives the same answers embedded, through one daemon and through two (`scenario.rs` is that program);
 //! * whoever dies, nobody else is disturbed, callers hear the truth, and everything comes back by itself;
+//! * over R2P2, through a router and a network that loses, doubles and reorders datagrams, every call ends once;
 //! * no call is executed twice, and none that was reported as not executed was;
 //! * forked children, programs of another version, servers and daemons on their way out do what they promise;
 //! * after all of it the daemon holds nothing: no call, no session, no block.

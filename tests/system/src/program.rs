@@ -1,6 +1,7 @@
 //! The parts the binary plays, and the lines it is ordered about with: one order, one answer.
 
 mod forks;
+mod router;
 
 use crate::handler::Handler;
 use crate::journal::Journal;
@@ -27,6 +28,10 @@ pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
 /// Environment variable: the file a server writes the numbers of executed orders to.
 pub const LOG_VARIABLE: &str = "PROBE_LOG";
 
+/// The parts.
+const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | older | newer | client | both | forker | \
+     forker-embedded";
+
 /// Plays the part named by `arguments`.
 ///
 /// # Errors
@@ -38,6 +43,7 @@ pub fn play(arguments: &[String]) -> Result<(), String> {
         ["server"] => server(&start_server()?),
         ["older"] => server(&start(Server::builder().add_service(OlderNotes::new(Notes)))?),
         ["newer"] => server(&start(Server::builder().add_service(NewerNotes::new(Notes)))?),
+        ["router", listen, control] => router::router(listen, control),
         ["client"] => client(),
         ["both"] => {
             let _server = start_server()?;
@@ -48,10 +54,7 @@ pub fn play(arguments: &[String]) -> Result<(), String> {
             let _server = start_server()?;
             forks::forker(true)
         }
-        _ => {
-            Err("daemon CONFIG | server | older | newer | client | both | forker | forker-embedded"
-                .to_owned())
-        }
+        _ => Err(PARTS.to_owned()),
     }
 }
 

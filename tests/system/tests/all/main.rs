@@ -4,6 +4,8 @@ mod crowds;
 mod forks;
 mod kills;
 mod once;
+mod r2p2;
+mod r2p2_weather;
 mod shutdown;
 mod skew;
 mod support;

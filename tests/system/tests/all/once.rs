@@ -15,22 +15,27 @@ use trunkline_system_tests::scenario::WATCHDOG;
 const THREADS: u64 = 4;
 
 /// Calls that go on whatever happens, each with a number of its own.
-struct Load {
+pub struct Load {
     numbers: AtomicU64,
     stop: AtomicBool,
     answered: Mutex<Vec<u64>>,
     not_executed: Mutex<Vec<u64>>,
     last_failure: Mutex<String>,
+    longest: Mutex<Duration>,
 }
 
 impl Load {
-    fn start(client: &ProbeClient) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+    /// When every call must have ended.
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
+
+    pub fn start(client: &ProbeClient) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let load = Arc::new(Self {
             numbers: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             answered: Mutex::default(),
             not_executed: Mutex::default(),
             last_failure: Mutex::default(),
+            longest: Mutex::default(),
         });
         let thread = |_| {
             let (load, client) = (Arc::clone(&load), client.clone());
@@ -44,8 +49,12 @@ impl Load {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.numbers.fetch_add(1, Ordering::Relaxed);
             let order = Order { label: "load".into(), task: Some(Task::Log(number)) };
-            let request = Request::new(order).with_timeout(Duration::from_secs(5)).wait_for_ready();
+            let request = Request::new(order).with_timeout(Self::TIMEOUT).wait_for_ready();
+            let began = Instant::now();
             let answer = client.r#do(request).wait();
+            let mut longest = self.longest.lock().unwrap();
+            *longest = longest.max(began.elapsed());
+            drop(longest);
             if let Err(status) = &answer {
                 *self.last_failure.lock().unwrap() = status.to_string();
             }
@@ -61,7 +70,12 @@ impl Load {
         }
     }
 
-    fn until_answered(&self, more: usize) {
+    /// The longest call so far.
+    pub fn longest(&self) -> Duration {
+        *self.longest.lock().unwrap()
+    }
+
+    pub fn until_answered(&self, more: usize) {
         let before = self.answered.lock().unwrap().len();
         let began = Instant::now();
         while self.answered.lock().unwrap().len() < before + more {
@@ -73,7 +87,12 @@ impl Load {
 }
 
 fn is_true_of_the_log(load: &Load, host: &Host) {
-    let log = std::fs::read_to_string(host.log()).unwrap();
+    are_true_of_the_logs(load, std::slice::from_ref(host));
+}
+
+/// Holds what callers were told against what the servers did.
+pub fn are_true_of_the_logs(load: &Load, hosts: &[Host]) {
+    let log: String = hosts.iter().map(|host| std::fs::read_to_string(host.log()).unwrap()).collect();
     let numbers: Vec<u64> = log.lines().map(|line| line.parse().unwrap()).collect();
     let executed: HashSet<u64> = numbers.iter().copied().collect();
     assert_eq!(executed.len(), numbers.len(), "a call was executed twice");
@@ -85,7 +104,7 @@ fn is_true_of_the_log(load: &Load, host: &Host) {
     }
 }
 
-fn finish(load: &Load, threads: Vec<JoinHandle<()>>) {
+pub fn finish(load: &Load, threads: Vec<JoinHandle<()>>) {
     load.stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -14,6 +14,9 @@ pub struct Host {
     daemon: Option<Process>,
     listen: Vec<String>,
     routes: Vec<(String, String)>,
+    /// Where it serves over R2P2, and the router it tells.
+    r2p2: Option<(String, String)>,
+    namespace: Option<String>,
 }
 
 /// What a daemon holds, by name (`program.rs`).
@@ -33,9 +36,25 @@ impl Host {
 
     /// A host others reach over a Unix socket.
     pub fn over_unix() -> Self {
-        let mut host =
-            Self { dir: tempfile::tempdir().unwrap(), daemon: None, listen: Vec::new(), routes: Vec::new() };
+        let mut host = Self::unstarted();
         host.listen.push(format!("unix:{}", host.dir.path().join("peers.sock").display()));
+        host.start();
+        host
+    }
+
+    /// A host others reach by datagrams at `listen`, straight or through the router whose control port is `control`.
+    pub fn over_r2p2(namespace: Option<&str>, listen: &str, control: &str) -> Self {
+        let mut host = Self::unstarted();
+        host.namespace = namespace.map(str::to_owned);
+        host.r2p2 = Some((listen.to_owned(), control.to_owned()));
+        host.start();
+        host
+    }
+
+    /// A host in a network namespace, whose daemon calls others.
+    pub fn within(namespace: &str) -> Self {
+        let mut host = Self::unstarted();
+        host.namespace = Some(namespace.to_owned());
         host.start();
         host
     }
@@ -46,18 +65,34 @@ impl Host {
     }
 
     fn with(listen: Vec<String>, routes: Vec<(String, String)>) -> Self {
-        let mut host = Self { dir: tempfile::tempdir().unwrap(), daemon: None, listen, routes };
+        let mut host = Self { listen, routes, ..Self::unstarted() };
         host.start();
         host
+    }
+
+    fn unstarted() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            daemon: None,
+            listen: Vec::new(),
+            routes: Vec::new(),
+            r2p2: None,
+            namespace: None,
+        }
     }
 
     /// Starts the daemon, at the same socket and addresses as the last time.
     pub fn start(&mut self) {
         let config = self.dir.path().join("daemon.toml");
         std::fs::write(&config, self.config()).unwrap();
-        let daemon = Process::start(&["daemon", config.to_str().unwrap()], &[]);
+        let arguments = ["daemon", config.to_str().unwrap()];
+        let daemon = Process::start_within(self.namespace.as_deref(), &arguments, &[]);
         // The port the kernel chose stays this host's port.
         self.listen = daemon.greeting().split_whitespace().map(str::to_owned).collect();
+        if let Some((listen, _)) = &mut self.r2p2 {
+            let endpoint = self.listen.last().and_then(|endpoint| endpoint.strip_prefix("r2p2://"));
+            *listen = endpoint.expect("it listens for datagrams").to_owned();
+        }
         self.daemon = Some(daemon);
     }
 
@@ -148,10 +183,23 @@ impl Host {
         ]
     }
 
+    /// Where it listens for connections.
+    fn streams(&self) -> Vec<&String> {
+        self.listen.iter().filter(|endpoint| !endpoint.starts_with("r2p2:")).collect()
+    }
+
     fn config(&self) -> String {
         let node = Path::new(self.dir.path()).file_name().unwrap();
-        let mut text =
-            format!("[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\n", self.socket(), self.listen);
+        let mut text = format!(
+            "[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\n",
+            self.socket(),
+            self.streams()
+        );
+        if let Some((listen, control)) = &self.r2p2 {
+            let routers: Vec<&str> =
+                Some(&**control).into_iter().filter(|control| !control.is_empty()).collect();
+            let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
+        }
         for (service, endpoint) in &self.routes {
             let _ = write!(text, "[services.{service:?}]\nendpoints = [{endpoint:?}]\n");
         }

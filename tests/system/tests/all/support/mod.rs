@@ -1,10 +1,16 @@
 //! Processes that end with their handles, hosts made of a daemon and a socket, and waiting under a watchdog.
 
+mod barrage;
 mod host;
+mod network;
 mod process;
+mod router;
 
+pub use barrage::Barrage;
 pub use host::Host;
+pub use network::{Network, Weather};
 pub use process::Process;
+pub use router::Router;
 
 use std::time::{Duration, Instant};
 use trunkline::{Channel, Status, Wait};

@@ -18,7 +18,16 @@ pub struct Process {
 impl Process {
     /// Starts a probe and waits until it is ready.
     pub fn start(arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
-        let mut process = Self::launch(arguments, environment);
+        Self::start_within(None, arguments, environment)
+    }
+
+    /// Starts a probe in a network namespace.
+    pub fn start_within(
+        namespace: Option<&str>,
+        arguments: &[&str],
+        environment: &[(&str, OsString)],
+    ) -> Self {
+        let mut process = Self::launch(namespace, arguments, environment);
         process.greeting = process.hear();
         assert!(process.greeting.starts_with("ready"), "{}: {}", process.name, process.greeting);
         process
@@ -59,8 +68,13 @@ impl Process {
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
     }
 
-    fn launch(arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+    fn launch(namespace: Option<&str>, arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
+        let probe = env!("CARGO_BIN_EXE_probe");
+        let mut command = Command::new(if namespace.is_some() { "ip" } else { probe });
+        if let Some(namespace) = namespace {
+            // It becomes the probe, so that its process is the one to kill.
+            command.args(["netns", "exec", namespace, probe]);
+        }
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         for name in ["TRUNKLINE_SOCKET", "TRUNKLINE_EMBEDDED", "TRUNKLINE_CONFIG"] {
             command.env_remove(name);

@@ -1,0 +1,103 @@
+//! Shows services called over R2P2 through a router, between real processes: calls of all sizes, workers and the router
+//! killed under load, nothing executed twice, no place left taken.
+
+use crate::once::{Load, are_true_of_the_logs, finish};
+use crate::support::{Barrage, Host, Process, Router, client};
+use std::collections::HashSet;
+use std::time::Duration;
+use trunkline_system_tests::scenario::{Stage, WATCHDOG};
+
+/// A router, workers behind it, and a host that calls.
+struct Scene {
+    router: Router,
+    workers: Vec<Host>,
+    servers: Vec<Process>,
+    near: Host,
+}
+
+impl Scene {
+    fn new(workers: usize) -> Self {
+        let mut router = Router::start(None, "127.0.0.1:0", "127.0.0.1:0");
+        let workers: Vec<Host> =
+            (0..workers).map(|_| Host::over_r2p2(None, "127.0.0.1:0", router.control())).collect();
+        let servers = workers.iter().map(|worker| worker.server("server")).collect();
+        router.until("workers", workers.len() as u64);
+        Self { router, workers, servers, near: Host::alone() }
+    }
+
+    fn finish(mut self) {
+        self.near.until_idle();
+        for mut worker in self.workers {
+            worker.until_idle();
+        }
+        self.router.until("outstanding", 0);
+        self.router.until("queued", 0);
+    }
+}
+
+#[test]
+fn through_a_router() {
+    let scene = Scene::new(3);
+    let client = client(&scene.near, &scene.router.endpoint());
+    let barrage = Barrage { calls: 400, threads: 8, bytes_max: 300_000, timeout: WATCHDOG };
+    let tally = barrage.run(&client);
+    assert!(tally.failures.is_empty(), "{:?}", tally.failures);
+    let mut executed = HashSet::new();
+    for worker in &scene.workers {
+        let log = std::fs::read_to_string(worker.log()).unwrap();
+        assert!(log.lines().count() > 0, "every worker has worked");
+        log.lines()
+            .for_each(|line| assert!(executed.insert(line.to_owned()), "call {line} was executed twice"));
+    }
+    assert_eq!(executed.len() as u64, barrage.calls);
+    scene.finish();
+}
+
+/// The program of the other topologies, without those parts that stream.
+#[test]
+fn unary_scenarios_say_what_they_say_elsewhere() {
+    let far = Host::over_r2p2(None, "127.0.0.1:0", "");
+    let mut near = Host::alone();
+    let _server = far.server("server");
+    let stage = |host: &Host, target: &str| Stage::new(crate::support::channel(host, target), "over R2P2");
+    let over_r2p2 = stage(&near, far.endpoint());
+    let directly = stage(&far, "");
+    for name in ["unary, small", "metadata both ways", "every status, with details", "a handler that panics"]
+    {
+        let scenario =
+            trunkline_system_tests::scenario::ALL.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert_eq!(scenario(&over_r2p2).unwrap(), scenario(&directly).unwrap(), "{name}");
+    }
+    for name in
+        ["a handler slower than the deadline", "a call given up", "many calls in flight", "many threads"]
+    {
+        let scenario =
+            trunkline_system_tests::scenario::ALL.iter().find(|(known, _)| *known == name).unwrap().1;
+        scenario(&over_r2p2).unwrap_or_else(|status| panic!("{name}: {status}"));
+    }
+    near.until_idle();
+}
+
+#[test]
+fn workers_and_the_router_are_killed_under_load() {
+    let mut scene = Scene::new(3);
+    let (load, threads) = Load::start(&client(&scene.near, &scene.router.endpoint()));
+    for round in 0..4 {
+        load.until_answered(100);
+        let worker = &mut scene.workers[round % 3];
+        worker.kill_daemon();
+        load.until_answered(100);
+        worker.start();
+        scene.router.until("workers", 3);
+        load.until_answered(100);
+        scene.router.restart();
+        scene.router.until("workers", 3);
+    }
+    load.until_answered(100);
+    finish(&load, threads);
+    let longest = load.longest();
+    assert!(longest < Load::TIMEOUT + Duration::from_secs(5), "a call took {longest:?}");
+    are_true_of_the_logs(&load, &scene.workers);
+    drop(std::mem::take(&mut scene.servers));
+    scene.finish();
+}
