@@ -34,7 +34,7 @@ pub fn load_report(bytes: &[u8]) {
     let mut balancer = Balancer::new(Settings { pick, ..Settings::default() }, 1);
     balancer.set_endpoints([(0, "a"), (1, "b")].into_iter());
     for endpoint in [0, 1] {
-        balancer.finished(Instant(1), endpoint, &Report { code: None, load });
+        balancer.finished(Instant(1), endpoint, &Report { load, ..Report::default() });
     }
     let wanted = Wanted { key: None, tried: &[] };
     assert!(matches!(balancer.pick(Instant(2), wanted, |_| Readiness::Reachable), Some(Ok(_))));

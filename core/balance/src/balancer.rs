@@ -74,6 +74,8 @@ pub struct Report {
     pub code: Option<Code>,
     /// What the server said about itself.
     pub load: Option<LoadReport>,
+    /// Another endpoint answered first.
+    pub outpaced: bool,
 }
 
 /// One endpoint, for operators.
@@ -170,13 +172,15 @@ impl<E: Copy + Eq> Balancer<E> {
         {
             member.weight.report(now, load, weighting);
         }
-        let Some(code) = report.code.filter(|code| *code != Code::Cancelled) else { return };
-        let failed = is_fault_of_server(code);
-        if failed {
+        let answered = report.code.filter(|code| *code != Code::Cancelled);
+        let failed = answered.is_some_and(is_fault_of_server);
+        if failed || report.outpaced {
             member.penalty = member.penalty_now(now) + 1.0;
             member.penalty_at = now;
         }
-        if let Some(outliers) = &self.settings.outliers {
+        if let Some(outliers) = &self.settings.outliers
+            && answered.is_some()
+        {
             member.tally.count(failed);
             outlier::judge_row(now, outliers, &mut self.members, endpoint);
         }

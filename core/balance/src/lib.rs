@@ -11,10 +11,12 @@
 //! 2. [`Pick`] says how to choose among them: the first, in turn, the less loaded of a few, by weight (`weight.rs`), or
 //!    by a key (`ring.rs`).
 //! 3. `outlier.rs` counts how calls end, and ejects endpoints that fail more than others (gRFC A50).
-//! 4. `load.rs` reads what servers report about themselves (ORCA).
+//! 4. `attempts.rs` says when a call may be tried once more: back-off, throttle, the host's budget (gRFC A6).
+//! 5. `load.rs` reads what servers report about themselves (ORCA).
 //!
-//! Whoever fails fast has little under way. So that a balancer by load does not prefer it, a failed call goes on
-//! counting as one under way, and is forgotten with a half-life of a second.
+//! Whoever fails fast has little under way, and so has whom hedges relieve of its calls. So that a balancer by load does
+//! not prefer it, a call that failed or was outpaced goes on counting as one under way, and is forgotten with a half-life
+//! of a second.
 //!
 //! # Invariants
 //! * What is picked is counted as under way until it is told finished; what is told of an endpoint that has left the
@@ -27,6 +29,7 @@
 //! [`ENDPOINTS_MAX`] endpoints, [`RING_MAX`] places on a ring, and what [`Circuit`] says is under way at once.
 #![forbid(unsafe_code)]
 
+mod attempts;
 mod balancer;
 mod load;
 mod outlier;
@@ -35,6 +38,7 @@ mod ring;
 mod settings;
 mod weight;
 
+pub use attempts::{Backoff, Budget, Throttle};
 pub use balancer::{Balancer, ENDPOINTS_MAX, EndpointRow, Full, Readiness, Report, Wanted};
 pub use load::LoadReport;
 pub use random::Random;

@@ -24,7 +24,7 @@ fn calls(balancer: &mut Balancer<usize>, now: Instant, count: usize, bad: &[usiz
         let endpoint = balancer.pick(now, wanted, |_| Readiness::Reachable).unwrap().unwrap();
         got[endpoint] += 1;
         let code = if bad.contains(&endpoint) { Code::Unavailable } else { Code::Ok };
-        balancer.finished(now, endpoint, &Report { code: Some(code), load: None });
+        balancer.finished(now, endpoint, &Report { code: Some(code), load: None, ..Report::default() });
     }
     got
 }
@@ -141,7 +141,7 @@ proptest! {
                 Event::Finish(at, code, load) if !under_way.is_empty() => {
                     let endpoint = under_way.swap_remove(at % under_way.len());
                     let code = code.map(|code| Code::from_number(code.into()));
-                    balancer.finished(now, endpoint, &Report { code, load: LoadReport::decode(&load) });
+                    balancer.finished(now, endpoint, &Report { code, load: LoadReport::decode(&load), ..Report::default() });
                 }
                 Event::Finish(..) => {}
                 Event::List(new) => {

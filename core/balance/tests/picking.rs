@@ -38,7 +38,7 @@ fn pick_key(balancer: &mut Balancer<usize>, now: Instant, failing: &[usize], key
 }
 
 fn done(balancer: &mut Balancer<usize>, now: Instant, endpoint: usize, code: Code) {
-    balancer.finished(now, endpoint, &Report { code: Some(code), load: None });
+    balancer.finished(now, endpoint, &Report { code: Some(code), load: None, ..Report::default() });
 }
 
 #[test]
@@ -142,7 +142,11 @@ fn weights_follow_what_servers_report() {
     };
     let now = Instant(5);
     for (endpoint, load) in [(0, report(0.25, 0.0)), (1, report(0.5, 0.0)), (2, report(0.5, 50.0))] {
-        weighted.finished(now, endpoint, &Report { code: Some(Code::Ok), load: Some(load) });
+        weighted.finished(
+            now,
+            endpoint,
+            &Report { code: Some(Code::Ok), load: Some(load), ..Report::default() },
+        );
     }
     let mut counts = [0; 3];
     for _ in 0..700 {

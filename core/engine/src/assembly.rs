@@ -74,6 +74,9 @@ impl Engine {
         total: u32,
         shape: Shape,
     ) {
+        if direction == Direction::Response {
+            self.response_begun(turn, call);
+        }
         let settled = match &shape {
             Shape::Open { metadata, .. } => self.settle(turn, call, Target::Here, metadata, total),
             _ if total > self.limits.message_bytes => {

@@ -105,6 +105,7 @@ impl Engine {
 
     /// What the users of a service say about calls of it that are made on this host. Replaces what was said before.
     pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
+        self.configure_throttle(service, &config);
         self.service_configs.insert(service.to_owned(), config);
         self.rebalance();
     }

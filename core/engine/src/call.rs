@@ -1,5 +1,6 @@
 //! One call between two ends, and what travels along it.
 
+use crate::attempts::{Attempts, KeptBody};
 use crate::cluster::{ClusterKey, Placed};
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
@@ -54,6 +55,8 @@ pub(crate) struct Call {
     pub admitted: bool,
     /// The endpoint it was given, until it is known how it ended there.
     pub placed: Option<Placed>,
+    /// The attempts made for it, while more than one may be.
+    pub attempts: Option<Box<Attempts>>,
     /// Endpoints it was at before, in vain.
     pub tried: Vec<RemoteKey>,
     /// Times its request was sent again because a server said it had not seen it.
@@ -78,10 +81,27 @@ pub(crate) struct Call {
 /// Where a call comes from.
 #[derive(Clone, Debug)]
 pub(crate) enum ClientEnd {
-    Session { session: SessionKey, id: CallId, types: Arc<MethodTypes> },
-    Peer { peer: PeerKey, stream: StreamId },
-    Grpc { peer: GrpcKey, stream: StreamTag },
-    R2p2 { request: RequestKey },
+    Session {
+        session: SessionKey,
+        id: CallId,
+        types: Arc<MethodTypes>,
+    },
+    /// From another call, of which this is an attempt (`attempts.rs`).
+    Attempt {
+        call: CallKey,
+        types: Arc<MethodTypes>,
+    },
+    Peer {
+        peer: PeerKey,
+        stream: StreamId,
+    },
+    Grpc {
+        peer: GrpcKey,
+        stream: StreamTag,
+    },
+    R2p2 {
+        request: RequestKey,
+    },
 }
 
 /// Where a call goes.
@@ -93,6 +113,8 @@ pub(crate) enum ServerEnd {
     Cluster {
         cluster: ClusterKey,
     },
+    /// To attempts, each a call of its own.
+    Attempts,
     Session {
         session: SessionKey,
         types: Arc<MethodTypes>,
@@ -167,6 +189,8 @@ pub(crate) enum Body<'a> {
     /// A private copy of the same, which policies have looked at. The block goes back when the copy has been used, so
     /// that whoever sends pays for copies that wait.
     Sealed { session: SessionKey, payload: Payload, bytes: Cow<'a, [u8]> },
+    /// A private copy that attempts share; its block has gone back.
+    Kept(KeptBody),
     /// As a peer sent them: headerless linear, or protobuf. `charged` is what they still take of the sender's window.
     Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, charged: u32 },
     /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
@@ -179,8 +203,18 @@ impl Body<'_> {
     pub fn len(&self) -> u32 {
         match self {
             Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.span.len,
+            Self::Kept(kept) => kept.bytes.len() as u32,
             Self::Wire { bytes, .. } => bytes.len() as u32,
             Self::Placed { block, .. } => block.len,
+        }
+    }
+
+    /// A private copy of a session's message, and how it is encoded.
+    pub fn private(&self) -> Option<(Encoding, &[u8])> {
+        match self {
+            Self::Sealed { payload, bytes, .. } => Some((payload.encoding, bytes)),
+            Self::Kept(kept) => Some((kept.encoding, &kept.bytes)),
+            _ => None,
         }
     }
 
@@ -197,6 +231,8 @@ impl Body<'_> {
     pub fn window_cost(&self) -> u32 {
         match self {
             Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.window_bytes(),
+            // Given back when it was kept.
+            Self::Kept(_) => 0,
             Self::Wire { charged, .. } | Self::Placed { charged, .. } => *charged,
         }
     }
@@ -205,8 +241,8 @@ impl Body<'_> {
     pub fn parked_bytes(&self) -> usize {
         match self {
             Self::Wire { bytes, .. } => bytes.len(),
-            // Sealed: bounded by the sender's heap, which holds the original meanwhile.
-            Self::Lent { .. } | Self::Sealed { .. } | Self::Placed { .. } => 0,
+            // Kept: bounded where it is kept. Sealed: bounded by the sender's heap, which holds the original meanwhile.
+            Self::Lent { .. } | Self::Sealed { .. } | Self::Placed { .. } | Self::Kept(_) => 0,
         }
     }
 
@@ -216,7 +252,7 @@ impl Body<'_> {
             Self::Lent { session, payload } | Self::Sealed { session, payload, .. } => {
                 Some((*session, *payload))
             }
-            Self::Wire { .. } | Self::Placed { .. } => None,
+            Self::Kept(_) | Self::Wire { .. } | Self::Placed { .. } => None,
         }
     }
 
@@ -226,6 +262,7 @@ impl Body<'_> {
             Self::Sealed { session, payload, bytes } => {
                 Body::Sealed { session, payload, bytes: Cow::Owned(bytes.into_owned()) }
             }
+            Self::Kept(kept) => Body::Kept(kept),
             Self::Wire { bytes, encoding, charged } => {
                 Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
             }
@@ -284,6 +321,7 @@ impl Call {
             server_measured: false,
             admitted: false,
             placed: None,
+            attempts: None,
             tried: Vec::new(),
             resent: 0,
             handed_over: false,
@@ -312,7 +350,8 @@ impl Call {
 
     /// Whether an application makes it that alone knows its types.
     pub fn is_made_opaque(&self) -> bool {
-        matches!(&self.client, ClientEnd::Session { types, .. } if types.output.is_opaque())
+        let types = self.sender_types(Direction::Request);
+        types.is_some_and(|types| types.output.is_opaque())
     }
 
     /// The fingerprint of linear requests from a peer, if this host told it one.
@@ -329,7 +368,10 @@ impl Call {
     pub fn maker(&self) -> Option<(SessionKey, CallId)> {
         match self.client {
             ClientEnd::Session { session, id, .. } => Some((session, id)),
-            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
+            ClientEnd::Attempt { .. }
+            | ClientEnd::Peer { .. }
+            | ClientEnd::Grpc { .. }
+            | ClientEnd::R2p2 { .. } => None,
         }
     }
 
@@ -339,6 +381,7 @@ impl Call {
             ServerEnd::Session { session, .. } => Some(session),
             ServerEnd::Nobody
             | ServerEnd::Cluster { .. }
+            | ServerEnd::Attempts
             | ServerEnd::Peer { .. }
             | ServerEnd::Grpc { .. }
             | ServerEnd::R2p2 { .. } => None,

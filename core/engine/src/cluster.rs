@@ -225,14 +225,27 @@ impl Engine {
         self.limits.calls_waiting_per_endpoint.min(own as usize)
     }
 
+    /// A call was answered elsewhere before its endpoint did: that is slow.
+    pub(crate) fn outpaced(&mut self, now: Instant, key: CallKey) {
+        let Some(placed) = self.calls.find_mut(key).and_then(|call| call.placed.take()) else { return };
+        if let Some(cluster) = self.clusters.table.find_mut(placed.cluster) {
+            let report = Report { outpaced: true, ..Report::default() };
+            cluster.balancer.finished(now, placed.endpoint, &report);
+        }
+    }
+
     /// How a call ended at the endpoint it was given, with the trailing metadata that came with it.
     pub(crate) fn tell_balancer(&mut self, now: Instant, key: CallKey, code: Option<Code>, trailers: &[u8]) {
         let Some(placed) = self.calls.find_mut(key).and_then(|call| call.placed.take()) else { return };
+        let failed = code.is_some_and(|code| code != Code::Ok);
+        if let Some(call) = self.calls.find_mut(key).filter(|_| failed) {
+            call.tried.push(placed.endpoint);
+        }
         let Some(cluster) = self.clusters.table.find_mut(placed.cluster) else { return };
         let weighs = matches!(cluster.balancer.settings().pick, Pick::Weighted(_));
         let load = weighs.then(|| value_of(trailers, LoadReport::KEY)).flatten();
         let load = load.and_then(|bytes| LoadReport::decode(&bytes));
-        cluster.balancer.finished(now, placed.endpoint, &Report { code, load });
+        cluster.balancer.finished(now, placed.endpoint, &Report { code, load, outpaced: false });
     }
 
     /// The endpoint the call has, while that can be reached; else another.

@@ -9,7 +9,7 @@
 //! | peer, placed | header, check in place | in place | | |
 //! | protobuf | decode | copy, as it is | — | as it is |
 //!
-//! A sealed body takes the rows of the session it came from, read from the private copy.
+//! A sealed or kept body takes the rows of the session it came from, read from the private copy.
 //!
 //! Nothing reaches a typed application unchecked: every path into its receive heap ends in [`check`] or in the decoder,
 //! which writes only well-formed extents. What an opaque application gets is protobuf that nobody here has read, and it
@@ -85,6 +85,9 @@ fn place_linear(
     sent: Option<&Form>,
     body: &Body<'_>,
 ) -> Result<Span, ConvertError> {
+    if let Some((encoding, bytes)) = body.private() {
+        return place_private(heaps, scratch, to, wanted, sent, encoding, bytes);
+    }
     match body {
         // Not ours to discard: the item keeps its block until it is dropped.
         Body::Placed { block, encoding: Encoding::Linear, .. } => finish_placed(heaps, to, wanted, *block),
@@ -103,18 +106,7 @@ fn place_linear(
                 decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)
             }
         },
-        Body::Sealed { payload, bytes, .. } => match (payload.encoding, sent) {
-            (Encoding::Linear, Some(Form::Typed(sent))) if sent.fingerprint == wanted.fingerprint => {
-                write_headerless(heaps, to, wanted, bytes.get(HEADER_BYTES..).unwrap_or_default())
-            }
-            (Encoding::Linear, sent) => {
-                let wire = encode(sent, bytes, &mut scratch.wire)?;
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
-            }
-            (Encoding::Protobuf, _) => {
-                decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
-            }
-        },
+        Body::Sealed { .. } | Body::Kept(_) => Err(misplaced()),
         Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
             Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
@@ -123,6 +115,30 @@ fn place_linear(
             _ => write_headerless(heaps, to, wanted, bytes),
         },
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
+        }
+    }
+}
+
+/// The same of a private copy of a session's message.
+fn place_private(
+    heaps: &mut dyn Heaps,
+    scratch: &mut Scratch,
+    to: SessionKey,
+    wanted: &MessageType,
+    sent: Option<&Form>,
+    encoding: Encoding,
+    bytes: &[u8],
+) -> Result<Span, ConvertError> {
+    match (encoding, sent) {
+        (Encoding::Linear, Some(Form::Typed(sent))) if sent.fingerprint == wanted.fingerprint => {
+            write_headerless(heaps, to, wanted, bytes.get(HEADER_BYTES..).unwrap_or_default())
+        }
+        (Encoding::Linear, sent) => {
+            let wire = encode(sent, bytes, &mut scratch.wire)?;
+            decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, wire)
+        }
+        (Encoding::Protobuf, _) => {
             decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, bytes)
         }
     }
@@ -146,10 +162,11 @@ fn place_protobuf(
             seal(heaps, *session, payload.span, &mut scratch.sealed)?;
             write(heaps, to, encode(sent, &scratch.sealed, &mut scratch.wire)?)
         }
-        Body::Sealed { payload, bytes, .. } if payload.encoding == Encoding::Protobuf => {
-            write(heaps, to, bytes)
-        }
-        Body::Sealed { bytes, .. } => write(heaps, to, encode(sent, bytes, &mut scratch.wire)?),
+        Body::Sealed { .. } | Body::Kept(_) => match body.private() {
+            Some((Encoding::Protobuf, bytes)) => write(heaps, to, bytes),
+            Some((Encoding::Linear, bytes)) => write(heaps, to, encode(sent, bytes, &mut scratch.wire)?),
+            None => Err(misplaced()),
+        },
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => write(heaps, to, bytes),
         Body::Wire { bytes, .. } => match sent {
             Some(Form::Typed(of)) => {
@@ -170,13 +187,13 @@ pub(crate) fn for_wire<'a>(
     body: &'a Body<'_>,
 ) -> Result<(WireBody<'a>, Encoding), ConvertError> {
     scratch.trim();
+    if let Some((encoding, bytes)) = body.private() {
+        return private_for_wire(scratch, sent, agreed, encoding, bytes);
+    }
     let (session, payload) = match body {
         Body::Lent { session, payload } => (*session, *payload),
-        Body::Sealed { payload, bytes, .. } => {
-            return sealed_for_wire(scratch, sent, agreed, *payload, bytes);
-        }
         Body::Wire { bytes, encoding, .. } => return Ok((WireBody::Inline(bytes), *encoding)),
-        Body::Placed { .. } => {
+        Body::Placed { .. } | Body::Sealed { .. } | Body::Kept(_) => {
             return Err(ConvertError::Malformed("a placed body cannot leave again".into()));
         }
     };
@@ -208,14 +225,14 @@ pub(crate) fn reencode<'s>(
 }
 
 /// A private copy leaves as a copy, however long it is: its sender may have written over the original.
-fn sealed_for_wire<'a>(
+fn private_for_wire<'a>(
     scratch: &'a mut Scratch,
     sent: &Form,
     agreed: bool,
-    payload: Payload,
+    encoding: Encoding,
     bytes: &'a [u8],
 ) -> Result<(WireBody<'a>, Encoding), ConvertError> {
-    match payload.encoding {
+    match encoding {
         Encoding::Linear if agreed && !sent.is_opaque() => {
             let message = bytes.get(HEADER_BYTES..).unwrap_or_default();
             Ok((WireBody::Inline(message), Encoding::Linear))

@@ -19,6 +19,7 @@ use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use trunkline_balance::{Budget, Random, Throttle};
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
 use trunkline_grpc::Command;
@@ -73,6 +74,14 @@ pub struct Engine {
     pub(crate) dials: VecDeque<Dial>,
     /// By service: what is said about calls of it that are made here.
     pub(crate) service_configs: HashMap<String, ServiceConfig>,
+    /// By service: what bounds further attempts.
+    pub(crate) throttles: HashMap<Box<str>, Throttle>,
+    /// What all calls may spend on further attempts.
+    pub(crate) budget: Budget,
+    /// Bytes of requests kept for further attempts.
+    pub(crate) kept_bytes: usize,
+    /// Chance, for waits between attempts.
+    pub(crate) random: Random,
     pub(crate) draining: bool,
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
@@ -136,6 +145,7 @@ pub enum SessionFault {
 impl Engine {
     /// An engine with nobody attached. `node_name` and `clock_id` are what it tells peers about itself.
     pub fn new(limits: Limits, node_name: &str, clock_id: u64) -> Self {
+        let budget = Budget::new(limits.attempts_percent, limits.attempts_per_second);
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
@@ -165,6 +175,10 @@ impl Engine {
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
             service_configs: HashMap::new(),
+            throttles: HashMap::new(),
+            budget,
+            kept_bytes: 0,
+            random: Random::new(clock_id),
             draining: false,
             arrived: Instant::default(),
         }
@@ -214,6 +228,7 @@ impl Engine {
         self.r2p2.seed(seed);
         self.policies.seed(seed);
         self.clusters.seed = seed;
+        self.random = Random::new(!seed);
     }
 
     /// Plants delays; zero takes them out.

@@ -79,6 +79,10 @@ impl Exhibit {
                     message.copy_from_slice(bytes);
                 }
             }
+            Body::Kept(kept) if kept.encoding == Encoding::Linear => {
+                self.room(kept.bytes.len())?.copy_from_slice(&kept.bytes);
+            }
+            Body::Kept(kept) => return self.decode(limits, of, Some(&kept.bytes)),
             Body::Sealed { bytes, .. } | Body::Wire { bytes, .. } => {
                 return self.decode(limits, of, Some(bytes));
             }

@@ -10,6 +10,8 @@ use trunkline_call::Instant;
 pub(crate) enum Due {
     /// A call must have ended.
     Deadline(CallKey),
+    /// A call may have another attempt.
+    Attempt(CallKey),
     /// A held item may go on.
     Held(CallKey, Direction),
     /// A connection wants to look at the clock.
@@ -25,6 +27,7 @@ impl Engine {
         while let Some(due) = self.timers.due(turn.now) {
             match due {
                 Due::Deadline(call) => self.expire(turn, call),
+                Due::Attempt(call) => self.attempt_due(turn, call),
                 Due::Held(call, direction) => self.unblock(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),

@@ -37,6 +37,7 @@ impl Engine {
 
     /// The deadline of a call passed.
     pub(crate) fn expire(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        self.note_attempts(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         call.timer = None;
         if call.outcome.is_none() {
@@ -84,6 +85,11 @@ impl Engine {
     fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
         let Some(call) = self.calls.find(key) else { return };
         match call.client.clone() {
+            ClientEnd::Attempt { call, .. } => {
+                if let Some(item) = self.answer_of_attempt(turn, call, key, item) {
+                    self.finish_now(turn, key, item);
+                }
+            }
             ClientEnd::Session { session, id, types } => {
                 if self.hand_to_client(turn, key, session, id, &types, item.without_body()).is_err() {
                     let bare = item.without_words();
@@ -117,6 +123,7 @@ impl Engine {
             ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),
             // Its stream is reset, or its request cancelled, when the call leaves it.
             ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => {}
+            ServerEnd::Attempts => self.give_up_attempts(turn, key, code),
             ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Session { .. } => {}
         }
         self.leave_server(key);
@@ -136,7 +143,7 @@ impl Engine {
             }
             ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
             ServerEnd::R2p2 { name, .. } => self.forget_r2p2_call(key, name),
-            ServerEnd::Nobody | ServerEnd::Cluster { .. } => {}
+            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts => {}
         }
     }
 
@@ -144,6 +151,7 @@ impl Engine {
     fn end_children(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         let Some(call) = self.calls.find_mut(key) else { return };
         for child in std::mem::take(&mut call.children) {
+            self.note_attempts(child);
             let Some(call) = self.calls.find(child) else { continue };
             let executed = call.execution();
             let fault = match code {
@@ -170,6 +178,7 @@ impl Engine {
             parent.children.retain(|child| *child != key);
         }
         match call.client {
+            ClientEnd::Attempt { .. } => {}
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
             ClientEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),

@@ -188,7 +188,7 @@ impl Call {
             (Direction::Request, _, ServerEnd::Session { types, .. }) => {
                 typed(types, types.pattern.client_streams())
             }
-            (Direction::Response, ClientEnd::Session { types, .. }, _) => {
+            (Direction::Response, ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. }, _) => {
                 typed(types, types.pattern.server_streams())
             }
             _ => None,

@@ -48,7 +48,10 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::Draining));
         };
-        self.keep(peer, tag, metadata);
+        // An attempt's request is kept with its call.
+        if !self.is_attempt(key) {
+            self.keep(peer, tag, metadata);
+        }
         if let Some(message) = message {
             self.send_message(key, Direction::Request, peer, tag, message, end, item.body());
         }
@@ -302,8 +305,7 @@ impl Engine {
         let call = self.calls.find(key)?;
         let path = self.registry.http_path(call.method)?;
         let timeout_ns = deadline_left_ns(call.deadline, turn);
-        let ClientEnd::Session { types, .. } = &call.client else { return None };
-        let pattern = types.pattern;
+        let pattern = call.sender_types(Direction::Request)?.pattern;
         let sends = self.grpc.request_encoding;
         let found = self.grpc_peers.find_mut(peer)?;
         found.tags_used += 1;
@@ -330,6 +332,10 @@ impl Engine {
             call.client_stamps.d4 = turn.now;
         }
         Some(tag)
+    }
+
+    pub(crate) fn is_attempt(&self, key: CallKey) -> bool {
+        self.calls.find(key).is_some_and(|call| matches!(call.client, ClientEnd::Attempt { .. }))
     }
 
     fn streams(&self, key: CallKey, direction: Direction) -> bool {

@@ -294,6 +294,7 @@ impl Engine {
         match head {
             ResponseHead::Headers { metadata, encoding, .. } => {
                 stream.incoming.encoding = encoding;
+                self.response_begun(turn, call);
                 let opaque = self.calls.find(call).is_some_and(Call::is_made_opaque);
                 // A head without metadata says nothing to the application, unless that waits for the answer to begin.
                 let words = match metadata.is_empty() {

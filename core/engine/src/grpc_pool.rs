@@ -264,6 +264,9 @@ impl Engine {
     /// The server says it has not seen a request. Whether it is sent again.
     pub(crate) fn retry_refused(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag) -> bool {
         let Some(key) = self.grpc_stream(peer, tag).and_then(|stream| stream.call) else { return false };
+        if self.is_attempt(key) {
+            return false;
+        }
         let Some(call) = self.calls.find_mut(key) else { return false };
         let Some(placed) = call.placed else { return false };
         if call.outcome.is_some() || call.resent >= TRANSPARENT_RETRIES_MAX {
@@ -281,7 +284,6 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return true };
         call.resent += 1;
         call.server = ServerEnd::Cluster { cluster: placed.cluster };
-        call.tried.push(placed.endpoint);
         call.handed_over = false;
         let ended = stream.outgoing.ended;
         (call.request.bytes, call.request.messages) = (0, 0);

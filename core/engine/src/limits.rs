@@ -43,6 +43,13 @@ pub struct Limits {
     pub grpc_replay_bytes_per_call: usize,
     /// Such bytes of all calls of one connection; a request that does not fit is not kept. The same source.
     pub grpc_replay_bytes_per_peer: usize,
+    /// Bytes of requests kept for further attempts, by all calls of a shard. A call that does not fit has one attempt.
+    pub attempts_bytes: usize,
+    /// Further attempts (retries, hedges) for a hundred calls that may have them, over the whole host. More would make
+    /// a failure of one service an overload of all: a fifth is what Finagle and Linkerd allow.
+    pub attempts_percent: u32,
+    /// Further attempts per second beside that share, so that a host with few calls has some.
+    pub attempts_per_second: u32,
     /// Bytes queued on one connection beyond which calls wait in their session instead.
     pub connection_queue_bytes: usize,
 }
@@ -74,6 +81,9 @@ impl Default for Limits {
             grpc_connections_per_endpoint: 8,
             grpc_replay_bytes_per_call: 256 << 10,
             grpc_replay_bytes_per_peer: 16 << 20,
+            attempts_bytes: 64 << 20,
+            attempts_percent: 20,
+            attempts_per_second: 10,
         }
     }
 }

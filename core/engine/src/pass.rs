@@ -143,6 +143,7 @@ impl Engine {
                     self.drop_item(item);
                     Ok(())
                 }
+                ServerEnd::Attempts => self.hand_to_attempts(turn, key, item),
                 ServerEnd::Cluster { cluster } => self.hand_to_cluster(turn, key, cluster, item),
                 ServerEnd::Session { session, types } => {
                     self.hand_to_server(turn, key, session, &types, item)
@@ -156,6 +157,10 @@ impl Engine {
                 ServerEnd::R2p2 { .. } => self.hand_to_r2p2_server(item),
             },
             Direction::Response => match call.client.clone() {
+                ClientEnd::Attempt { call, .. } => match self.answer_of_attempt(turn, call, key, item) {
+                    Some(item) => self.try_hand_over(turn, key, direction, item),
+                    None => Ok(()),
+                },
                 ClientEnd::Session { session, id, types } => {
                     self.hand_to_client(turn, key, session, id, &types, item)
                 }
@@ -255,7 +260,7 @@ impl Engine {
                 self.give_back(session, payload.span);
             }
             Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
-            Some(Body::Wire { .. }) | None => {}
+            Some(Body::Wire { .. } | Body::Kept(_)) | None => {}
         }
     }
 

@@ -216,11 +216,12 @@ impl Engine {
                     self.complete(session, credit(crate::submit::delivered_id(key), bytes));
                 }
             }
-            (Direction::Request, ClientEnd::R2p2 { .. }, _)
+            // An attempt's is given back when it is kept.
+            (Direction::Request, ClientEnd::R2p2 { .. } | ClientEnd::Attempt { .. }, _)
             | (
                 Direction::Response,
                 _,
-                ServerEnd::R2p2 { .. } | ServerEnd::Nobody | ServerEnd::Cluster { .. },
+                ServerEnd::R2p2 { .. } | ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts,
             ) => {}
         }
     }
@@ -431,13 +432,16 @@ impl Call {
     pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
         match direction {
             Direction::Request => match &self.client {
-                ClientEnd::Session { types, .. } => Some(Arc::clone(types)),
+                ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => {
+                    Some(Arc::clone(types))
+                }
                 ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {
                 ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
                 ServerEnd::Nobody
                 | ServerEnd::Cluster { .. }
+                | ServerEnd::Attempts
                 | ServerEnd::Peer { .. }
                 | ServerEnd::Grpc { .. }
                 | ServerEnd::R2p2 { .. } => None,

@@ -237,6 +237,7 @@ impl Engine {
             _ => String::new(),
         };
         let (peer_address, peer_identity) = match call.client {
+            ClientEnd::Attempt { .. } => ("", ""),
             ClientEnd::R2p2 { .. } => (label.as_str(), ""),
             ClientEnd::Session { .. } => ("", maker.map_or("", |session| &*session.identity)),
             ClientEnd::Peer { peer, .. } => (peers.find(peer).map_or("", |peer| peer.label.as_str()), ""),
@@ -300,6 +301,8 @@ impl Engine {
             ClientEnd::Session { session, .. } => self.sessions.find(*session)?.label.clone(),
             ClientEnd::Peer { peer, .. } => self.peers.find(*peer)?.label.clone(),
             ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(*peer)?.label.clone(),
+            // Attempts are not logged; the call they are made for is.
+            ClientEnd::Attempt { .. } => return None,
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
         };
         let entered = match call.maker() {

@@ -6,7 +6,7 @@
 //! answers they fail as *not executed*, and the endpoint rests for a while. An endpoint that falls silent in the middle
 //! of calls is greeted again.
 
-use crate::call::{ClientEnd, Item};
+use crate::call::{Direction, Item};
 use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
 use crate::r2p2::R2p2;
@@ -190,7 +190,7 @@ impl Engine {
 
     /// Whether the caller knows that the method streams. Who does not know its types is held to one message.
     fn streams_from_here(&self, key: CallKey) -> bool {
-        let Some(ClientEnd::Session { types, .. }) = self.calls.find(key).map(|call| &call.client) else {
+        let Some(types) = self.calls.find(key).and_then(|call| call.sender_types(Direction::Request)) else {
             return false;
         };
         let pattern = types.pattern;

@@ -52,7 +52,7 @@ impl Engine {
             Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }) => {
                 *encoding == Encoding::Linear
             }
-            Some(Body::Lent { .. } | Body::Sealed { .. }) | None => false,
+            Some(Body::Lent { .. } | Body::Sealed { .. } | Body::Kept(_)) | None => false,
         };
         let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
@@ -247,7 +247,7 @@ impl Engine {
     pub(crate) fn request_form(&self, key: CallKey) -> Option<Form> {
         let call = self.calls.find(key)?;
         match &call.client {
-            ClientEnd::Session { types, .. } => Some(types.input.clone()),
+            ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types.input.clone()),
             ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => {
                 call.agreed.as_ref().map(|types| types.input.clone())
             }
@@ -260,6 +260,7 @@ impl Engine {
             ServerEnd::Session { types, .. } => Some(types.output.clone()),
             ServerEnd::Nobody
             | ServerEnd::Cluster { .. }
+            | ServerEnd::Attempts
             | ServerEnd::Peer { .. }
             | ServerEnd::Grpc { .. }
             | ServerEnd::R2p2 { .. } => None,

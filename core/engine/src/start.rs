@@ -20,7 +20,10 @@ impl Engine {
             _ => Err(Fault::HandlerProtocol { why: "a call must start with its opening" }),
         };
         match settled {
-            Ok(()) => self.police(turn, key, opening),
+            Ok(()) => {
+                self.arm_attempts(key, opening.body().map_or(0, Body::len));
+                self.police(turn, key, opening);
+            }
             Err(fault) => {
                 self.drop_item(opening);
                 self.fail(turn, key, fault);

@@ -138,6 +138,9 @@ pub struct LimitKeys {
     pub grpc_connections_per_endpoint: usize,
     pub grpc_replay_bytes_per_call: Bytes,
     pub grpc_replay_bytes_per_peer: Bytes,
+    pub attempts_bytes: Bytes,
+    pub attempts_percent: u32,
+    pub attempts_per_second: u32,
 }
 
 /// `[grpc]`: how gRPC is spoken.
@@ -361,6 +364,9 @@ impl Config {
             grpc_connections_per_endpoint: keys.grpc_connections_per_endpoint,
             grpc_replay_bytes_per_call: keys.grpc_replay_bytes_per_call.as_usize(),
             grpc_replay_bytes_per_peer: keys.grpc_replay_bytes_per_peer.as_usize(),
+            attempts_bytes: keys.attempts_bytes.as_usize(),
+            attempts_percent: keys.attempts_percent,
+            attempts_per_second: keys.attempts_per_second,
         }
     }
 
@@ -471,6 +477,9 @@ impl Default for LimitKeys {
             grpc_connections_per_endpoint: limits.grpc_connections_per_endpoint,
             grpc_replay_bytes_per_call: limits.grpc_replay_bytes_per_call.into(),
             grpc_replay_bytes_per_peer: limits.grpc_replay_bytes_per_peer.into(),
+            attempts_bytes: limits.attempts_bytes.into(),
+            attempts_percent: limits.attempts_percent,
+            attempts_per_second: limits.attempts_per_second,
         }
     }
 }

@@ -4,6 +4,7 @@ use super::{App, PROTO, World, release, web::Web};
 use std::collections::{BTreeMap, HashMap};
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution, Instant};
+use trunkline_engine::Limits;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 use trunkline_policy::Random;
@@ -68,7 +69,11 @@ pub fn endpoint(index: usize) -> String {
 
 impl Fleet {
     pub fn new(servers: Vec<Behaviour>, service_config: &str) -> Self {
-        let mut world = World::new();
+        Self::with_limits(servers, service_config, Limits::default())
+    }
+
+    pub fn with_limits(servers: Vec<Behaviour>, service_config: &str, limits: Limits) -> Self {
+        let mut world = World::with_limits(limits);
         world.foreign = true;
         let client = world.attach(0, PROTO, None, false);
         let endpoints: Vec<String> = (0..servers.len()).map(endpoint).collect();
@@ -118,6 +123,21 @@ impl Fleet {
         self.world.submit(&self.client, Submission::Call(call)).unwrap();
         self.settle();
         call.call
+    }
+
+    /// The application does not want a call any more.
+    pub fn cancel(&mut self, call: CallId) {
+        if self.begun.remove(&call).is_some() {
+            self.world.submit(&self.client, Submission::Cancel { call }).unwrap();
+            self.settle();
+        }
+    }
+
+    /// A connection breaks.
+    pub fn hang_up(&mut self, web: usize) {
+        self.due.retain(|_, (at, _, _)| *at != web);
+        self.world.hang_up(web);
+        self.settle();
     }
 
     /// Lets time pass, stopping wherever something is due.
@@ -177,6 +197,7 @@ impl Fleet {
                 break;
             }
         }
+        self.world.webs.iter_mut().for_each(Web::forget_done);
         for completion in self.client.take() {
             let Completion::Finish(finish) = completion else { continue };
             let begun = self.begun.remove(&finish.call).expect("a call ends once");

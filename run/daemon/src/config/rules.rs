@@ -96,7 +96,10 @@ impl Config {
         bytes("limits.grpc_message_bytes", l.grpc_message_bytes, 4 * KIB, WINDOW_BYTES_MAX)?;
         within("limits.grpc_connections_per_endpoint", l.grpc_connections_per_endpoint, 1, 1024)?;
         bytes("limits.grpc_replay_bytes_per_call", l.grpc_replay_bytes_per_call, 0, GIB)?;
-        bytes("limits.grpc_replay_bytes_per_peer", l.grpc_replay_bytes_per_peer, 0, 64 * GIB)
+        bytes("limits.grpc_replay_bytes_per_peer", l.grpc_replay_bytes_per_peer, 0, 64 * GIB)?;
+        bytes("limits.attempts_bytes", l.attempts_bytes, 0, 64 * GIB)?;
+        within("limits.attempts_percent", l.attempts_percent, 0, 400)?;
+        within("limits.attempts_per_second", l.attempts_per_second, 0, 1_000_000)
     }
 
     fn check_tls(&self) -> Result<(), Breach> {
