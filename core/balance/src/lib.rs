@@ -14,9 +14,9 @@
 //! 4. `attempts.rs` says when a call may be tried once more: back-off, throttle, the host's budget (gRFC A6).
 //! 5. `load.rs` reads what servers report about themselves (ORCA).
 //!
-//! Whoever fails fast has little under way, and so has whom hedges relieve of its calls. So that a balancer by load does
-//! not prefer it, a call that failed or was outpaced goes on counting as one under way, and is forgotten with a half-life
-//! of a second.
+//! Whoever fails fast has little under way, and so has whom hedges relieve of its calls. So that a balancer by load
+//! does not prefer it, a call that failed or was outpaced goes on counting as one under way, and is forgotten with a
+//! half-life of a second.
 //!
 //! # Invariants
 //! * What is picked is counted as under way until it is told finished; what is told of an endpoint that has left the

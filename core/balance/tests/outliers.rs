@@ -141,7 +141,8 @@ proptest! {
                 Event::Finish(at, code, load) if !under_way.is_empty() => {
                     let endpoint = under_way.swap_remove(at % under_way.len());
                     let code = code.map(|code| Code::from_number(code.into()));
-                    balancer.finished(now, endpoint, &Report { code, load: LoadReport::decode(&load), ..Report::default() });
+                    let load = LoadReport::decode(&load);
+                    balancer.finished(now, endpoint, &Report { code, load, ..Report::default() });
                 }
                 Event::Finish(..) => {}
                 Event::List(new) => {

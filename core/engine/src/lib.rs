@@ -17,7 +17,8 @@
 //! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs` or `r2p2_end.rs` hands it over: `convert.rs` brings the message
 //!    into the form that end needs.
 //!
-//! `start.rs` finds the server end of a new call, `cluster.rs` the endpoint if it is elsewhere, `attempts.rs` tries again, `police.rs` asks the
+//! `start.rs` finds the server end of a new call, `cluster.rs` the endpoint if it is elsewhere, `attempts.rs`
+//! tries again, `police.rs` asks the
 //! policies about it (`policy.rs` exchanges the chain, `exhibit.rs` makes messages private for them), `remote.rs` the
 //! connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
 //! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
