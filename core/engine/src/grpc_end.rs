@@ -167,7 +167,7 @@ impl Engine {
     }
 
     /// Takes a stream out of all books.
-    pub(crate) fn remove_grpc_stream(&mut self, key: GrpcKey, tag: StreamTag) -> Option<GrpcStream> {
+    pub(crate) fn remove_grpc_stream(&mut self, key: GrpcKey, tag: StreamTag) -> Option<Box<GrpcStream>> {
         let peer = self.grpc_peers.find_mut(key)?;
         let stream = peer.streams.remove(&tag)?;
         peer.queued_bytes = peer.queued_bytes.saturating_sub(stream.outgoing.queued_bytes);
@@ -322,7 +322,7 @@ impl Engine {
             scheme: if found.identity.encrypted { &Scheme::HTTPS } else { &Scheme::HTTP },
             user_agent: &self.grpc.user_agent,
         });
-        found.streams.insert(tag, stream);
+        found.streams.insert(tag, Box::new(stream));
         self.http(peer, Command::Request { stream: tag, head: Box::new(head), end });
         if let Some(call) = self.calls.find_mut(key) {
             call.server = crate::call::ServerEnd::Grpc { peer, stream: tag };

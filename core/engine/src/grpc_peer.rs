@@ -13,11 +13,11 @@ use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
 use bytes::Bytes;
 use http::uri::Authority;
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern};
 use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
-use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag};
+use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag, TagMap};
 use trunkline_telemetry::PeerIndex;
 
 /// A connection and what the engine knows about it.
@@ -32,7 +32,8 @@ pub struct GrpcPeer {
     /// Its name in requests.
     pub(crate) authority: Authority,
     /// Streams that are not over: with a call, or with bytes still to leave.
-    pub(crate) streams: HashMap<StreamTag, GrpcStream>,
+    /// Boxed, so that a connection at rest does not keep room for four of them.
+    pub(crate) streams: TagMap<Box<GrpcStream>>,
     /// Dialled: the peer takes streams.
     pub(crate) ready: bool,
     /// The peer said it is leaving, or was told that we are.
@@ -159,7 +160,7 @@ impl Engine {
             label,
             identity,
             remote,
-            streams: HashMap::new(),
+            streams: TagMap::default(),
             ready: false,
             leaving: false,
             closed: false,
@@ -175,7 +176,7 @@ impl Engine {
     }
 
     pub(crate) fn grpc_stream(&mut self, peer: GrpcKey, tag: StreamTag) -> Option<&mut GrpcStream> {
-        self.grpc_peers.find_mut(peer)?.streams.get_mut(&tag)
+        self.grpc_peers.find_mut(peer)?.streams.get_mut(&tag).map(Box::as_mut)
     }
 
     /// A gRPC client opens a call.
@@ -230,7 +231,7 @@ impl Engine {
         let answers = self.grpc.answer_encoding(head.accepts);
         let stream = GrpcStream::taken(key, pattern, head.encoding, answers, self.limits.grpc_bytes_max());
         if let Some(found) = self.grpc_peers.find_mut(peer) {
-            found.streams.insert(tag, stream);
+            found.streams.insert(tag, Box::new(stream));
         }
         if let Err(fault) = self.admit(turn, key, &head.metadata, 0) {
             return self.fail(turn, key, fault);

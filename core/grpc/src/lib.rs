@@ -38,9 +38,11 @@ pub mod response;
 pub mod retry;
 pub mod service_config;
 mod surface;
+mod tags;
 mod timeout;
 mod trace;
 
 pub use limits::Limits;
 pub use outcome::Outcome;
 pub use surface::{Command, Event, Reason, StreamTag};
+pub use tags::{TagHasher, TagMap};

@@ -2,10 +2,9 @@
 
 use super::marks::Marks;
 use super::stream::OpenStream;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
-use trunkline_grpc::StreamTag;
+use trunkline_grpc::{StreamTag, TagMap};
 
 /// Bits of a tag that name the slot; the rest counts how often it was used.
 const SLOT_BITS: u32 = 24;
@@ -16,13 +15,14 @@ pub(super) struct Streams {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Slots of streams we opened: their tags were chosen by somebody else.
-    own: HashMap<StreamTag, u32>,
+    own: TagMap<u32>,
     open: usize,
 }
 
 /// A place for a stream. Its waker serves all that live there one after the other.
 struct Slot {
-    stream: Option<OpenStream>,
+    /// Boxed, so that a connection at rest does not keep room for four of them.
+    stream: Option<Box<OpenStream>>,
     uses: u32,
     waker: Waker,
 }
@@ -38,7 +38,7 @@ impl Streams {
         let place = &mut self.slots[slot as usize];
         place.uses = place.uses.wrapping_add(1);
         let tag = StreamTag(u64::from(place.uses) << SLOT_BITS | u64::from(slot));
-        place.stream = Some(make(tag));
+        place.stream = Some(Box::new(make(tag)));
         (slot, tag)
     }
 
@@ -46,7 +46,7 @@ impl Streams {
     pub fn insert_own(&mut self, marks: &Arc<Marks>, stream: OpenStream) -> u32 {
         let slot = self.free_slot(marks);
         self.own.insert(stream.tag, slot);
-        self.slots[slot as usize].stream = Some(stream);
+        self.slots[slot as usize].stream = Some(Box::new(stream));
         slot
     }
 
@@ -73,7 +73,7 @@ impl Streams {
     /// The stream in a slot, with its waker.
     pub fn at(&mut self, slot: u32) -> Option<(&mut OpenStream, &Waker)> {
         let place = self.slots.get_mut(slot as usize)?;
-        Some((place.stream.as_mut()?, &place.waker))
+        Some((place.stream.as_deref_mut()?, &place.waker))
     }
 
     /// How many are open.
