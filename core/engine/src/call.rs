@@ -4,6 +4,7 @@ use crate::attempts::{Attempts, KeptBody};
 use crate::cluster::{ClusterKey, Placed};
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
+use crate::trace::Trace;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -41,8 +42,8 @@ pub(crate) struct Call {
     pub parent: Option<CallKey>,
     /// Calls the handler of this one has made; cancelled with it.
     pub children: Vec<CallKey>,
-    /// W3C `traceparent` the call came with, inherited by its children.
-    pub trace: Option<Box<str>>,
+    /// The trace context the call came with, inherited by its children.
+    pub trace: Option<Box<Trace>>,
     /// Whether it waits for a connection until its deadline, instead of failing when there is none to be had.
     pub waits_for_ready: bool,
     /// Longest message in each direction, by service config.

@@ -10,6 +10,7 @@ use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
 use crate::table::{Key, Table};
 use crate::{CallKey, RemoteKey};
+use http::uri::Authority;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -146,6 +147,16 @@ impl Engine {
     fn balancing_of(&self, service: &str) -> Settings {
         let said = || self.service_configs.get(service).and_then(|config| config.load_balancing.as_ref());
         self.policies.chain().balance(service).or_else(said).cloned().unwrap_or_default()
+    }
+
+    /// What requests say they are for that go to this endpoint because a name of the cluster stands for it.
+    pub(crate) fn authority_at(&self, placed: Placed) -> Option<&Authority> {
+        let names = &self.remotes.names;
+        let stands = |name: &&RemoteKey| {
+            names.endpoints(**name).is_some_and(|endpoints| endpoints.contains(&placed.endpoint))
+        };
+        let cluster = self.clusters.table.find(placed.cluster)?;
+        cluster.sources.iter().filter(stands).find_map(|name| names.authority(*name))
     }
 
     /// A name stands for other endpoints from now on.

@@ -35,7 +35,7 @@ impl Engine {
             return Err(Refusal::Blocked(item, blocker));
         }
         let (metadata, end) = (metadata.to_vec(), *end);
-        let encoding = self.grpc.request_encoding;
+        let encoding = self.grpc.asking_encoding(&metadata);
         let message = body.as_ref().map(|body| self.frame(turn, key, Direction::Request, encoding, body));
         let message = match message.transpose() {
             Ok(message) => message,
@@ -274,6 +274,10 @@ impl Engine {
         if direction == Direction::Request || std::mem::replace(&mut stream.outgoing.headed, true) {
             return;
         }
+        // The application knows best whether its messages shrink; what the client cannot read is not sent.
+        if let Some(said) = Encoding::asked(metadata) {
+            stream.outgoing.encoding = stream.outgoing.accepts.or_identity(said);
+        }
         let head = Box::new(response::head(metadata, stream.outgoing.encoding));
         self.http(peer, Command::Response { stream: tag, head, end: false });
     }
@@ -306,7 +310,8 @@ impl Engine {
         let path = self.registry.http_path(call.method)?;
         let timeout_ns = deadline_left_ns(call.deadline, turn);
         let pattern = call.sender_types(Direction::Request)?.pattern;
-        let sends = self.grpc.request_encoding;
+        let sends = self.grpc.asking_encoding(metadata);
+        let named = call.placed.and_then(|placed| self.authority_at(placed)).cloned();
         let found = self.grpc_peers.find_mut(peer)?;
         found.tags_used += 1;
         let tag = StreamTag(StreamTag::OWN | found.tags_used);
@@ -314,7 +319,7 @@ impl Engine {
         stream.outgoing.ended = end;
         let telemetry = found.telemetry;
         let head = request::head(&Outgoing {
-            authority: &found.authority,
+            authority: named.as_ref().unwrap_or(&found.authority),
             path,
             timeout_ns,
             metadata,

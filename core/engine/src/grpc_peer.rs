@@ -228,8 +228,9 @@ impl Engine {
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
         let key = self.calls.insert(call);
-        let answers = self.grpc.answer_encoding(head.accepts);
-        let stream = GrpcStream::taken(key, pattern, head.encoding, answers, self.limits.grpc_bytes_max());
+        let mut stream = GrpcStream::taken(key, pattern, head.encoding, self.limits.grpc_bytes_max());
+        stream.outgoing.accepts = head.accepts;
+        stream.outgoing.encoding = self.grpc.answer_encoding(head.accepts);
         if let Some(found) = self.grpc_peers.find_mut(peer) {
             found.streams.insert(tag, Box::new(stream));
         }
@@ -348,14 +349,48 @@ impl Engine {
     }
 }
 
-/// `host:port` of an endpoint; a Unix socket's peer is called localhost, as gRPC's libraries do.
+/// `host:port` of an endpoint, or the name its certificate must have and the port; a Unix socket's peer is called
+/// localhost, as gRPC's libraries do. A user before an `@` has no place here (RFC 9113, section 8.3.1), and neither has
+/// the port that is understood (RFC 9110, section 4.2.3).
 fn authority_of(label: &str) -> Authority {
-    let address = label.split_once("://").and_then(|(_, address)| Authority::try_from(address).ok());
-    address.unwrap_or(Authority::from_static("localhost"))
+    let authority = match label.split_once("://") {
+        Some(("tls", rest)) => {
+            let named =
+                rest.split_once('@').and_then(|(name, address)| Some((name, address.rsplit_once(':')?.1)));
+            let whole = named.map_or_else(|| rest.to_owned(), |(name, port)| format!("{name}:{port}"));
+            Authority::try_from(whole.strip_suffix(":443").unwrap_or(&whole)).ok()
+        }
+        Some((_, address)) => Authority::try_from(address).ok(),
+        None => None,
+    };
+    authority.unwrap_or(Authority::from_static("localhost"))
 }
 
 /// What reports call it. A client's port says nothing and would make a peer of every connection.
 fn report_name(label: &str, dialled: bool) -> String {
     let address = if dialled { label } else { label.rsplit_once(':').map_or(label, |(host, _)| host) };
     format!("grpc {address}")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what a connection's requests say they are for.
+    use super::*;
+
+    #[test]
+    fn authorities() {
+        for (label, authority) in [
+            ("tcp://10.0.0.7:50051", "10.0.0.7:50051"),
+            ("tcp://10.0.0.7:443", "10.0.0.7:443"),
+            ("tcp://[::1]:80", "[::1]:80"),
+            ("tls://10.0.0.7:8443", "10.0.0.7:8443"),
+            ("tls://10.0.0.7:443", "10.0.0.7"),
+            ("tls://search.internal@10.0.0.7:443", "search.internal"),
+            ("tls://search.internal@[::1]:8443", "search.internal:8443"),
+            ("unix:///run/a.sock", "localhost"),
+            ("unix:a.sock", "localhost"),
+        ] {
+            assert_eq!(authority_of(label), authority, "{label}");
+        }
+    }
 }

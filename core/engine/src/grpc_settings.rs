@@ -21,6 +21,11 @@ pub struct GrpcSettings {
 }
 
 impl GrpcSettings {
+    /// How to compress a request with this metadata: as it says, or as is usual here.
+    pub(crate) fn asking_encoding(&self, metadata: &[u8]) -> Encoding {
+        Encoding::asked(metadata).unwrap_or(self.request_encoding)
+    }
+
     /// How to compress what goes to a client that can read `accepts`.
     pub(crate) fn answer_encoding(&self, accepts: Accepts) -> Encoding {
         accepts.or_identity(self.response_encoding)

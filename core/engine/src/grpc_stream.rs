@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use trunkline_call::Pattern;
 use trunkline_grpc::Outcome;
-use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
 
 /// A stream and its call.
@@ -54,6 +54,8 @@ pub(crate) enum Ending {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub encoding: Encoding,
+    /// What the peer says it can read.
+    pub accepts: Accepts,
     /// The response's head has been sent.
     pub headed: bool,
     /// Nothing more will be sent.
@@ -77,8 +79,9 @@ pub(crate) struct Replay {
 
 impl GrpcStream {
     /// A stream a client opened.
-    pub fn taken(call: CallKey, pattern: Pattern, sent: Encoding, answers: Encoding, bytes_max: u32) -> Self {
-        Self::new(call, Incoming::new(sent, pattern.client_streams(), bytes_max), Outgoing::new(answers))
+    pub fn taken(call: CallKey, pattern: Pattern, sent: Encoding, bytes_max: u32) -> Self {
+        let incoming = Incoming::new(sent, pattern.client_streams(), bytes_max);
+        Self::new(call, incoming, Outgoing::new(Encoding::Identity))
     }
 
     /// A stream opened here. What the server will send is known from its head.
@@ -160,6 +163,7 @@ impl Outgoing {
     fn new(encoding: Encoding) -> Self {
         Self {
             encoding,
+            accepts: Accepts::IDENTITY,
             headed: false,
             ended: false,
             queued_bytes: 0,

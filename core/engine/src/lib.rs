@@ -75,6 +75,7 @@ mod session_end;
 mod start;
 mod submit;
 mod table;
+mod trace;
 
 pub use bind::{BindError, BindRequest, Binding};
 pub use engine::{Engine, Plant, SessionFault, Turn};

@@ -6,6 +6,7 @@
 
 use crate::RemoteKey;
 use crate::engine::{Engine, Turn};
+use http::uri::Authority;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub(crate) struct Names {
 
 #[derive(Debug, Default)]
 struct Name {
+    /// `host:port`, unless it is a list of addresses.
+    authority: Option<Authority>,
     endpoints: Vec<RemoteKey>,
     /// The host has been asked and has not answered.
     asked: bool,
@@ -35,8 +38,13 @@ impl Names {
         PREFIXES.iter().any(|prefix| endpoint.starts_with(prefix))
     }
 
-    pub fn add(&mut self, key: RemoteKey) {
-        self.table.insert(key, Name::default());
+    pub fn add(&mut self, key: RemoteKey, text: &str) {
+        self.table.insert(key, Name { authority: authority(text), ..Name::default() });
+    }
+
+    /// What requests to this name say they are for: a server may serve several names at one address.
+    pub fn authority(&self, key: RemoteKey) -> Option<&Authority> {
+        self.table.get(&key)?.authority.as_ref()
     }
 
     pub fn contains(&self, key: RemoteKey) -> bool {
@@ -117,4 +125,10 @@ impl Engine {
         let known: Vec<RemoteKey> = endpoints.iter().filter_map(intern).collect();
         if known.is_empty() { Err(format!("endpoints limit of {limit} reached")) } else { Ok(known) }
     }
+}
+
+/// `host:port` of `dns:///host:port`.
+fn authority(text: &str) -> Option<Authority> {
+    let name = text.strip_prefix("dns:")?;
+    name.trim_start_matches('/').parse().ok()
 }

@@ -162,7 +162,7 @@ impl Remotes {
             named_only: false,
         });
         if Names::is_name(&endpoint) {
-            self.names.add(key);
+            self.names.add(key, &endpoint);
         }
         self.by_endpoint.insert(endpoint, key);
         Some(key)

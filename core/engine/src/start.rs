@@ -7,7 +7,8 @@ use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::registry::{MethodKey, Server};
 use crate::session::Target;
-use trunkline_call::{Deadline, Execution, Fault, Instant, Metadata};
+use crate::trace::Trace;
+use trunkline_call::{Deadline, Execution, Fault, Instant};
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
@@ -66,7 +67,7 @@ impl Engine {
         if body_bytes > self.limits.message_bytes {
             return Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() });
         }
-        let trace = trace_of(metadata)?;
+        let trace = Trace::of(metadata)?;
         self.apply_service_config(turn.now, key);
         let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
         call.trace = trace;
@@ -159,13 +160,4 @@ impl Engine {
 pub(crate) fn service_of(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     path.split_once('/').map_or(path, |(service, _)| service)
-}
-
-/// Checks metadata and takes out the trace context that children of the call inherit.
-fn trace_of(metadata: &[u8]) -> Result<Option<Box<str>>, Fault> {
-    if metadata.is_empty() {
-        return Ok(None);
-    }
-    let decoded = Metadata::decode(metadata).map_err(|e| Fault::MalformedMetadata { why: e.to_string() })?;
-    Ok(decoded.text("traceparent").map(Into::into))
 }

@@ -99,7 +99,7 @@ impl Engine {
             call.parent = Some(parent_key);
             call.deadline = call.deadline.earlier(deadline);
         }
-        trace.map_or_else(|| metadata.clone(), |trace| with_trace(&metadata, &trace))
+        trace.map_or_else(|| metadata.clone(), |trace| trace.inherited(&metadata))
     }
 
     fn submit_message(
@@ -307,16 +307,4 @@ pub(crate) fn delivered_id(key: CallKey) -> CallId {
 /// Credit for a session's stream.
 pub(crate) fn credit(call: CallId, bytes: u32) -> Completion {
     Completion::Credit { call, bytes }
-}
-
-/// Adds the parent's trace context unless the application sent its own.
-fn with_trace(metadata: &[u8], trace: &str) -> Vec<u8> {
-    let decoded = if metadata.is_empty() { Ok(Metadata::new()) } else { Metadata::decode(metadata) };
-    let Ok(mut decoded) = decoded else { return metadata.to_vec() };
-    if decoded.first("traceparent").is_none() && decoded.insert("traceparent", trace).is_err() {
-        return metadata.to_vec();
-    }
-    let mut out = Vec::with_capacity(decoded.encoded_len());
-    decoded.encode(&mut out);
-    out
 }

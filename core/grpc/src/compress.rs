@@ -43,6 +43,12 @@ impl Encoding {
         Self::ALL.into_iter().find(|encoding| encoding.name().as_bytes() == name)
     }
 
+    /// How the application that wrote this metadata wants the messages behind it compressed, if it says so. To the wire
+    /// goes what comes of it; the pair itself does not.
+    pub fn asked(metadata: &[u8]) -> Option<Self> {
+        crate::metadata::first(metadata, crate::names::GRPC_ENCODING.as_str()).and_then(Self::named)
+    }
+
     /// Its name in headers.
     pub const fn name(self) -> &'static str {
         match self {

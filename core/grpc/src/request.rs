@@ -8,7 +8,7 @@ use crate::names::{
 };
 use crate::outcome::Outcome;
 use crate::{metadata, response, timeout, trace};
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, TE, USER_AGENT};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, TE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version, request, response as http_response};
 use trunkline_call::{Code, MetadataError, MetadataWriter};
@@ -44,7 +44,7 @@ pub enum Refusal {
 pub struct Outgoing<'a> {
     /// `http` or `https`.
     pub scheme: &'a Scheme,
-    /// The peer's name.
+    /// The peer's name; an application's own `host` goes in its place.
     pub authority: &'a Authority,
     /// See [`path`].
     pub path: &'a PathAndQuery,
@@ -188,7 +188,7 @@ fn is_method(path: &str) -> bool {
 }
 
 fn host(headers: &HeaderMap) -> Option<&str> {
-    headers.get(http::header::HOST)?.to_str().ok()
+    headers.get(HOST)?.to_str().ok()
 }
 
 fn parse_timeout(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
@@ -231,10 +231,17 @@ fn parse_metadata(headers: &HeaderMap, limits: &Limits) -> Result<Vec<u8>, Refus
 fn uri(call: &Outgoing<'_>) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(call.scheme.clone());
-    parts.authority = Some(call.authority.clone());
+    parts.authority = Some(own_authority(call).unwrap_or_else(|| call.authority.clone()));
     parts.path_and_query = Some(call.path.clone());
     // Scheme, authority and path together are always a URI.
     Uri::from_parts(parts).unwrap_or_default()
+}
+
+/// `host` is what HTTP/1 called it. What is no authority, or has a user in it (RFC 9113, section 8.3.1), is passed
+/// over.
+fn own_authority(call: &Outgoing<'_>) -> Option<Authority> {
+    let own = metadata::first(call.metadata, HOST.as_str())?;
+    Authority::try_from(own).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
 fn user_agent(call: &Outgoing<'_>) -> HeaderValue {

@@ -68,6 +68,7 @@ mod channel;
 mod client;
 mod clock;
 pub mod codegen;
+mod compression;
 mod context;
 mod hub;
 mod kick;
@@ -82,6 +83,7 @@ mod wait;
 
 pub use channel::{Channel, ChannelBuilder};
 pub use client::{Bidirectional, ClientStreaming, ServerStreaming, Unary};
+pub use compression::Compression;
 pub use load::LoadReport;
 pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
 pub use server::{Server, ServerBuilder, ServerHandle};

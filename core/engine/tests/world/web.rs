@@ -43,6 +43,8 @@ pub struct Said {
     pub head: HeaderMap,
     pub status: u16,
     pub path: String,
+    /// Whom a request says it is for.
+    pub authority: String,
     /// Messages: (compressed, bytes).
     pub messages: Vec<(bool, Vec<u8>)>,
     /// The body of what is not gRPC.
@@ -86,6 +88,7 @@ impl Web {
             match command {
                 Command::Request { stream, head, end } if stream == tag => {
                     (said.path, said.ended) = (head.uri.path().to_owned(), end);
+                    said.authority = head.uri.authority().map(ToString::to_string).unwrap_or_default();
                     said.head = head.headers;
                 }
                 Command::Response { stream, head, end } if stream == tag => {

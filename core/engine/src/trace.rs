@@ -1,0 +1,95 @@
+//! Trace context: what a call came with, inherited by the calls its handler makes (W3C Trace Context).
+
+use trunkline_call::{Fault, Metadata};
+
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+
+/// The context a call came with. Nothing of it is read here: who makes spans does that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trace {
+    /// `traceparent`.
+    parent: Box<str>,
+    /// `tracestate`, in one: what vendors along the way keep for themselves.
+    state: Option<Box<str>>,
+}
+
+impl Trace {
+    /// Checks metadata and takes out its context. State without a parent is nobody's (section 3.3 there).
+    ///
+    /// # Errors
+    /// What is wrong with the metadata.
+    pub fn of(metadata: &[u8]) -> Result<Option<Box<Self>>, Fault> {
+        if metadata.is_empty() {
+            return Ok(None);
+        }
+        let decoded = Metadata::decode(metadata)
+            .map_err(|error| Fault::MalformedMetadata { why: error.to_string() })?;
+        let Some(parent) = decoded.text(TRACEPARENT) else { return Ok(None) };
+        let states = decoded.iter().filter(|(key, _)| *key == TRACESTATE);
+        // Several headers are one list, in their order (section 3.3.1.1).
+        let states: Vec<&str> = states.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect();
+        let state = (!states.is_empty()).then(|| states.join(",").into());
+        Ok(Some(Box::new(Self { parent: parent.into(), state })))
+    }
+
+    /// Adds the context to a call's metadata, unless the application sent its own: state belongs to its parent.
+    pub fn inherited(&self, metadata: &[u8]) -> Vec<u8> {
+        let decoded = if metadata.is_empty() { Ok(Metadata::new()) } else { Metadata::decode(metadata) };
+        let Ok(mut decoded) = decoded else { return metadata.to_vec() };
+        if decoded.first(TRACEPARENT).is_some() || decoded.insert(TRACEPARENT, &*self.parent).is_err() {
+            return metadata.to_vec();
+        }
+        if let Some(state) = self.state.as_ref().filter(|_| decoded.first(TRACESTATE).is_none()) {
+            // Where there is no room for both, the parent is worth more.
+            let _ = decoded.insert(TRACESTATE, &**state);
+        }
+        let mut out = Vec::with_capacity(decoded.encoded_len());
+        decoded.encode(&mut out);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is taken from metadata, and what a child's metadata becomes.
+    use super::*;
+
+    fn encoded(pairs: &[(&str, &str)]) -> Vec<u8> {
+        let mut metadata = Metadata::new();
+        for (key, value) in pairs {
+            metadata.insert(key, value).unwrap();
+        }
+        let mut out = Vec::new();
+        metadata.encode(&mut out);
+        out
+    }
+
+    fn inherits(parent: &[(&str, &str)], own: &[(&str, &str)], becomes: &[(&str, &str)]) {
+        let trace = Trace::of(&encoded(parent)).unwrap();
+        let made = trace.map_or_else(|| encoded(own), |trace| trace.inherited(&encoded(own)));
+        assert_eq!(Metadata::decode(&made), Metadata::decode(&encoded(becomes)), "{parent:?} {own:?}");
+    }
+
+    #[test]
+    fn children_inherit() {
+        let (parent, state) = ((TRACEPARENT, "00-a"), (TRACESTATE, "x=1"));
+        inherits(&[parent], &[], &[parent]);
+        inherits(&[parent, state], &[("k", "v")], &[("k", "v"), parent, state]);
+        inherits(&[parent, state, (TRACESTATE, "y=2")], &[], &[parent, (TRACESTATE, "x=1,y=2")]);
+        inherits(&[state], &[], &[]);
+        inherits(&[parent, state], &[(TRACEPARENT, "00-b")], &[(TRACEPARENT, "00-b")]);
+        inherits(&[parent, state], &[(TRACESTATE, "z=3")], &[(TRACESTATE, "z=3"), parent]);
+    }
+
+    #[test]
+    fn the_parent_is_worth_more_where_there_is_no_room() {
+        let state = "x".repeat(20_000);
+        let trace = Trace::of(&encoded(&[(TRACEPARENT, "00-a"), (TRACESTATE, &state)])).unwrap().unwrap();
+        let own = encoded(&[("k", &"v".repeat(20_000))]);
+        let made = Metadata::decode(&trace.inherited(&own)).unwrap();
+        assert_eq!((made.len(), made.text(TRACEPARENT)), (2, Some("00-a")));
+        let full = encoded(&[("k", &"v".repeat(Metadata::BYTES_MAX - 10))]);
+        assert_eq!(trace.inherited(&full), full);
+    }
+}
