@@ -58,7 +58,7 @@ impl Authority {
     }
 
     fn client_files(&self) -> ClientFiles {
-        ClientFiles { ca: Some(self.path("ca.pem")), identity: None }
+        ClientFiles { ca: Some(self.path("ca.pem")), ..ClientFiles::default() }
     }
 }
 

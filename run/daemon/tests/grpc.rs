@@ -159,7 +159,7 @@ impl Keys {
     }
 
     fn client(&self) -> TlsClient {
-        let files = ClientFiles { ca: Some(self.path("ca.pem")), identity: None };
+        let files = ClientFiles { ca: Some(self.path("ca.pem")), ..ClientFiles::default() };
         TlsClient::load(&files).unwrap()
     }
 }

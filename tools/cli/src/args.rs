@@ -179,17 +179,20 @@ command line.
 Examples:
   trunkline call Search/Query '{\"query\": \"turn loop\"}'
   trunkline call --target 10.0.0.7:7878 -H 'tenant: blue' search.v1.Search/Results -d '{\"query\": \"ring\"}'
+  trunkline call -plaintext 10.0.0.7:7878 list         # as grpcurl has it; --target says the same
+  trunkline call -cacert ca.pem search.internal:443 Search/Query '{\"query\": \"ring\"}'
   cat documents.jsonl | trunkline call --proto search.proto search.v1.Search/Index
   trunkline call list                                  # services
   trunkline call list search.v1.Search                 # its methods
   trunkline call describe search.v1.QueryRequest       # as its .proto has it")]
 pub struct CallArgs {
-    /// Method: package.Service/Method; the package may be left out. Or `list [SERVICE]`, or `describe [SYMBOL]`
-    pub method: String,
-    /// Requests as JSON; `-`, or none at all, reads them from standard input
-    pub requests: Vec<String>,
+    /// Method: package.Service/Method; the package may be left out. Or `list [SERVICE]`, or `describe [SYMBOL]`.
+    /// Whom to call may stand before it. Behind it come requests as JSON; `-`, or none at all, reads them from standard
+    /// input
+    #[arg(required = true, value_name = "METHOD")]
+    pub words: Vec<String>,
     /// Requests as JSON, as many as the method takes; `@FILE` reads a file, `@` or `-` standard input
-    #[arg(long, short, value_name = "JSON", conflicts_with = "requests")]
+    #[arg(long, short, value_name = "JSON")]
     pub data: Option<String>,
     #[command(flatten)]
     pub types: TypeArgs,
@@ -205,7 +208,7 @@ pub struct CallArgs {
     #[arg(long)]
     pub msg_template: bool,
     /// Write the types that were used to a file, as an encoded FileDescriptorSet
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", visible_alias = "protoset-out")]
     pub descriptor_set_out: Option<PathBuf>,
     /// Print the method, metadata sent and received, and counts to standard error
     #[arg(long, short)]
@@ -229,9 +232,9 @@ pub struct TypeArgs {
 /// Who is called, and with what.
 #[derive(Debug, Args)]
 pub struct WayArgs {
-    /// Whom to call: HOST:PORT, tcp://ADDRESS:PORT or unix:PATH [default: whoever serves it]
-    #[arg(long, value_name = "ENDPOINT", value_parser = target)]
-    pub target: Option<trunkline_net::Endpoint>,
+    /// Whom to call: HOST:PORT, dns:///HOST:PORT, tls://NAME@ADDRESS:PORT or unix:PATH [default: whoever serves it]
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<Whom>,
     /// Metadata to send; base64 for keys that end in -bin; may be repeated
     #[arg(
         long,
@@ -245,6 +248,65 @@ pub struct WayArgs {
     /// Time a call may take, such as 500ms or 2s
     #[arg(long, value_name = "TIME", visible_alias = "max-time", value_parser = duration)]
     pub timeout: Option<Duration>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// A target, and what TLS wants to know of it besides.
+#[derive(Clone, Debug)]
+pub struct Whom {
+    /// Where it is.
+    pub target: trunkline_net::Target,
+    /// It was written `localhost`, which is an address by now and may be a name in a certificate.
+    pub is_localhost: bool,
+}
+
+impl std::str::FromStr for Whom {
+    type Err = trunkline_net::TargetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let host = text.rsplit_once('/').map_or(text, |(_, host)| host);
+        Ok(Self { target: text.parse()?, is_localhost: host.starts_with("localhost:") })
+    }
+}
+
+/// Whether TLS is spoken, and with whom. Any of these but --plaintext and --authority asks for it; the call goes
+/// through an engine inside this process then, because a daemon's keys are its operator's.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// Do not speak TLS: as usual here, for those who are used to saying so
+    #[arg(long, conflicts_with_all = ["tls", "cacert", "cert", "key", "insecure", "servername"])]
+    pub plaintext: bool,
+    /// Speak TLS, trusting the system's roots
+    #[arg(long)]
+    pub tls: bool,
+    /// Speak TLS, trusting the roots in this file (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// Show this certificate to a server that asks for one (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Speak TLS with whoever answers, whatever the certificate says
+    #[arg(long, visible_alias = "skip-tls", conflicts_with = "cacert")]
+    pub insecure: bool,
+    /// Name the server's certificate must have, if not the target's
+    #[arg(long, value_name = "NAME")]
+    pub servername: Option<String>,
+    /// Whom the request is said to be for (:authority), and with TLS the name of --servername, if not the target
+    #[arg(long, value_name = "NAME", value_parser = authority)]
+    pub authority: Option<String>,
+}
+
+impl TlsArgs {
+    /// Whether TLS is to be spoken.
+    pub fn is_asked_for(&self) -> bool {
+        let named = self.cacert.is_some() || self.cert.is_some() || self.servername.is_some();
+        self.tls || self.insecure || named
+    }
 }
 
 /// `trunkline bench`
@@ -263,8 +325,9 @@ Examples:
   trunkline bench Search/Query --rate 500 --rate-end 5000 --rate-step 500 --step-time 10s --output json
   trunkline bench Search/Query --closed --concurrency 32 --count 100000")]
 pub struct BenchArgs {
-    /// Method: package.Service/Method; the package may be left out
-    pub method: String,
+    /// Method: package.Service/Method; the package may be left out. Whom to call may stand before it
+    #[arg(required = true, num_args = 1..=2, value_name = "METHOD")]
+    pub words: Vec<String>,
     /// Requests as JSON; `@FILE` reads a file, `@` or `-` standard input
     #[arg(long, short, value_name = "JSON", default_value = "")]
     pub data: String,
@@ -429,11 +492,14 @@ fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?}: write a number from 1"))
 }
 
-/// Reads an endpoint; without a scheme it is TCP, as gRPC's tools have it.
-fn target(text: &str) -> Result<trunkline_net::Endpoint, String> {
-    let with_scheme = || format!("tcp://{text}").parse();
-    let parsed = text.parse().or_else(|error| if text.contains("://") { Err(error) } else { with_scheme() });
-    parsed.map_err(|error: trunkline_net::EndpointError| error.to_string())
+/// Reads what may stand in `:authority`: a host, perhaps with a port.
+fn authority(text: &str) -> Result<String, String> {
+    let sound = text.parse::<http::uri::Authority>().is_ok() && !text.contains('@');
+    if sound {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is no authority: write NAME or NAME:PORT"))
+    }
 }
 
 /// Reads `10.0.0.1:8000` and `10.0.0.1:8000*16`.
@@ -486,7 +552,7 @@ fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that the command line is well formed and how times, targets and metadata are written.
+    //! Shows that the command line is well formed, how times, targets and metadata are written, and what asks for TLS.
     use super::*;
     use clap::CommandFactory;
 
@@ -509,14 +575,48 @@ mod tests {
 
     #[test]
     fn targets_need_no_scheme() {
-        for (text, endpoint) in [
+        for (text, target) in [
             ("127.0.0.1:80", "tcp://127.0.0.1:80"),
             ("tcp://[::1]:80", "tcp://[::1]:80"),
+            ("db.example:80", "dns:///db.example:80"),
             ("unix:///p", "unix:///p"),
         ] {
-            assert_eq!(target(text).unwrap().to_string(), endpoint);
+            assert_eq!(call(&["--target", text]).unwrap().way.target.unwrap().target.to_string(), target);
         }
-        assert!(target("nowhere").is_err() && target("http://127.0.0.1:80").is_err());
+        assert!(call(&["--target", "nowhere"]).is_err());
+        assert!(call(&["--target", "http://127.0.0.1:80"]).is_err());
+    }
+
+    #[test]
+    fn tls_is_asked_for_in_many_ways() {
+        for (flags, asked) in [
+            (&[][..], false),
+            (&["--plaintext"], false),
+            (&["--authority", "db.example:8"], false),
+            (&["--tls"], true),
+            (&["--insecure"], true),
+            (&["--cacert", "ca.pem"], true),
+            (&["--servername", "db.example"], true),
+            (&["--cert", "c.pem", "--key", "k.pem"], true),
+        ] {
+            assert_eq!(call(flags).unwrap().way.tls.is_asked_for(), asked, "{flags:?}");
+        }
+        for flags in [
+            &["--plaintext", "--tls"][..],
+            &["--plaintext", "--cacert", "ca.pem"],
+            &["--insecure", "--cacert", "ca.pem"],
+            &["--cert", "c.pem"],
+            &["--authority", "a@b"],
+            &["--authority", "a b"],
+        ] {
+            assert!(call(flags).is_err(), "{flags:?}");
+        }
+    }
+
+    fn call(flags: &[&str]) -> Result<CallArgs, clap::Error> {
+        let parsed = Trunkline::try_parse_from([&["trunkline", "call", "a.B/C"], flags].concat())?;
+        let Verb::Call(args) = parsed.verb else { panic!("{flags:?}") };
+        Ok(args)
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! * `list.rs`, `explain.rs`, `top.rs`, `policy.rs` are clients of the admin API; what they show is rendered by pure
 //!   functions.
 //! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
-//! * `bench/` makes many of them and measures, over a session like `call/`'s.
+//! * `bench/` makes many of them and measures, over a session like `call/`'s. `go.rs` reads both as users of grpcurl
+//!   and ghz write them.
 //! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
 //! * `demo/` starts everything on this machine and shows it at work.
 //!
@@ -23,6 +24,7 @@ mod call;
 mod daemon;
 mod demo;
 mod explain;
+mod go;
 mod list;
 mod policy;
 mod router;
@@ -41,7 +43,7 @@ use trunkline::{Channel, Status};
 const EXIT_STATUS: u8 = 64;
 
 fn main() -> ExitCode {
-    let Trunkline { socket, verb } = Trunkline::parse();
+    let Trunkline { socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
         Verb::List(args) => list::list(&admin_client(socket), args.json).map_err(explained),
@@ -67,8 +69,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn call(args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
-    let (sources, way) = (call::Sources::from(args.types), call::Way::new(&args.way, socket));
+fn call(mut args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
+    let target = match go::take_target(&mut args.words) {
+        Ok(target) => target,
+        Err(problem) => return misused(&problem),
+    };
+    // There is one at least: the command line says so.
+    let requests = args.words.split_off(1);
+    let method = args.words.concat();
+    let speaks = method != "list" && method != "describe";
+    if speaks && args.data.is_some() && !requests.is_empty() {
+        return misused("requests are given by --data or behind the method, not both");
+    }
     let how = call::How {
         defaults: args.emit_defaults,
         unknown: args.allow_unknown_fields,
@@ -76,11 +88,11 @@ fn call(args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
         verbose: args.verbose,
         descriptor_set_out: args.descriptor_set_out,
     };
-    let input = call::Input { requests: args.requests, data: args.data };
-    let outcome = call::metadata(args.way.metadata).and_then(|metadata| {
-        let timeout = args.way.timeout;
-        call::call(call::CallOrder { method: args.method, input, sources, way, metadata, timeout, how })
-    });
+    let input = call::Input { requests, data: args.data };
+    let sources = call::Sources::from(args.types);
+    let outcome = call::Way::new(args.way, target, socket)
+        .map_err(call::CallError::from)
+        .and_then(|way| call::call(call::CallOrder { method, input, sources, way, how }));
     match outcome {
         Ok(status) => ExitCode::from(exit_code(&status)),
         Err(error) => failed(&error.to_string()),
@@ -108,6 +120,12 @@ fn channel(socket: Option<PathBuf>) -> Channel {
 
 fn explained(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// A wrong command line ends as clap's own refusals do.
+fn misused(problem: &str) -> ExitCode {
+    eprintln!("error: {problem}\n\nFor more information, try '--help'.");
+    ExitCode::from(2)
 }
 
 fn failed(problem: &str) -> ExitCode {

@@ -1,11 +1,12 @@
 //! Keys and certificates from files.
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,8 @@ pub struct ClientFiles {
     pub ca: Option<PathBuf>,
     /// The client's own certificate and key, PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Servers are not asked who they are: anybody may pose as anybody. For tools, when somebody says so.
+    pub trusts_anyone: bool,
 }
 
 /// A server's keys, ready for connections.
@@ -145,17 +148,13 @@ impl TlsClient {
     /// # Errors
     /// [`TlsError`] names the file and what is wrong with it.
     pub fn load(files: &ClientFiles) -> Result<Self, TlsError> {
-        let roots = match &files.ca {
-            Some(path) => roots(path)?,
-            None => system_roots()?,
-        };
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&PROVIDER))
-            .build()
-            .map_err(|why| content(files.ca.as_deref().unwrap_or(Path::new("system roots")), why))?;
         let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
             .with_safe_default_protocol_versions()
-            .expect("the provider has suites for TLS 1.2 and 1.3")
-            .with_webpki_verifier(verifier);
+            .expect("the provider has suites for TLS 1.2 and 1.3");
+        let builder = match files.trusts_anyone {
+            true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)),
+            false => builder.with_webpki_verifier(verifier(files)?),
+        };
         let config = match &files.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => builder
@@ -163,6 +162,56 @@ impl TlsClient {
                 .map_err(|why| mismatch(certificate, key, &why))?,
         };
         Ok(Self { config: Arc::new(config) })
+    }
+}
+
+/// Checks what a client is shown against its roots.
+fn verifier(files: &ClientFiles) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let roots = match &files.ca {
+        Some(path) => roots(path)?,
+        None => system_roots()?,
+    };
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&PROVIDER));
+    let named = || files.ca.as_deref().unwrap_or(Path::new("system roots"));
+    verifier.build().map_err(|why| content(named(), why))
+}
+
+/// Takes whatever certificate it is shown. That the server has its key is checked all the same.
+#[derive(Debug)]
+struct Anyone;
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signed, &PROVIDER.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signed, &PROVIDER.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        PROVIDER.signature_verification_algorithms.supported_schemes()
     }
 }
 

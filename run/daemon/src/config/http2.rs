@@ -24,6 +24,9 @@ pub struct Tls {
     pub required: bool,
     /// Roots of the servers called with `tls://`, PEM. Empty: the system's.
     pub ca: PathBuf,
+    /// Servers are not asked who they are. No file can say this: only a program that has been told by a person.
+    #[serde(skip)]
+    pub trusts_anyone: bool,
 }
 
 /// `[http2]`: connections of gRPC; the reasons stand at [`Http2Settings`], key by key.
@@ -68,7 +71,11 @@ impl Tls {
 
     /// What the daemon calls servers with: the same certificate says who it is.
     pub fn client(&self) -> ClientFiles {
-        ClientFiles { ca: set(&self.ca), identity: set(&self.certificate).zip(set(&self.key)) }
+        ClientFiles {
+            ca: set(&self.ca),
+            identity: set(&self.certificate).zip(set(&self.key)),
+            trusts_anyone: self.trusts_anyone,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::record::{Ended, Record};
 use super::report::{Form, Report};
 use crate::args::BenchArgs;
 use crate::call::{self, AttachError, CallError, RequestsError, Sources, Way};
+use crate::go;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -60,25 +61,31 @@ impl From<AttachError> for BenchError {
 pub fn bench(args: BenchArgs, socket: Option<PathBuf>) -> Result<bool, BenchError> {
     let plan = plan(&args)?;
     let extent = extent(&args, &plan);
-    let (sources, way) = (Sources::from(args.types), Way::new(&args.way, socket));
+    let mut words = args.words;
+    let target = go::take_target(&mut words).map_err(BenchError::Plan)?;
+    let [method_name] = &words[..] else {
+        return Err(BenchError::Plan(format!("{} is no address: write HOST:PORT METHOD", words.join(" "))));
+    };
+    let (sources, way) =
+        (Sources::from(args.types), Way::new(args.way, target, socket).map_err(CallError::from)?);
     let mut own_engine = None;
     let mut attachment = call::attach(&way, &mut own_engine)?;
-    let pool = call::of_method(&sources, &way, &args.method).map_err(CallError::from)?;
-    let method = call::method(&pool, &args.method).map_err(CallError::from)?;
+    let pool = call::of_method(&sources, &way, method_name).map_err(CallError::from)?;
+    let method = call::method(&pool, method_name).map_err(CallError::from)?;
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
     let streams = method.is_client_streaming();
     let data = Data::new(method.input(), &text(&args.data)?, streams, args.allow_unknown_fields)?;
     let order = Order {
         route: attachment.bind(&path, &way.target, &pool.encode_to_vec())?,
         streams,
-        metadata: call::metadata(args.way.metadata)?,
-        timeout: args.way.timeout,
+        metadata: way.metadata.clone(),
+        timeout: way.timeout,
         in_flight_max: args.in_flight_max,
     };
     let mut run = Run::new(&plan, extent, args.warm_up, stop_signals()?);
     let began = SystemTime::now();
     Driver::new(&mut attachment, order, &data).run(&mut run)?;
-    let target = if way.target.is_empty() { "whoever serves it".into() } else { way.target };
+    let target = if way.target.is_empty() { "whoever serves it".into() } else { way.target.clone() };
     let (rates, plan) = (plan.rates(), described(&plan, extent));
     let (warm_up, record) = (args.warm_up, run.record);
     let report = Report { method: path, target, plan, rates, began, warm_up, record };

@@ -2,7 +2,8 @@
 //!
 //! `types.rs` finds the types: in files (`descriptors.rs`), in this program, or at whoever is called (`reflect.rs`).
 //! `json.rs` turns requests into protobuf, `exchange.rs` makes the call over a session of its own (`attachment.rs`),
-//! `response.rs` turns what comes back into text. `show.rs` lists and describes. `verb.rs` joins them.
+//! `response.rs` turns what comes back into text. `show.rs` lists and describes. `way.rs` says whom to call, and how
+//! that one is reached where TLS is asked for. `verb.rs` joins them.
 
 mod attachment;
 mod descriptors;
@@ -14,13 +15,15 @@ mod show;
 mod types;
 mod unique;
 mod verb;
+mod way;
 
 pub use attachment::{AttachError, Attachment, protobuf};
 pub use descriptors::{Sources, method};
 pub use exchange::status_of;
 pub use json::{JsonError as RequestsError, Requests};
-pub use types::{Way, of_method};
-pub use verb::{CallError, CallOrder, How, Input, attach, call, metadata};
+pub use types::of_method;
+pub use verb::{CallError, CallOrder, How, Input, attach, call};
+pub use way::Way;
 
 #[cfg(test)]
 pub use descriptors::tests::pool as test_pool;

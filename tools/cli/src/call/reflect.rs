@@ -1,10 +1,11 @@
 //! Types from whoever is to be called: gRPC reflection, either version of it.
 
+use super::way::Way;
 use prost_reflect::prost::Message;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
 use std::collections::{BTreeMap, BTreeSet};
-use trunkline::{Channel, Code, Status};
+use trunkline::{Code, Status};
 
 /// Files taken from one server for one call. A large company's largest closure has a few thousand.
 const FILES_MAX: usize = 10_000;
@@ -72,15 +73,15 @@ trait Stream {
 }
 
 impl Reflection {
-    /// Begins to ask whoever `channel` leads to.
+    /// Begins to ask whoever is at the end of the way.
     ///
     /// # Errors
     /// [`ReflectError::None`] if the server knows neither version, or cannot be reached.
-    pub fn open(channel: &Channel) -> Result<Self, ReflectError> {
-        let mut stream: Box<dyn Stream> = Box::new(v1::open(channel));
+    pub fn open(way: &Way) -> Result<Self, ReflectError> {
+        let mut stream: Box<dyn Stream> = Box::new(v1::open(way)?);
         let mut told = stream.ask(&Ask::Services);
         if matches!(&told, Err(ReflectError::Call(status)) if status.code() == Code::Unimplemented) {
-            stream = Box::new(v1alpha::open(channel));
+            stream = Box::new(v1alpha::open(way)?);
             told = stream.ask(&Ask::Services);
         }
         let services = match told {
@@ -165,10 +166,10 @@ fn well_known(name: &str) -> Option<Vec<u8>> {
 macro_rules! version {
     ($version:ident) => {
         mod $version {
-            use super::{Ask, ReflectError, Told};
+            use super::{Ask, ReflectError, Told, Way};
             use pb::server_reflection_request::MessageRequest;
             use pb::server_reflection_response::MessageResponse;
-            use trunkline::{Channel, Receiver, Sender, Status, Wait};
+            use trunkline::{Receiver, Sender, Status, Wait};
             use trunkline_services::proto::grpc::reflection::$version as pb;
 
             pub struct Stream {
@@ -176,10 +177,18 @@ macro_rules! version {
                 answers: Receiver<pb::ServerReflectionResponse>,
             }
 
-            pub fn open(channel: &Channel) -> Stream {
-                let client = pb::server_reflection_client::ServerReflectionClient::new(channel.clone());
-                let (questions, answers) = client.server_reflection_info().split();
-                Stream { questions, answers }
+            /// The same metadata and time limit as the call's: a server may want to know who asks.
+            pub fn open(way: &Way) -> Result<Stream, Status> {
+                let client = pb::server_reflection_client::ServerReflectionClient::new(way.channel());
+                let mut call = client.server_reflection_info();
+                for (key, value) in way.metadata.iter() {
+                    call = call.with_metadata(key, value)?;
+                }
+                if let Some(timeout) = way.timeout {
+                    call = call.with_timeout(timeout);
+                }
+                let (questions, answers) = call.split();
+                Ok(Stream { questions, answers })
             }
 
             impl super::Stream for Stream {

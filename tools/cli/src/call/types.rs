@@ -2,19 +2,8 @@
 
 use super::descriptors::{DescriptorError, Sources, split_name};
 use super::reflect::{ReflectError, Reflection};
-use crate::args::WayArgs;
+use super::way::Way;
 use prost_reflect::DescriptorPool;
-use std::path::PathBuf;
-use trunkline::Channel;
-
-/// How the one who is called is reached.
-#[derive(Clone, Debug, Default)]
-pub struct Way {
-    /// The daemon's socket, if it was named.
-    pub socket: Option<PathBuf>,
-    /// Whom to call; empty for whoever serves it on this host.
-    pub target: String,
-}
 
 /// Why there are no types.
 #[derive(Debug, thiserror::Error)]
@@ -36,23 +25,6 @@ pub struct Catalog {
     pub services: Vec<String>,
     /// Their types.
     pub pool: DescriptorPool,
-}
-
-impl Way {
-    /// As the command line has it.
-    pub fn new(args: &WayArgs, socket: Option<PathBuf>) -> Self {
-        Self { socket, target: args.target.as_ref().map(ToString::to_string).unwrap_or_default() }
-    }
-
-    /// A channel there.
-    pub fn channel(&self) -> Channel {
-        let channel = Channel::builder().name("trunkline call").target(&self.target);
-        let channel = match &self.socket {
-            Some(path) => channel.socket(path),
-            None => channel,
-        };
-        channel.connect_lazy()
-    }
 }
 
 /// The types a method needs: `package.Service/Method`, the package left out if one likes.
@@ -80,7 +52,7 @@ pub fn of_method(sources: &Sources, way: &Way, name: &str) -> Result<DescriptorP
 
 /// The types of the services of this name, from whoever is called.
 fn reflected(way: &Way, service: &str) -> Result<DescriptorPool, TypesError> {
-    let mut reflection = Reflection::open(&way.channel())?;
+    let mut reflection = Reflection::open(way)?;
     let fits = |known: &&String| *known == service || known.rsplit('.').next() == Some(service);
     let wanted: Vec<String> = reflection.services().iter().filter(fits).cloned().collect();
     if wanted.is_empty() && !service.contains('.') {
@@ -112,7 +84,7 @@ pub fn of_symbol(
     if !sources.is_empty() {
         return Ok(Catalog::of(sources.load()?));
     }
-    let mut reflection = Reflection::open(&way.channel())?;
+    let mut reflection = Reflection::open(way)?;
     let services = reflection.services().to_vec();
     match symbol {
         Some(symbol) => reflection.get(symbol)?,

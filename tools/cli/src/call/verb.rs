@@ -5,7 +5,8 @@ use super::descriptors;
 use super::exchange::{Answer, Exchange, ExchangeError, Feeder, Order};
 use super::json::{Requests, Style};
 use super::response::{Responses, describe, pair};
-use super::types::{self, TypesError, Way};
+use super::types::{self, TypesError};
+use super::way::{Way, WayError};
 use super::{Sources, show};
 use prost_reflect::{DescriptorPool, MethodDescriptor};
 use std::io::{self, IsTerminal, Read, Write};
@@ -17,7 +18,6 @@ use trunkline_call::{Instant, Metadata, Status};
 use trunkline_daemon::{Config, Daemon};
 
 /// What the command line says.
-#[derive(Debug)]
 pub struct CallOrder {
     /// `package.Service/Method`, `list` or `describe`.
     pub method: String,
@@ -27,10 +27,6 @@ pub struct CallOrder {
     pub sources: Sources,
     /// Whom to call.
     pub way: Way,
-    /// Request metadata.
-    pub metadata: Metadata,
-    /// Time the call may take.
-    pub timeout: Option<Duration>,
     /// What is shown, and how.
     pub how: How,
 }
@@ -65,6 +61,9 @@ pub enum CallError {
     /// The types.
     #[error(transparent)]
     Types(#[from] TypesError),
+    /// Whom to call.
+    #[error(transparent)]
+    Way(#[from] WayError),
     /// The session.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -86,18 +85,6 @@ impl From<descriptors::DescriptorError> for CallError {
     fn from(error: descriptors::DescriptorError) -> Self {
         Self::Types(error.into())
     }
-}
-
-/// Pairs of the command line as metadata.
-///
-/// # Errors
-/// [`CallError::Request`] if they are too many together.
-pub fn metadata(pairs: Vec<(String, Vec<u8>)>) -> Result<Metadata, CallError> {
-    let mut metadata = Metadata::new();
-    for (key, value) in pairs {
-        metadata.insert(&key, value).map_err(|error| CallError::Request(error.to_string()))?;
-    }
-    Ok(metadata)
 }
 
 /// Does what the order says, printing to standard output, and a failure to standard error. Returns how it ended.
@@ -175,7 +162,7 @@ fn make(
     let path = format!("/{}/{}", method.parent_service().full_name(), method.name());
     let route = attachment.bind(&path, &order.way.target, &descriptor_set)?;
     let streams = method.is_client_streaming();
-    let CallOrder { metadata, timeout, how, .. } = order;
+    let (how, metadata, timeout) = (order.how, order.way.metadata.clone(), order.way.timeout);
     let printing = Printing {
         style: Style {
             pretty: !method.is_server_streaming() && io::stdout().is_terminal(),

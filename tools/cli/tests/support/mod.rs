@@ -1,5 +1,7 @@
 //! The binary under test: a daemon that ends with the test, and verbs run against it.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
