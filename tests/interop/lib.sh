@@ -37,10 +37,19 @@ go_tool() {
     local name=$1 module=$2 folder=$TOOLS/go/$1
     if [ ! -f "$folder/version" ] || [ "$(cat "$folder/version")" != "$module" ]; then
         command -v go > /dev/null || return 1
-        GOBIN=$folder GOFLAGS=-trimpath go install "$module" > "$LOGS/go-$name.log" 2>&1 || return 1
+        GOBIN=$folder GOFLAGS=-trimpath go install "$module" > "$LOGS/go-$name.log" 2>&1 ||
+            go_build "$name" "$module" >> "$LOGS/go-$name.log" 2>&1 || return 1
         echo "$module" > "$folder/version"
     fi
     find "$folder" -type f -perm -u+x | head -1
+}
+
+# go_build NAME MODULE@VERSION: builds the program at a module's root without asking for the module's other versions, as go
+# install does: some proxies have one and not the others.
+go_build() {
+    local folder=$TOOLS/go/$1 source
+    source=$(go mod download -json "$2" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    [ -n "$source" ] && mkdir -p "$folder" && (cd "$source" && go build -trimpath -o "$folder/$1" .)
 }
 
 # python_environment: makes $TOOLS/python once, with what the scripts import.
@@ -52,6 +61,21 @@ python_environment() {
         "$TOOLS/python/bin/pip" install --quiet --disable-pip-version-check $wanted > "$LOGS/pip.log" 2>&1 || return 1
         echo "$wanted" > "$TOOLS/python/wanted"
     fi
+}
+
+# certificates FOLDER: a CA (ca.pem) and a server of its own, 127.0.0.1 and localhost (server.pem, server.key).
+certificates() {
+    local folder=$1
+    [ -f "$folder/server.pem" ] && openssl x509 -checkend 86400 -noout -in "$folder/server.pem" > /dev/null && return 0
+    mkdir -p "$folder"
+    {
+        openssl req -x509 -newkey rsa:2048 -nodes -days 30 -subj "/CN=conformance CA" \
+            -keyout "$folder/ca.key" -out "$folder/ca.pem" &&
+        openssl req -newkey rsa:2048 -nodes -subj "/CN=localhost" \
+            -keyout "$folder/server.key" -out "$folder/server.csr" &&
+        openssl x509 -req -in "$folder/server.csr" -CA "$folder/ca.pem" -CAkey "$folder/ca.key" -CAcreateserial -days 30 \
+            -extfile <(echo "subjectAltName=DNS:localhost,IP:127.0.0.1") -out "$folder/server.pem"
+    } > "$LOGS/openssl.log" 2>&1
 }
 
 # A port nobody listens at.

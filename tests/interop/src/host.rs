@@ -35,6 +35,8 @@ pub struct Listen {
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Largest message taken, if not the daemon's own default (0).
     pub message_bytes_max: u32,
+    /// Streams of a connection, if not the daemon's own default (0).
+    pub streams_max: u32,
 }
 
 /// Where a client's daemon calls.
@@ -172,6 +174,9 @@ impl Listen {
         }
         if self.message_bytes_max > 0 {
             config += &format!("[limits]\ngrpc_message_bytes = {}\n", self.message_bytes_max);
+        }
+        if self.streams_max > 0 {
+            config += &format!("[http2]\nstreams_max = {}\n", self.streams_max);
         }
         Ok(config)
     }

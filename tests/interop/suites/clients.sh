@@ -1,4 +1,5 @@
-# Everybody's clients call examples/search through a daemon: grpc-go, grpcio (sync and asyncio), tonic, grpcurl and ghz.
+# Everybody's clients call examples/search through a daemon, in cleartext and over TLS: grpc-go, grpcio (sync and asyncio),
+# tonic, grpcurl and ghz. The daemon has one port for all of them.
 
 trap stop_all EXIT
 port=$(free_port)
@@ -6,6 +7,13 @@ scene=$TOOLS/clients
 protos=$PWD/examples/search/proto
 mkdir -p "$scene"
 printf '[daemon]\nlisten = ["tcp://127.0.0.1:%s"]\n' "$port" > "$scene/daemon.toml"
+ca=
+if certificates "$scene/keys"; then
+    ca=$scene/keys/ca.pem
+    printf '[tls]\ncertificate = "%s"\nkey = "%s"\n' "$scene/keys/server.pem" "$scene/keys/server.key" >> "$scene/daemon.toml"
+else
+    missing clients "TLS" "openssl could not make certificates"
+fi
 start search-daemon "$BIN/trunkline" --socket "$scene/sock" daemon --config "$scene/daemon.toml"
 wait_for_port "$port" || return 1
 start search-server "$BIN/search-server" --socket "$scene/sock" "$PWD/core"
@@ -28,8 +36,10 @@ if python_environment; then
     "$TOOLS/python/bin/python" -m grpc_tools.protoc -I"$protos" --python_out="$stubs" --grpc_python_out="$stubs" \
         search/v1/search.proto
     for kind in sync asyncio; do
-        PYTHONPATH=$stubs plays "grpcio, $kind" "python-$kind.log" \
-            "$TOOLS/python/bin/python" "tests/interop/clients/python/search_$kind.py" "127.0.0.1:$port"
+        script=tests/interop/clients/python/search_$kind.py
+        PYTHONPATH=$stubs plays "grpcio, $kind" "python-$kind.log" "$TOOLS/python/bin/python" "$script" "127.0.0.1:$port"
+        [ -z "$ca" ] || PYTHONPATH=$stubs plays "grpcio, $kind, TLS" "python-$kind-tls.log" \
+            "$TOOLS/python/bin/python" "$script" "127.0.0.1:$port" "$ca"
     done
 else
     missing clients "grpcio" "pip could not install it"
@@ -41,6 +51,7 @@ if command -v go > /dev/null; then
     cp tests/interop/clients/go/* "$scene/go/"
     if (cd "$scene/go" && GOFLAGS=-mod=mod go build -o search .) > "$LOGS/go-search-build.log" 2>&1; then
         plays "grpc-go" go-search.log "$scene/go/search" "127.0.0.1:$port" "$protos"
+        [ -z "$ca" ] || plays "grpc-go, TLS" go-search-tls.log "$scene/go/search" "127.0.0.1:$port" "$protos" "$ca"
     else
         missing clients "grpc-go" "its modules could not be fetched"
     fi
@@ -78,6 +89,8 @@ if [ -n "$grpcurl" ]; then
     says "grpcurl list" grpcurl-list.log 'search.v1.Search' "$grpcurl" -plaintext "127.0.0.1:$port" list
     says "grpcurl describe" grpcurl-describe.log 'rpc Query' \
         "$grpcurl" -plaintext "127.0.0.1:$port" describe search.v1.Search
+    [ -z "$ca" ] || says "grpcurl, by reflection, TLS" grpcurl-tls.log '"hits"' \
+        "$grpcurl" -cacert "$ca" -d '{"query": "daemon"}' "127.0.0.1:$port" search.v1.Search/Query
 else
     missing clients "grpcurl" "go install failed"
 fi
@@ -86,6 +99,9 @@ ghz=$(go_tool ghz github.com/bojand/ghz/cmd/ghz@v0.121.0)
 if [ -n "$ghz" ]; then
     says "ghz, 2000 calls over 50 streams" ghz.log 'OK.*2000 responses' \
         "$ghz" --insecure --import-paths "$protos" --proto search/v1/search.proto --call search.v1.Search.Query \
+        -d '{"query": "daemon", "limit": 1}' -n 2000 -c 50 --connections 5 "127.0.0.1:$port"
+    [ -z "$ca" ] || says "ghz, 2000 calls over 50 streams, TLS" ghz-tls.log 'OK.*2000 responses' \
+        "$ghz" --cacert "$ca" --import-paths "$protos" --proto search/v1/search.proto --call search.v1.Search.Query \
         -d '{"query": "daemon", "limit": 1}' -n 2000 -c 50 --connections 5 "127.0.0.1:$port"
 else
     missing clients "ghz" "go install failed"

@@ -1,4 +1,4 @@
-# h2spec against the daemon's port. nghttpd reaches 144 of 145 cases, grpc-go 118, nginx 114.
+# h2spec against the daemon's port. nghttpd reaches 144 of 145 cases, nginx 118, grpc-go 114.
 
 h2spec=$(go_tool h2spec 'github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible')
 if [ -z "$h2spec" ]; then
@@ -7,9 +7,11 @@ if [ -z "$h2spec" ]; then
 fi
 trap stop_all EXIT
 port=$(free_port)
-start h2spec-server "$BIN/interop-server" --port "$port"
+# h2spec opens one stream more than the server allows, and gives up where that would be a thousand.
+start h2spec-server "$BIN/interop-server" --port "$port" --max_concurrent_streams 100
 wait_for_text "$LOGS/h2spec-server.log" "serving on" || return 1
-"$h2spec" --host 127.0.0.1 --port "$port" --timeout 5 --max-header-length 4000 > "$LOGS/h2spec.log" 2>&1
+"$h2spec" --host 127.0.0.1 --port "$port" --timeout 5 --path /grpc.testing.TestService/EmptyCall \
+    --max-header-length 4000 > "$LOGS/h2spec.log" 2>&1
 line=$(grep -E '^[0-9]+ tests, ' "$LOGS/h2spec.log") || return 1
 passed=$(sed -E 's/.* ([0-9]+) passed.*/\1/' <<< "$line")
 all=${line%% *}

@@ -1,7 +1,7 @@
 // Command search calls examples/search with grpc-go: all four patterns, metadata, deadline, cancellation, compression
 // and errors. Messages are built from search.proto when it runs, so that nothing has to be generated.
 //
-//	search TARGET FOLDER_OF_PROTOS
+//	search TARGET FOLDER_OF_PROTOS [CA.pem]
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/metadata"
@@ -203,7 +204,13 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	transport := insecure.NewCredentials()
+	if len(os.Args) > 3 {
+		if transport, err = credentials.NewClientTLSFromFile(os.Args[3], ""); err != nil {
+			panic(err)
+		}
+	}
+	conn, err := grpc.NewClient(os.Args[1], grpc.WithTransportCredentials(transport))
 	if err != nil {
 		panic(err)
 	}

@@ -1,6 +1,6 @@
 """Python's grpc.aio calls examples/search: all four patterns, many at once, deadline, cancellation, errors.
 
-search_asyncio.py TARGET, with the modules protoc made of search.proto on PYTHONPATH.
+search_asyncio.py TARGET [CA.pem], with the modules protoc made of search.proto on PYTHONPATH.
 """
 
 import asyncio
@@ -79,9 +79,16 @@ async def deadline(stub):
     assert await call.code() == grpc.StatusCode.DEADLINE_EXCEEDED, await call.code()
 
 
-async def main(target):
+def opened(target, ca=None):
+    if ca is None:
+        return grpc.aio.insecure_channel(target)
+    with open(ca, "rb") as roots:
+        return grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(roots.read()))
+
+
+async def main(target, *ca):
     failed = 0
-    async with grpc.aio.insecure_channel(target) as channel:
+    async with opened(target, *ca) as channel:
         stub = search_pb2_grpc.SearchStub(channel)
         for case in (query, many_at_once, results, index, session, status, cancelled, deadline):
             try:
@@ -94,4 +101,4 @@ async def main(target):
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1])))
+    sys.exit(asyncio.run(main(*sys.argv[1:])))

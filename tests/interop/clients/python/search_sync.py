@@ -1,6 +1,6 @@
 """Python's grpcio calls examples/search: all four patterns, metadata, deadline, cancellation, compression, errors.
 
-search_sync.py TARGET, with the modules protoc made of search.proto on PYTHONPATH.
+search_sync.py TARGET [CA.pem], with the modules protoc made of search.proto on PYTHONPATH.
 """
 
 import sys
@@ -110,9 +110,16 @@ def unimplemented(channel):
     raise AssertionError("a method nobody serves was answered")
 
 
-def main(target):
+def opened(target, ca=None):
+    if ca is None:
+        return grpc.insecure_channel(target)
+    with open(ca, "rb") as roots:
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(roots.read()))
+
+
+def main(target, *ca):
     failed = 0
-    with grpc.insecure_channel(target) as channel:
+    with opened(target, *ca) as channel:
         stub = search_pb2_grpc.SearchStub(channel)
         cases = [query, results, index, session, large_both_ways, status, metadata, compressed, cancelled, deadline]
         for case, subject in [(case, stub) for case in cases] + [(unimplemented, channel)]:
@@ -126,4 +133,4 @@ def main(target):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))
