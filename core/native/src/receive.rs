@@ -36,7 +36,9 @@ struct Framed<'a> {
 impl Connection {
     /// Takes one frame, or the head of one with a long body.
     pub(crate) fn handle_frame<'a>(&mut self, input: &mut Input<'a>) -> Result<Step<'a>, ProtocolError> {
-        let Some(bytes) = input.bytes().first_chunk::<HEADER_BYTES>() else { return Ok(Step::More) };
+        let Some(bytes) = input.bytes().first_chunk::<HEADER_BYTES>() else {
+            return Header::check_beginning(input.bytes()).map(|()| Step::More);
+        };
         let header = Header::decode(bytes)?;
         if self.hello.is_some() {
             return self.handle_hello(input, &header);

@@ -94,6 +94,22 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether less than a header can be the beginning of one: a peer that speaks something else may say no more than a
+    /// few bytes (an empty SETTINGS frame of HTTP/2 has nine) and wait.
+    ///
+    /// # Errors
+    /// [`ProtocolError::Preamble`] of what is there, the rest taken for zeros.
+    pub(crate) fn check_beginning(bytes: &[u8]) -> Result<(), ProtocolError> {
+        let preamble = PREAMBLE.to_le_bytes();
+        let len = bytes.len().min(preamble.len());
+        if bytes[..len] == preamble[..len] {
+            return Ok(());
+        }
+        let mut found = [0; 4];
+        found[..len].copy_from_slice(&bytes[..len]);
+        Err(ProtocolError::Preamble { found: u32::from_le_bytes(found) })
+    }
+
     /// Reads a header a peer sent.
     ///
     /// # Errors
@@ -239,6 +255,16 @@ mod tests {
     #[test]
     fn foreign_bytes_are_refused_by_name() {
         assert!(matches!(Header::decode(b"GET / HTTP/1.1\r\n"), Err(ProtocolError::Preamble { .. })));
+        for (bytes, sound) in [
+            (&b""[..], true),
+            (b"T", true),
+            (b"TRK1\x01", true),
+            (b"P", false),
+            (b"TRK2", false),
+            (&[0; 9], false),
+        ] {
+            assert_eq!(Header::check_beginning(bytes).is_ok(), sound, "{bytes:?}");
+        }
         let mut bytes = Header { frame: FrameType::Ping, flags: 0, code: 0, stream: 0, length: 8 }.encode();
         bytes[5] = flag::END;
         let error = Header::decode(&bytes).unwrap_err();

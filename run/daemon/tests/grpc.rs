@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 use tempfile::TempDir;
 use trunkline_call::{Code, Instant};
 use trunkline_daemon::{Config, Daemon};
@@ -20,6 +20,9 @@ use trunkline_net::{
     Alpn, Buffers, ClientFiles, Endpoint, Http2, Http2Settings, Listener, ServerFiles, State, Stream,
     TlsClient, TlsServer,
 };
+
+/// Time a native hello may take (`hello_timeout_ns` of the native protocol).
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
 /// A daemon that listens, with an echo behind it.
 fn daemon(config: &str) -> Daemon {
@@ -299,6 +302,30 @@ fn an_application_calls_a_grpc_server() {
     for size in [0, 5, 3000, 200_000] {
         assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
     }
+}
+
+/// Some servers say their SETTINGS before they have heard anything (gRPC's C core does). That is no hello, and nobody
+/// waits for the time a hello may take.
+#[test]
+fn a_grpc_server_that_speaks_first_is_called_at_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp://{}", listener.local_addr().unwrap());
+    let began = Clock::now();
+    let server = std::thread::spawn(move || {
+        let (mut greeted, _) = listener.accept().unwrap();
+        greeted.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        greeted.read_to_end(&mut Vec::new()).unwrap();
+        let (mut called, _) = listener.accept().unwrap();
+        let mut preface = [0; 24];
+        called.read_exact(&mut preface).unwrap();
+        (began.elapsed(), preface)
+    });
+    let daemon = Daemon::embedded(Config::default()).unwrap();
+    let mut app = RawApp::attach(&daemon, &target, false);
+    assert_eq!(app.unary(b"x").code, Code::Unavailable, "it hangs up after the preface");
+    let (elapsed, preface) = server.join().unwrap();
+    assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    assert!(elapsed < HELLO_LIMIT / 2, "{elapsed:?}");
 }
 
 #[test]
