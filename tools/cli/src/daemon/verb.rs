@@ -67,12 +67,13 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
     let orders = orders(args.until_stdin_closes)?;
     let wanted = config.grpc_services;
     let host = Arc::new(start(config)?);
+    let admin = serve_admin(&host)?;
+    let services = serve_grpc(&host, wanted)?;
+    // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
         config = origin.map(|path| path.display().to_string()), "daemon is ready"
     );
-    let admin = serve_admin(&host)?;
-    let services = serve_grpc(&host, wanted)?;
     let order = orders.recv().unwrap_or("every source of orders is gone");
     tracing::info!(order, "draining");
     host.daemon.drain();

@@ -46,16 +46,22 @@ pub fn watched() {
 }
 
 impl Host {
-    /// Starts a daemon with this configuration and waits until it is attached to.
+    /// Starts a daemon with this configuration and waits until it says that it is ready, its own services with it,
+    /// and attaches.
     pub fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
         std::fs::write(&file, config).unwrap();
         let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", "100ms"]);
         command.arg("--socket").arg(&socket).arg("--config").arg(&file);
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let child = command.stdin(Stdio::piped()).stderr(log).spawn().unwrap();
-        let host = Self { child, folder };
+        let log = folder.path().join("log");
+        let child =
+            command.stdin(Stdio::piped()).stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
+        let mut host = Self { child, folder };
+        while !std::fs::read_to_string(&log).unwrap().contains("daemon is ready") {
+            assert_eq!(host.child.try_wait().unwrap(), None, "the daemon has ended");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         host.channel().connect().wait().unwrap();
         host
     }
