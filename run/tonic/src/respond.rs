@@ -106,6 +106,7 @@ impl Answering {
     /// Ends early when the call is no longer wanted.
     async fn run(mut self, mut messages: Messages<tonic::body::Body>) {
         loop {
+            messages.let_others_in().await;
             let piece = match messages.next_if_ready().await {
                 Poll::Ready(piece) => piece,
                 Poll::Pending => {

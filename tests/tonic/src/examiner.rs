@@ -254,8 +254,17 @@ async fn conversations_are_cancelled(mut client: ExamClient<impl Transport>) {
     at_work("a chat without a caller", client.clone(), 0).await;
 }
 
+/// Waits until somebody serves.
+pub async fn answers(mut client: ExamClient<impl Transport>) {
+    let since = Instant::now();
+    while let Err(status) = client.ask(question("echo", 0)).await {
+        assert!(since.elapsed() < PATIENCE, "nobody serves: {status:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// Waits until so many handlers are at work.
-async fn at_work(what: &str, mut client: ExamClient<impl Transport>, wanted: u32) {
+pub async fn at_work(what: &str, mut client: ExamClient<impl Transport>, wanted: u32) {
     let since = Instant::now();
     loop {
         let now = client.ask(question("at work", 0)).await.unwrap().into_inner().number;

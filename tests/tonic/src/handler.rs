@@ -93,6 +93,11 @@ impl Exam for Handler {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 Err(Status::internal("an hour has passed"))
             }
+            "linger" => {
+                let _presence = Presence::of(&self.at_work);
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                Ok(Response::new(echo(question)))
+            }
             "meet" => {
                 self.meeting.wait().await;
                 Ok(Response::new(echo(question)))

@@ -5,8 +5,8 @@
 //! is under it. [`stage`] puts something under it: TCP, Trunkline in one of its topologies, or one end of each.
 //! [`typed`] is a server of our own stubs, for the mixed cases.
 //!
-//! `tests/exam.rs` runs all of it; `tests/standard.rs` serves tonic-health and tonic-reflection. What the calls cost
-//! beside tonic's own transport, `trunkline-bench` measures (its peers `tonic` and `tonic-trunkline`).
+//! `tests/exam.rs` runs all of it; `tests/standard.rs` serves tonic-health and tonic-reflection. `examples/race.rs`
+//! measures what the calls cost beside tonic's own transport.
 //!
 //! This is the one room (with `examples/tonic`) that builds tonic's transport; nothing else of ours depends on it.
 #![forbid(unsafe_code)]

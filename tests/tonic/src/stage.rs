@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codec::CompressionEncoding;
 use tonic::service::interceptor::{InterceptedService, InterceptorLayer};
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Status};
 use trunkline::{ServerBuilder, ServerHandle};
 use trunkline_daemon::{Config, Daemon};
@@ -43,7 +43,8 @@ fn guards() -> InterceptorLayer<Guard> {
 pub async fn stock_server() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let incoming = TcpListenerStream::new(listener);
+    // What is set at the server holds only for sockets it accepts itself.
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     let server = tonic::transport::Server::builder().max_concurrent_streams(STREAMS_MAX);
     tokio::spawn(server.layer(guards()).add_service(service()).serve_with_incoming(incoming));
     address

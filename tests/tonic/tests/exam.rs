@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::time::Duration;
-use trunkline_tonic_tests::stage::{Host, Serves, Stage, Topology, stock_channel, stock_server};
+use trunkline_tonic_tests::stage::{Host, Serves, Stage, Topology, service, stock_channel, stock_server};
 use trunkline_tonic_tests::stubs::absent_client::AbsentClient;
 use trunkline_tonic_tests::stubs::exam_client::ExamClient;
 use trunkline_tonic_tests::{examiner, intercept, typed};
@@ -76,6 +76,56 @@ fn only_the_client_moved() {
         examiner::examine(channel.clone()).await;
         examiner::examine_moved(channel.clone()).await;
         intercept!(channel);
+    });
+}
+
+/// A server on a single thread, busy with a stream that never ends and whose client always keeps up.
+#[test]
+fn a_stream_without_end_lets_other_calls_in() {
+    let host = Host::start();
+    let socket = host.socket.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let server = trunkline_tonic::Server::builder().socket(socket).add_service(service());
+        runtime.block_on(server.serve_with_shutdown(async { drop(stopped.await) }))
+    });
+    watched(async {
+        let mut client = ExamClient::new(trunkline_tonic::Channel::from(host.channel()));
+        examiner::answers(client.clone()).await;
+        let endless = examiner::question("count, watched", u32::MAX);
+        let mut answers = client.count(endless).await.unwrap().into_inner();
+        let taking = tokio::spawn(async move { while answers.message().await.unwrap().is_some() {} });
+        for number in 0..100 {
+            client.ask(examiner::question("echo", number)).await.unwrap();
+        }
+        assert!(!taking.is_finished());
+        taking.abort();
+        examiner::at_work("answers nobody takes", client, 0).await;
+    });
+    drop(stop);
+    server.join().unwrap().unwrap();
+}
+
+/// A server that is told to stop answers what it has begun, and takes nothing new.
+#[test]
+fn a_server_that_stops_finishes_its_calls() {
+    watched(async {
+        let host = Host::start();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = trunkline_tonic::Server::builder().socket(&host.socket).add_service(service());
+        let server = tokio::spawn(server.serve_with_shutdown(async { drop(stopped.await) }));
+        let mut client = ExamClient::new(trunkline_tonic::Channel::from(host.channel()));
+        examiner::answers(client.clone()).await;
+        let mut caller = client.clone();
+        let lingering = tokio::spawn(async move { caller.ask(examiner::question("linger", 7)).await });
+        examiner::at_work("a handler that takes its time", client.clone(), 1).await;
+        drop(stop);
+        assert_eq!(lingering.await.unwrap().unwrap().into_inner().number, 7);
+        server.await.unwrap().unwrap();
+        let mut late = tonic::Request::new(examiner::question("echo", 1));
+        late.set_timeout(Duration::from_millis(100));
+        client.ask(late).await.expect_err("nobody serves any more");
     });
 }
 
