@@ -23,6 +23,8 @@ fn through(topology: Topology, serves: Serves) {
         let channel = trunkline_tonic::Channel::from(stage.channel.clone());
         examiner::examine(channel.clone()).await;
         examiner::examine_moved(channel.clone()).await;
+        let late = ExamClient::new(channel.clone()).ask(examiner::soon("hang", 0)).await.unwrap_err();
+        assert_eq!(late.code(), tonic::Code::DeadlineExceeded, "{late:?}");
         intercept!(channel);
     });
 }
