@@ -301,6 +301,7 @@ impl Engine {
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
     pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        self.serve_queues(turn);
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
     }

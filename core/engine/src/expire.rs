@@ -12,6 +12,8 @@ pub(crate) enum Due {
     Deadline(CallKey),
     /// A call may have another attempt.
     Attempt(CallKey),
+    /// A call has waited for its turn as long as it may.
+    Queued(CallKey),
     /// A held item may go on.
     Held(CallKey, Direction),
     /// A connection wants to look at the clock.
@@ -27,6 +29,7 @@ impl Engine {
         while let Some(due) = self.timers.due(turn.now) {
             match due {
                 Due::Deadline(call) => self.expire(turn, call),
+                Due::Queued(call) => self.queued_due(turn, call),
                 Due::Attempt(call) => self.attempt_due(turn, call),
                 Due::Held(call, direction) => self.unblock(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),

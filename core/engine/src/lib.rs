@@ -63,6 +63,7 @@ mod peer_end;
 mod peer_io;
 mod police;
 mod policy;
+mod queueing;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_peer;

@@ -84,6 +84,9 @@ impl Engine {
         if !half.backlog.is_empty() {
             return self.hold(turn, key, direction, item);
         }
+        if call.policed.as_ref().is_some_and(|policed| policed.queued.is_some()) {
+            return self.hold(turn, key, direction, item);
+        }
         let held = call.policed.as_mut().and_then(|policed| policed.held_until.take());
         if let Some(until) = self.plant.hold_until(turn.now, &item).max(held) {
             self.timers.insert(until, Due::Held(key, direction));

@@ -186,6 +186,7 @@ impl Engine {
     /// After every change of a connection: what it noticed, what it wants to send, when it wants the clock.
     pub(crate) fn settle_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
         self.take_notices(turn, key);
+        self.serve_queues(turn);
         let Some(peer) = self.peers.find_mut(key) else { return };
         if !peer.blocked.is_empty() && peer.connection.may_open().is_ok() {
             self.unblock_peer(turn, key);

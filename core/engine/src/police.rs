@@ -5,6 +5,7 @@ use crate::engine::{Engine, Turn};
 use crate::exhibit::{Exhibit, Shown};
 use crate::expire::Due;
 use crate::peer_end::conversion_fault;
+use crate::queueing::Queued;
 use crate::registry::{Form, MessageType, MethodKey, is_own_service};
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Policed {
     log: bool,
     /// The opening waits until then.
     pub held_until: Option<Instant>,
+    /// The opening waits for other calls to end.
+    pub queued: Option<Queued>,
 }
 
 /// A call that is to be logged has ended.
@@ -133,6 +136,13 @@ impl Engine {
                 .is_some_and(|policed| policed.inspects())
     }
 
+    /// A call that is refused is logged as others are: its end finds what says so with it.
+    fn note_refused(&mut self, key: CallKey, log: bool) {
+        if let Some(call) = self.calls.find_mut(key).filter(|_| log) {
+            call.policed = Some(Box::new(Policed { log, ..Policed::default() }));
+        }
+    }
+
     /// Asks the policies about a later message.
     pub(crate) fn inspect(&mut self, turn: &mut Turn<'_>, key: CallKey, message: Item<'_>) {
         let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else {
@@ -156,7 +166,8 @@ impl Engine {
 
     /// A call has ended with `code`: what it held is free, and its line is written.
     pub(crate) fn police_end(&mut self, now: Instant, key: CallKey, code: Code) {
-        let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
+        let Some(mut policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
+        self.leave_queue(key, &mut policed);
         self.policies.release(policed.permits);
         if policed.log && self.access_records.len() < RECORDS_MAX {
             let record = self.access_record(now, key, code);
@@ -209,6 +220,7 @@ impl Engine {
                 Ok(admission) => all.join(admission),
                 Err(rejection) => {
                     self.policies.release(std::mem::take(&mut all.permits));
+                    self.note_refused(key, rejection.log | all.log);
                     return Err(denied(rejection));
                 }
             }
@@ -274,15 +286,19 @@ impl Engine {
         admission: Admission,
         opening: &Item<'_>,
     ) {
-        let Some(call) = self.calls.find_mut(key) else { return self.policies.release(admission.permits) };
+        if self.calls.find(key).is_none() {
+            return self.policies.release(admission.permits);
+        }
         policed.permits = admission.permits;
         policed.log = admission.log;
         policed.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
+        policed.queued = admission.ticket.map(|ticket| self.queue_call(now, key, ticket));
         if let Item::Open { metadata, .. } = opening
             && policed.inspects()
         {
             policed.metadata = metadata.as_ref().into();
         }
+        let Some(call) = self.calls.find_mut(key) else { return };
         call.policed = Some(policed);
         let Some(timeout_ns) = admission.timeout_ns else { return };
         let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
@@ -352,7 +368,7 @@ pub(crate) fn is_policed(path: &str) -> bool {
     !is_own_service(path.trim_start_matches('/'))
 }
 
-fn denied(rejection: Rejection) -> Fault {
-    let Rejection { policy, code, why } = rejection;
+pub(crate) fn denied(rejection: Rejection) -> Fault {
+    let Rejection { policy, code, why, .. } = rejection;
     Fault::Denied { policy, code, why }
 }

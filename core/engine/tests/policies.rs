@@ -410,3 +410,89 @@ fn a_client_that_leaves_with_a_held_call_leaves_nothing() {
     assert_eq!(world.leftovers(), (0, 0));
     let _ = server;
 }
+
+fn turns(calls_max: u32) -> Definition {
+    let (kind, side) = (Kind::Queue, Side::Server);
+    Definition { name: "turns".into(), kind, side, calls_max: Some(calls_max), ..Definition::default() }
+}
+
+/// Calls delivered since the last look.
+fn delivered(server: &mut App) -> Vec<trunkline_call::entry::Call> {
+    let call = |completion| match completion {
+        Completion::Call(call) => Some(call),
+        _ => None,
+    };
+    server.take().into_iter().filter_map(call).collect()
+}
+
+fn codes(client: &mut App) -> Vec<(Code, Execution)> {
+    let code = |completion| match completion {
+        Completion::Finish(finish) => Some((finish.code, finish.execution)),
+        _ => None,
+    };
+    client.take().into_iter().filter_map(code).collect()
+}
+
+#[test]
+fn calls_wait_their_turn_and_leave_it_when_nobody_waits_for_them() {
+    for (mut world, mut client, mut server, host) in pairs() {
+        apply(&mut world, host, &[turns(1)]);
+        let begin = |world: &mut World, client: &mut App, deadline_ns: Option<u64>| {
+            let payload = world.blob(client, b"x");
+            let mut call = client.call(0, Some(payload), true);
+            let at = deadline_ns.map(|ns| trunkline_call::Deadline::at(world.now.plus_ns(ns)));
+            call.deadline = at.unwrap_or(trunkline_call::Deadline::NONE);
+            world.submit(client, Submission::Call(call)).unwrap();
+            world.settle(&mut [client]);
+            call.call
+        };
+        begin(&mut world, &mut client, None);
+        begin(&mut world, &mut client, Some(10_000_000));
+        let cancelled = begin(&mut world, &mut client, None);
+        begin(&mut world, &mut client, None);
+        world.settle(&mut [&mut client, &mut server]);
+        let first = delivered(&mut server);
+        assert_eq!(first.len(), 1, "one at a time");
+        world.submit(&client, Submission::Cancel { call: cancelled }).unwrap();
+        world.advance(20_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        // Its deadline passed in the queue: no handler has heard of it.
+        assert_eq!(codes(&mut client).len(), 1);
+        assert!(delivered(&mut server).is_empty());
+        let back = world.blob(&mut server, b"y");
+        world.submit(&server, Submission::Finish(finish(first[0].call, Code::Ok, Some(back)))).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let next = delivered(&mut server);
+        assert_eq!((next.len(), codes(&mut client)), (1, vec![(Code::Ok, Execution::Executed)]));
+        // And nobody waits longer than the interval.
+        begin(&mut world, &mut client, None);
+        world.settle(&mut [&mut client, &mut server]);
+        world.advance(101_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(codes(&mut client), [(Code::Unavailable, Execution::NotExecuted)]);
+        // A queue that is taken away holds nobody.
+        begin(&mut world, &mut client, None);
+        apply(&mut world, host, &[]);
+        world.advance(101_000_000);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(delivered(&mut server).len(), 1);
+    }
+}
+
+#[test]
+fn calls_refused_at_their_opening_are_logged_too() {
+    let log = |name: &str| {
+        let (kind, side) = (Kind::AccessLog, Side::Server);
+        Definition { name: name.into(), kind, side, ..Definition::default() }
+    };
+    let no = access(Side::Server, "size(request.data) > 0");
+    for chain in [vec![log("log"), no.clone()], vec![no.clone(), log("log")]] {
+        for (mut world, mut client, mut server, host) in pairs() {
+            apply(&mut world, host, &chain);
+            assert_eq!(call(&mut world, &mut client, &mut server, b"x"), REFUSED);
+            let record = world.hosts[host].engine.poll_access_record().expect("a line");
+            assert_eq!((&*record.path, record.code), (ONCE, Code::PermissionDenied));
+            assert_eq!(world.hosts[host].engine.poll_access_record(), None);
+        }
+    }
+}

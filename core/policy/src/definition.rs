@@ -84,7 +84,19 @@ pub struct Definition {
     /// `balance`: share of the endpoints that may be left out at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eject_percent_max: Option<u32>,
-    /// `concurrency-limit`: calls under way at once.
+    /// `queue`: calls for which this expression is true go before the others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<String>,
+    /// `queue`: calls that wait at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_max: Option<u32>,
+    /// `queue`: time a call may wait under overload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_ms: Option<u64>,
+    /// `queue`: time a call may wait otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ms: Option<u64>,
+    /// `concurrency-limit`, `queue`: calls under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
 }
@@ -108,6 +120,8 @@ pub enum Kind {
     ConcurrencyLimit,
     /// Which endpoint gets a call.
     Balance,
+    /// Calls wait their turn, and not for too long.
+    Queue,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -152,6 +166,7 @@ impl Kind {
             Self::AccessLog => "access-log",
             Self::ConcurrencyLimit => "concurrency-limit",
             Self::Balance => "balance",
+            Self::Queue => "queue",
         }
     }
 }

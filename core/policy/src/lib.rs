@@ -11,8 +11,9 @@
 //!    offsets, evaluated over the message where it lies.
 //! 3. `policies` asks the policies of a plan one by one: the first refusal ends it; what else they say (hold it, bound
 //!    its time, log it) adds up in an [`Admission`].
-//! 4. `edit` changes lists of definitions, by name.
-//! 5. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
+//! 4. `queue` has calls wait their turn, and lets go those that have waited too long.
+//! 5. `edit` changes lists of definitions, by name.
+//! 6. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
 //!
 //! # Invariants
 //! * A chain is built and compiled as a whole or not at all; while it is, the one at work goes on.
@@ -33,6 +34,7 @@ mod definition;
 mod edit;
 mod expr;
 mod policies;
+mod queue;
 mod refused;
 mod rule;
 mod state;
@@ -41,7 +43,7 @@ pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
 pub use definition::{CodeName, Definition, Kind, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use expr::{EvalError, ExprError, Expression, Inputs, Program, STEPS_MAX, Wanted};
-pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged};
+pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged, Ticket, Verdict};
 pub use refused::PolicyError;
 pub use state::Figures;
 pub use trunkline_balance::Random;

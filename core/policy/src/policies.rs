@@ -4,6 +4,7 @@ use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
 use crate::definition::Definition;
 use crate::expr::{EvalError, Inputs};
+use crate::queue::{self, QueueSettings};
 use crate::rule::{Action, Rule};
 use crate::state::{Figures, Slot, State, States};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub struct Policies {
     random: Random,
     /// Keeps others from choosing keys that collide.
     seed: u64,
+    /// Queues with room for one more.
+    freed: Vec<Slot>,
 }
 
 /// A chain about to take the place of the one at work.
@@ -38,6 +41,24 @@ pub struct Admission {
     pub log: bool,
     /// What it holds until it ends.
     pub permits: Permits,
+    /// What it has to wait for first.
+    pub ticket: Option<Ticket>,
+}
+
+/// A place in a queue; to be taken by [`Policies::enqueue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    slot: Slot,
+    urgent: bool,
+}
+
+/// What becomes of a call that waited, by the token it waited under.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It goes on.
+    Served(u64, Permits),
+    /// It has waited too long.
+    Shed(u64, Rejection),
 }
 
 /// What a call holds of concurrency limits; to be given back by [`Policies::release`].
@@ -53,6 +74,8 @@ pub struct Rejection {
     pub code: Code,
     /// Words for the caller.
     pub why: String,
+    /// Whether its end is to be logged.
+    pub log: bool,
 }
 
 /// A policy and what it has done, for operators.
@@ -67,7 +90,8 @@ pub struct PolicyRow {
 impl Policies {
     /// No policy. `seed` is chance from the host.
     pub fn new(seed: u64) -> Self {
-        Self { chain: Chain::default(), states: States::default(), random: Random::new(seed), seed: !seed }
+        let (chain, states, freed) = (Chain::default(), States::default(), Vec::new());
+        Self { chain, states, random: Random::new(seed), seed: !seed, freed }
     }
 
     /// Takes chance in from the host; the chain stays.
@@ -123,7 +147,7 @@ impl Policies {
         message: bool,
     ) -> Result<Admission, Rejection> {
         let mut admission = Admission::default();
-        for step in &plan.steps {
+        for (index, step) in plan.steps.iter().enumerate() {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
             if step.reads_message && !message {
@@ -131,9 +155,10 @@ impl Policies {
                 continue;
             }
             let mut asked = Asked { step, state, random: &mut self.random, seed: self.seed, now };
-            if let Err(rejection) = asked.ask(inputs, &mut admission) {
+            if let Err(mut rejection) = asked.ask(inputs, &mut admission) {
                 asked.state.figures.refused += 1;
-                self.release(admission.permits);
+                self.release(std::mem::take(&mut admission.permits));
+                rejection.log = self.logs(plan, now, inputs, index + 1, admission);
                 return Err(rejection);
             }
         }
@@ -156,13 +181,98 @@ impl Policies {
         Ok(())
     }
 
+    /// Whether a call that is refused is to be logged: by a log before the policy that refused it, or behind.
+    fn logs(
+        &mut self,
+        plan: &Plan,
+        now: Instant,
+        inputs: &Inputs<'_>,
+        from: usize,
+        mut admission: Admission,
+    ) -> bool {
+        let behind = plan.steps.iter().skip(from);
+        for step in behind.filter(|step| matches!(step.rule.action, Action::AccessLog { .. })) {
+            let Some(state) = self.states.find(step.rule.slot) else { continue };
+            state.figures.seen += 1;
+            let _ = Asked { step, state, random: &mut self.random, seed: self.seed, now }
+                .ask(inputs, &mut admission);
+        }
+        admission.log
+    }
+
     /// A call that was admitted has ended.
     pub fn release(&mut self, permits: Permits) {
         for slot in permits.0 {
-            if let Some(state) = self.states.find(slot) {
-                state.under_way = state.under_way.saturating_sub(1);
+            let Some(state) = self.states.find(slot) else { continue };
+            state.under_way = state.under_way.saturating_sub(1);
+            if state.queue.len() > 0 && !self.freed.contains(&slot) {
+                self.freed.push(slot);
             }
         }
+    }
+
+    /// A call waits from now on, until it is [served](Policies::serve) under `token`, leaves, or is late.
+    pub fn enqueue(&mut self, now: Instant, ticket: Ticket, token: u64) {
+        if let Some(state) = self.states.find(ticket.slot) {
+            state.figures.delayed += 1;
+            state.queue.push(now, token, ticket.urgent);
+        }
+    }
+
+    /// A call that waited has ended otherwise.
+    pub fn leave(&mut self, ticket: Ticket, token: u64) {
+        if let Some(state) = self.states.find(ticket.slot) {
+            state.queue.remove(token);
+        }
+    }
+
+    /// The next call that may go on because others have ended, or that must not wait any longer.
+    pub fn serve(&mut self, now: Instant) -> Option<Verdict> {
+        while let Some(slot) = self.freed.last().copied() {
+            let next = self.states.find(slot).and_then(|state| {
+                let room = state.under_way < state.queue.settings.calls_max;
+                room.then(|| state.queue.pop(now)).flatten()
+            });
+            match next {
+                None => drop(self.freed.pop()),
+                Some(queue::Turn::Shed(token)) => return Some(Verdict::Shed(token, self.shed(slot))),
+                Some(queue::Turn::Served(token)) => {
+                    if let Some(state) = self.states.find(slot) {
+                        state.under_way += 1;
+                    }
+                    return Some(Verdict::Served(token, Permits(vec![slot])));
+                }
+            }
+        }
+        None
+    }
+
+    /// A call has waited as long as any may. One whose policy is gone goes on.
+    pub fn late(&mut self, ticket: Ticket, token: u64) -> Verdict {
+        match self.states.find(ticket.slot) {
+            None => Verdict::Served(token, Permits::default()),
+            Some(state) => {
+                state.queue.remove(token);
+                Verdict::Shed(token, self.shed(ticket.slot))
+            }
+        }
+    }
+
+    /// The longest a call may wait.
+    pub fn waits_ns(&mut self, ticket: Ticket) -> u64 {
+        self.states.find(ticket.slot).map_or(0, |state| state.queue.settings.interval_ns)
+    }
+
+    fn shed(&mut self, slot: Slot) -> Rejection {
+        if let Some(state) = self.states.find(slot) {
+            state.figures.refused += 1;
+        }
+        let rule = self.chain.rules.iter().find(|rule| rule.slot == slot);
+        let definition = rule.map(|rule| &rule.definition);
+        let own = || "overloaded: the call has waited too long".to_owned();
+        let why = definition.and_then(|definition| definition.message.clone()).unwrap_or_else(own);
+        let policy = definition.map_or_else(String::new, |definition| definition.name.clone());
+        Rejection { policy, code: Code::Unavailable, why, log: false }
     }
 
     /// The chain at work.
@@ -183,6 +293,7 @@ impl Policies {
 impl Admission {
     /// What two plans that apply to one call say together.
     pub fn join(&mut self, other: Self) {
+        self.ticket = self.ticket.or(other.ticket);
         self.delay_ns = self.delay_ns.saturating_add(other.delay_ns);
         self.timeout_ns = match (self.timeout_ns, other.timeout_ns) {
             (Some(own), Some(other)) => Some(own.min(other)),
@@ -190,6 +301,13 @@ impl Admission {
         };
         self.log |= other.log;
         self.permits.0.extend(other.permits.0);
+    }
+}
+
+impl Permits {
+    /// Takes others to these.
+    pub fn join(&mut self, other: Self) {
+        self.0.extend(other.0);
     }
 }
 
@@ -233,6 +351,7 @@ impl Asked<'_> {
                 Ok(())
             }
             Action::ConcurrencyLimit { calls_max } => self.concurrency_limit(*calls_max, admission),
+            Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),
             // Says something about endpoints, and nothing about calls.
             Action::Balance(_) => Ok(()),
         }
@@ -243,7 +362,10 @@ impl Asked<'_> {
         let Some(when) = &self.step.when else { return true };
         let guards = matches!(
             self.step.rule.action,
-            Action::Access { .. } | Action::RateLimit { .. } | Action::ConcurrencyLimit { .. }
+            Action::Access { .. }
+                | Action::RateLimit { .. }
+                | Action::ConcurrencyLimit { .. }
+                | Action::Queue { .. }
         );
         when.test(inputs).unwrap_or_else(|_| {
             self.state.figures.errors += 1;
@@ -306,6 +428,34 @@ impl Asked<'_> {
         Ok(())
     }
 
+    /// A call waits in one queue at most; further ones it meets let it in or refuse it.
+    fn queue(
+        &mut self,
+        inputs: &Inputs<'_>,
+        settings: QueueSettings,
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
+        self.state.queue.settings = settings;
+        if self.state.under_way < settings.calls_max && self.state.queue.len() == 0 {
+            self.state.queue.note_idle(self.now);
+            self.state.under_way += 1;
+            admission.permits.0.push(self.step.rule.slot);
+            return Ok(());
+        }
+        if !self.state.queue.has_room() || admission.ticket.is_some() {
+            let why = format!("overloaded: {} calls wait", self.state.queue.len());
+            return Err(self.refusal(Code::Unavailable, &why));
+        }
+        let urgent = self.step.program.as_ref().is_some_and(|urgent| {
+            urgent.test(inputs).unwrap_or_else(|_| {
+                self.state.figures.errors += 1;
+                false
+            })
+        });
+        admission.ticket = Some(Ticket { slot: self.step.rule.slot, urgent });
+        Ok(())
+    }
+
     fn undecided(&self, error: EvalError) -> Rejection {
         self.refusal(Code::PermissionDenied, &format!("its condition has no value for this call: {error}"))
     }
@@ -313,6 +463,6 @@ impl Asked<'_> {
     fn refusal(&self, code: Code, own: &str) -> Rejection {
         let definition = &self.step.rule.definition;
         let why = definition.message.clone().unwrap_or_else(|| own.to_owned());
-        Rejection { policy: definition.name.clone(), code, why }
+        Rejection { policy: definition.name.clone(), code, why, log: false }
     }
 }

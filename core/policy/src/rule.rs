@@ -2,6 +2,7 @@
 
 use crate::definition::{Definition, Kind, Side};
 use crate::expr::{Expression, Wanted};
+use crate::queue::QueueSettings;
 use crate::refused::Wrong;
 use crate::state::Slot;
 use trunkline_balance::Settings;
@@ -27,6 +28,7 @@ pub(crate) enum Action {
     AccessLog { percent: f64 },
     ConcurrencyLimit { calls_max: u32 },
     Balance(Box<Settings>),
+    Queue { settings: QueueSettings, urgent: Option<Expression> },
 }
 
 /// Nobody means longer: an hour.
@@ -36,6 +38,12 @@ const KEYS_DEFAULT: u32 = 10_000;
 const KEYS_MAX: u32 = 1 << 20;
 /// A billion calls a second is no limit.
 const RATE_MAX: f64 = 1e9;
+/// Calls that wait are held by the daemon or their senders: a thousand of a KiB are a MiB.
+const WAITING_DEFAULT: u32 = 1000;
+const WAITING_MAX: u32 = 1 << 20;
+/// The values of "Fail at Scale" (`queue.rs`).
+const TARGET_MS_DEFAULT: u64 = 5;
+const INTERVAL_MS_DEFAULT: u64 = 100;
 /// Words for a caller travel in the status message, and that in one metadata value.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
@@ -80,6 +88,7 @@ impl Rule {
                 Some((if *passes_if { "allow" } else { "deny" }, condition))
             }
             Action::RateLimit { key, .. } => key.as_ref().map(|key| ("key", key)),
+            Action::Queue { urgent, .. } => urgent.as_ref().map(|urgent| ("urgent", urgent)),
             _ => None,
         };
         self.when.as_ref().map(|when| ("when", when)).into_iter().chain(own)
@@ -140,7 +149,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 20] = [
+    let all: [(&'static str, bool); 24] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -153,6 +162,10 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("abort", d.abort.is_some()),
         ("timeout_ms", d.timeout_ms.is_some()),
         ("calls_max", d.calls_max.is_some()),
+        ("urgent", d.urgent.is_some()),
+        ("waiting_max", d.waiting_max.is_some()),
+        ("target_ms", d.target_ms.is_some()),
+        ("interval_ms", d.interval_ms.is_some()),
         ("pick", d.pick.is_some()),
         ("choices", d.choices.is_some()),
         ("hash_header", d.hash_header.is_some()),
@@ -169,6 +182,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::Timeout => &["timeout_ms"],
         Kind::AccessLog => &["percent"],
         Kind::ConcurrencyLimit => &["calls_max", "message"],
+        Kind::Queue => &["calls_max", "waiting_max", "target_ms", "interval_ms", "urgent", "message"],
         Kind::Balance => &[
             "pick",
             "choices",
@@ -192,6 +206,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
 fn action(definition: &Definition) -> Result<Action, Wrong> {
     match definition.kind {
         Kind::Balance => Ok(Action::Balance(Box::new(crate::balance::settings(definition)?))),
+        Kind::Queue => queue(definition),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),
@@ -270,6 +285,31 @@ fn fault(definition: &Definition) -> Result<Action, Wrong> {
         ));
     }
     Ok(Action::Fault { percent: percent(definition.percent.unwrap_or(100.0))?, delay_ns, abort })
+}
+
+fn queue(definition: &Definition) -> Result<Action, Wrong> {
+    if definition.side != Side::Server {
+        let advice = "write \"server\": calls wait for those who serve them";
+        return Err(Wrong::new("side", "is \"client\"", advice));
+    }
+    let calls_max = needed("calls_max", definition.calls_max)?;
+    let waiting_max = definition.waiting_max.unwrap_or(WAITING_DEFAULT);
+    for (key, value) in [("calls_max", calls_max), ("waiting_max", waiting_max)] {
+        if !(1..=WAITING_MAX).contains(&value) {
+            let advice = format!("write a number from 1 to {WAITING_MAX}");
+            return Err(Wrong::new(key, format!("is {value}"), advice));
+        }
+    }
+    let interval_ms = definition.interval_ms.unwrap_or(INTERVAL_MS_DEFAULT);
+    let target_ms = definition.target_ms.unwrap_or(TARGET_MS_DEFAULT.min(interval_ms));
+    let (target_ns, interval_ns) = (time_ns("target_ms", target_ms)?, time_ns("interval_ms", interval_ms)?);
+    if target_ns == 0 || target_ns > interval_ns {
+        let advice = format!("write a number from 1 to interval_ms, which is {interval_ms}");
+        return Err(Wrong::new("target_ms", format!("is {target_ms}"), advice));
+    }
+    let urgent =
+        definition.urgent.as_deref().map(|text| expression("urgent", text, Wanted::Bool)).transpose()?;
+    Ok(Action::Queue { settings: QueueSettings { calls_max, waiting_max, target_ns, interval_ns }, urgent })
 }
 
 fn needed<T>(key: &'static str, value: Option<T>) -> Result<T, Wrong> {

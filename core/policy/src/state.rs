@@ -1,6 +1,7 @@
 //! What policies remember between calls, and keep when the chain around them is changed.
 
 use crate::bucket::Buckets;
+use crate::queue::Queue;
 
 /// Names the state of one policy for as long as the policy, or a call it let in, is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct State {
     pub buckets: Buckets,
     /// Calls under way that hold a permit of a concurrency limit.
     pub under_way: u32,
+    /// Calls that wait for one.
+    pub queue: Queue,
 }
 
 /// What a policy has done so far.

@@ -81,6 +81,11 @@ fn chains_are_refused_with_policy_key_and_remedy() {
           64 of a-z A-Z 0-9 - _ ."),
         (policy("a", "kind = \"timeout\"\ntimeout_ms = 5").repeat(2),
          "policy \"a\".name: there are two policies named \"a\"; give every policy a name of its own"),
+        (policy("a", "kind = \"queue\""), "policy \"a\".calls_max: is missing; add calls_max = ..."),
+        (caller("a", "kind = \"queue\"\ncalls_max = 1"),
+         "policy \"a\".side: is \"client\"; write \"server\": calls wait for those who serve them"),
+        (policy("a", "kind = \"queue\"\ncalls_max = 1\ninterval_ms = 10\ntarget_ms = 11"),
+         "policy \"a\".target_ms: is 11; write a number from 1 to interval_ms, which is 10"),
         (policy("a", "kind = \"balance\""),
          "policy \"a\".side: is \"server\"; write \"client\": who calls picks an endpoint"),
         (caller("a", "kind = \"balance\"\nchoices = 3"),
@@ -149,7 +154,8 @@ fn the_first_refusal_decides_and_no_value_is_no_permission() {
         + &policy("two", "kind = \"access\"\ndeny = \"request.count > 4\"\nmessage = \"buy less\"")
         + &policy("three", "kind = \"access\"\ndeny = \"true\"");
     let plan = installed(&mut policies, &text);
-    let expected = Rejection { policy: "two".into(), code: Code::PermissionDenied, why: "buy less".into() };
+    let expected =
+        Rejection { policy: "two".into(), code: Code::PermissionDenied, why: "buy less".into(), log: false };
     assert_eq!(ask(&mut policies, &plan, NOW).unwrap_err(), expected);
     let seen: Vec<_> = policies.rows().iter().map(|row| (row.figures.seen, row.figures.refused)).collect();
     assert_eq!(seen, [(1, 0), (1, 1), (0, 0)]);
