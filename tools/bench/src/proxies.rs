@@ -137,3 +137,26 @@ fn wait_until_it_listens(mut proxy: Child, at: SocketAddr) -> Result<Serving, Fa
     }
     Err(format!("it does not listen at {at}").into())
 }
+
+#[cfg(test)]
+mod tests {
+    //! Shows where Envoy is told to listen and whom to call; that it understands the rest, a run shows.
+    use super::*;
+
+    #[test]
+    fn envoy_stands_where_it_is_told() {
+        let config = envoy_config("127.0.0.1:1001".parse().unwrap(), "127.0.0.1:1002".parse().unwrap());
+        let port = |path: &str| config.pointer(path).and_then(Value::as_u64);
+        let listener = "/static_resources/listeners/0/address/socket_address/port_value";
+        let endpoint = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint";
+        assert_eq!(port(listener), Some(1001));
+        assert_eq!(port(&format!("{endpoint}/address/socket_address/port_value")), Some(1002));
+    }
+
+    #[test]
+    fn unpacked_programs_find_their_libraries() {
+        let command = unpacked(Path::new("/peers/haproxy/usr/sbin/haproxy"));
+        let (_, libraries) = command.get_envs().next().unwrap();
+        assert!(libraries.unwrap().to_str().unwrap().starts_with("/peers/haproxy/usr/lib/x86_64-linux-gnu:"));
+    }
+}
