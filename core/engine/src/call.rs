@@ -5,6 +5,7 @@ use crate::cluster::{ClusterKey, Placed};
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::trace::Trace;
+use crate::workers::{Place, Queued};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -75,6 +76,10 @@ pub(crate) struct Call {
     pub peer_index: PeerIndex,
     /// What policies have to do with it.
     pub policed: Option<Box<Policed>>,
+    /// Its place among what its worker may have in hand.
+    pub place: Option<Place>,
+    /// It waits for a worker.
+    pub queued: Option<Queued>,
     /// Set with the Finish completion; the call then waits for its Release.
     pub outcome: Option<Code>,
 }
@@ -331,6 +336,8 @@ impl Call {
             path: None,
             peer_index: PeerIndex::LOCAL,
             policed: None,
+            place: None,
+            queued: None,
             outcome: None,
         }
     }

@@ -16,6 +16,7 @@ use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::session::Session;
 use crate::table::Table;
+use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub struct Engine {
     /// gRPC peers whose streams or queues changed.
     pub(crate) touched: Vec<GrpcKey>,
     pub(crate) r2p2: R2p2,
+    pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
     pub(crate) calls: Table<Call>,
@@ -156,6 +158,7 @@ impl Engine {
             commands: VecDeque::new(),
             touched: Vec::new(),
             r2p2: R2p2::default(),
+            workers: Workers::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),
             calls: Table::new(),
@@ -204,6 +207,7 @@ impl Engine {
         session.outbox.clear();
         let parked: Vec<_> = session.parked.drain(..).collect();
         self.registry.withdraw(key);
+        self.dismiss_worker(key);
         self.answer_again();
         let calls: Vec<CallKey> = self.calls_of(key);
         for call in calls {
@@ -304,6 +308,7 @@ impl Engine {
         self.serve_queues(turn);
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
+        self.settle_workers(turn);
     }
 
     pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {

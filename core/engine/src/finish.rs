@@ -131,6 +131,8 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
+        self.give_place_back(key);
+        self.stop_waiting(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         match std::mem::replace(&mut call.server, ServerEnd::Nobody) {
             ServerEnd::Session { session, .. } => {

@@ -309,6 +309,15 @@ impl Registry {
         &self.methods[method.0 as usize].servers
     }
 
+    /// Those of them that get calls: those who stand by are not among them while anybody else is.
+    pub fn in_line(&self, method: MethodKey) -> &[Server] {
+        let entry = &self.methods[method.0 as usize];
+        match entry.first_in_line() {
+            0 => &entry.servers,
+            regular => &entry.servers[..regular],
+        }
+    }
+
     /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
     /// Those who stand by are not among them while anybody else is.
     pub fn rotate(&mut self, method: MethodKey) -> impl Iterator<Item = &Server> {

@@ -13,6 +13,13 @@ use trunkline_call::{Deadline, Execution, Fault, Instant};
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
     pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
+        if let Some(opening) = self.find_place(turn, key, target, opening) {
+            self.start_now(turn, key, target, opening);
+        }
+    }
+
+    /// The same for a call that has its place at a worker, or needs none.
+    pub(crate) fn start_now(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
         let settled = match &opening {
             Item::Open { metadata, body, .. } => {
                 let bytes = body.as_ref().map_or(0, Body::len);
@@ -102,11 +109,11 @@ impl Engine {
         };
         match target {
             Target::Cluster(cluster) => Ok(ServerEnd::Cluster { cluster }),
-            Target::Anyone => match self.find_session(method)? {
+            Target::Anyone => match self.find_session(key, method)? {
                 Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
                 None => self.find_cluster(method).map(|cluster| ServerEnd::Cluster { cluster }),
             },
-            Target::Here => match self.find_session(method)? {
+            Target::Here => match self.find_session(key, method)? {
                 Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
                 None => Err(self.unserved(method)),
             },
@@ -114,12 +121,20 @@ impl Engine {
     }
 
     /// A session of this host that serves the method and has room; `None` if none serves it at all.
-    pub(crate) fn find_session(&mut self, method: MethodKey) -> Result<Option<Server>, Fault> {
+    pub(crate) fn find_session(&mut self, key: CallKey, method: MethodKey) -> Result<Option<Server>, Fault> {
         let (sessions, limits) = (&self.sessions, &self.limits);
+        let place = self.calls.find(key).and_then(|call| call.place);
+        let has_room = |session| sessions.find(session).is_some_and(|session| session.has_room(limits));
+        if let Some(place) = place.filter(|place| has_room(place.session)) {
+            let servers = self.registry.servers(method);
+            if let Some(server) = servers.iter().find(|server| server.session == place.session) {
+                return Ok(Some(server.clone()));
+            }
+        }
         let mut any = false;
         for server in self.registry.rotate(method) {
             any = true;
-            if sessions.find(server.session).is_some_and(|session| session.has_room(limits)) {
+            if has_room(server.session) {
                 return Ok(Some(server.clone()));
             }
         }

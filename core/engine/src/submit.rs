@@ -194,6 +194,7 @@ impl Engine {
             call.server_stamps.cpu_ns = finish.cpu_ns;
             call.server_stamps.subtree = finish.subtree.saturating_add(1);
         }
+        self.leave_worker(turn.now, key);
         self.pass(turn, key, Direction::Response, item);
         Ok(())
     }
@@ -236,6 +237,7 @@ impl Engine {
 
     fn submit_drain(&mut self, session: SessionKey) -> Result<(), SessionFault> {
         self.registry.withdraw(session);
+        self.dismiss_worker(session);
         self.answer_again();
         self.session_mut(session)?.draining = true;
         Ok(())

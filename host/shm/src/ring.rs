@@ -138,6 +138,15 @@ impl Producer {
         }
     }
 
+    /// Whether the consumer sleeps and had taken everything by then. A hint: it may wake at any moment.
+    ///
+    /// # Errors
+    /// As [`Producer::room`].
+    pub fn consumer_rests(&mut self) -> Result<bool, RingError> {
+        let sleeps = !self.memory.is_foreign() && self.memory.sleeping().load(Ordering::Relaxed) != 0;
+        Ok(sleeps && self.room()? == self.memory.capacity())
+    }
+
     /// Whether there is no room, after looking at the consumer's head.
     ///
     /// # Errors

@@ -14,6 +14,8 @@ const ENTRIES_PER_TURN: usize = 64;
 /// An application that lets its completion ring run full does not ring when it makes room; it is asked again this
 /// often.
 const CHOKED_RETRY_NS: u64 = 10_000_000;
+/// A worker that begins to rest does not ring; while calls wait for one they are looked at this often.
+const RESTING_RETRY_NS: u64 = 200_000;
 /// After this time without work from sockets, they are looked at every few turns only: while same-host calls keep the
 /// loop busy, a first byte waits for a few microseconds.
 const SPARSE_AFTER_NS: u64 = 1_000_000;
@@ -38,6 +40,10 @@ impl Shard {
             self.let_out();
         }
         if self.sockets_are_due() && self.look_at_sockets(Some(0)) | self.fire_timers() {
+            self.let_out();
+            worked = true;
+        }
+        if self.engine.calls_wait_for_workers() && self.ask_who_rests() {
             self.let_out();
             worked = true;
         }
@@ -99,7 +105,8 @@ impl Shard {
         let due = self.engine.next_timeout().into_iter().chain(self.socket_timers.next_due()).min();
         let timer_ns = due.map(|at| at.since_ns(now()));
         let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
-        let timeout_ns = timer_ns.into_iter().chain(choked_ns).min();
+        let waited_ns = self.engine.calls_wait_for_workers().then_some(RESTING_RETRY_NS);
+        let timeout_ns = timer_ns.into_iter().chain(choked_ns).chain(waited_ns).min();
         if self.look_at_sockets(timeout_ns) {
             self.waiter.arrived(now().0);
         } else {
@@ -107,6 +114,22 @@ impl Shard {
         }
         self.fire_timers();
         self.let_out();
+    }
+
+    /// Calls wait for workers: those whose thread rests could take one. Whether any does.
+    fn ask_who_rests(&mut self) -> bool {
+        let mut asked = Vec::new();
+        self.engine.workers_in_question(&mut asked);
+        let mut any = false;
+        for key in asked {
+            let Some(rings) = self.sessions.find(key) else { continue };
+            // A damaged ring is found out by whoever uses it next.
+            if rings.completions.consumer_rests().unwrap_or(false) {
+                any = true;
+                self.engine.worker_rests(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
+            }
+        }
+        any
     }
 
     /// Lets a session sleep. `false` if entries came meanwhile.

@@ -10,3 +10,4 @@ mod shutdown;
 mod skew;
 mod support;
 mod topologies;
+mod workers;

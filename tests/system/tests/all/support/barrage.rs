@@ -1,7 +1,7 @@
 //! Many calls of all sizes from many threads, each checked: it ends once, and what comes back is what was sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline::{Request, Status, Wait};
 use trunkline_system_tests::proto::probe::Text;
 use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
@@ -20,17 +20,18 @@ pub struct Barrage {
 pub struct Tally {
     pub answered: u64,
     pub bytes: u64,
-    pub failures: Vec<(u64, Status)>,
+    /// Which, how long after the start, and why.
+    pub failures: Vec<(u64, Duration, Status)>,
 }
 
 impl Barrage {
     /// Makes all calls; returns when every one has ended.
     pub fn run(&self, client: &ProbeClient) -> Tally {
-        let next = AtomicU64::new(0);
+        let (next, began) = (AtomicU64::new(0), Instant::now());
         let mut all = Tally::default();
         std::thread::scope(|scope| {
             let threads: Vec<_> =
-                (0..self.threads).map(|_| scope.spawn(|| self.work(client, &next))).collect();
+                (0..self.threads).map(|_| scope.spawn(|| self.work(client, &next, began))).collect();
             for thread in threads {
                 let one = thread.join().expect("no thread panics");
                 all.answered += one.answered;
@@ -41,7 +42,7 @@ impl Barrage {
         all
     }
 
-    fn work(&self, client: &ProbeClient, next: &AtomicU64) -> Tally {
+    fn work(&self, client: &ProbeClient, next: &AtomicU64, began: Instant) -> Tally {
         let mut tally = Tally::default();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +63,7 @@ impl Barrage {
                     tally.answered += 1;
                     tally.bytes += text.len() as u64;
                 }
-                Err(status) => tally.failures.push((number, status)),
+                Err(status) => tally.failures.push((number, began.elapsed(), status)),
             }
         }
     }

@@ -1,0 +1,238 @@
+//! Shows which of several workers of one host gets a call: none stands behind a busy one while another is free, what
+//! waits goes on when a worker is free, rests, or dies, and what is not bounded is not held.
+
+mod world;
+
+use trunkline_call::entry::{Call, Completion, Finish, Submission};
+use trunkline_call::{Code, Deadline, Execution, Instant};
+use world::*;
+
+const MS: u64 = 1_000_000;
+
+/// A caller and two workers on one host.
+struct Scene {
+    world: World,
+    client: App,
+    workers: [App; 2],
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut world = World::new();
+        let client = world.attach(0, PROTO, None, false);
+        let workers = [world.attach(0, PROTO, None, true), world.attach(0, PROTO, None, true)];
+        Self { world, client, workers }
+    }
+
+    /// A scene in which calls have been measured to take 10 ms each: a worker gets the next when it is free.
+    fn measured() -> Self {
+        let mut scene = Self::new();
+        for _ in 0..40 {
+            let call = scene.call(0, Deadline::NONE);
+            let worker = usize::from(scene.delivered(0) == 0);
+            scene.serve(worker);
+            scene.conclude(call, Code::Ok);
+        }
+        scene
+    }
+
+    fn settle(&mut self) {
+        let [first, second] = &mut self.workers;
+        self.world.settle(&mut [&mut self.client, first, second]);
+    }
+
+    fn call(&mut self, route: usize, deadline: Deadline) -> Call {
+        let payload = self.world.blob(&mut self.client, b"x");
+        let mut call = self.client.call(route, Some(payload), route % 2 == 0);
+        call.deadline = deadline;
+        self.world.submit(&self.client, Submission::Call(call)).unwrap();
+        self.settle();
+        call
+    }
+
+    /// Calls delivered to a worker and not looked at.
+    fn delivered(&self, worker: usize) -> usize {
+        self.workers[worker].inbox.iter().filter(|one| matches!(one, Completion::Call(_))).count()
+    }
+
+    /// The first delivered call of a worker is taken, worked on for 10 ms, and answered.
+    fn serve(&mut self, worker: usize) {
+        let app = &mut self.workers[worker];
+        let at = app.inbox.iter().position(|one| matches!(one, Completion::Call(_))).expect("a call");
+        let Completion::Call(call) = app.inbox.remove(at) else { unreachable!("found above") };
+        self.world.submit(&self.workers[worker], release(call.call, call.payload, call.metadata, 0)).unwrap();
+        let taken = self.world.now;
+        self.world.advance(10 * MS);
+        let payload = self.world.blob(&mut self.workers[worker], b"y");
+        let answer =
+            Finish { taken, published: self.world.now, ..finish(call.call, Code::Ok, Some(payload)) };
+        self.world.submit(&self.workers[worker], Submission::Finish(answer)).unwrap();
+        self.settle();
+    }
+
+    fn rests(&mut self, worker: usize) {
+        let Host { engine, heaps } = &mut self.world.hosts[0];
+        let mut turn = trunkline_engine::Turn { now: self.world.now, heaps };
+        engine.worker_rests(&mut turn, self.workers[worker].key);
+        self.settle();
+    }
+
+    #[track_caller]
+    fn conclude(&mut self, call: Call, code: Code) -> Finish {
+        let is_its = |one: &Completion| matches!(one, Completion::Finish(finish) if finish.call == call.call);
+        let at = self.client.inbox.iter().position(is_its).expect("the call has ended");
+        let Completion::Finish(finish) = self.client.inbox.remove(at) else { unreachable!("found above") };
+        assert_eq!(finish.code, code);
+        self.world.submit(&self.client, release(finish.call, finish.payload, finish.metadata, 9)).unwrap();
+        self.settle();
+        finish
+    }
+
+    fn waiting(&self) -> bool {
+        self.world.hosts[0].engine.calls_wait_for_workers()
+    }
+}
+
+#[test]
+fn nothing_stands_behind_a_busy_worker_while_another_is_free() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..6).map(|_| scene.call(0, Deadline::NONE)).collect();
+    assert_eq!((scene.delivered(0), scene.delivered(1)), (1, 1), "one each, the rest waits");
+    // The first worker has a long one; everything else passes it by.
+    for left in (0..5).rev() {
+        assert_eq!((scene.delivered(0), scene.delivered(1)), (1, 1));
+        scene.serve(1);
+        assert_eq!(scene.waiting(), left > 1, "{left} left");
+    }
+    assert_eq!((scene.delivered(0), scene.delivered(1)), (1, 0));
+    scene.serve(0);
+    calls.into_iter().for_each(|call| drop(scene.conclude(call, Code::Ok)));
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn before_anything_is_measured_the_less_busy_worker_gets_the_call() {
+    let mut scene = Scene::new();
+    let calls: Vec<Call> = (0..8).map(|_| scene.call(0, Deadline::NONE)).collect();
+    assert_eq!((scene.delivered(0), scene.delivered(1)), (3, 3), "three each, two wait");
+    while scene.delivered(0) + scene.delivered(1) > 0 {
+        let worker = usize::from(scene.delivered(0) == 0);
+        scene.serve(worker);
+    }
+    calls.into_iter().for_each(|call| drop(scene.conclude(call, Code::Ok)));
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn a_worker_that_rests_takes_another_call() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
+    let mut asked = Vec::new();
+    scene.world.hosts[0].engine.workers_in_question(&mut asked);
+    assert_eq!(asked.len(), 2);
+    scene.rests(0);
+    assert_eq!((scene.delivered(0), scene.delivered(1)), (2, 1), "its handler waits, its thread does not");
+    scene.rests(0);
+    assert_eq!((scene.delivered(0), scene.delivered(1), scene.waiting()), (3, 1, false));
+    for worker in [0, 0, 0, 1] {
+        scene.serve(worker);
+    }
+    calls.into_iter().for_each(|call| drop(scene.conclude(call, Code::Ok)));
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn methods_whose_handlers_wait_are_not_bounded() {
+    let mut scene = Scene::measured();
+    let mut calls = vec![scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    for round in 0..5 {
+        (0..2).for_each(|_| calls.push(scene.call(0, Deadline::NONE)));
+        assert!(scene.waiting() || round > 3, "round {round}");
+        scene.rests(0);
+        scene.rests(1);
+    }
+    (0..20).for_each(|_| calls.push(scene.call(0, Deadline::NONE)));
+    assert!(!scene.waiting(), "they were seen to wait");
+    while let Some(worker) = (0..2).find(|worker| scene.delivered(*worker) > 0) {
+        scene.serve(worker);
+    }
+    calls.into_iter().for_each(|call| drop(scene.conclude(call, Code::Ok)));
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn a_worker_that_dies_gives_its_places_back() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
+    let [first, _] = &scene.workers;
+    scene.world.detach(first);
+    scene.settle();
+    let gone: Vec<Call> = calls
+        .iter()
+        .copied()
+        .filter(|call| {
+            scene
+                .client
+                .inbox
+                .iter()
+                .any(|one| matches!(one, Completion::Finish(end) if end.call == call.call))
+        })
+        .collect();
+    assert_eq!(gone.len(), 1, "the one it had in hand");
+    assert_eq!(scene.conclude(gone[0], Code::Unavailable).execution, Execution::Unknown);
+    scene.serve(1);
+    scene.serve(1);
+    assert!(!scene.waiting());
+    let [_, second] = &scene.workers;
+    let queued = [scene.delivered(1), usize::from(scene.waiting())];
+    assert_eq!(queued, [1, 0]);
+    scene.world.detach(second);
+    scene.settle();
+    let ended = scene.client.inbox.iter().filter(|one| matches!(one, Completion::Finish(_))).count();
+    assert_eq!(ended, 3);
+}
+
+#[test]
+fn when_the_last_worker_dies_those_that_wait_were_not_executed() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
+    for worker in 0..2 {
+        scene.world.detach(&scene.workers[worker]);
+    }
+    scene.settle();
+    let ends: Vec<Execution> =
+        calls.into_iter().map(|call| scene.conclude(call, Code::Unavailable).execution).collect();
+    // The first to die had one, and its place was no longer there for those that waited.
+    assert_eq!(ends.iter().filter(|end| **end == Execution::NotExecuted).count(), 2, "{ends:?}");
+    assert!(!scene.waiting());
+}
+
+#[test]
+fn a_deadline_strikes_in_the_queue_too() {
+    let mut scene = Scene::measured();
+    let calls = [scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    let late = scene.call(0, Deadline::at(Instant(scene.world.now.0 + 5 * MS)));
+    let cancelled = scene.call(0, Deadline::NONE);
+    assert!(scene.waiting());
+    scene.world.submit(&scene.client, Submission::Cancel { call: cancelled.call }).unwrap();
+    scene.world.advance(6 * MS);
+    scene.settle();
+    assert_eq!(scene.conclude(late, Code::DeadlineExceeded).execution, Execution::NotExecuted);
+    assert!(!scene.waiting());
+    scene.serve(0);
+    scene.serve(1);
+    calls.into_iter().for_each(|call| drop(scene.conclude(call, Code::Ok)));
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn streams_are_not_held() {
+    let mut scene = Scene::measured();
+    let calls = [scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    let before = scene.delivered(0) + scene.delivered(1);
+    scene.call(3, Deadline::NONE);
+    scene.call(2, Deadline::NONE);
+    assert_eq!(scene.delivered(0) + scene.delivered(1), before + 2);
+    assert!(!scene.waiting());
+    drop(calls);
+}
