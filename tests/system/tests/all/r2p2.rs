@@ -19,7 +19,7 @@ impl Scene {
     fn new(workers: usize) -> Self {
         let mut router = Router::start(None, "127.0.0.1:0", "127.0.0.1:0");
         let workers: Vec<Host> =
-            (0..workers).map(|_| Host::over_r2p2(None, "127.0.0.1:0", router.control())).collect();
+            (0..workers).map(|_| Host::over_r2p2(None, "127.0.0.1:0", &[router.control()])).collect();
         let servers = workers.iter().map(|worker| worker.server("server")).collect();
         router.until("workers", workers.len() as u64);
         Self { router, workers, servers, near: Host::alone() }
@@ -56,7 +56,7 @@ fn through_a_router() {
 /// The program of the other topologies, without those parts that stream.
 #[test]
 fn unary_scenarios_say_what_they_say_elsewhere() {
-    let far = Host::over_r2p2(None, "127.0.0.1:0", "");
+    let far = Host::over_r2p2(None, "127.0.0.1:0", &[]);
     let mut near = Host::alone();
     let _server = far.server("server");
     let stage = |host: &Host, target: &str| Stage::new(crate::support::channel(host, target), "over R2P2");
@@ -100,4 +100,29 @@ fn workers_and_the_router_are_killed_under_load() {
     are_true_of_the_logs(&load, &scene.workers);
     drop(std::mem::take(&mut scene.servers));
     scene.finish();
+}
+
+/// Both routers know the workers; the caller knows both routers.
+#[test]
+fn a_spare_router_takes_over() {
+    let mut routers: Vec<Router> =
+        (0..2).map(|_| Router::start(None, "127.0.0.1:0", "127.0.0.1:0")).collect();
+    let controls: Vec<String> = routers.iter().map(|router| router.control().to_owned()).collect();
+    let controls: Vec<&str> = controls.iter().map(String::as_str).collect();
+    let mut workers: Vec<Host> = (0..2).map(|_| Host::over_r2p2(None, "127.0.0.1:0", &controls)).collect();
+    let servers: Vec<Process> = workers.iter().map(|worker| worker.server("server")).collect();
+    routers.iter_mut().for_each(|router| router.until("workers", 2));
+    let mut near = Host::routed(routers.iter().map(Router::endpoint).collect());
+    let (load, threads) = Load::start(&client(&near, ""));
+    load.until_answered(100);
+    drop(routers.remove(0));
+    load.until_answered(200);
+    finish(&load, threads);
+    let longest = load.longest();
+    assert!(longest < Load::TIMEOUT + Duration::from_secs(5), "a call took {longest:?}");
+    are_true_of_the_logs(&load, &workers);
+    near.until_idle();
+    workers.iter_mut().for_each(Host::until_idle);
+    routers[0].until("outstanding", 0);
+    drop(servers);
 }

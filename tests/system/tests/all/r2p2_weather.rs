@@ -3,9 +3,10 @@
 //!
 //! `TRUNKLINE_R2P2_CALLS` says how many; `make r2p2` makes 100,000.
 
-use crate::support::{Barrage, Host, Network, Router, Weather, client};
+use crate::support::{Barrage, Host, Network, Router, Tally, Weather, client};
 use std::collections::HashSet;
 use std::time::Duration;
+use trunkline::{Code, Execution};
 
 const WORKERS: usize = 3;
 const CALLS: u64 = 1000;
@@ -27,7 +28,7 @@ fn every_call_ends_once_whatever_the_network_does() {
     let mut workers: Vec<Host> = (0..WORKERS)
         .map(|worker| {
             let host = 2 + worker;
-            Host::over_r2p2(Some(&network.namespace(host)), &at(host, 8000), router.control())
+            Host::over_r2p2(Some(&network.namespace(host)), &at(host, 8000), &[router.control()])
         })
         .collect();
     let servers: Vec<_> = workers.iter().map(|worker| worker.server("server")).collect();
@@ -39,8 +40,6 @@ fn every_call_ends_once_whatever_the_network_does() {
     let began = std::time::Instant::now();
     let tally = barrage.run(&client(&near, &router.endpoint()));
     let took = began.elapsed();
-    assert!(tally.failures.is_empty(), "{} failed: {:?}", tally.failures.len(), tally.failures);
-    assert_eq!(tally.answered, calls);
 
     let mut executed = HashSet::new();
     for worker in &workers {
@@ -48,7 +47,7 @@ fn every_call_ends_once_whatever_the_network_does() {
         log.lines()
             .for_each(|line| assert!(executed.insert(line.to_owned()), "call {line} was executed twice"));
     }
-    assert_eq!(executed.len() as u64, calls);
+    held_to_the_truth(&tally, &executed, calls);
     near.until_idle();
     workers.iter_mut().for_each(Host::until_idle);
     router.until("outstanding", 0);
@@ -56,9 +55,20 @@ fn every_call_ends_once_whatever_the_network_does() {
     let report = router.report();
     drop((servers, workers, router, near));
     let relayed = network.end();
-    println!(
-        "{calls} calls, {} bytes each way, in {took:?}; router: {report}; network: {relayed:?}",
-        tally.bytes
-    );
+    let (answered, bytes) = (tally.answered, tally.bytes);
+    println!("{answered} of {calls} calls answered, {bytes} bytes each way, in {took:?}");
+    println!("router: {report}; network: {relayed:?}");
     assert!(relayed.lost > 0 && relayed.doubled > 0 && relayed.late > 0, "{relayed:?}");
+}
+
+/// Every call has ended once, and what was said of it is so. Where somebody gets no processor for two seconds, calls
+/// end as unknown: that may happen, and seldom.
+fn held_to_the_truth(tally: &Tally, executed: &HashSet<String>, calls: u64) {
+    assert_eq!(tally.answered + tally.failures.len() as u64, calls);
+    assert!(executed.len() as u64 >= tally.answered);
+    for (number, after, status) in &tally.failures {
+        println!("call {number}, after {after:?}: {status}");
+        assert_eq!((status.code(), status.execution()), (Code::Unavailable, Execution::Unknown), "{status}");
+    }
+    assert!(tally.failures.len() as u64 <= calls / 100, "{} failed", tally.failures.len());
 }

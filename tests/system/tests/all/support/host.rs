@@ -13,9 +13,10 @@ pub struct Host {
     dir: TempDir,
     daemon: Option<Process>,
     listen: Vec<String>,
-    routes: Vec<(String, String)>,
-    /// Where it serves over R2P2, and the router it tells.
-    r2p2: Option<(String, String)>,
+    /// Where the calls of the probe service go; nowhere in particular if empty.
+    routes: Vec<String>,
+    /// Where it serves over R2P2, and the routers it tells.
+    r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
 }
 
@@ -42,11 +43,13 @@ impl Host {
         host
     }
 
-    /// A host others reach by datagrams at `listen`, straight or through the router whose control port is `control`.
-    pub fn over_r2p2(namespace: Option<&str>, listen: &str, control: &str) -> Self {
+    /// A host others reach by datagrams at `listen`, straight or through the routers with these control
+    /// ports.
+    pub fn over_r2p2(namespace: Option<&str>, listen: &str, controls: &[&str]) -> Self {
         let mut host = Self::unstarted();
         host.namespace = namespace.map(str::to_owned);
-        host.r2p2 = Some((listen.to_owned(), control.to_owned()));
+        let controls = controls.iter().map(|control| (*control).to_owned()).collect();
+        host.r2p2 = Some((listen.to_owned(), controls));
         host.start();
         host
     }
@@ -61,10 +64,15 @@ impl Host {
 
     /// A host whose daemon sends the calls of the probe service to `far`.
     pub fn routed_to(far: &Host) -> Self {
-        Self::with(Vec::new(), vec![("probe.v1.Probe".to_owned(), far.endpoint().to_owned())])
+        Self::routed(vec![far.endpoint().to_owned()])
     }
 
-    fn with(listen: Vec<String>, routes: Vec<(String, String)>) -> Self {
+    /// A host whose daemon sends the calls of the probe service to one of these endpoints.
+    pub fn routed(endpoints: Vec<String>) -> Self {
+        Self::with(Vec::new(), endpoints)
+    }
+
+    fn with(listen: Vec<String>, routes: Vec<String>) -> Self {
         let mut host = Self { listen, routes, ..Self::unstarted() };
         host.start();
         host
@@ -195,13 +203,11 @@ impl Host {
             self.socket(),
             self.streams()
         );
-        if let Some((listen, control)) = &self.r2p2 {
-            let routers: Vec<&str> =
-                Some(&**control).into_iter().filter(|control| !control.is_empty()).collect();
+        if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
         }
-        for (service, endpoint) in &self.routes {
-            let _ = write!(text, "[services.{service:?}]\nendpoints = [{endpoint:?}]\n");
+        if !self.routes.is_empty() {
+            let _ = write!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}\n", self.routes);
         }
         text
     }

@@ -6,7 +6,7 @@ mod network;
 mod process;
 mod router;
 
-pub use barrage::Barrage;
+pub use barrage::{Barrage, Tally};
 pub use host::Host;
 pub use network::{Network, Weather};
 pub use process::Process;
