@@ -10,8 +10,8 @@
 //! | protobuf's conformance runner | `protobuf-testee` (`testee.rs`) | the transcoder, binary |
 //!
 //! The scripts beside this crate fetch the suites when they run, count cases, and name what cannot be had; `make
-//! conformance` runs them all, and `docs/conformance.md` has the results. `tests/` plays gRPC's cases between our client
-//! and our server in seconds, natively, by gRPC and by gRPC over TLS, as part of `make test`.
+//! conformance` runs them all, and `docs/conformance.md` has the results. `tests/` plays gRPC's cases between our
+//! client and our server in seconds, natively, by gRPC and by gRPC over TLS, as part of `make test`.
 //!
 //! # Ways of the data
 //! * `host.rs` starts a daemon and ends it. A program that finds `TRUNKLINE_SOCKET` set uses that daemon instead.
