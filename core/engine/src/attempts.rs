@@ -295,6 +295,7 @@ impl Engine {
         let mut attempt = Call::new(call.method, client, server, call.deadline);
         attempt.admitted = true;
         attempt.waits_for_ready = call.waits_for_ready;
+        attempt.request_encoding = call.request_encoding;
         attempt.message_bytes_max = call.message_bytes_max;
         attempt.client_stamps = call.client_stamps;
         attempt.tried.clone_from(&attempts.tried);

@@ -55,6 +55,8 @@ pub(crate) struct Call {
     pub server_measured: bool,
     /// Whether it has passed admission: a request that arrives in parts does so with its head.
     pub admitted: bool,
+    /// How its request is compressed for a gRPC server, if a policy says so.
+    pub request_encoding: Option<trunkline_grpc::compress::Encoding>,
     /// The endpoint it was given, until it is known how it ended there.
     pub placed: Option<Placed>,
     /// The attempts made for it, while more than one may be.
@@ -326,6 +328,7 @@ impl Call {
             server_stamps: ServerStamps::default(),
             server_measured: false,
             admitted: false,
+            request_encoding: None,
             placed: None,
             attempts: None,
             tried: Vec::new(),

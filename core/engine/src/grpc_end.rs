@@ -35,7 +35,7 @@ impl Engine {
             return Err(Refusal::Blocked(item, blocker));
         }
         let (metadata, end) = (metadata.to_vec(), *end);
-        let encoding = self.grpc.asking_encoding(&metadata);
+        let encoding = self.request_encoding(key, &metadata);
         let message = body.as_ref().map(|body| self.frame(turn, key, Direction::Request, encoding, body));
         let message = match message.transpose() {
             Ok(message) => message,
@@ -310,7 +310,7 @@ impl Engine {
         let path = self.registry.http_path(call.method)?;
         let timeout_ns = deadline_left_ns(call.deadline, turn);
         let pattern = call.sender_types(Direction::Request)?.pattern;
-        let sends = self.grpc.asking_encoding(metadata);
+        let sends = self.request_encoding(key, metadata);
         let named = call.placed.and_then(|placed| self.authority_at(placed)).cloned();
         let found = self.grpc_peers.find_mut(peer)?;
         found.tags_used += 1;
@@ -337,6 +337,12 @@ impl Engine {
             call.client_stamps.d4 = turn.now;
         }
         Some(tag)
+    }
+
+    /// How a call's messages to a gRPC server are compressed: as a policy says, else its application, else the host.
+    fn request_encoding(&self, key: CallKey, metadata: &[u8]) -> Encoding {
+        let own = self.calls.find(key).and_then(|call| call.request_encoding);
+        own.unwrap_or_else(|| self.grpc.asking_encoding(metadata))
     }
 
     pub(crate) fn is_attempt(&self, key: CallKey) -> bool {

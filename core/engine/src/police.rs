@@ -10,8 +10,9 @@ use crate::registry::{Form, MessageType, MethodKey, is_own_service};
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Fault, Instant, Metadata};
+use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
-use trunkline_policy::{Admission, Inputs, Permits, Plan, Rejection, Side};
+use trunkline_policy::{Admission, EncodingName, Inputs, Permits, Plan, Rejection, Side};
 
 /// What the chain has to do with one call. Calls no policy applies to have none.
 #[derive(Debug, Default)]
@@ -300,6 +301,7 @@ impl Engine {
         }
         let Some(call) = self.calls.find_mut(key) else { return };
         call.policed = Some(policed);
+        call.request_encoding = admission.encoding.map(encoding_of);
         let Some(timeout_ns) = admission.timeout_ns else { return };
         let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
         if deadline != call.deadline {
@@ -366,6 +368,16 @@ impl Types {
 /// Whether policies may stand in a method's way: the operator must not be able to lock himself out.
 pub(crate) fn is_policed(path: &str) -> bool {
     !is_own_service(path.trim_start_matches('/'))
+}
+
+/// A policy's encoding, as gRPC has it.
+fn encoding_of(name: EncodingName) -> Encoding {
+    match name {
+        EncodingName::Identity => Encoding::Identity,
+        EncodingName::Gzip => Encoding::Gzip,
+        EncodingName::Deflate => Encoding::Deflate,
+        EncodingName::Zstd => Encoding::Zstd,
+    }
 }
 
 pub(crate) fn denied(rejection: Rejection) -> Fault {

@@ -4,7 +4,8 @@
 mod world;
 
 use trunkline_call::{Code, Deadline};
-use trunkline_policy::{Chain, Definition, Kind, PickName};
+use trunkline_engine::Limits;
+use trunkline_policy::{Chain, Definition, EncodingName, Kind, PickName};
 use world::fleet::*;
 
 fn spread(servers: Vec<Behaviour>, config: &str, count: usize) -> Fleet {
@@ -151,4 +152,20 @@ fn a_policy_of_the_host_comes_before_the_service_config() {
     fleet.world.hosts[0].engine.apply_policies(Chain::default()).unwrap();
     fleet.calls(10, MS);
     assert_eq!(fleet.seen, [20, 10]);
+}
+
+#[test]
+fn a_policy_chooses_how_requests_are_compressed() {
+    let retries = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 2, "initialBackoff": "0.01s",
+        "maxBackoff": "1s", "backoffMultiplier": 1, "retryableStatusCodes": ["UNAVAILABLE"]}}]}"#;
+    let failing: Behaviour =
+        Box::new(|seen, _| after(MS, if seen == 2 { Code::Unavailable } else { Code::Ok }));
+    let limits = Limits { attempts_percent: 100, ..Limits::default() };
+    let mut fleet = Fleet::with_limits(vec![failing], retries, limits);
+    fleet.calls(1, MS);
+    let (kind, encoding) = (Kind::Compress, Some(EncodingName::Gzip));
+    apply(&mut fleet, Definition { name: "small".into(), kind, encoding, ..Definition::default() });
+    fleet.calls(2, MS);
+    assert_eq!(fleet.encodings[1..], ["gzip"; 3], "and so is an attempt that follows: {:?}", fleet.encodings);
+    assert_ne!(fleet.encodings[0], "gzip");
 }

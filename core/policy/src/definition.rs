@@ -84,6 +84,9 @@ pub struct Definition {
     /// `balance`: share of the endpoints that may be left out at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eject_percent_max: Option<u32>,
+    /// `compress`: how requests are compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<EncodingName>,
     /// `queue`: calls for which this expression is true go before the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
@@ -122,6 +125,8 @@ pub enum Kind {
     Balance,
     /// Calls wait their turn, and not for too long.
     Queue,
+    /// How requests to gRPC servers are compressed.
+    Compress,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -133,6 +138,17 @@ pub enum Side {
     Client,
     /// Calls applications of this host serve.
     Server,
+}
+
+/// A message encoding of gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs, reason = "the names of the encodings say all there is to say")]
+pub enum EncodingName {
+    Identity,
+    Gzip,
+    Deflate,
+    Zstd,
 }
 
 /// How an endpoint is picked.
@@ -167,6 +183,7 @@ impl Kind {
             Self::ConcurrencyLimit => "concurrency-limit",
             Self::Balance => "balance",
             Self::Queue => "queue",
+            Self::Compress => "compress",
         }
     }
 }

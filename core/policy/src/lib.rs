@@ -40,7 +40,7 @@ mod rule;
 mod state;
 
 pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
-pub use definition::{CodeName, Definition, Kind, PickName, Side};
+pub use definition::{CodeName, Definition, EncodingName, Kind, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use expr::{EvalError, ExprError, Expression, Inputs, Program, STEPS_MAX, Wanted};
 pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged, Ticket, Verdict};

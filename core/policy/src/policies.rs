@@ -2,7 +2,7 @@
 
 use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
-use crate::definition::Definition;
+use crate::definition::{Definition, EncodingName};
 use crate::expr::{EvalError, Inputs};
 use crate::queue::{self, QueueSettings};
 use crate::rule::{Action, Rule};
@@ -41,6 +41,8 @@ pub struct Admission {
     pub log: bool,
     /// What it holds until it ends.
     pub permits: Permits,
+    /// How its request is compressed, if somebody says so.
+    pub encoding: Option<EncodingName>,
     /// What it has to wait for first.
     pub ticket: Option<Ticket>,
 }
@@ -294,6 +296,7 @@ impl Admission {
     /// What two plans that apply to one call say together.
     pub fn join(&mut self, other: Self) {
         self.ticket = self.ticket.or(other.ticket);
+        self.encoding = self.encoding.or(other.encoding);
         self.delay_ns = self.delay_ns.saturating_add(other.delay_ns);
         self.timeout_ns = match (self.timeout_ns, other.timeout_ns) {
             (Some(own), Some(other)) => Some(own.min(other)),
@@ -351,6 +354,10 @@ impl Asked<'_> {
                 Ok(())
             }
             Action::ConcurrencyLimit { calls_max } => self.concurrency_limit(*calls_max, admission),
+            Action::Compress { encoding } => {
+                admission.encoding.get_or_insert(*encoding);
+                Ok(())
+            }
             Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),
             // Says something about endpoints, and nothing about calls.
             Action::Balance(_) => Ok(()),

@@ -1,6 +1,6 @@
 //! A definition that was found sound: its scope, its expressions parsed, its numbers in the units of use.
 
-use crate::definition::{Definition, Kind, Side};
+use crate::definition::{Definition, EncodingName, Kind, Side};
 use crate::expr::{Expression, Wanted};
 use crate::queue::QueueSettings;
 use crate::refused::Wrong;
@@ -29,6 +29,7 @@ pub(crate) enum Action {
     ConcurrencyLimit { calls_max: u32 },
     Balance(Box<Settings>),
     Queue { settings: QueueSettings, urgent: Option<Expression> },
+    Compress { encoding: EncodingName },
 }
 
 /// Nobody means longer: an hour.
@@ -149,7 +150,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 24] = [
+    let all: [(&'static str, bool); 25] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -162,6 +163,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("abort", d.abort.is_some()),
         ("timeout_ms", d.timeout_ms.is_some()),
         ("calls_max", d.calls_max.is_some()),
+        ("encoding", d.encoding.is_some()),
         ("urgent", d.urgent.is_some()),
         ("waiting_max", d.waiting_max.is_some()),
         ("target_ms", d.target_ms.is_some()),
@@ -182,6 +184,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::Timeout => &["timeout_ms"],
         Kind::AccessLog => &["percent"],
         Kind::ConcurrencyLimit => &["calls_max", "message"],
+        Kind::Compress => &["encoding"],
         Kind::Queue => &["calls_max", "waiting_max", "target_ms", "interval_ms", "urgent", "message"],
         Kind::Balance => &[
             "pick",
@@ -207,6 +210,11 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
     match definition.kind {
         Kind::Balance => Ok(Action::Balance(Box::new(crate::balance::settings(definition)?))),
         Kind::Queue => queue(definition),
+        Kind::Compress if definition.side == Side::Server => {
+            let advice = "write \"client\": responses are compressed as grpc.response_encoding says";
+            Err(Wrong::new("side", "is \"server\"", advice))
+        }
+        Kind::Compress => Ok(Action::Compress { encoding: needed("encoding", definition.encoding)? }),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),

@@ -81,6 +81,9 @@ fn chains_are_refused_with_policy_key_and_remedy() {
           64 of a-z A-Z 0-9 - _ ."),
         (policy("a", "kind = \"timeout\"\ntimeout_ms = 5").repeat(2),
          "policy \"a\".name: there are two policies named \"a\"; give every policy a name of its own"),
+        (policy("a", "kind = \"compress\"\nencoding = \"gzip\""), "policy \"a\".side: is \"server\"; write \
+          \"client\": responses are compressed as grpc.response_encoding says"),
+        (caller("a", "kind = \"compress\""), "policy \"a\".encoding: is missing; add encoding = ..."),
         (policy("a", "kind = \"queue\""), "policy \"a\".calls_max: is missing; add calls_max = ..."),
         (caller("a", "kind = \"queue\"\ncalls_max = 1"),
          "policy \"a\".side: is \"client\"; write \"server\": calls wait for those who serve them"),

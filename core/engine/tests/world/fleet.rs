@@ -45,6 +45,8 @@ pub struct Fleet {
     pub cancelled: Vec<usize>,
     /// What requests said about attempts before them.
     pub previous: Vec<String>,
+    /// How requests said they are compressed.
+    pub encodings: Vec<String>,
     pub ended: Vec<Ended>,
     random: Random,
     begun: HashMap<CallId, Instant>,
@@ -87,6 +89,7 @@ impl Fleet {
             seen: vec![0; count],
             cancelled: vec![0; count],
             previous: Vec::new(),
+            encodings: Vec::new(),
             ended: Vec::new(),
             random: Random::new(5),
             begun: HashMap::new(),
@@ -231,6 +234,8 @@ impl Fleet {
                         self.seen[server] += 1;
                         let previous = head.headers.get("grpc-previous-rpc-attempts");
                         self.previous.extend(previous.map(|value| value.to_str().unwrap().to_owned()));
+                        let encoding = head.headers.get("grpc-encoding");
+                        self.encodings.push(encoding.map_or("", |value| value.to_str().unwrap()).to_owned());
                         self.sequence += 1;
                         let at = self.world.now.plus_ns(answer.after_ns);
                         self.due.insert((at.0, self.sequence), (web, stream, answer));
