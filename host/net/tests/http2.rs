@@ -229,6 +229,38 @@ fn an_early_answer_ends_the_request() {
     }
 }
 
+/// What still comes of a request that was answered as no call is read, and judged, until its sender has heard.
+#[test]
+fn a_refused_request_is_heard_to_its_end() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    for (number, bytes) in [(1, 1), (2, 8 << 20), (3, 8 << 20)] {
+        let stream = start(&mut client, number, &vec![7; bytes], false);
+        let tag = until(&mut server, &mut client, |server, _| server.take_request());
+        let mut head = response();
+        head.status = http::StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        server.command(Command::Response { stream: tag, head, end: false });
+        server.command(Command::Data { stream: tag, bytes: Bytes::from_static(b"no"), end: true });
+        server.turn();
+        server.events.clear();
+        if bytes == 1 {
+            assert_eq!(server.http.as_ref().unwrap().streams_open(), 1, "its sender may say more");
+        }
+        until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+        client.command(Command::Release { stream, bytes: 2 });
+        until(&mut server, &mut client, |server, client| {
+            let open = [server, client].map(|end| end.http.as_ref().unwrap().streams_open());
+            (open == [0, 0]).then_some(())
+        });
+        let told = |event: &Event| matches!(event, Event::Data { .. } | Event::Trailers { .. });
+        assert!(!server.events.iter().any(told), "nobody hears of it");
+    }
+    let stream = start(&mut client, 4, &vec![7; 8 << 20], true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::new());
+    until(&mut server, &mut client, |_, client| body_of(client, stream).1.then_some(()));
+}
+
 #[test]
 fn leaving_lets_calls_end() {
     let (server, client) = settings();

@@ -4,6 +4,7 @@ mod raw;
 
 use raw::*;
 use std::net::UdpSocket;
+use std::time::Duration;
 use trunkline_call::Code;
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_daemon::{Config, Daemon};
@@ -23,6 +24,9 @@ impl Stage {
         let far = Daemon::embedded(config("127.0.0.1:0")).unwrap();
         echo_in_thread(RawApp::attach(&far, "", true));
         let near = Daemon::embedded(config("")).unwrap();
+        // A server that has just started does not know what was executed before, and passes over requests that cannot
+        // be repeated for as long as datagrams may be on their way.
+        std::thread::sleep(Duration::from_nanos(2 * trunkline_r2p2::Config::default().lifetime_ns));
         let caller = RawApp::attach(&near, &far.endpoints()[0], false);
         Self { caller, near, far }
     }

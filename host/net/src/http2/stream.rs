@@ -2,7 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 use h2::{FlowControl, RecvStream, SendStream, client, server};
-use http::{HeaderMap, Response, response};
+use http::{HeaderMap, Response, StatusCode, response};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +12,10 @@ use trunkline_grpc::{Event, Reason, StreamTag};
 const GATHER_BYTES: usize = 1024;
 /// Largest frame gathered that way: the smallest largest frame a peer may ask for.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of a refused request that are read and thrown away before its sender is told to stop. Who sends no more than
+/// that hears nothing but the answer, and mistakes of its own.
+const REFUSED_BYTES_MAX: usize = 64 << 10;
 
 /// An open stream.
 pub(super) struct OpenStream {
@@ -24,6 +28,10 @@ pub(super) struct OpenStream {
     /// Gives credit for received bytes. Kept beyond the body's end, until all of it is released.
     flow: Option<FlowControl>,
     unreleased_bytes: usize,
+    /// Server: the request was answered as no call, whether or not all of it has come. What still comes is read here,
+    /// up to so many bytes: a stream ended while its request is under way would have h2 pass over everything that
+    /// follows, right or wrong.
+    refused: Option<usize>,
 }
 
 /// The peer's half.
@@ -97,12 +105,16 @@ impl OpenStream {
             finish,
             flow: None,
             unreleased_bytes: 0,
+            refused: None,
         }
     }
 
     /// Sends the answer's head. The body ended with the head when `end`.
     pub fn respond(&mut self, head: response::Parts, end: bool) {
         let Sending::Head(respond) = &mut self.sending else { return };
+        if head.status != StatusCode::OK {
+            self.refused = Some(REFUSED_BYTES_MAX);
+        }
         match respond.send_response(Response::from_parts(head, ()), end) {
             Ok(send) => self.sending = Sending::Body(send),
             // The peer has reset the stream, which is told by the next look at it.
@@ -162,10 +174,12 @@ impl OpenStream {
         leaving: Leaving,
         events: &mut Vec<Event>,
     ) -> Rest {
-        let looked = self
-            .receive(cx, events)
-            .and_then(|()| self.send(cx, ahead_bytes, events))
-            .and_then(|()| self.look_for_reset(cx));
+        let looked = match self.refused {
+            Some(left) => self.pass_over(cx, left),
+            None => self.receive(cx, events),
+        };
+        let looked =
+            looked.and_then(|()| self.send(cx, ahead_bytes, events)).and_then(|()| self.look_for_reset(cx));
         match looked {
             Ok(()) => self.rest(),
             Err(error) => match self.reason_of(&error, leaving) {
@@ -182,6 +196,7 @@ impl OpenStream {
     fn rest(&mut self) -> Rest {
         let is_server = !self.is_own();
         let over = match (is_server, &self.receiving, &self.finish) {
+            (true, Receiving::Body(_), Finish::Done) => self.refused.is_none_or(|left| left == 0),
             (true, _, Finish::Done) => true,
             (false, Receiving::Ended, _) => {
                 self.stop_sending();
@@ -237,6 +252,31 @@ impl OpenStream {
                 },
             }
         }
+        Ok(())
+    }
+
+    /// Reads what still comes of a refused request. Nobody hears of it.
+    fn pass_over(&mut self, cx: &mut Context<'_>, mut left: usize) -> Result<(), h2::Error> {
+        while let Receiving::Body(body) = &mut self.receiving
+            && left > 0
+        {
+            match body.poll_data(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Some(bytes)) => {
+                    let bytes = bytes?;
+                    body.flow_control().release_capacity(bytes.len())?;
+                    left = left.saturating_sub(bytes.len());
+                }
+                Poll::Ready(None) => match body.poll_trailers(cx) {
+                    Poll::Pending => break,
+                    Poll::Ready(trailers) => {
+                        trailers?;
+                        self.receiving = Receiving::Ended;
+                    }
+                },
+            }
+        }
+        self.refused = Some(left);
         Ok(())
     }
 
