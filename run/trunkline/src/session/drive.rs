@@ -11,7 +11,8 @@
 //!   the books. Whoever comes second sees the other: either the follower gets the seat or the leader finds the name.
 //! * The same holds for a foreign waiter, who is counted in the books before [`Session::hand_over`] tries the seat, and
 //!   for the listener, who clears `attended`, looks into the books and then tries the seat. The lock of the books is
-//!   what orders them all: a failed `try_lock` alone orders nothing.
+//!   what orders them all: a failed `try_lock` alone orders nothing. The seat is therefore left to the listener, armed,
+//!   under that lock: a listener that answers a ring and finds the seat taken goes back to sleep, trusting its holder.
 //! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
 //!   follower that was chosen.
 //! * What is published quietly (see [`super::Books::release`]) is rung for by whoever goes to sleep next, under the
@@ -22,6 +23,7 @@ use super::books::Driver;
 use super::{Effects, Session};
 use crate::clock;
 use crate::kick::Kick;
+use parking_lot::MutexGuard;
 use rustix::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -185,19 +187,32 @@ impl Session {
                 // The listener is awake, and arms before it sleeps.
                 Some(Driver::Listener) if self.is_attended() => return,
                 Some(Driver::Listener) => {
-                    let Some(mut seat) = self.seat.try_lock() else { return };
-                    if seat.completions.arm().unwrap_or(true) {
-                        self.with(|books, effects| books.leave_to_sleeper(effects));
-                        drop(seat);
-                        if self.with(|books, _| books.followers.is_empty()) != Some(false) {
-                            return;
-                        } // else one came while the seat was ours: it is to lead
-                    } else {
-                        self.drain(&mut seat);
-                    }
+                    let Some(seat) = self.seat.try_lock() else { return };
+                    let Some(mut seat) = self.leave_to_listener(seat) else { return };
+                    self.drain(&mut seat);
                 }
             }
         }
+    }
+
+    /// Arms the ring and frees the seat, unless there is something to drain or a follower to lead: then the seat comes
+    /// back. All of it under the lock of the books. Whoever found the seat taken was in the books before (then what
+    /// made it come is seen here) or comes to them later (then the seat is free): a ring that is answered by a listener
+    /// while the seat is taken here would otherwise be answered by nobody.
+    pub(super) fn leave_to_listener<'a>(
+        &self,
+        mut seat: MutexGuard<'a, Seat>,
+    ) -> Option<MutexGuard<'a, Seat>> {
+        self.with(|books, effects| {
+            // A ring that lies is found out by whoever drains next.
+            if !books.followers.is_empty() || !seat.completions.arm().unwrap_or(true) {
+                return Some(seat);
+            }
+            books.leave_to_sleeper(effects);
+            drop(seat);
+            None
+        })
+        .flatten()
     }
 
     /// Books everything in the ring. Tells whether there was anything.

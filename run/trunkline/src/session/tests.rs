@@ -227,3 +227,29 @@ fn much_of_a_window_is_not_returned_quietly() {
     assert!(wakes_daemon(&session, &mut daemon, call, 20), "40 of 100 bytes: its sender may be waiting");
     assert!(!wakes_daemon(&session, &mut daemon, call, 20));
 }
+
+/// The doorbell is watched edge by edge: a listener that has answered it and finds the seat taken comes back for the next
+/// ring only.
+#[test]
+fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
+    let (session, mut daemon, _control) = session(1);
+    let call = started(&session, &mut daemon);
+    let task = Asker { waker: Waker::noop(), foreign: true };
+    session.with(|books, _| books.wait_to_receive(call, task));
+    let left = std::thread::scope(|scope| {
+        let leaver = session.with(|books, effects| {
+            let leaver = scope.spawn(|| session.leave_to_listener(session.seat.lock()).is_none());
+            // Whatever it does before it needs the books.
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
+            let _ = daemon.completions.push(&freed.encode()).unwrap();
+            books.before_listener_sleeps(effects);
+            assert!(session.seat.try_lock().is_none(), "the listener trusts whoever has the seat");
+            leaver
+        });
+        leaver.unwrap().join().unwrap()
+    });
+    assert!(!left, "it is not left: there is something to drain");
+    session.hand_over();
+    assert_eq!(daemon.completions.room(), Ok(daemon.completions.capacity()), "somebody drained");
+}
