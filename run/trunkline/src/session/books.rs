@@ -203,11 +203,11 @@ impl Books {
         }
     }
 
-    /// Forgets a call: returns what arrived for it and was not taken. Tells how it stood.
+    /// Forgets a call: returns what arrived for it and was not taken, and wakes whoever else waits for it, who finds it
+    /// gone. Tells how it stood.
     pub(crate) fn forget(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {
+        self.wake_both(call, effects);
         let mut state = self.calls.remove(&call)?;
-        state.receiver.unpark(&mut self.foreign);
-        state.sender.unpark(&mut self.foreign);
         for payload in state.incoming.drain(..) {
             self.release(returned(call, payload.block()), effects);
         }

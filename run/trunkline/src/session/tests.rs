@@ -4,7 +4,7 @@
 use super::*;
 use crate::hub::{Daemon, Hub};
 use std::task::Waker;
-use trunkline_call::entry::{Completion, Finish, Span, Submission};
+use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_shm::{DaemonEnd, Places, SessionConfig, create_session, open_session};
 
@@ -146,21 +146,9 @@ fn a_late_answer_to_a_call_given_up_is_returned_once() {
     let call = start(&session).unwrap();
     session.with(|books, effects| books.abandon(call, effects));
     let block = daemon.receive_heap.allocate(40).unwrap().lend(40);
-    let payload = trunkline_call::entry::Payload {
-        span: Span { offset: block.offset, len: block.len },
-        encoding: trunkline_call::Encoding::Linear,
-    };
-    let finish = Finish {
-        call,
-        code: Code::Ok,
-        execution: Execution::Executed,
-        payload: Some(payload),
-        metadata: Span::default(),
-        taken: Instant(0),
-        published: Instant(0),
-        cpu_ns: 0,
-        subtree: 0,
-    };
+    let span = Span { offset: block.offset, len: block.len };
+    let payload = Payload { span, encoding: Encoding::Linear };
+    let finish = finish(call, Some(payload));
     let _ = daemon.completions.push(&Completion::Finish(finish).encode()).unwrap();
     session.look();
     let said = taken(&mut daemon);
@@ -169,6 +157,20 @@ fn a_late_answer_to_a_call_given_up_is_returned_once() {
         |submission: &&Submission| matches!(submission, Submission::Release { block, .. } if block.len == 40);
     assert_eq!(said.iter().filter(returned).count(), 1);
     assert!(start(&session).is_ok(), "and it counts no longer");
+}
+
+fn finish(call: CallId, payload: Option<Payload>) -> Finish {
+    Finish {
+        call,
+        code: Code::Ok,
+        execution: Execution::Executed,
+        payload,
+        metadata: Span::default(),
+        taken: Instant(0),
+        published: Instant(0),
+        cpu_ns: 0,
+        subtree: 0,
+    }
 }
 
 /// Somebody here drops a block of `len` bytes. Tells whether that woke the daemon, which slept.
@@ -228,8 +230,8 @@ fn much_of_a_window_is_not_returned_quietly() {
     assert!(!wakes_daemon(&session, &mut daemon, call, 20));
 }
 
-/// The doorbell is watched edge by edge: a listener that has answered it and finds the seat taken comes back for the next
-/// ring only.
+/// The doorbell is watched edge by edge: a listener that has answered it and finds the seat taken comes back for the
+/// next ring only.
 #[test]
 fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     let (session, mut daemon, _control) = session(1);
@@ -252,4 +254,36 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     assert!(!left, "it is not left: there is something to drain");
     session.hand_over();
     assert_eq!(daemon.completions.room(), Ok(daemon.completions.capacity()), "somebody drained");
+}
+
+/// A handler may have given its request stream to another task.
+#[test]
+fn a_task_that_waits_for_a_call_is_woken_when_another_answers_it() {
+    let (session, mut daemon, _control) = session(1);
+    let call = CallId(1 << 63 | 1);
+    assert!(call.is_delivered());
+    let delivered = trunkline_call::entry::Call {
+        route: RouteIndex(7),
+        call,
+        payload: None,
+        metadata: Span::default(),
+        end: false,
+        wait_for_ready: false,
+        deadline: Deadline::NONE,
+        entered: Instant(1),
+        published: Instant(2),
+        parent: CallId(0),
+    };
+    let _ = daemon.completions.push(&Completion::Call(delivered).encode()).unwrap();
+    assert!(session.look());
+    let [receiving, sending] = [(); 2].map(|()| crate::kick::Kick::new().unwrap());
+    let wakers = [&receiving, &sending].map(|kick| Waker::from(Arc::clone(kick)));
+    let [receiver, sender] = wakers.each_ref().map(|waker| Asker { waker, foreign: true });
+    session.with(|books, _| {
+        books.wait_to_receive(call, receiver);
+        books.wait_for_credit(call, sender);
+    });
+    session.with(|books, effects| books.answer(finish(call, None), effects));
+    assert!(receiving.take() && sending.take());
+    assert_eq!(session.with(|books, _| books.foreign), Some(0));
 }
