@@ -4,6 +4,7 @@ use crate::call::ClientEnd;
 use crate::engine::Engine;
 use crate::r2p2::Named;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
+use core::net::SocketAddrV4;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trunkline_call::{Code, Instant};
@@ -63,6 +64,8 @@ pub enum Protocol {
     Native,
     /// gRPC on HTTP/2: anybody.
     Grpc,
+    /// Datagrams: no connection, but whoever has answered here, or has requests here.
+    R2p2,
 }
 
 /// A connection to another daemon, or to a gRPC client or server.
@@ -109,6 +112,10 @@ pub enum RemoteState {
     /// None could be made, and the next attempt waits for its time.
     Failing,
 }
+
+/// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
+const R2P2_ROW: u64 = 1 << 63;
+const R2P2_OUTGOING: u64 = 1 << 62;
 
 impl Engine {
     /// The state of things, for operators. Walks everything; not for every turn.
@@ -222,6 +229,35 @@ impl Engine {
             queued_bytes: peer.queued_bytes,
         };
         let natives = self.peers.iter().map(|(key, peer)| native(key, peer));
-        natives.chain(self.grpc_peers.iter().map(|(key, peer)| grpc(key, peer))).collect()
+        let grpcs = self.grpc_peers.iter().map(|(key, peer)| grpc(key, peer));
+        natives.chain(grpcs).chain(self.r2p2_rows()).collect()
+    }
+
+    /// Endpoints that have answered, and clients with requests here, each port a row.
+    fn r2p2_rows(&self) -> impl Iterator<Item = PeerRow> {
+        let row = |id, endpoint, address: SocketAddrV4, streams| PeerRow {
+            id: R2P2_ROW | id,
+            outgoing: Option::is_some(&endpoint),
+            endpoint,
+            protocol: Protocol::R2p2,
+            label: address.to_string(),
+            node: None,
+            streams,
+            queued_bytes: 0,
+        };
+        let mut clients: BTreeMap<SocketAddrV4, usize> = BTreeMap::new();
+        for request in self.r2p2.served.keys() {
+            *clients.entry(request.client()).or_default() += 1;
+        }
+        let client = move |(address, streams): (SocketAddrV4, usize)| {
+            let id = u64::from(u32::from(*address.ip())) << 16 | u64::from(address.port());
+            row(id, None, address, streams)
+        };
+        let servers = self.remotes.over_r2p2().map(move |(key, remote, target)| {
+            let streams = self.r2p2.in_flight(target);
+            let id = R2P2_OUTGOING | key.to_bits() & (R2P2_OUTGOING - 1);
+            row(id, Some(Arc::clone(&remote.endpoint)), target, streams)
+        });
+        servers.chain(clients.into_iter().map(client))
     }
 }

@@ -110,6 +110,11 @@ impl R2p2 {
         self.client.as_mut()
     }
 
+    /// Calls made to an endpoint and not ended.
+    pub fn in_flight(&self, target: SocketAddrV4) -> usize {
+        self.client.as_ref().map_or(0, |client| client.in_flight(target))
+    }
+
     /// A call made is over, or is made again.
     pub fn forget_made(&mut self, call: CallKey) {
         if let Some(made) = self.made.remove(&call) {

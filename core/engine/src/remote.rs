@@ -10,6 +10,7 @@ use crate::pass::{Blocker, Refusal};
 use crate::r2p2_remote::R2p2Remote;
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
+use core::net::SocketAddrV4;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::{Fault, Instant};
@@ -220,6 +221,14 @@ impl Remotes {
             state: remote.state(),
         };
         self.table.iter().map(row).collect()
+    }
+
+    /// Those that have answered over R2P2, with where that is.
+    pub fn over_r2p2(&self) -> impl Iterator<Item = (RemoteKey, &Remote, SocketAddrV4)> {
+        self.table.iter().filter_map(|(key, remote)| {
+            let r2p2 = remote.r2p2.as_ref().filter(|r2p2| r2p2.is_there())?;
+            Some((key, remote, r2p2.target))
+        })
     }
 
     pub fn find_mut(&mut self, remote: RemoteKey) -> Option<&mut Remote> {

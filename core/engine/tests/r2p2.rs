@@ -6,7 +6,7 @@ mod world;
 
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
-use trunkline_engine::{R2p2Port, R2p2Settings};
+use trunkline_engine::{Protocol, R2p2Port, R2p2Settings};
 use trunkline_r2p2::{Mode, Packet, PacketType, ReplyEnvelope, RequestEnvelope};
 use trunkline_telemetry::{Ask, Side};
 use world::*;
@@ -129,6 +129,14 @@ fn a_greeting_goes_before_the_first_call_and_equal_schemas_before_protobuf() {
     let call = scene.call(0, b"first", Deadline::NONE);
     assert_eq!(scene.datagrams(PacketType::Request), 2, "a greeting, then the call");
     assert!(!scene.request_is_linear(), "what types the server has is not known");
+    let rows = [0, 1].map(|host: usize| scene.world.hosts[host].engine.snapshot().peers);
+    let seen =
+        rows.map(|rows| rows.iter().map(|row| (row.protocol, row.outgoing, row.streams)).collect::<Vec<_>>());
+    assert_eq!(
+        seen,
+        [true, false].map(|outgoing| vec![(Protocol::R2p2, outgoing, 1)]),
+        "operators see both ends"
+    );
     scene.echo();
     let (finish, data, _) = scene.conclude(call, Code::Ok);
     assert_eq!((finish.execution, data.as_slice()), (Execution::Executed, &b"first"[..]));

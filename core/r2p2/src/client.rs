@@ -249,6 +249,11 @@ impl Client {
         self.calls.len()
     }
 
+    /// Calls in flight to one target. Looks at all of them: for operators.
+    pub fn in_flight(&self, target: SocketAddrV4) -> usize {
+        self.calls.values().filter(|call| call.target == target).count()
+    }
+
     /// Whether no call is in flight.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
@@ -371,21 +376,23 @@ impl Client {
             return self.fail(id, CallFailure::Deadline);
         }
         if call.stage == Stage::Sending {
-            if call.outgoing.is_overdue(now) && call.outgoing.handle_timeout(now) > self.config.silent_max {
-                return self.lose(id);
+            if call.outgoing.is_overdue(now) {
+                let (unanswered, silent_ns) = call.outgoing.handle_timeout(now);
+                if self.config.is_gone(unanswered, silent_ns) {
+                    return self.lose(id);
+                }
             }
             return self.pump(now, id);
         }
         if !call.asks(now, &self.config) {
             return;
         }
-        let asked_ns = now.since_ns(call.first_sent);
-        let hopeless = match call.stage {
-            Stage::Asking => asked_ns > self.config.asking_ns_max,
-            _ => call.silent >= self.config.silent_max,
-        };
-        if hopeless || !call.extended {
+        let silent_ns = now.since_ns(call.silent_since);
+        if self.config.is_gone(call.silent, silent_ns) || !call.extended {
             return self.lose(id);
+        }
+        if call.stage == Stage::Asking && silent_ns >= self.config.suspect_ns {
+            self.extended.remove(&call.target);
         }
         call.silent += 1;
         self.counters.retransmitted += 1;

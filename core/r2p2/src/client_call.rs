@@ -41,8 +41,9 @@ pub(crate) struct Call {
     pub incoming: Incoming,
     pub trailer: Option<[u8; SERVER_TRAILER_BYTES]>,
     pub first_sent: Instant,
-    /// Questions nobody has answered.
+    /// Questions nobody has answered, and since when.
     pub silent: u32,
+    pub silent_since: Instant,
     pub timer: Option<(TimerKey, Instant)>,
     class: u8,
     policy: Policy,
@@ -77,6 +78,7 @@ impl Call {
             trailer: None,
             first_sent: now,
             silent: 0,
+            silent_since: now,
             timer: None,
             class: new.class,
             policy: new.policy,
@@ -112,7 +114,7 @@ impl Call {
     /// Something came from the server: it is there, and the next question can wait.
     pub fn heard(&mut self, now: Instant, from: SocketAddrV4, config: &Config) {
         self.server = Some(from);
-        self.silent = 0;
+        (self.silent, self.silent_since) = (0, now);
         if self.extended {
             self.pause_ns = config.probe_ns;
             self.next_question = now.plus_ns(self.pause_ns);

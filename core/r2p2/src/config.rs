@@ -28,19 +28,24 @@ pub struct Config {
     pub rto_ns: u64,
     /// Longest pause between two repetitions of a request nobody has acknowledged.
     pub rto_ns_max: u64,
-    /// A request nobody has acknowledged for so long is given up. Shorter than what routers remember.
-    pub asking_ns_max: u64,
+    /// A request nobody has acknowledged for so long puts its target under suspicion: whoever calls it next should ask
+    /// first who is there. Longer than a router's queue holds anything.
+    pub suspect_ns: u64,
     /// First question to a server that has the request and is silent; doubles.
     pub probe_ns: u64,
     /// Longest pause between two such questions.
     pub probe_ns_max: u64,
-    /// Unanswered questions and retransmissions in a row after which the other side is taken for gone.
+    /// Questions and retransmissions that must have gone unanswered in a row before the other side is taken for gone.
+    /// Time alone does not tell: it also passes while this side gets no processor.
     pub silent_max: u32,
+    /// And for how long. A host that runs ten times as much as it has cores for leaves a process without a processor
+    /// for some seconds, and a call that fails then is one whose outcome nobody knows.
+    pub silent_ns_max: u64,
     /// A compatible request without any deadline is given up after this time: nothing else ends it.
     pub answer_ns_max: u64,
     /// A message no packet of which came for so long is given up.
     pub partial_ns_max: u64,
-    /// How long a server remembers a request after its end, and keeps its reply. At least `asking_ns_max` and
+    /// How long a server remembers a request after its end, and keeps its reply. More than `silent_ns_max` and
     /// `probe_ns_max`, so that no repetition comes later.
     pub remember_ns: u64,
     /// Calls in flight. Ids have 16 bits; half of them stay unused, so that none is used again soon.
@@ -70,13 +75,14 @@ impl Default for Config {
             lifetime_ns: 10 * MS,
             rto_ns: 20 * MS,
             rto_ns_max: 250 * MS,
-            asking_ns_max: 2000 * MS,
+            suspect_ns: 2000 * MS,
             probe_ns: 100 * MS,
             probe_ns_max: 1000 * MS,
             silent_max: 8,
+            silent_ns_max: 8000 * MS,
             answer_ns_max: 60_000 * MS,
-            partial_ns_max: 2000 * MS,
-            remember_ns: 3000 * MS,
+            partial_ns_max: 8000 * MS,
+            remember_ns: 10_000 * MS,
             calls_max: 1 << 15,
             message_bytes_max: 64 << 20,
             partial_bytes_max: 256 << 20,
@@ -92,5 +98,10 @@ impl Default for Config {
 impl Config {
     pub(crate) fn offers(&self) -> bool {
         self.mode != Mode::Compatible
+    }
+
+    /// Whether somebody who has left so many questions unanswered for so long is gone.
+    pub(crate) fn is_gone(&self, unanswered: u32, silent_ns: u64) -> bool {
+        unanswered >= self.silent_max && silent_ns >= self.silent_ns_max
     }
 }

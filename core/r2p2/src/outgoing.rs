@@ -32,8 +32,9 @@ pub(crate) struct Outgoing {
     /// Let out since the last pause, and when the next may go.
     burst: u16,
     not_before: Instant,
-    /// Timers run out since something arrived.
+    /// Timers run out since something arrived, and when the first did.
     silent: u32,
+    silent_since: Option<Instant>,
     rto_ns: u64,
     timer: Option<Instant>,
 }
@@ -53,6 +54,13 @@ const WINDOW_MIN: f64 = 4.0;
 const WINDOW_MAX: f64 = AckPart::BEYOND as f64;
 /// Packets in a row before the pace is looked at: what segmentation offload takes at once.
 const BURST_MAX: u16 = 16;
+/// Longest round trip believed. What is measured beyond says that somebody got no processor meanwhile; a pace and a timer
+/// that followed it would keep the message waiting for seconds after that is over.
+const ROUND_TRIP_NS_MAX: u64 = 200_000_000;
+/// Longest pause between two bursts: as the first retransmission; the window bounds what goes out anyway.
+const PAUSE_NS_MAX: u64 = 20_000_000;
+/// Longest time of the timer: eight of them fit what is waited before somebody is taken for gone.
+const TIMEOUT_NS_MAX: u64 = 1_000_000_000;
 /// Later packets that arrived before one is taken for lost: overtaking by two is common, by more is not.
 const OVERTAKING_MAX: u16 = 3;
 
@@ -74,6 +82,7 @@ impl Outgoing {
             burst: 0,
             not_before: Instant::default(),
             silent: 0,
+            silent_since: None,
             rto_ns,
             timer: None,
         })
@@ -140,16 +149,17 @@ impl Outgoing {
             self.give_up_overtaken(now, highest);
         }
         if news > 0 {
-            self.silent = 0;
+            (self.silent, self.silent_since) = (0, None);
             self.grow(news);
             self.timer = Some(now.plus_ns(self.timeout_ns()));
         }
         false
     }
 
-    /// The timer ran out: whatever is under way is taken for lost. How often it ran out in a row.
-    pub fn handle_timeout(&mut self, now: Instant) -> u32 {
+    /// The timer ran out: whatever is under way is taken for lost. How often it ran out in a row, and for how long it has.
+    pub fn handle_timeout(&mut self, now: Instant) -> (u32, u64) {
         self.silent += 1;
+        let since = *self.silent_since.get_or_insert(now);
         for sent in self.flight.iter_mut().filter(|sent| !sent.arrived) {
             sent.lost = true;
         }
@@ -157,7 +167,7 @@ impl Outgoing {
         self.window = WINDOW_MIN;
         self.doubling = false;
         self.timer = Some(now.plus_ns(self.timeout_ns()));
-        self.silent
+        (self.silent, now.since_ns(since))
     }
 
     /// When to look again: the pace, or the timer.
@@ -193,7 +203,7 @@ impl Outgoing {
         }
         // Karn: of a packet sent twice nobody knows which copy arrived.
         if sent.times == 1 {
-            let sample = now.since_ns(sent.at).max(1);
+            let sample = now.since_ns(sent.at).clamp(1, ROUND_TRIP_NS_MAX);
             let smooth = self.round_trip_ns;
             self.round_trip_ns = if smooth == 0 { sample } else { (smooth * 7 + sample) / 8 };
         }
@@ -234,13 +244,13 @@ impl Outgoing {
         if self.burst >= BURST_MAX && self.round_trip_ns > 0 {
             // A quarter faster than the window drains, so that the pace is never what holds it back.
             let gap_ns = self.round_trip_ns as f64 * f64::from(BURST_MAX) / self.window * 0.75;
-            self.not_before = now.plus_ns(gap_ns as u64);
+            self.not_before = now.plus_ns((gap_ns as u64).min(PAUSE_NS_MAX));
             self.burst = 0;
         }
         true
     }
 
     fn timeout_ns(&self) -> u64 {
-        self.rto_ns.max(self.round_trip_ns * 2) << self.silent.min(5)
+        (self.rto_ns.max(self.round_trip_ns * 2) << self.silent.min(5)).min(TIMEOUT_NS_MAX)
     }
 }

@@ -63,7 +63,7 @@ impl Default for RouterConfig {
             lease_ns: 1000 * MS,
             leases_max: 1 << 18,
             lifetime_ns: 10 * MS,
-            remember_ns: 3000 * MS,
+            remember_ns: 10_000 * MS,
             remembered_max: 1 << 20,
             silent_ns_max: 500 * MS,
             lapses_max: 3,

@@ -161,8 +161,8 @@ impl Server {
         };
         let age_ns = part.map_or(0, |part| u64::from(part.age_us) * 1000);
         if self.memory.may_have_forgotten(now, age_ns) {
-            // A first copy will be repeated, and then told; what cannot be repeated is lost, as datagrams are.
-            return if part.is_some_and(|part| part.again) {
+            // A first copy will be repeated, and then told; what nobody repeats is told at once.
+            return if part.is_none_or(|part| part.again) {
                 self.drop_unknown(key, Reason::Forgotten);
             } else {
                 self.counters.stray += 1;
@@ -325,9 +325,12 @@ impl Server {
                 self.abandon(now, key);
             }
             Stage::Replying { outgoing } => {
-                if outgoing.is_overdue(now) && outgoing.handle_timeout(now) > self.config.silent_max {
-                    self.live -= 1;
-                    return self.conclude(now, key, Stage::Served);
+                if outgoing.is_overdue(now) {
+                    let (unanswered, silent_ns) = outgoing.handle_timeout(now);
+                    if self.config.is_gone(unanswered, silent_ns) {
+                        self.live -= 1;
+                        return self.conclude(now, key, Stage::Served);
+                    }
                 }
                 self.pump(now, key);
             }

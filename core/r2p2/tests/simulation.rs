@@ -71,6 +71,33 @@ fn extended_calls_all_succeed_in_bad_weather() {
     }
 }
 
+/// Longer than it takes to suspect somebody, shorter than it takes to give up.
+#[test]
+fn hosts_that_get_no_processor_for_seconds_cost_no_call() {
+    for seed in 0..SEEDS {
+        let mut world = world_of(seed, Weather { lost: 10, doubled: 10, late: 10 }, extended());
+        for tag in 0..60 {
+            let (client, server) = (1 + world.random.below(3) as u8, 101 + world.random.below(3) as u8);
+            let (from, to) = (address(client, 33_000), address(server, 8000));
+            let bytes = sizes(&mut world.random);
+            world.call(from, to, tag, bytes, 60 * S);
+            if tag % 10 == 9 {
+                let sleeper = if world.random.chance(500) { from } else { to };
+                let until = world.now.plus_ns(2 * S + world.random.below(4 * S));
+                world.asleep.insert(sleeper, until);
+                world.run(world.now.plus_ns(10 * S));
+            }
+            let pause = world.random.below(2 * MS);
+            world.run(world.now.plus_ns(pause));
+        }
+        world.run(world.now.plus_ns(70 * S));
+        check_once(&world, seed);
+        for (tag, fate) in &world.fates {
+            assert_eq!((fate.replies, fate.executed), (1, 1), "seed {seed}, call {tag}: {fate:?}");
+        }
+    }
+}
+
 #[test]
 fn compatible_calls_end_once_in_bad_weather() {
     for seed in 0..SEEDS {
@@ -150,6 +177,6 @@ fn a_lost_worker_is_noticed_without_a_deadline() {
     world.call(from, to, 1, 100, 1000 * S);
     world.run(world.now.plus_ns(50 * MS));
     world.servers.remove(&to);
-    world.run(world.now.plus_ns(15 * S));
+    world.run(world.now.plus_ns(25 * S));
     assert_eq!(world.fates[&1].failures, [CallFailure::Silent]);
 }

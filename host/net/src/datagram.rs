@@ -1,11 +1,12 @@
 //! UDP sockets, and raw ones that send in another's name.
 
+use quinn_udp::{RecvMeta, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, MMsgHdr, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags,
-    SocketType, bind, getsockname, ipproto, recvfrom, sendmmsg, socket_with, sockopt,
+    AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind,
+    getsockname, ipproto, sendmmsg, socket_with, sockopt,
 };
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -13,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct Datagrams {
     fd: OwnedFd,
+    state: UdpSocketState,
 }
 
 /// A socket whose datagrams say whatever source they are given. Needs CAP_NET_RAW.
@@ -33,9 +35,11 @@ pub struct Outgoing<'a> {
 /// Datagrams received together.
 #[derive(Debug, Default)]
 pub struct DatagramBatch {
+    /// Pieces of [`PIECE_BYTES_MAX`]; nothing until the first use.
     buffer: Vec<u8>,
-    /// Sender and length of each; they lie one behind the other.
-    received: Vec<(SocketAddrV4, usize)>,
+    /// Sender and length of each piece. One sender's datagrams of equal length may come as one.
+    pieces: Vec<RecvMeta>,
+    count: usize,
 }
 
 /// A datagram to send in the name of `from`.
@@ -49,10 +53,11 @@ pub struct Disguised<'a> {
     pub datagram: &'a [u8],
 }
 
-/// Datagrams given to the kernel at once. More gain nothing: the cost of the call is spread thin by then.
-const BATCH_MAX: usize = 32;
-/// Room for one datagram: more than fits an Ethernet frame. What is longer is cut, and refused as too long.
-const DATAGRAM_BYTES_MAX: usize = 2048;
+/// Datagrams given to the kernel, or taken from it, at once. More gain nothing: the cost of the call is spread thin by
+/// then.
+const BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
+/// Room for what the kernel hands over in one piece: it may put the datagrams of one sender together (UDP GRO).
+const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Bytes the kernel keeps of what has not been read: bursts of many clients meet here.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const IP_HEADER_BYTES: usize = 20;
@@ -69,7 +74,10 @@ impl Datagrams {
         bind(&fd, &address)?;
         // As much as the host allows; less is no reason not to run.
         let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER_BYTES);
-        Ok(Self { fd })
+        let state = UdpSocketState::new((&fd).into())?;
+        // That forbids fragments, as QUIC wants it. A path with less room than Ethernet's cuts our datagrams instead.
+        sockopt::set_ip_mtu_discover(&fd, sockopt::Ipv4PathMtuDiscovery::WANT)?;
+        Ok(Self { fd, state })
     }
 
     /// The address it has.
@@ -83,41 +91,36 @@ impl Datagrams {
         }
     }
 
-    /// The next datagram: its length and its sender; `None` if there is none.
-    ///
-    /// # Errors
-    /// What the kernel says.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, SocketAddrV4)>> {
-        loop {
-            match recvfrom(&self.fd, &mut *buffer, RecvFlags::empty()) {
-                Ok((_, bytes, from)) => match from.map(SocketAddr::try_from) {
-                    Some(Ok(SocketAddr::V4(from))) => return Ok(Some((bytes, from))),
-                    _ => continue,
-                },
-                Err(Errno::AGAIN) => return Ok(None),
-                // An earlier datagram found nobody: no news about this one.
-                Err(Errno::INTR | Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// The datagrams that wait, up to a batch of them; none if none do. Replaces what the batch had.
+    /// The datagrams that wait, in one call of the kernel; none if none do. Replaces what the batch had.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn receive_batch(&self, batch: &mut DatagramBatch) -> io::Result<()> {
-        batch.received.clear();
-        batch.buffer.resize(BATCH_MAX * DATAGRAM_BYTES_MAX, 0);
-        let mut at = 0;
-        while batch.received.len() < BATCH_MAX {
-            let Some((bytes, from)) = self.receive(&mut batch.buffer[at..at + DATAGRAM_BYTES_MAX])? else {
-                break;
-            };
-            batch.received.push((from, bytes));
-            at += bytes;
+        batch.count = 0;
+        if batch.buffer.is_empty() {
+            // Taken as zero from the kernel: what is never written to takes no memory.
+            batch.buffer = vec![0; BATCH_MAX * PIECE_BYTES_MAX];
+            batch.pieces = vec![RecvMeta::default(); BATCH_MAX];
         }
-        Ok(())
+        let mut pieces: Vec<_> =
+            batch.buffer.chunks_exact_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect();
+        loop {
+            return match self.state.recv((&self.fd).into(), &mut pieces, &mut batch.pieces) {
+                Ok(count) => {
+                    batch.count = count;
+                    Ok(())
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(()),
+                    // An earlier datagram found nobody: no news about this one.
+                    io::ErrorKind::Interrupted
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable => continue,
+                    _ => Err(error),
+                },
+            };
+        }
     }
 
     /// Sends datagrams; how many the kernel took. What it did not take is lost, as datagrams may be.
@@ -141,16 +144,27 @@ impl DatagramBatch {
 
     /// Whether it has no datagrams.
     pub fn is_empty(&self) -> bool {
-        self.received.is_empty()
+        self.count == 0
+    }
+
+    /// Whether it has as much as it can have, so that more may wait.
+    pub fn is_full(&self) -> bool {
+        self.count == BATCH_MAX
     }
 
     /// Its datagrams with their senders, in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
-        let mut rest = &self.buffer[..];
-        self.received.iter().map(move |(from, bytes)| {
-            let (datagram, behind) = rest.split_at(*bytes);
-            rest = behind;
-            (*from, datagram)
+        let pieces = self.pieces[..self.count].iter().zip(self.buffer.chunks(PIECE_BYTES_MAX));
+        pieces.flat_map(|(meta, piece)| {
+            let piece = &piece[..meta.len.min(PIECE_BYTES_MAX)];
+            let from = match meta.addr {
+                SocketAddr::V4(from) => Some(from),
+                SocketAddr::V6(_) => None,
+            };
+            let stride = meta.stride.max(1);
+            let count = piece.len().div_ceil(stride).max(1);
+            let datagram = move |index: usize| &piece[index * stride..piece.len().min((index + 1) * stride)];
+            (0..count).filter_map(move |index| Some((from?, datagram(index))))
         })
     }
 }

@@ -10,6 +10,8 @@
 //!   reads and writes then carry plain text.
 //! * [`First`]: what an accepted connection speaks, by its first bytes.
 //! * [`Http2`]: a connection of HTTP/2 over a stream: events up, commands down, without a runtime.
+//! * [`Datagrams`]: a UDP socket, read and written in batches ([`DatagramBatch`]); [`RawDatagrams`]: one that sends in
+//!   others' names.
 //! * [`Farewell`]: closes a stream so that the peer hears why.
 //! * [`Listener`]: accepts streams; knows when a socket file is a leftover.
 //! * [`Poller`]: which of many descriptors are ready, over epoll, level-triggered. Doorbells and control sockets

@@ -73,6 +73,10 @@ impl Shard {
                 let mut turn = Turn { now: now(), heaps: &mut self.heaps };
                 self.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
             }
+            if !batch.is_full() {
+                self.udp.batch = batch;
+                return;
+            }
         }
         self.udp.batch = batch;
         // The poller tells again.

@@ -5,10 +5,13 @@ use crate::report::{Report, Shared};
 use crate::settings::{Forwarding, Settings};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trunkline_call::Instant;
-use trunkline_net::{Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token};
+use trunkline_net::{
+    DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token,
+};
 use trunkline_r2p2::{Forward, Router, Transmit};
 
 /// A router and its sockets.
@@ -19,7 +22,7 @@ pub struct RouterProcess {
     way: Way,
     poller: Poller,
     ready: Vec<Ready>,
-    buffer: Vec<u8>,
+    batch: DatagramBatch,
     shared: Arc<Shared>,
     reported: Instant,
 }
@@ -51,12 +54,10 @@ pub enum StartError {
 
 const DATA: Token = Token(1 << 32);
 const CONTROL: Token = Token(2 << 32);
-/// Datagrams taken from one socket before the others get their turn.
-const DATAGRAMS_PER_TURN: usize = 64;
+/// Batches taken from one socket before the others get their turn.
+const BATCHES_PER_TURN: usize = 2;
 /// How often the report is renewed, and at the latest the flag looked at that ends the loop.
 const REPORT_NS: u64 = 100_000_000;
-/// More than fits an Ethernet frame: what is longer is cut, and refused as too long.
-const BUFFER_BYTES: usize = 2048;
 
 impl RouterProcess {
     /// Opens the sockets.
@@ -88,7 +89,7 @@ impl RouterProcess {
             way,
             poller,
             ready: Vec::new(),
-            buffer: vec![0; BUFFER_BYTES],
+            batch: DatagramBatch::new(),
             shared: Arc::default(),
             reported: Instant::default(),
         })
@@ -145,36 +146,35 @@ impl RouterProcess {
     }
 
     fn take_requests(&mut self, now: Instant) {
-        for _ in 0..DATAGRAMS_PER_TURN {
-            let Ok(Some((bytes, client))) = self.data.receive(&mut self.buffer) else { return };
-            let datagram = &self.buffer[..bytes];
-            if let Way::Proxy(proxy) = &mut self.way
-                && let Some(worker) = self.router.worker_of(client, datagram)
-            {
-                proxy.send(now, &self.poller, client, worker, datagram);
-                continue;
-            }
-            self.router.handle_request(now, client, datagram);
-        }
+        let Self { data, router, way, poller, batch, .. } = self;
+        take(data, batch, |client, datagram| match way {
+            Way::Proxy(proxy) => match router.worker_of(client, datagram) {
+                Some(worker) => drop(proxy.send(now, poller, client, worker, datagram)),
+                None => router.handle_request(now, client, datagram),
+            },
+            Way::Raw(_) => router.handle_request(now, client, datagram),
+        });
     }
 
     fn take_feedback(&mut self, now: Instant) {
-        for _ in 0..DATAGRAMS_PER_TURN {
-            let Ok(Some((bytes, from))) = self.control.receive(&mut self.buffer) else { return };
-            if let Way::Proxy(proxy) = &self.way {
-                proxy.translate(&mut self.buffer[..bytes]);
+        let Self { control, router, way, batch, .. } = self;
+        take(control, batch, |from, datagram| match way {
+            Way::Proxy(proxy) => {
+                let mut datagram = datagram.to_vec();
+                proxy.translate(&mut datagram);
+                router.handle_feedback(now, from, &datagram);
             }
-            self.router.handle_feedback(now, from, &self.buffer[..bytes]);
-        }
+            Way::Raw(_) => router.handle_feedback(now, from, datagram),
+        });
     }
 
     /// Proxy mode: what a worker says to a client.
     fn take_answers(&mut self, flow: Token) {
-        let Way::Proxy(proxy) = &mut self.way else { return };
-        for _ in 0..DATAGRAMS_PER_TURN {
-            let Some((bytes, client)) = proxy.receive(flow, &mut self.buffer) else { return };
-            self.data.send(&[Outgoing { to: client, pieces: [&self.buffer[..bytes], &[]] }]);
-        }
+        let Self { data, way: Way::Proxy(proxy), batch, .. } = self else { return };
+        let Some((socket, client)) = proxy.flow(flow) else { return };
+        take(socket, batch, |_, datagram| {
+            data.send(&[Outgoing { to: client, pieces: [datagram, &[]] }]);
+        });
     }
 
     /// What came of it goes where it belongs.
@@ -213,6 +213,19 @@ impl Way {
             Forwarding::Preserve => RawDatagrams::open()?.map(Self::Raw),
             Forwarding::Auto => Some(RawDatagrams::open()?.map_or_else(proxy, Self::Raw)),
         })
+    }
+}
+
+/// Takes what waits at a socket, a few batches at most; the poller tells again.
+fn take(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl FnMut(SocketAddrV4, &[u8])) {
+    for _ in 0..BATCHES_PER_TURN {
+        if let Err(error) = socket.receive_batch(batch) {
+            return tracing::error!(%error, "cannot receive datagrams");
+        }
+        batch.iter().for_each(|(from, datagram)| each(from, datagram));
+        if !batch.is_full() {
+            return;
+        }
     }
 }
 

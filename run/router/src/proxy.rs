@@ -52,12 +52,10 @@ impl Proxy {
         flow.socket.send(&[Outgoing { to, pieces: [datagram, &[]] }]) == 1
     }
 
-    /// The next datagram of a worker at a client's socket: its length, and the client.
-    pub fn receive(&mut self, token: Token, buffer: &mut [u8]) -> Option<(usize, SocketAddrV4)> {
+    /// A client's socket, where workers answer it, and the client.
+    pub fn flow(&self, token: Token) -> Option<(&Datagrams, SocketAddrV4)> {
         let client = *self.clients.get(&u16::try_from(token.0).ok()?)?;
-        let flow = self.flows.get(&client)?;
-        let (bytes, _) = flow.socket.receive(buffer).ok()??;
-        Some((bytes, client))
+        Some((&self.flows.get(&client)?.socket, client))
     }
 
     /// A FEEDBACK names the client by the router's own socket: names the client instead.

@@ -9,7 +9,7 @@
 //! service times beforehand and does not interrupt can do better.
 //!
 //! * `service.rs`: the distributions, by name: `fixed:10us`, `exponential:10us`, `bimodal:10us` (one in ten takes ten
-//!   times as long), `heavy:10us` (bounded Pareto).
+//!   times as long), `heavy:10us` (bounded Pareto); and times somebody has measured.
 //! * `scenario.rs`: one run, one policy; `sweep.rs`: every policy over loads; `plot.rs`: a page with the curves.
 //!
 //! # Limits
@@ -23,6 +23,6 @@ mod service;
 mod sweep;
 
 pub use plot::page;
-pub use scenario::{Outcome, Scenario};
+pub use scenario::{Outcome, Request, Scenario};
 pub use service::{Service, UnknownService};
 pub use sweep::{Curve, Point, Sweep};

@@ -32,10 +32,13 @@ pub struct Outcome {
     pub bound: Option<u32>,
 }
 
-/// Requests, drawn beforehand so that every policy gets the same.
-struct Request {
-    arrives: u64,
-    takes_ns: u64,
+/// A request, drawn beforehand so that every policy gets the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// When it comes, in nanoseconds since the start.
+    pub arrives: u64,
+    /// How long a worker has it.
+    pub takes_ns: u64,
 }
 
 /// What happens at an instant.
@@ -119,7 +122,8 @@ impl Scenario {
         Outcome::new(latencies, None)
     }
 
-    fn requests(&self) -> Vec<Request> {
+    /// What every policy is given, in the order it comes.
+    pub fn requests(&self) -> Vec<Request> {
         let mut random = self.seed;
         let mut uniform = move || {
             random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -218,6 +222,11 @@ impl Run<'_> {
 }
 
 impl Outcome {
+    /// Of latencies in nanoseconds, in any order.
+    pub fn of(latencies: Vec<u64>) -> Self {
+        Self::new(latencies, None)
+    }
+
     fn new(mut latencies: Vec<u64>, bound: Option<u32>) -> Self {
         latencies.sort_unstable();
         Self { latencies, bound }

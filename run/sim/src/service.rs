@@ -18,6 +18,8 @@ enum Shape {
     Bimodal,
     /// Bounded Pareto, α = 1.2, from the least to a thousand times that.
     Heavy,
+    /// As somebody measured, each as likely as the others.
+    Measured(&'static [u64]),
 }
 
 /// Tail exponent and range of the heavy distribution: between those published for web objects (1.0–1.3).
@@ -29,6 +31,12 @@ const RANGE: f64 = 1000.0;
 pub struct UnknownService(pub String);
 
 impl Service {
+    /// Times somebody measured, in any unit, stretched to a mean. `None` if there are none, or their sum is nothing.
+    pub fn measured(times: &'static [u64], mean_ns: f64) -> Option<Self> {
+        let some = times.iter().any(|time| *time > 0);
+        some.then_some(Self { shape: Shape::Measured(times), mean_ns })
+    }
+
     /// Mean, in nanoseconds.
     pub fn mean_ns(&self) -> f64 {
         self.mean_ns
@@ -43,6 +51,7 @@ impl Service {
             Shape::Bimodal if uniform < 0.9 => 1.0 / 1.9,
             Shape::Bimodal => 10.0 / 1.9,
             Shape::Heavy => heavy(uniform) / heavy_mean(),
+            Shape::Measured(times) => times[(uniform * times.len() as f64) as usize] as f64 / mean_of(times),
         };
         (shape * self.mean_ns).round() as u64
     }
@@ -55,6 +64,10 @@ fn heavy(uniform: f64) -> f64 {
 
 fn heavy_mean() -> f64 {
     ALPHA / (ALPHA - 1.0) * (1.0 - RANGE.powf(1.0 - ALPHA)) / (1.0 - RANGE.powf(-ALPHA))
+}
+
+fn mean_of(times: &[u64]) -> f64 {
+    times.iter().map(|time| *time as f64).sum::<f64>() / times.len() as f64
 }
 
 impl FromStr for Service {
@@ -90,6 +103,7 @@ impl fmt::Display for Service {
             Shape::Exponential => "exponential",
             Shape::Bimodal => "bimodal",
             Shape::Heavy => "heavy",
+            Shape::Measured(_) => "measured",
         };
         write!(f, "{name}:{}us", self.mean_ns / 1e3)
     }
@@ -122,6 +136,10 @@ mod tests {
             let mean = sum as f64 / f64::from(count);
             assert!((mean / 10_000.0 - 1.0).abs() < 0.01, "{name} has a mean of {mean} ns");
         }
+        let measured = Service::measured(&[1, 2, 9], 4000.0).unwrap();
+        let drawn = [0.0, 0.5, 0.999].map(|uniform| measured.draw(uniform));
+        assert_eq!((drawn, measured.mean_ns()), ([1000, 2000, 9000], 4000.0));
+        assert!(Service::measured(&[], 1.0).is_none() && Service::measured(&[0], 1.0).is_none());
         for name in ["", "fixed", "fixed:", "fixed:0us", "fixed:10", "normal:10us"] {
             assert!(name.parse::<Service>().is_err(), "{name}");
         }

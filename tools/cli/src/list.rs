@@ -87,7 +87,7 @@ fn peers(rows: &[Peer]) -> Table {
             row.protocol.clone(),
             match (row.node.is_empty(), row.protocol.as_str()) {
                 (false, _) => printable(&row.node),
-                (true, "grpc") => "-".into(),
+                (true, "grpc" | "r2p2") => "-".into(),
                 (true, _) => "(no hello yet)".into(),
             },
             if row.outgoing { "here" } else { "there" }.into(),

@@ -75,6 +75,8 @@ pub struct World {
     /// By the port clients send to; its control port is [`control_of`] that.
     pub routers: BTreeMap<SocketAddrV4, Router>,
     pub fates: HashMap<u64, Fate>,
+    /// Who gets no processor, and until when. What is sent there waits in its socket.
+    pub asleep: HashMap<SocketAddrV4, Instant>,
     /// Longest time a server works on a request.
     pub service_ns_max: u64,
     pub reply_bytes: fn(u64) -> usize,
@@ -94,6 +96,7 @@ impl World {
             servers: BTreeMap::new(),
             routers: BTreeMap::new(),
             fates: HashMap::new(),
+            asleep: HashMap::new(),
             service_ns_max: 3 * MS,
             reply_bytes: |tag| (tag % 5000) as usize,
             datagrams: 0,
@@ -148,8 +151,11 @@ impl World {
 
     fn next(&mut self) -> Option<Instant> {
         let arrival = self.due.peek().map(|Reverse((at, _))| *at);
-        let clients = self.clients.values_mut().filter_map(Client::next_timeout).min();
-        let servers = self.servers.values_mut().filter_map(Server::next_timeout).min();
+        let awake = |at: &SocketAddrV4, due: Instant| due.max(wakes(&self.asleep, *at));
+        let clients = self.clients.iter_mut();
+        let clients = clients.filter_map(|(at, client)| Some(awake(at, client.next_timeout()?))).min();
+        let servers = self.servers.iter_mut();
+        let servers = servers.filter_map(|(at, server)| Some(awake(at, server.next_timeout()?))).min();
         let routers = self.routers.values().filter_map(Router::next_timeout).min();
         [arrival, clients, servers, routers].into_iter().flatten().min()
     }
@@ -159,7 +165,14 @@ impl World {
             self.due.peek().copied().filter(|Reverse((at, _))| *at <= self.now)
         {
             self.due.pop();
-            match self.arrivals.remove(&serial).unwrap() {
+            let arrival = self.arrivals.remove(&serial).unwrap();
+            let (Arrival::Datagram { to: at, .. } | Arrival::Answer { server: at, .. }) = &arrival;
+            let wakes = wakes(&self.asleep, *at);
+            if wakes > self.now {
+                self.book(wakes, arrival);
+                continue;
+            }
+            match arrival {
                 Arrival::Datagram { from, to, bytes } => self.deliver(from, to, &bytes),
                 Arrival::Answer { server, key, body } => {
                     if let Some(server) = self.servers.get_mut(&server) {
@@ -168,8 +181,11 @@ impl World {
                 }
             }
         }
-        self.clients.values_mut().for_each(|client| client.handle_timeout(self.now));
-        self.servers.values_mut().for_each(|server| server.handle_timeout(self.now));
+        let (asleep, now) = (&self.asleep, self.now);
+        let clients = self.clients.iter_mut().filter(|(at, _)| wakes(asleep, **at) <= now);
+        clients.for_each(|(_, client)| client.handle_timeout(now));
+        let servers = self.servers.iter_mut().filter(|(at, _)| wakes(asleep, **at) <= now);
+        servers.for_each(|(_, server)| server.handle_timeout(now));
         self.routers.values_mut().for_each(|router| router.handle_timeout(self.now));
     }
 
@@ -252,6 +268,11 @@ impl World {
         self.due.push(Reverse((at, self.serial)));
         self.arrivals.insert(self.serial, arrival);
     }
+}
+
+/// From when on somebody has a processor.
+fn wakes(asleep: &HashMap<SocketAddrV4, Instant>, at: SocketAddrV4) -> Instant {
+    asleep.get(&at).copied().unwrap_or_default()
 }
 
 fn note(fates: &mut HashMap<u64, Fate>, event: ClientEvent, reply_bytes: fn(u64) -> usize) {

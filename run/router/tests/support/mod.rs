@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 use trunkline_call::Instant;
-use trunkline_net::{Datagrams, Interest, Outgoing, Poller, Token};
+use trunkline_net::{DatagramBatch, Datagrams, Interest, Outgoing, Poller, Token};
 use trunkline_r2p2::*;
 
 pub const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
@@ -51,19 +51,19 @@ pub fn poller_of(socket: &Datagrams) -> Poller {
 pub fn work(socket: &Datagrams, config: Config, stop: &AtomicBool) -> u64 {
     let (time, poller) = (Time::begin(), poller_of(socket));
     let mut server = Server::new(Arc::new(config), Instant(0));
-    let (mut buffer, mut executed) = ([0; 2048], 0);
+    let (mut batch, mut executed) = (DatagramBatch::new(), 0);
     while !stop.load(Ordering::Relaxed) {
         let next = server.next_timeout();
         wait(&poller, &time, next);
-        while let Some((bytes, from)) = socket.receive(&mut buffer).unwrap() {
-            server.handle_datagram(time.now(), from, &buffer[..bytes]);
+        socket.receive_batch(&mut batch).unwrap();
+        for (from, datagram) in batch.iter() {
+            server.handle_datagram(time.now(), from, datagram);
             while let Some(event) = server.poll_event() {
                 if let ServerEvent::Request(request) = event {
                     executed += 1;
                     server.reply(time.now(), request.key, request.body.into(), None, Timing::default());
                 }
             }
-            send(socket, || server.poll_transmit());
         }
         server.handle_timeout(time.now());
         send(socket, || server.poll_transmit());
@@ -81,7 +81,7 @@ pub fn call_all(
     let (socket, time) = (Datagrams::bind(ANY).unwrap(), Time::begin());
     let poller = poller_of(&socket);
     let mut client = Client::new(Arc::new(config), std::process::id().into());
-    let (mut buffer, mut ended, mut made) = ([0; 2048], Vec::new(), 0);
+    let (mut batch, mut ended, mut made) = (DatagramBatch::new(), Vec::new(), 0);
     let patience = Clock::now() + Duration::from_secs(120);
     while ended.len() < bodies.len() {
         assert!(Clock::now() < patience, "{} of {} calls have ended", ended.len(), bodies.len());
@@ -95,9 +95,9 @@ pub fn call_all(
         send(&socket, || client.poll_transmit());
         let next = client.next_timeout();
         wait(&poller, &time, next);
-        while let Some((bytes, from)) = socket.receive(&mut buffer).unwrap() {
-            client.handle_datagram(time.now(), from, &buffer[..bytes]);
-            send(&socket, || client.poll_transmit());
+        socket.receive_batch(&mut batch).unwrap();
+        for (from, datagram) in batch.iter() {
+            client.handle_datagram(time.now(), from, datagram);
         }
         client.handle_timeout(time.now());
         ended.extend(std::iter::from_fn(|| client.poll_event()));

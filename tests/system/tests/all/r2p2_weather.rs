@@ -1,5 +1,5 @@
 //! Shows R2P2 over a network that loses, doubles and reorders datagrams: client, router and workers in namespaces of
-//! their own, calls of 1 byte to 300 KB; each ends once, executed once, and no place is left taken.
+//! their own, calls of 1 byte to 300 KB; each is answered, executed once, and no place is left taken.
 //!
 //! `TRUNKLINE_R2P2_CALLS` says how many; `make r2p2` makes 100,000.
 
@@ -47,7 +47,7 @@ fn every_call_ends_once_whatever_the_network_does() {
         log.lines()
             .for_each(|line| assert!(executed.insert(line.to_owned()), "call {line} was executed twice"));
     }
-    held_to_the_truth(&tally, &executed, calls);
+    all_are_answered(&tally, &executed, calls);
     near.until_idle();
     workers.iter_mut().for_each(Host::until_idle);
     router.until("outstanding", 0);
@@ -61,14 +61,11 @@ fn every_call_ends_once_whatever_the_network_does() {
     assert!(relayed.lost > 0 && relayed.doubled > 0 && relayed.late > 0, "{relayed:?}");
 }
 
-/// Every call has ended once, and what was said of it is so. Where somebody gets no processor for two seconds, calls
-/// end as unknown: that may happen, and seldom.
-fn held_to_the_truth(tally: &Tally, executed: &HashSet<String>, calls: u64) {
-    assert_eq!(tally.answered + tally.failures.len() as u64, calls);
-    assert!(executed.len() as u64 >= tally.answered);
+/// Every call has ended once, with its answer. (Not every call would if somebody got no processor for eight seconds.)
+fn all_are_answered(tally: &Tally, executed: &HashSet<String>, calls: u64) {
     for (number, after, status) in &tally.failures {
         println!("call {number}, after {after:?}: {status}");
-        assert_eq!((status.code(), status.execution()), (Code::Unavailable, Execution::Unknown), "{status}");
     }
-    assert!(tally.failures.len() as u64 <= calls / 100, "{} failed", tally.failures.len());
+    let (answered, failed) = (tally.answered, tally.failures.len());
+    assert_eq!((answered, failed, executed.len() as u64), (calls, 0, calls));
 }

@@ -185,6 +185,7 @@ fn peers(shard: u32, seen: &Observation) -> impl Iterator<Item = Peer> {
         protocol: match row.protocol {
             Protocol::Native => "native".into(),
             Protocol::Grpc => "grpc".into(),
+            Protocol::R2p2 => "r2p2".into(),
         },
     })
 }
