@@ -2,7 +2,7 @@
 //! what that needs is installed; named as absent if not.
 
 use crate::children::{Child, Failure, text, wait_for_file};
-use crate::proxies;
+use crate::proxies::{self, Upstreams};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -92,11 +92,24 @@ impl Foreign {
         name: &str,
         upstream: &str,
     ) -> Result<Serving, Failure> {
+        if library == Library::Envoy {
+            return proxies::envoy(self.at(library)?, dir, name, upstream);
+        }
+        self.balancer(library, dir, name, Upstreams::of(&[upstream.to_owned()]))
+    }
+
+    /// Starts nginx or HAProxy in front of several servers.
+    pub fn balancer(
+        &self,
+        library: Library,
+        dir: &Path,
+        name: &str,
+        upstreams: Upstreams<'_>,
+    ) -> Result<Serving, Failure> {
         let program = self.at(library)?;
         match library {
-            Library::Nginx => proxies::nginx(program, dir, name, upstream),
-            Library::Haproxy => proxies::haproxy(program, dir, name, upstream),
-            _ => proxies::envoy(program, dir, name, upstream),
+            Library::Nginx => proxies::nginx(program, dir, name, upstreams),
+            _ => proxies::haproxy(program, dir, name, upstreams),
         }
     }
 

@@ -45,6 +45,9 @@ pub fn page(report: &Report) -> String {
         page += &format!("<h2>{}</h2>{}", escape(Section::Goodput.title()), lines(&goodput));
     }
     page += &connections(&report.connections);
+    if let Some(dispatching) = &report.dispatching {
+        page += &dispatching.html();
+    }
     page += &footer(report);
     page
 }

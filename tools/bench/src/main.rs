@@ -1,6 +1,6 @@
 //! Measures, and the bare limits they are held against.
 //!
-//! A run is made of *sections* (`sections.rs`: latency, rate, goodput, gRPC; `idle.rs`, `connections.rs`). In a section
+//! A run is made of *sections* (`sections.rs`: latency, rate, goodput, gRPC; `idle.rs`, `connections.rs`, `dispatch.rs`). In a section
 //! every *peer* (`peers.rs`: ours, the bare chain, bare TCP, the field's libraries) is a set of processes, one of which
 //! takes *orders* on its standard input: so long, so large, so many at once (`orders.rs`). It answers with counts and
 //! percentiles; what the processes cost is read from outside by pid (`processes.rs`), so client, daemons and server all
@@ -15,10 +15,13 @@
 mod chain;
 mod children;
 mod connections;
+mod dispatch;
+mod dispatch_report;
 mod foreign;
 mod html;
 mod idle;
 mod marks;
+mod open;
 mod orders;
 mod ours;
 mod peers;
@@ -28,6 +31,7 @@ mod report;
 mod roles;
 mod run;
 mod sections;
+mod sleepers;
 mod stats;
 mod stream;
 

@@ -29,7 +29,7 @@ struct Claim {
 }
 
 #[derive(Clone, Copy)]
-enum Bound {
+pub enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -197,7 +197,8 @@ fn idle_marks(idle: &Idle) -> Vec<Mark> {
         .collect()
 }
 
-fn mark(target: &'static str, what: String, bound: Bound, measured: Spread) -> Mark {
+/// Judges by the median.
+pub fn mark(target: &'static str, what: String, bound: Bound, measured: Spread) -> Mark {
     let (wanted, reached) = match bound {
         Bound::AtMost(most) => (format!("≤ {most}"), measured.median <= most),
         Bound::AtLeast(least) => (format!("≥ {least}"), measured.median >= least),

@@ -77,7 +77,8 @@ pub fn start_daemon(socket: &Path, heap: &str) -> Result<(Child, String), Failur
     start_daemon_speaking(socket, heap, "native")
 }
 
-fn start_daemon_speaking(socket: &Path, heap: &str, speaks: &str) -> Result<(Child, String), Failure> {
+/// Starts a daemon that speaks `native` or `grpc` to others.
+pub fn start_daemon_speaking(socket: &Path, heap: &str, speaks: &str) -> Result<(Child, String), Failure> {
     let port_file = socket.with_extension("port");
     let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap, speaks])?;
     Ok((daemon, wait_for_file(&port_file)?))
@@ -127,6 +128,19 @@ impl Bench for Counter {
     }
 }
 
+/// A channel through the daemon at `socket`, once that is there.
+pub fn channel(socket: &Path, target: &str) -> Result<Channel, Failure> {
+    let mut tried = 0;
+    loop {
+        match Channel::builder().socket(socket).target(target).connect().wait() {
+            Ok(channel) => return Ok(channel),
+            Err(error) if tried == START_LOOKS => return Err(error.into()),
+            Err(_) => std::thread::sleep(START_PAUSE),
+        }
+        tried += 1;
+    }
+}
+
 /// The calling driver: one thread.
 #[derive(Debug)]
 pub struct OurClient {
@@ -137,15 +151,7 @@ pub struct OurClient {
 impl OurClient {
     /// Attaches, and waits until the server answers.
     pub fn connect(socket: &Path, target: &str) -> Result<Self, Failure> {
-        let mut tried = 0;
-        let channel = loop {
-            match Channel::builder().socket(socket).target(target).connect().wait() {
-                Ok(channel) => break channel,
-                Err(error) if tried == START_LOOKS => return Err(error.into()),
-                Err(_) => std::thread::sleep(START_PAUSE),
-            }
-            tried += 1;
-        };
+        let channel = channel(socket, target)?;
         let client = BenchClient::new(channel.clone());
         for _ in 0..START_LOOKS {
             if client.small(Bytes::default()).wait().is_ok() {

@@ -11,6 +11,27 @@ use std::process::Command;
 /// Calls at once on one connection: more than any driver here has outstanding.
 const STREAMS_MAX: u32 = 1024;
 
+/// Whom a proxy calls, and how it chooses among them.
+#[derive(Clone, Copy, Debug)]
+pub struct Upstreams<'a> {
+    pub servers: &'a [String],
+    /// A line of the proxy's own language; empty for what it does by itself.
+    pub rule: &'a str,
+    /// Words behind each server.
+    pub each: &'a str,
+}
+
+impl<'a> Upstreams<'a> {
+    /// Those there are, as the proxy does by itself.
+    pub fn of(servers: &'a [String]) -> Self {
+        Self { servers, rule: "", each: "" }
+    }
+
+    fn lines(&self, line: impl Fn(usize, &str) -> String) -> String {
+        self.servers.iter().enumerate().map(|(index, server)| line(index, server)).collect()
+    }
+}
+
 /// Starts Envoy in front of `upstream`, with a worker for each core as it does by itself.
 pub fn envoy(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<Serving, Failure> {
     let (listens_at, upstream) = (free_port()?, upstream.parse()?);
@@ -21,19 +42,21 @@ pub fn envoy(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<S
     wait_until_it_listens(Child::start(&mut envoy)?, listens_at)
 }
 
-/// Starts nginx in front of `upstream`: one worker, connections to the server kept.
-pub fn nginx(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<Serving, Failure> {
+/// Starts nginx in front of `upstreams`: one worker, connections to the servers kept.
+pub fn nginx(program: &Path, dir: &Path, name: &str, upstreams: Upstreams<'_>) -> Result<Serving, Failure> {
     let listens_at = free_port()?;
     let prefix = dir.join(name);
     std::fs::create_dir_all(&prefix)?;
     let config = prefix.join("nginx.conf");
+    let servers = upstreams.lines(|_, server| format!("server {server}; "));
+    let rule = upstreams.rule;
     let text_of = format!(
         "daemon off; master_process off; pid {name}.pid; error_log stderr error;\n\
          events {{ worker_connections 20000; }}\n\
          http {{ access_log off; keepalive_requests 1000000000; http2_max_concurrent_streams {STREAMS_MAX};\n\
          client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi;\n\
          scgi_temp_path scgi;\n\
-         upstream out {{ server {upstream}; keepalive 128; keepalive_requests 1000000000; }}\n\
+         upstream out {{ {rule} {servers} keepalive 128; keepalive_requests 1000000000; }}\n\
          server {{ listen {listens_at} http2; location / {{ grpc_pass grpc://out; }} }} }}\n"
     );
     std::fs::write(&config, text_of)?;
@@ -42,15 +65,17 @@ pub fn nginx(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<S
     wait_until_it_listens(Child::start(&mut nginx)?, listens_at)
 }
 
-/// Starts HAProxy in front of `upstream`.
-pub fn haproxy(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<Serving, Failure> {
+/// Starts HAProxy in front of `upstreams`.
+pub fn haproxy(program: &Path, dir: &Path, name: &str, upstreams: Upstreams<'_>) -> Result<Serving, Failure> {
     let listens_at = free_port()?;
     let config = dir.join(format!("{name}.cfg"));
+    let Upstreams { rule, each, .. } = upstreams;
+    let servers = upstreams.lines(|index, server| format!("  server s{index} {server} proto h2 {each}\n"));
     let text_of = format!(
         "global\n  tune.h2.max-concurrent-streams {STREAMS_MAX}\n\
          defaults\n  mode http\n  timeout connect 5s\n  timeout client 1h\n  timeout server 1h\n\
          frontend in\n  bind {listens_at} proto h2\n  default_backend out\n\
-         backend out\n  http-reuse always\n  server one {upstream} proto h2\n"
+         backend out\n  {rule}\n  http-reuse always\n{servers}"
     );
     std::fs::write(&config, text_of)?;
     let mut haproxy = unpacked(program);

@@ -2,6 +2,7 @@
 
 use crate::children::Failure;
 use crate::connections::{self, Held};
+use crate::dispatch::Dispatching;
 use crate::foreign::{Foreign, output};
 use crate::idle::Idle;
 use crate::marks::Mark;
@@ -22,6 +23,8 @@ pub struct Report {
     pub idle: Option<Idle>,
     /// Memory of idle gRPC connections; empty if not asked for.
     pub connections: Vec<Held>,
+    /// Workers behind routers and proxies.
+    pub dispatching: Option<Dispatching>,
     /// The codec's comparison, if its program left one.
     pub codec: Option<Value>,
     pub absent: Vec<Absent>,
@@ -97,6 +100,9 @@ impl Report {
             text += &idle_markdown(idle);
         }
         text += &connections::markdown(&self.connections);
+        if let Some(dispatching) = &self.dispatching {
+            text += &dispatching.markdown();
+        }
         for Absent { section, peer, reason } in &self.absent {
             line(&mut text, format_args!("\nAbsent from {section:?}: {} ({reason})", peer.name()));
         }

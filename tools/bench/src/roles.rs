@@ -3,8 +3,10 @@
 use crate::chain::{self, ChainClient};
 use crate::children::Failure;
 use crate::connections;
+use crate::open;
 use crate::orders::obey;
 use crate::ours::{self, OurClient};
+use crate::sleepers;
 use crate::stream::{self, Habits, StreamClient};
 use std::path::Path;
 
@@ -21,6 +23,11 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         }
         ["serve", socket] => ours::serve(Path::new(socket)),
         ["drive-ours", socket, target] => obey(OurClient::connect(Path::new(socket), target)?),
+        ["routers", port_file, ref policies @ ..] => sleepers::routers(Path::new(port_file), policies),
+        ["sleeper", dir, name, routers] => sleepers::sleeper(Path::new(dir), name, routers),
+        ["sleepers-here", socket, threads] => sleepers::sleepers_here(Path::new(socket), threads.parse()?),
+        ["drive-open", socket, target] => open::drive(Path::new(socket), target, false),
+        ["drive-open", socket, target, "in-turn"] => open::drive(Path::new(socket), target, true),
         ["hold", address, count] => connections::hold(address, count.parse()?),
         ["idle", socket] => ours::idle(Path::new(socket)),
         ["sink", port_file] => stream::sink(Path::new(port_file)),

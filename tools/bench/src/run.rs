@@ -2,10 +2,12 @@
 
 use crate::children::Failure;
 use crate::connections::{self, CONNECTIONS};
+use crate::dispatch::{self, Dispatching};
 use crate::foreign::{Foreign, Library};
 use crate::html;
 use crate::idle;
 use crate::marks::marks;
+use crate::open::Shape;
 use crate::report::{About, Report, load};
 use crate::sections::{Plan, Section};
 use clap::{Parser, ValueEnum};
@@ -19,6 +21,9 @@ const IDLE_SECONDS: u64 = 20;
 /// Of `--quick`: to see that it works, not to quote.
 const QUICK: (usize, u64, u64) = (2, 200, 3);
 const QUICK_CONNECTIONS: usize = 500;
+/// Of the comparison of dispatching: rounds of a load, their milliseconds, mean service time. At 10 ms what is between
+/// client and workers is a few hundredths of a call, and 90 % of the workers' time are 1,440 calls a second.
+const DISPATCH: (usize, u64, u64) = (3, 4000, 10_000);
 
 /// Measures Trunkline beside the bare limits of this machine and the field's libraries.
 #[derive(Debug, Parser)]
@@ -36,6 +41,15 @@ pub struct Arguments {
     /// Milliseconds of a round.
     #[arg(long)]
     millis: Option<u64>,
+    /// Mean service time of r2p2, in microseconds.
+    #[arg(long)]
+    mean_us: Option<u64>,
+    /// Service times of r2p2, separated by commas: fixed, exponential, bimodal, search.
+    #[arg(long, value_delimiter = ',', value_parser = shape)]
+    service: Vec<Shape>,
+    /// Loads of r2p2, in percent, separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    load: Vec<u32>,
     /// Only these peers, by name, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -63,6 +77,8 @@ enum What {
     Grpc,
     /// Those connections alone.
     Connections,
+    /// Sixteen workers behind our router, nginx and HAProxy, in an open loop. Takes long, and is no part of all.
+    R2p2,
     /// Everything but the bare chain, which is part of latency.
     All,
 }
@@ -94,14 +110,18 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     let connections = if arguments.quick { QUICK_CONNECTIONS } else { CONNECTIONS };
     let connections =
         arguments.holds_connections().then(|| connections::measure(foreign, connections)).transpose()?;
+    let dispatching = arguments.dispatches(foreign)?;
     let codec = arguments
         .codec
         .as_ref()
         .map(|path| -> Result<_, Failure> { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) });
     about.load[1] = load();
+    let mut marks = marks(&rows, idle.as_ref());
+    marks.extend(dispatching.iter().flat_map(Dispatching::marks));
     Ok(Report {
         about,
-        marks: marks(&rows, idle.as_ref()),
+        marks,
+        dispatching,
         rows,
         idle,
         connections: connections.unwrap_or_default(),
@@ -116,7 +136,12 @@ impl Arguments {
         let sections = self.what.sections();
         let kinds = sections.iter().flat_map(|section| section.peers()).filter(|kind| plan.wants(**kind));
         let of_connections = self.holds_connections().then_some(connections::LIBRARIES);
-        kinds.flat_map(|kind| kind.library()).copied().chain(of_connections.into_iter().flatten()).collect()
+        let of_dispatching = (self.what == What::R2p2).then_some(dispatch::LIBRARIES);
+        let kinds = kinds.flat_map(|kind| kind.library()).copied();
+        kinds
+            .chain(of_connections.into_iter().flatten())
+            .chain(of_dispatching.into_iter().flatten())
+            .collect()
     }
 
     /// Whether connections are held: as part of more, only if all peers are wanted.
@@ -126,6 +151,24 @@ impl Arguments {
             What::Grpc | What::All => self.only.is_empty(),
             _ => false,
         }
+    }
+
+    /// Measures dispatching, if that is asked for.
+    fn dispatches(&self, foreign: &Foreign) -> Result<Option<Dispatching>, Failure> {
+        if self.what != What::R2p2 {
+            return Ok(None);
+        }
+        let or = |given: &[u32], all: &[u32]| if given.is_empty() { all.to_vec() } else { given.to_vec() };
+        let (rounds, millis, mean_us) = DISPATCH;
+        let plan = dispatch::Plan {
+            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { rounds }),
+            millis: self.millis.unwrap_or(if self.quick { QUICK.1 } else { millis }),
+            mean_us: self.mean_us.unwrap_or(mean_us),
+            shapes: if self.service.is_empty() { Shape::ALL.to_vec() } else { self.service.clone() },
+            percents: or(&self.load, &dispatch::PERCENTS),
+            only: self.only.clone(),
+        };
+        Ok(Some(dispatch::measure(&plan, foreign)?))
     }
 
     fn plan(&self) -> Plan {
@@ -139,6 +182,11 @@ impl Arguments {
     }
 }
 
+fn shape(name: &str) -> Result<Shape, String> {
+    let known = Shape::ALL.into_iter().find(|shape| shape.name() == name);
+    known.ok_or_else(|| format!("service times are {name:?}: write fixed, exponential, bimodal or search"))
+}
+
 impl What {
     fn sections(self) -> Vec<Section> {
         match self {
@@ -147,7 +195,7 @@ impl What {
             Self::Rate => vec![Section::Rate],
             Self::Goodput => vec![Section::Goodput],
             Self::Grpc => vec![Section::Grpc, Section::GrpcRate],
-            Self::Idle | Self::Connections => Vec::new(),
+            Self::Idle | Self::Connections | Self::R2p2 => Vec::new(),
             Self::All => Section::ALL.to_vec(),
         }
     }
