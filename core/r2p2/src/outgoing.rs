@@ -54,8 +54,8 @@ const WINDOW_MIN: f64 = 4.0;
 const WINDOW_MAX: f64 = AckPart::BEYOND as f64;
 /// Packets in a row before the pace is looked at: what segmentation offload takes at once.
 const BURST_MAX: u16 = 16;
-/// Longest round trip believed. What is measured beyond says that somebody got no processor meanwhile; a pace and a timer
-/// that followed it would keep the message waiting for seconds after that is over.
+/// Longest round trip believed. What is measured beyond says that somebody got no processor meanwhile; a pace and a
+/// timer that followed it would keep the message waiting for seconds after that is over.
 const ROUND_TRIP_NS_MAX: u64 = 200_000_000;
 /// Longest pause between two bursts: as the first retransmission; the window bounds what goes out anyway.
 const PAUSE_NS_MAX: u64 = 20_000_000;
@@ -156,7 +156,8 @@ impl Outgoing {
         false
     }
 
-    /// The timer ran out: whatever is under way is taken for lost. How often it ran out in a row, and for how long it has.
+    /// The timer ran out: whatever is under way is taken for lost. How often it ran out in a row, and since when that
+    /// goes on, in nanoseconds.
     pub fn handle_timeout(&mut self, now: Instant) -> (u32, u64) {
         self.silent += 1;
         let since = *self.silent_since.get_or_insert(now);

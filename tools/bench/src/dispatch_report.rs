@@ -87,7 +87,8 @@ impl Dispatching {
             let (shape, percent) = load;
             let _ = writeln!(
                 out,
-                "\n**{}, {percent} %**\n\n| | p50 ms | p99 ms | p99.9 ms | p99 ÷ bound | CPU µs per call, who chooses |\n\
+                "\n**{}, {percent} %**\n\n\
+                 | | p50 ms | p99 ms | p99.9 ms | p99 ÷ bound | CPU µs per call, who chooses |\n\
                  |---|---|---|---|---|---|",
                 shape.name()
             );

@@ -1,5 +1,5 @@
-//! Workers whose handlers sleep for as long as they are told, one call at a time, and the routers in front of them. Each
-//! worker is a host of its own: a daemon that takes calls as datagrams and over gRPC, and a server with one thread.
+//! Workers whose handlers sleep for as long as they are told, one call at a time, and the routers in front of them.
+//! Each worker is a host of its own: a daemon that takes calls as datagrams and over gRPC, and a server with one thread.
 
 use crate::children::{Failure, text, write_file};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -75,8 +75,8 @@ impl Sleep for Sleeper {
     }
 }
 
-/// A process with a router for each policy, each on a thread of its own; writes a line for each to a file: where clients
-/// send, and where workers do.
+/// A process with a router for each policy, each on a thread of its own; writes a line for each to a file: where
+/// clients send, and where workers do.
 pub fn routers(port_file: &Path, policies: &[&str]) -> Result<(), Failure> {
     let mut lines = String::new();
     for policy in policies {
