@@ -2,8 +2,9 @@
 //!
 //! The workers are the same processes for all, reached as datagrams or over gRPC (`sleepers.rs`); so is the client's
 //! daemon. Two more have their workers, as many threads of one server, on the client's own host: there the daemon
-//! itself holds calls back until one is free, or (methods that stream) gives them out in turn. Peers take turns, load by
-//! load and round by round, and are asked the same at the same times (`open.rs`).
+//! itself holds calls back until one is free, or (methods that stream) gives them out in turn.
+//!
+//! Peers take turns, load by load and round by round, and are asked the same at the same times (`open.rs`).
 
 use crate::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::foreign::{Foreign, Library};

@@ -1,5 +1,6 @@
 //! Workers whose handlers sleep for as long as they are told, one call at a time, and the routers in front of them.
-//! Each worker is a host of its own: a daemon that takes calls as datagrams and over gRPC, and a server with one thread.
+//! Each worker is a host of its own: a daemon that takes calls as datagrams and over gRPC, and a server with one
+//! thread.
 
 use crate::children::{Failure, text, write_file};
 use std::net::{Ipv4Addr, SocketAddrV4};
