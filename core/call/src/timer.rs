@@ -48,8 +48,10 @@ impl<T> TimerTable<T> {
     pub fn cancel(&mut self, key: TimerKey) {
         self.cancelled.insert(key);
         if self.cancelled.len() >= Self::SWEEP_MIN && self.cancelled.len() * 2 > self.heap.len() {
-            let cancelled = std::mem::take(&mut self.cancelled);
-            self.heap.retain(|Reverse(timer)| !cancelled.contains(&timer.key));
+            let Self { heap, cancelled, .. } = self;
+            heap.retain(|Reverse(timer)| !cancelled.contains(&timer.key));
+            // Cleared, not dropped: it fills up again as soon as calls go on.
+            cancelled.clear();
         }
     }
 

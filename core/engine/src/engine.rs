@@ -10,7 +10,7 @@ use crate::grpc_settings::GrpcSettings;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::peer::{Lent, Peer};
-use crate::police::AccessRecord;
+use crate::police::{AccessRecord, Policed};
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
@@ -62,6 +62,9 @@ pub struct Engine {
     pub(crate) policies: Policies,
     pub(crate) policy_misfits: VecDeque<PolicyError>,
     pub(crate) exhibit: Exhibit,
+    /// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
+    #[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
+    pub(crate) spare_policed: Vec<Box<Policed>>,
     pub(crate) access_records: VecDeque<AccessRecord>,
     /// Sessions with something in their outbox.
     pub(crate) completing: VecDeque<SessionKey>,
@@ -170,6 +173,7 @@ impl Engine {
             policies: Policies::new(clock_id),
             policy_misfits: VecDeque::new(),
             exhibit: Exhibit::default(),
+            spare_policed: Vec::new(),
             access_records: VecDeque::new(),
             completing: VecDeque::new(),
             retired: Vec::new(),

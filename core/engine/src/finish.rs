@@ -170,9 +170,8 @@ impl Engine {
         self.drop_backlog(key, Direction::Response);
         self.leave_server(key);
         let Some(mut call) = self.calls.remove(key) else { return };
-        if let Some(mut policed) = call.policed.take() {
-            self.leave_queue(key, &mut policed);
-            self.policies.release(policed.permits);
+        if let Some(policed) = call.policed.take() {
+            self.dismiss(key, policed);
         }
         if let Some(timer) = call.timer {
             self.timers.cancel(timer);

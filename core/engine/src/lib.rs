@@ -32,6 +32,7 @@
 //! * The message a policy looked at is the message that is sent: a private copy (`exhibit.rs`).
 //! * What waits is bounded: by the sender's window, by the number of its calls, or by a named limit ([`Limits`]); a
 //!   full pool is a status for the call that met it, never growth and never somebody else's failure.
+//! * Once warm, a unary call takes no memory from the allocator (`tests/allocation.rs` counts).
 //! * Bytes from sessions and peers end in a [`SessionFault`] or a protocol error for the one who sent them.
 #![forbid(unsafe_code)]
 

@@ -58,7 +58,8 @@ pub(crate) struct Announced {
 /// A method the peer calls here.
 #[derive(Clone, Debug)]
 pub(crate) struct Offered {
-    pub path: Box<str>,
+    /// Shared, because every call of it takes the whole of this along.
+    pub path: Arc<str>,
     pub method: Option<MethodKey>,
     /// The peer's types.
     pub fingerprints: [u64; 2],
@@ -180,7 +181,7 @@ impl Engine {
             None => self.method_called(&offered.path),
         });
         let Some(Called { method, path }) = called else {
-            let path: String = offered.map_or_else(String::new, |offered| offered.path.into());
+            let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
             let service = crate::start::service_of(&path).to_owned();
             let fault = if self.registry.serves_service(&service) {
                 Fault::NoMethod { path }

@@ -49,6 +49,9 @@ pub struct AccessRecord {
 /// Metadata in which the daemon's own services are told who calls; nobody else can set it there.
 pub const CALLER_KEY: &str = "trunkline-caller";
 
+/// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
+const SPARE_MAX: usize = 1024;
+
 /// Records kept for the host. More are dropped: a log must not hold up calls.
 const RECORDS_MAX: usize = 4096;
 
@@ -78,8 +81,19 @@ impl Engine {
     /// Notes what applies to a call on one of its sides.
     pub(crate) fn enlist(&mut self, key: CallKey, side: usize, plan: Option<Arc<Plan>>) {
         let Some(plan) = plan else { return };
-        if let Some(call) = self.calls.find_mut(key) {
-            call.policed.get_or_insert_default().plans[side] = Some(plan);
+        let Self { calls, spare_policed, .. } = self;
+        if let Some(call) = calls.find_mut(key) {
+            let policed = call.policed.get_or_insert_with(|| spare_policed.pop().unwrap_or_default());
+            policed.plans[side] = Some(plan);
+        }
+    }
+
+    /// Policies are through with the call: what they hold for it is free, and the memory is the next call's.
+    pub(crate) fn dismiss(&mut self, key: CallKey, mut policed: Box<Policed>) {
+        self.leave_queue(key, &mut policed);
+        self.policies.release(std::mem::take(&mut *policed).permits);
+        if self.spare_policed.len() < SPARE_MAX {
+            self.spare_policed.push(policed);
         }
     }
 
@@ -167,10 +181,10 @@ impl Engine {
 
     /// A call has ended with `code`: what it held is free, and its line is written.
     pub(crate) fn police_end(&mut self, now: Instant, key: CallKey, code: Code) {
-        let Some(mut policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
-        self.leave_queue(key, &mut policed);
-        self.policies.release(policed.permits);
-        if policed.log && self.access_records.len() < RECORDS_MAX {
+        let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
+        let log = policed.log;
+        self.dismiss(key, policed);
+        if log && self.access_records.len() < RECORDS_MAX {
             let record = self.access_record(now, key, code);
             self.access_records.extend(record);
         }

@@ -1,0 +1,352 @@
+//! Calls that go on as they went before: a world that takes no memory of its own once it is warm, so that whatever is
+//! taken is the engine's. Every buffer here is kept, and heaps are blocks of one size with a list of the free ones.
+
+use std::sync::Arc;
+use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
+use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
+use trunkline_engine::{
+    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionKey, Turn,
+};
+use trunkline_message::{AlignedBuf, Extent};
+use trunkline_policy::{Chain, Definition, Kind, Side};
+use trunkline_schema::Schema;
+
+const PROTO: &str = r#"
+syntax = "proto3";
+package steady;
+message Blob { bytes data = 1; string note = 2; }
+service Echo { rpc Once(Blob) returns (Blob); }
+"#;
+
+/// 64 bytes of request on the wire, as in the measured small call.
+const DATA_BYTES: u8 = 62;
+/// Blocks of a heap, and how large each is: what 128 calls outstanding need, and as many again.
+const BLOCKS: u32 = 512;
+const BLOCK_BYTES: u32 = 256;
+/// Virtual time between two looks at anything.
+const STEP_NS: u64 = 1000;
+
+/// Policies by name: `none`; `null`, one that lets everything pass; `content`, one that reads a field.
+pub fn chain(name: &str) -> Chain {
+    let rule = |deny: Option<&str>, allow: Option<&str>| Definition {
+        name: "only".to_owned(),
+        kind: Kind::Access,
+        side: Side::Client,
+        deny: deny.map(str::to_owned),
+        allow: allow.map(str::to_owned),
+        ..Definition::default()
+    };
+    let rules = match name {
+        "none" => Vec::new(),
+        "null" => vec![rule(None, Some("true"))],
+        "content" => vec![rule(Some("request.note == 'mallory'"), None)],
+        other => panic!("{other} is not none, null or content"),
+    };
+    Chain::build(&rules).expect("the policies are sound")
+}
+
+/// Where client and server are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// Attached to one engine.
+    One,
+    /// Attached to two engines joined by a connection.
+    Two,
+}
+
+/// A client, a server, and what is between them.
+pub struct Steady {
+    now: Instant,
+    hosts: Vec<Host>,
+    links: Vec<[PeerKey; 2]>,
+    client: App,
+    server: App,
+    /// Bytes on their way, and as read with what was left of the last read before them.
+    pipe: Vec<u8>,
+    read: Vec<u8>,
+    completed: Vec<Completion>,
+    calls: u64,
+}
+
+struct Host {
+    engine: Engine,
+    heaps: BlockHeaps,
+}
+
+#[derive(Clone, Copy)]
+struct App {
+    host: usize,
+    key: SessionKey,
+    route: RouteIndex,
+}
+
+impl Steady {
+    /// Attaches both; `chain` is the policies of every host.
+    pub fn new(hosts: Hosts, chain: &Chain) -> Self {
+        let count = if hosts == Hosts::One { 1 } else { 2 };
+        let host = |_| {
+            let mut engine = Engine::new(Limits::default(), "steady", 1);
+            engine.apply_policies(chain.clone()).expect("the chain fits");
+            Host { engine, heaps: BlockHeaps::default() }
+        };
+        let mut hosts: Vec<Host> = (0..count).map(host).collect();
+        let target = (count == 2).then_some("tcp://127.0.0.1:1");
+        let server = attach(&mut hosts, count - 1, None, true);
+        let client = attach(&mut hosts, 0, target, false);
+        Self {
+            now: Instant(1_000_000),
+            hosts,
+            links: Vec::new(),
+            client,
+            server,
+            pipe: Vec::new(),
+            read: vec![0; 256 << 10],
+            completed: Vec::new(),
+            calls: 0,
+        }
+    }
+
+    /// So many calls at once, from submission to release.
+    pub fn calls(&mut self, outstanding: u32) {
+        for block in 0..outstanding {
+            self.calls += 1;
+            let call = self.call(CallId(self.calls), block);
+            self.submit(self.client, Submission::Call(call));
+        }
+        let mut answered = 0;
+        for look in 0.. {
+            assert!(look < 1000, "calls are under way that nobody moves");
+            self.carry();
+            self.serve();
+            answered += self.take_answers();
+            if answered == outstanding && self.hosts.iter().all(|host| host.engine.is_idle()) {
+                break;
+            }
+        }
+        for Host { engine, heaps } in &mut self.hosts {
+            engine.handle_timeout(&mut Turn { now: self.now, heaps });
+        }
+    }
+
+    fn call(&self, call: CallId, block: u32) -> Call {
+        Call {
+            route: self.client.route,
+            call,
+            payload: Some(self.message(self.client, block)),
+            metadata: Span::default(),
+            end: true,
+            wait_for_ready: false,
+            deadline: Deadline::at(self.now.plus_ns(1_000_000_000)),
+            entered: self.now,
+            published: self.now,
+            parent: CallId(0),
+        }
+    }
+
+    /// The message that lies in every block of a send heap.
+    fn message(&self, app: App, block: u32) -> Payload {
+        let len = self.hosts[app.host].heaps.message_bytes;
+        Payload { span: Span { offset: (block + 1) * BLOCK_BYTES, len }, encoding: Encoding::Linear }
+    }
+
+    fn submit(&mut self, app: App, submission: Submission) {
+        self.now = self.now.plus_ns(STEP_NS);
+        let Host { engine, heaps } = &mut self.hosts[app.host];
+        let mut turn = Turn { now: self.now, heaps };
+        engine.handle_submission(&mut turn, app.key, &submission.encode()).expect("entries are sound");
+    }
+
+    /// The server answers every call it was given.
+    fn serve(&mut self) {
+        self.take_completions(self.server);
+        for index in 0..self.completed.len() {
+            let Completion::Call(call) = self.completed[index] else { continue };
+            self.release(self.server, call.call, call.payload, 0);
+            let reply = self.message(self.server, index as u32 % BLOCKS);
+            let (taken, published) = (self.now, self.now.plus_ns(STEP_NS));
+            let finish = Finish {
+                call: call.call,
+                code: Code::Ok,
+                execution: Execution::Executed,
+                payload: Some(reply),
+                metadata: Span::default(),
+                taken,
+                published,
+                cpu_ns: 0,
+                subtree: 0,
+            };
+            self.submit(self.server, Submission::Finish(finish));
+        }
+    }
+
+    /// The client takes what was answered.
+    fn take_answers(&mut self) -> u32 {
+        self.take_completions(self.client);
+        let mut answered = 0;
+        for index in 0..self.completed.len() {
+            let Completion::Finish(finish) = self.completed[index] else { continue };
+            assert_eq!(finish.code, Code::Ok);
+            self.release(self.client, finish.call, finish.payload, self.now.0);
+            answered += 1;
+        }
+        answered
+    }
+
+    fn release(&mut self, app: App, call: CallId, payload: Option<Payload>, a18: u64) {
+        let block = payload.map_or(Span::default(), |payload| payload.block());
+        let release = Submission::Release { call, block, metadata: Span::default(), a18: Instant(a18) };
+        self.submit(app, release);
+    }
+
+    fn take_completions(&mut self, app: App) {
+        self.completed.clear();
+        let engine = &mut self.hosts[app.host].engine;
+        while engine.poll_completing().is_some() {}
+        while let Some(completion) = engine.poll_completion(app.key) {
+            self.completed.push(completion);
+        }
+    }
+
+    /// Everything that is to be sent arrives, both ways.
+    fn carry(&mut self) {
+        while let Some(dial) = self.hosts[0].engine.poll_dial() {
+            let Dialled::Native(near) = dial.connection else { panic!("only native here") };
+            let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
+            self.links.push([near, far]);
+        }
+        for link in 0..self.links.len() {
+            for from in 0..2 {
+                self.send(from, self.links[link][from]);
+                self.receive(1 - from, self.links[link][1 - from]);
+            }
+        }
+    }
+
+    fn send(&mut self, host: usize, peer: PeerKey) {
+        self.now = self.now.plus_ns(STEP_NS);
+        let Host { engine, heaps } = &mut self.hosts[host];
+        while engine.poll_transmitting().is_some() {}
+        for piece in engine.poll_transmit(self.now, peer, 1 << 20) {
+            match piece {
+                Piece::Bytes(own) => self.pipe.extend_from_slice(own),
+                Piece::Shared { session, span } => assert!(heaps.seal(session, span, &mut self.pipe)),
+            }
+        }
+        engine.transmitted(&mut Turn { now: self.now, heaps }, peer, self.pipe.len());
+    }
+
+    fn receive(&mut self, host: usize, peer: PeerKey) {
+        if self.pipe.is_empty() {
+            return;
+        }
+        let Host { engine, heaps } = &mut self.hosts[host];
+        let start = engine.resume(peer, &mut self.read);
+        let end = start + self.pipe.len();
+        self.read[start..end].copy_from_slice(&self.pipe);
+        self.pipe.clear();
+        let mut turn = Turn { now: self.now, heaps };
+        engine
+            .handle_input(&mut turn, peer, self.now, &self.read[..end])
+            .expect("engines speak the protocol");
+    }
+}
+
+fn attach(hosts: &mut [Host], host: usize, target: Option<&str>, serves: bool) -> App {
+    let schema = Arc::new(BoundSchema::new(Schema::from_proto_source("steady.proto", PROTO).unwrap()));
+    let Host { engine, heaps } = &mut hosts[host];
+    let key = engine.attach(format!("app{host}"), u64::from((BLOCKS + 1) * BLOCK_BYTES));
+    heaps.insert(key, &linear(&schema));
+    let calls = [("/steady.Echo/Once".to_owned(), target.map(str::to_owned))];
+    let services = if serves { vec!["steady.Echo".to_owned()] } else { Vec::new() };
+    let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls };
+    let route = engine.bind(key, &request).unwrap().calls[0];
+    App { host, key, route }
+}
+
+/// A linear `Blob`.
+fn linear(schema: &BoundSchema) -> Vec<u8> {
+    let mut wire = vec![0x0a, DATA_BYTES];
+    wire.resize(usize::from(DATA_BYTES) + 2, 7);
+    let index = schema.schema.message_named("steady.Blob").unwrap();
+    let mut extent = AlignedBuf::new();
+    let len = schema.transcoder.decode(index, &wire, &mut extent, &Default::default()).unwrap();
+    extent.bytes()[..len].to_vec()
+}
+
+/// Heaps of blocks of one size.
+#[derive(Default)]
+struct BlockHeaps {
+    /// By session slot.
+    slots: Vec<Slot>,
+    message_bytes: u32,
+}
+
+struct Slot {
+    send: Vec<u8>,
+    receive: Vec<u8>,
+    free: Vec<u32>,
+}
+
+impl BlockHeaps {
+    fn insert(&mut self, key: SessionKey, message: &[u8]) {
+        assert_eq!(key.index(), self.slots.len());
+        let mut send = vec![0; ((BLOCKS + 1) * BLOCK_BYTES) as usize];
+        for block in send.chunks_exact_mut(BLOCK_BYTES as usize) {
+            block[..message.len()].copy_from_slice(message);
+        }
+        let free = (1..=BLOCKS).map(|block| block * BLOCK_BYTES).collect();
+        self.slots.push(Slot { receive: vec![0; send.len()], send, free });
+        self.message_bytes = message.len() as u32;
+    }
+}
+
+fn within(span: Span) -> std::ops::Range<usize> {
+    span.offset as usize..span.offset as usize + span.len as usize
+}
+
+impl Heaps for BlockHeaps {
+    fn allocate(&mut self, session: SessionKey, bytes: u32) -> Option<u32> {
+        assert!(bytes <= BLOCK_BYTES, "one block is one message here");
+        self.slots[session.index()].free.pop()
+    }
+
+    fn receive_capacity(&self, _: SessionKey) -> u32 {
+        BLOCK_BYTES
+    }
+
+    fn discard(&mut self, session: SessionKey, offset: u32) {
+        self.slots[session.index()].free.push(offset);
+    }
+
+    fn publish(&mut self, _: SessionKey, _: Span) {}
+
+    fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
+        self.slots[session.index()].free.push(offset);
+        Some(BLOCK_BYTES)
+    }
+
+    fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {
+        &mut self.slots[session.index()].receive[within(span)]
+    }
+
+    fn send_heap_contains(&self, session: SessionKey, span: Span) -> bool {
+        within(span).end <= self.slots[session.index()].send.len()
+    }
+
+    fn seal(&self, session: SessionKey, span: Span, out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(&self.slots[session.index()].send[within(span)]);
+        true
+    }
+
+    fn seal_into(&self, session: SessionKey, span: Span, out: &mut [u8]) -> bool {
+        out.copy_from_slice(&self.slots[session.index()].send[within(span)]);
+        true
+    }
+
+    fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool {
+        let [from, to] = self.slots.get_disjoint_mut([from.index(), to.index()]).expect("two sessions");
+        let into = Span { offset, len: span.len };
+        to.receive[within(into)].copy_from_slice(&from.send[within(span)]);
+        true
+    }
+}
