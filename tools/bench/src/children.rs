@@ -89,8 +89,13 @@ impl Talker {
     /// # Errors
     /// When the child has gone, or takes longer than `patience`.
     pub fn ask(&mut self, line: &str, patience: Duration) -> Result<String, Failure> {
-        self.orders.write_all(format!("{line}\n").as_bytes())?;
+        self.tell(line)?;
         self.hear(patience)
+    }
+
+    /// One line there; what comes back is for [`Talker::hear`].
+    pub fn tell(&mut self, line: &str) -> Result<(), Failure> {
+        Ok(self.orders.write_all(format!("{line}\n").as_bytes())?)
     }
 
     /// The next line the child prints.

@@ -115,7 +115,7 @@ fn holder(address: &str, count: usize) -> Result<Talker, Failure> {
 }
 
 /// Lets this process, and those it starts, have so many descriptors.
-fn allow_descriptors(connections: usize) -> Result<(), Failure> {
+pub fn allow_descriptors(connections: usize) -> Result<(), Failure> {
     let wanted = connections as u64 + DESCRIPTORS_SPARE;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= wanted) {

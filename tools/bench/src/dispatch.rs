@@ -9,7 +9,7 @@
 use crate::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::foreign::{Foreign, Library};
 use crate::open::{Answer, Load, Shape, WORKERS};
-use crate::ours::{self, HEAP};
+use crate::ours::{self, HEAP, Policing};
 use crate::processes::cpu_ns;
 use crate::proxies::Upstreams;
 use serde::Serialize;
@@ -227,7 +227,7 @@ impl Scene {
         let upstreams: Result<Vec<String>, Failure> =
             (0..WORKERS).map(|worker| grpc_endpoint(dir.path(), worker)).collect();
         let near = dir.path().join("near.sock");
-        let daemon = ours::start_daemon_speaking(&near, HEAP, "grpc")?.0;
+        let daemon = ours::start_daemon_speaking(&near, HEAP, "grpc", Policing::Bare)?.0;
         let near_pid = daemon.pid();
         processes.push(daemon);
         processes.push(Child::role(&["sleepers-here", text(&near), &WORKERS.to_string()])?);

@@ -185,8 +185,8 @@ mod tests {
         let theirs = [row("nginx", 90, 60), row("nginx least_conn", 50, 10), row("nginx least_conn", 90, 30)];
         let rows = ours.into_iter().chain(theirs).collect();
         let dispatching = Dispatching { plan, rows, absent: vec![("HAProxy", "not here".to_owned())] };
-        let reached: Vec<bool> = dispatching.marks().iter().map(|mark| mark.reached).collect();
-        assert_eq!(reached, [false, true, false], "{:?}", dispatching.marks());
+        let reached: Vec<Option<bool>> = dispatching.marks().iter().map(|mark| mark.reached).collect();
+        assert_eq!(reached, [Some(false), Some(true), Some(false)], "{:?}", dispatching.marks());
         let text = dispatching.markdown();
         assert!(
             text.contains("| nginx least_conn | 0 (0–0) | 30.0")

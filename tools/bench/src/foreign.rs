@@ -3,6 +3,7 @@
 
 use crate::children::{Child, Failure, text, wait_for_file};
 use crate::proxies::{self, Upstreams};
+use crate::work::Work;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -64,9 +65,9 @@ impl Foreign {
     }
 
     /// How a gRPC C++ client of `address` is started.
-    pub fn cpp_client(&self, address: &str) -> Result<Command, Failure> {
+    pub fn cpp_client(&self, address: &str, work: Work) -> Result<Command, Failure> {
         let mut client = Command::new(self.at(Library::GrpcCpp)?.join("grpc_client"));
-        client.arg(address);
+        client.args([address, work.name()]);
         Ok(client)
     }
 

@@ -2,8 +2,9 @@
 
 use crate::connections::Held;
 use crate::marks::Mark;
+use crate::orders::Order;
 use crate::report::Report;
-use crate::sections::{Figure, Row, Section};
+use crate::sections::{Figure, Row, Section, Shape};
 use crate::stats::{Spread, short};
 use std::fmt::Write;
 
@@ -30,19 +31,23 @@ pub fn page(report: &Report) -> String {
          <style>{STYLE}</style><h1>Trunkline measured</h1>"
     );
     page += &marks(&report.marks);
-    for section in Section::SMALL {
+    for section in Section::ALL {
         let rows: Vec<&Row> = report.of(section).collect();
         if rows.is_empty() {
             continue;
         }
         page += &format!("<h2>{}</h2>", escape(section.title()));
-        for figure in figures(section) {
-            page += &format!("<h3>{}</h3>{}", escape(figure.name()), bars(&rows, *figure));
+        match section.shape() {
+            Shape::Sized(figure) => page += &lines(section, &rows, figure),
+            Shape::Small => {
+                for figure in figures(section) {
+                    page += &format!("<h3>{}</h3>{}", escape(figure.name()), bars(&rows, *figure));
+                }
+            }
         }
     }
-    let goodput: Vec<&Row> = report.of(Section::Goodput).collect();
-    if !goodput.is_empty() {
-        page += &format!("<h2>{}</h2>{}", escape(Section::Goodput.title()), lines(&goodput));
+    for extra in report.extras() {
+        page += &format!("<pre>{}</pre>", escape(&extra));
     }
     page += &connections(&report.connections);
     if let Some(dispatching) = &report.dispatching {
@@ -63,7 +68,11 @@ fn figures(section: Section) -> &'static [Figure] {
 fn marks(marks: &[Mark]) -> String {
     let mut table = "<table><tr><th>target<th>what<th>wanted<th>median (least–most)<th></tr>".to_owned();
     for mark in marks {
-        let (class, verdict) = if mark.reached { ("yes", "reached") } else { ("no", "not reached") };
+        let (class, verdict) = match mark.reached {
+            Some(true) => ("yes", "reached"),
+            Some(false) => ("no", "not reached"),
+            None => ("", ""),
+        };
         let (what, measured) = (escape(&mark.what), mark.measured);
         let _ = write!(
             table,
@@ -104,12 +113,11 @@ fn bars(rows: &[&Row], figure: Figure) -> String {
     svg + "</svg>"
 }
 
-/// Goodput over request size: one line for each peer, sizes at equal steps because they are powers of four.
-fn lines(rows: &[&Row]) -> String {
+/// A figure over sizes: one line for each peer, sizes at equal steps because each is a multiple of the one before.
+fn lines(section: Section, rows: &[&Row], figure: Figure) -> String {
     const HEIGHT: f64 = 320.0;
     const FOOT: f64 = 30.0;
-    let figure = Figure::GigabitsPerSecond;
-    let mut sizes: Vec<usize> = rows.iter().map(|row| row.order.request_bytes).collect();
+    let mut sizes: Vec<Order> = rows.iter().map(|row| row.order).collect();
     sizes.dedup();
     let mut peers: Vec<_> = Vec::new();
     for row in rows {
@@ -119,11 +127,11 @@ fn lines(rows: &[&Row]) -> String {
     }
     let most = rows.iter().flat_map(|row| row.values(figure)).fold(f64::MIN_POSITIVE, f64::max);
     let step = (WIDTH - NAME_WIDTH - 60.0) / (sizes.len().max(2) - 1) as f64;
-    let x = |size: usize| 40.0 + step * sizes.iter().position(|other| *other == size).unwrap_or(0) as f64;
+    let x = |size: Order| 40.0 + step * sizes.iter().position(|other| *other == size).unwrap_or(0) as f64;
     let y = |value: f64| (HEIGHT - FOOT) * (1.0 - value / most) + 10.0;
     let mut svg = format!("<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", HEIGHT + 10.0);
     for size in &sizes {
-        let _ = write!(svg, "<text x=\"{}\" y=\"{HEIGHT}\">{} KiB</text>", x(*size) - 20.0, size >> 10);
+        let _ = write!(svg, "<text x=\"{}\" y=\"{HEIGHT}\">{}</text>", x(*size) - 20.0, section.size(*size));
     }
     for value in [0.0, most / 2.0, most] {
         let at = y(value);
@@ -140,7 +148,7 @@ fn lines(rows: &[&Row]) -> String {
         let mut points = String::new();
         for row in rows.iter().filter(|row| row.peer == *peer) {
             if let Some(spread) = Spread::of(row.values(figure)) {
-                let _ = write!(points, "{:.1},{:.1} ", x(row.order.request_bytes), y(spread.median));
+                let _ = write!(points, "{:.1},{:.1} ", x(row.order), y(spread.median));
             }
         }
         let _ = write!(

@@ -32,6 +32,18 @@ pub struct Answer {
     pub p99_ns: u64,
 }
 
+impl Answer {
+    /// With that of another driver that called at the same time: all calls, the longer time, the worse percentiles.
+    pub fn beside(self, other: Self) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            elapsed_ns: self.elapsed_ns.max(other.elapsed_ns),
+            p50_ns: self.p50_ns.max(other.p50_ns),
+            p99_ns: self.p99_ns.max(other.p99_ns),
+        }
+    }
+}
+
 /// Whoever carries orders out.
 pub trait Caller {
     /// Makes calls until the order's time is up and all of them are answered.

@@ -2,21 +2,29 @@
 
 use crate::children::{Child, Failure, START_LOOKS, START_PAUSE, text, wait_for_file, write_file};
 use crate::orders::{Answer, Caller, Order, SMALL_BYTES_MAX, Times, one_at_a_time};
+use crate::work::{FORBIDDEN, Work, is_forbidden, name_of};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll};
-use trunkline::{Channel, Incoming, Response, Server, Status, Unary, Wait, block_on};
+use trunkline::codegen::Message;
+use trunkline::{Channel, Code, Incoming, Receiver, Response, Server, Status, Unary, Wait, block_on};
 use trunkline_daemon::{Config, Daemon};
+use trunkline_shm::monotonic_ns;
 
 trunkline::include_proto!("bench.v1");
 
 use bench_client::BenchClient;
 use bench_server::{Bench, BenchServer};
+use bulk_client::BulkClient;
+use bulk_server::{Bulk, BulkServer};
 
 /// Heaps of the measured sessions: 32 requests of 8 MB, or 128 of 2 MB, under way and as much again.
 pub const HEAP: &str = "512 MiB";
+/// Methods of an application when it is asked how a call's cost grows with them.
+const ROUTES_MAX: usize = 16 << 10;
 /// Bytes of a small request besides its data in protobuf: tag and length. The data is as long as gRPC's.
 const SMALL_OVERHEAD: usize = 2;
 
@@ -31,6 +39,17 @@ pub enum Hosts {
     TwoByGrpc,
 }
 
+/// What the daemons' policies are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policing {
+    /// None.
+    Bare,
+    /// On every host one that lets everything pass: what a policy costs that does nothing.
+    Null,
+    /// On the client's host one that reads a field of every request.
+    Content,
+}
+
 /// Where the client attaches and whom it calls.
 #[derive(Clone, Debug)]
 pub struct Road {
@@ -40,15 +59,21 @@ pub struct Road {
 
 /// Starts daemons and a server in `dir`.
 pub fn start(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Road), Failure> {
+    start_policed(dir, hosts, Policing::Bare)
+}
+
+/// The same with policies.
+pub fn start_policed(dir: &Path, hosts: Hosts, policing: Policing) -> Result<(Vec<Child>, Road), Failure> {
     let far = dir.join("far.sock");
-    let (daemon, listens_at) = start_daemon(&far, HEAP)?;
+    let at_server = if policing == Policing::Content { Policing::Bare } else { policing };
+    let (daemon, listens_at) = start_daemon_speaking(&far, HEAP, "native", at_server)?;
     let mut processes = vec![daemon];
     let near = dir.join("near.sock");
     let road = match hosts {
         Hosts::One => Road { socket: far.clone(), target: String::new() },
         Hosts::Two | Hosts::TwoByGrpc => {
             let speaks = if hosts == Hosts::Two { "native" } else { "grpc" };
-            processes.push(start_daemon_speaking(&near, HEAP, speaks)?.0);
+            processes.push(start_daemon_speaking(&near, HEAP, speaks, policing)?.0);
             Road { socket: near, target: listens_at }
         }
     };
@@ -74,23 +99,36 @@ pub fn start_client(dir: &Path, address: &str) -> Result<(Child, Road), Failure>
 
 /// Starts a daemon at `socket`; returns where other daemons reach it.
 pub fn start_daemon(socket: &Path, heap: &str) -> Result<(Child, String), Failure> {
-    start_daemon_speaking(socket, heap, "native")
+    start_daemon_speaking(socket, heap, "native", Policing::Bare)
 }
 
 /// Starts a daemon that speaks `native` or `grpc` to others.
-pub fn start_daemon_speaking(socket: &Path, heap: &str, speaks: &str) -> Result<(Child, String), Failure> {
+pub fn start_daemon_speaking(
+    socket: &Path,
+    heap: &str,
+    speaks: &str,
+    policing: Policing,
+) -> Result<(Child, String), Failure> {
     let port_file = socket.with_extension("port");
-    let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap, speaks])?;
+    let policing = policing.name();
+    let daemon = Child::role(&["daemon", text(socket), text(&port_file), heap, speaks, policing])?;
     Ok((daemon, wait_for_file(&port_file)?))
 }
 
 /// The daemon process; writes where it listens to a file. `speaks` is what it speaks to others: `native`, `grpc`.
-pub fn daemon(socket: &Path, port_file: &Path, heap: &str, speaks: &str) -> Result<(), Failure> {
+pub fn daemon(
+    socket: &Path,
+    port_file: &Path,
+    heap: &str,
+    speaks: &str,
+    policing: &str,
+) -> Result<(), Failure> {
     let text = format!(
         "[daemon]\nsocket = {:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n[sessions]\nheap_bytes = {heap:?}\n\
-         [grpc]\nalways = {}",
+         [limits]\nroutes_per_session = {ROUTES_MAX}\n[grpc]\nalways = {}\n{}",
         text(socket),
-        speaks == "grpc"
+        speaks == "grpc",
+        Policing::parse(policing)?.toml()
     );
     let daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
     write_file(port_file, daemon.endpoints().first().ok_or("the daemon listens nowhere")?)?;
@@ -99,17 +137,69 @@ pub fn daemon(socket: &Path, port_file: &Path, heap: &str, speaks: &str) -> Resu
     }
 }
 
+/// A daemon that listens at so many addresses of the loopback, so that each is a peer of its own; they are the lines of
+/// a file.
+pub fn far_daemon(socket: &Path, port_file: &Path, addresses: usize) -> Result<(), Failure> {
+    let address = |n: usize| format!("\"tcp://127.0.{}.{}:0\"", n / 250, n % 250 + 1);
+    let listen: Vec<String> = (0..addresses).map(address).collect();
+    let text = format!("[daemon]\nsocket = {:?}\nlisten = [{}]\n", text(socket), listen.join(", "));
+    let daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
+    write_file(port_file, &daemon.endpoints().join("\n"))?;
+    loop {
+        std::thread::park();
+    }
+}
+
 /// A call from this very process: gRPC's libraries take the first UNIMPLEMENTED for an answer.
 fn wait_until_served(socket: &Path) -> Result<(), Failure> {
-    OurClient::connect(socket, "").map(drop)
+    OurClient::connect(socket, "", Work::Bytes).map(drop)
+}
+
+impl Policing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare",
+            Self::Null => "null",
+            Self::Content => "content",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self, Failure> {
+        let all = [Self::Bare, Self::Null, Self::Content];
+        let found = all.into_iter().find(|policing| policing.name() == name);
+        found.ok_or_else(|| format!("no such policies: {name}").into())
+    }
+
+    /// The chain in the daemon's configuration.
+    fn toml(self) -> String {
+        match self {
+            Self::Bare => String::new(),
+            Self::Null => ["client", "server"]
+                .map(|side| {
+                    format!(
+                        "[[policy]]\nname = \"null-{side}\"\nkind = \"access\"\nside = \"{side}\"\n\
+                         allow = 'true'\n"
+                    )
+                })
+                .concat(),
+            Self::Content => format!(
+                "[[policy]]\nname = \"names\"\nkind = \"access\"\nside = \"client\"\nservice = \"bench.v1.Bench\"\n\
+                 method = \"Guarded\"\ndeny = 'request.name == \"{FORBIDDEN}\"'\n"
+            ),
+        }
+    }
 }
 
 /// The server process.
 pub fn serve(socket: &Path) -> Result<(), Failure> {
-    Ok(Server::builder().socket(socket).add_service(BenchServer::new(Counter)).run()?)
+    Ok(Server::builder().socket(socket).add_service(BenchServer::new(Counter::default())).run()?)
 }
 
-struct Counter;
+#[derive(Default)]
+struct Counter {
+    /// Requests of a name that must not pass.
+    forbidden: AtomicI64,
+}
 
 impl Counter {
     fn count(request: &Incoming<Bytes>) -> Result<Response<Number>, Status> {
@@ -126,6 +216,55 @@ impl Bench for Counter {
     async fn sink(&self, request: Incoming<Bytes>) -> Result<Response<Number>, Status> {
         Self::count(&request)
     }
+
+    async fn guarded(&self, request: Incoming<Named>) -> Result<Response<Number>, Status> {
+        let forbidden = i64::from(request.view().name() == FORBIDDEN);
+        let value = self.forbidden.fetch_add(forbidden, Ordering::Relaxed) + forbidden;
+        Ok(Response::new(Number { value }))
+    }
+
+    async fn say_hello(&self, request: Incoming<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        Ok(Response::new(HelloReply { message: format!("Hello {}", request.view().name()) }))
+    }
+
+    async fn average(&self, request: Incoming<Numbers>) -> Result<Response<Mean>, Status> {
+        let request = request.view();
+        let values = request.values();
+        let sum: i64 = values.iter().copied().map(i64::from).sum();
+        Ok(Response::new(Mean { value: sum as f64 / values.len().max(1) as f64 }))
+    }
+
+    async fn get_rand_nums(&self, request: Incoming<Count>) -> Result<Response<Numbers>, Status> {
+        let values: Vec<i32> = random_numbers(request.view().value()).collect();
+        Ok(request
+            .build::<Numbers>(|reply| {
+                reply.set_values(&values);
+            })?
+            .into())
+    }
+}
+
+/// The bulk server process.
+pub fn serve_bulk(socket: &Path) -> Result<(), Failure> {
+    Ok(Server::builder().socket(socket).add_service(BulkServer::new(Drain)).run()?)
+}
+
+struct Drain;
+
+impl Bulk for Drain {
+    async fn pour(&self, mut requests: Receiver<Bytes>) -> Result<Response<Number>, Status> {
+        let mut value = 0;
+        while requests.recv().await?.is_some() {
+            value += 1;
+        }
+        Ok(Response::new(Number { value }))
+    }
+}
+
+/// So many numbers that look random: the generator of Numerical Recipes, the same for every peer.
+fn random_numbers(count: i32) -> impl Iterator<Item = i32> {
+    let next = |last: &u32| Some(last.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
+    std::iter::successors(Some(1), next).map(|number| (number >> 1) as i32).take(count.max(0) as usize)
 }
 
 /// A channel through the daemon at `socket`, once that is there.
@@ -146,63 +285,159 @@ pub fn channel(socket: &Path, target: &str) -> Result<Channel, Failure> {
 pub struct OurClient {
     channel: Channel,
     client: BenchClient,
+    work: Work,
+    /// Named requests made so far.
+    named: u64,
 }
 
 impl OurClient {
     /// Attaches, and waits until the server answers.
-    pub fn connect(socket: &Path, target: &str) -> Result<Self, Failure> {
+    pub fn connect(socket: &Path, target: &str, work: Work) -> Result<Self, Failure> {
         let channel = channel(socket, target)?;
         let client = BenchClient::new(channel.clone());
         for _ in 0..START_LOOKS {
             if client.small(Bytes::default()).wait().is_ok() {
-                return Ok(Self { channel, client });
+                return Ok(Self { channel, client, work, named: 0 });
             }
             std::thread::sleep(START_PAUSE);
         }
         Err("the server does not answer".into())
     }
 
-    /// A call with its request built in place.
-    fn call(&self, payload: &[u8]) -> Result<Unary<Bytes, Number>, Failure> {
-        let request = self.channel.build::<Bytes>(|request| {
-            request.set_data(payload);
-        })?;
-        let small = payload.len() < SMALL_BYTES_MAX;
-        Ok(if small { self.client.small(request) } else { self.client.sink(request) })
+    fn bytes(&self, order: Order) -> Result<Answer, Failure> {
+        let payload = payload(order.request_bytes);
+        let call = |_: u64| {
+            let request = self.channel.build::<Bytes>(|request| {
+                request.set_data(&payload);
+            })?;
+            let small = payload.len() < SMALL_BYTES_MAX;
+            Ok(if small { self.client.small(request) } else { self.client.sink(request) })
+        };
+        many(order, call, |_, answer| Ok(answer.map(drop)?))
+    }
+
+    fn named(&mut self, order: Order) -> Result<Answer, Failure> {
+        let first = self.named;
+        let payload = vec![7; order.request_bytes];
+        let mut made = 0;
+        let call = |call: u64| {
+            made = call + 1;
+            let request = self.channel.build::<Named>(|request| {
+                request.set_name(name_of(first + call)).set_data(&payload);
+            })?;
+            Ok(self.client.guarded(request))
+        };
+        let guarded = self.work == Work::Guarded;
+        let answer = many(order, call, |call, answer| sound(guarded, first + call, answer));
+        self.named += made;
+        answer
+    }
+
+    fn hello(&self, order: Order) -> Result<Answer, Failure> {
+        let call = |_: u64| {
+            let request = self.channel.build::<HelloRequest>(|request| {
+                request.set_name("world");
+            })?;
+            Ok(self.client.say_hello(request))
+        };
+        let check = |_, answer: Result<Response<HelloReply>, Status>| -> Result<(), Failure> {
+            match answer?.view().message() {
+                "Hello world" => Ok(()),
+                other => Err(format!("greeted with {other:?}").into()),
+            }
+        };
+        many(order, call, check)
+    }
+
+    fn average(&self, order: Order) -> Result<Answer, Failure> {
+        let values: Vec<i32> = random_numbers(order.request_bytes.try_into()?).collect();
+        let call = |_: u64| {
+            let request = self.channel.build::<Numbers>(|request| {
+                request.set_values(&values);
+            })?;
+            Ok(self.client.average(request))
+        };
+        many(order, call, |_, answer| Ok(answer.map(drop)?))
+    }
+
+    fn numbers(&self, order: Order) -> Result<Answer, Failure> {
+        let value = order.request_bytes.try_into()?;
+        let check = |_, answer: Result<Response<Numbers>, Status>| -> Result<(), Failure> {
+            match answer?.view().values().len() {
+                count if count == order.request_bytes => Ok(()),
+                count => Err(format!("{count} numbers came").into()),
+            }
+        };
+        many(order, |_| Ok(self.client.get_rand_nums(Count { value })), check)
     }
 }
 
 impl Caller for OurClient {
     fn carry_out(&mut self, order: Order) -> Result<Answer, Failure> {
-        let payload = payload(order.request_bytes);
-        if order.outstanding == 1 {
-            return one_at_a_time(order, || {
-                self.call(&payload)?.wait()?;
-                Ok(())
-            });
+        match self.work {
+            Work::Bytes => self.bytes(order),
+            Work::Open | Work::Guarded => self.named(order),
+            Work::Hello => self.hello(order),
+            Work::Average => self.average(order),
+            Work::Numbers => self.numbers(order),
         }
-        let mut window = Window { client: self, payload: &payload, order, calls: VecDeque::new() };
-        let mut times = Times::start(order)?;
-        block_on(poll_fn(|cx| window.poll(&mut times, cx)))?;
-        Ok(times.answer())
     }
+}
+
+/// Whether a named call ended as it must: who is forbidden is refused and never reaches the server, if that is guarded.
+fn sound(guarded: bool, call: u64, answer: Result<Response<Number>, Status>) -> Result<(), Failure> {
+    match answer {
+        Ok(reply) if guarded && reply.view().value() != 0 => {
+            Err("a forbidden call reached the server".into())
+        }
+        Ok(_) if guarded && is_forbidden(call) => Err("a forbidden call was answered".into()),
+        Ok(_) => Ok(()),
+        Err(status) if guarded && is_forbidden(call) && status.code() == Code::PermissionDenied => Ok(()),
+        Err(status) => Err(status.into()),
+    }
+}
+
+/// Calls for an order's time: one after the other, or so many at once.
+fn many<Q: Message, R: Message>(
+    order: Order,
+    mut call: impl FnMut(u64) -> Result<Unary<Q, R>, Failure>,
+    mut check: impl FnMut(u64, Result<Response<R>, Status>) -> Result<(), Failure>,
+) -> Result<Answer, Failure> {
+    if order.outstanding == 1 {
+        let mut calls = 0..;
+        return one_at_a_time(order, || {
+            let number = calls.next().unwrap_or_default();
+            check(number, call(number)?.wait())
+        });
+    }
+    let mut times = Times::start(order)?;
+    let mut window = Window { call, check, order, calls: VecDeque::new(), made: 0, checked: 0 };
+    block_on(poll_fn(|cx| window.poll(&mut times, cx)))?;
+    Ok(times.answer())
 }
 
 /// Calls under way, the oldest first. Answers are taken in the order of the calls, so one wake costs one look at the
 /// oldest, not one at each.
-struct Window<'a> {
-    client: &'a OurClient,
-    payload: &'a [u8],
+struct Window<C, K, Q, R> {
+    call: C,
+    check: K,
     order: Order,
-    calls: VecDeque<Unary<Bytes, Number>>,
+    calls: VecDeque<Unary<Q, R>>,
+    made: u64,
+    checked: u64,
 }
 
-impl Window<'_> {
+impl<C, K, Q: Message, R: Message> Window<C, K, Q, R>
+where
+    C: FnMut(u64) -> Result<Unary<Q, R>, Failure>,
+    K: FnMut(u64, Result<Response<R>, Status>) -> Result<(), Failure>,
+{
     fn poll(&mut self, times: &mut Times, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             while times.go_on() && self.calls.len() < self.order.outstanding {
                 times.sent();
-                let mut call = self.client.call(self.payload)?;
+                let mut call = (self.call)(self.made)?;
+                self.made += 1;
                 // Submits it. What is answered before it can be waited for is an error.
                 if let Poll::Ready(answer) = Pin::new(&mut call).poll(cx) {
                     return Poll::Ready(answer.map(drop).map_err(Into::into));
@@ -210,8 +445,10 @@ impl Window<'_> {
                 self.calls.push_back(call);
             }
             let Some(oldest) = self.calls.front_mut() else { return Poll::Ready(Ok(())) };
-            std::task::ready!(Pin::new(oldest).poll(cx))?;
+            let answer = std::task::ready!(Pin::new(oldest).poll(cx));
             times.answered()?;
+            (self.check)(self.checked, answer)?;
+            self.checked += 1;
             self.calls.pop_front();
         }
     }
@@ -223,9 +460,51 @@ fn payload(request_bytes: usize) -> Vec<u8> {
     vec![7; if small { request_bytes - SMALL_OVERHEAD } else { request_bytes }]
 }
 
+/// The pouring driver: an order is so many streams at once, each of messages of that size; calls are messages.
+#[derive(Debug)]
+pub struct Pourer {
+    client: BulkClient,
+}
+
+impl Pourer {
+    /// Attaches, and waits until the server answers.
+    pub fn connect(socket: &Path, target: &str) -> Result<Self, Failure> {
+        let own = OurClient::connect(socket, target, Work::Bytes)?;
+        Ok(Self { client: BulkClient::new(own.channel) })
+    }
+
+    /// One stream until the time is up; its messages.
+    fn pour(&self, order: Order, until_ns: u64) -> Result<u64, Status> {
+        let payload = vec![7; order.request_bytes];
+        let mut stream = self.client.pour();
+        let mut messages = 0;
+        while messages == 0 || monotonic_ns() < until_ns {
+            stream.send(Bytes { data: payload.clone() }).wait()?;
+            messages += 1;
+        }
+        stream.finish().wait().map(|_| messages)
+    }
+}
+
+impl Caller for Pourer {
+    fn carry_out(&mut self, order: Order) -> Result<Answer, Failure> {
+        let began_ns = monotonic_ns();
+        let until_ns = began_ns + order.millis * 1_000_000;
+        let pour = || self.pour(order, until_ns);
+        let poured: Result<u64, Status> = std::thread::scope(|scope| {
+            let streams: Vec<_> = (0..order.outstanding).map(|_| scope.spawn(pour)).collect();
+            let ends = streams.into_iter().map(|stream| {
+                stream.join().unwrap_or_else(|_| Err(Status::internal("a stream's thread panicked")))
+            });
+            ends.sum()
+        });
+        Ok(Answer { calls: poured?, elapsed_ns: monotonic_ns() - began_ns, p50_ns: 0, p99_ns: 0 })
+    }
+}
+
 /// An application that has made a call and then does nothing; says so on standard output.
 pub fn idle(socket: &Path) -> Result<(), Failure> {
-    let _client = OurClient::connect(socket, "")?;
+    let _client = OurClient::connect(socket, "", Work::Bytes)?;
     println!("idle");
     loop {
         std::thread::park();

@@ -4,8 +4,10 @@ use crate::chain::{self, Hops};
 use crate::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::foreign::{ANY_PORT, Foreign, Library, Serving};
 use crate::orders::{Answer, Order};
-use crate::ours::{self, Hosts, Road};
+use crate::ours::{self, Hosts, Policing, Road};
 use crate::processes::cpu_ns;
+use crate::sections::Section;
+use crate::work::Work;
 use serde::Serialize;
 use std::path::Path;
 use std::process::Command;
@@ -39,6 +41,9 @@ pub enum Kind {
     OursToCpp,
     OursToGo,
     OursGrpcTwoHosts,
+    OursNull,
+    OursContent,
+    EnvoyContent,
 }
 
 impl Kind {
@@ -65,6 +70,9 @@ impl Kind {
             Self::OursToCpp => "trunkline-to-grpc-cpp",
             Self::OursToGo => "trunkline-to-grpc-go",
             Self::OursGrpcTwoHosts => "trunkline-two-hosts-grpc",
+            Self::OursNull => "trunkline-null-policy",
+            Self::OursContent => "trunkline-content-policy",
+            Self::EnvoyContent => "envoy-two-content-filter",
         }
     }
 
@@ -95,22 +103,39 @@ impl Kind {
             Self::OursToCpp => "Trunkline client – daemon – gRPC C++ server",
             Self::OursToGo => "Trunkline client – daemon – grpc-go server",
             Self::OursGrpcTwoHosts => "client – daemon – gRPC over TCP – daemon – server",
+            Self::OursNull => {
+                "client – daemon – TCP – daemon – server, a policy on each side that does nothing"
+            }
+            Self::OursContent => {
+                "client – daemon – TCP – daemon – server, a policy on a field at the client's"
+            }
+            Self::EnvoyContent => {
+                "gRPC C++ client – Envoy – Envoy – gRPC C++ server, a filter (Lua) that parses the message at the \
+                 client's"
+            }
         }
     }
 }
 
 impl Kind {
+    /// Whether something on the way refuses what bears a certain name.
+    pub fn refuses(self) -> bool {
+        matches!(self, Self::OursContent | Self::EnvoyContent)
+    }
+
     /// What of the field's it needs.
     pub fn library(self) -> &'static [Library] {
         match self {
             Self::ChainRings | Self::ChainTcp | Self::OursOneHost | Self::OursTwoHosts => &[],
-            Self::Tcp | Self::TcpOneBuffer | Self::OursGrpcTwoHosts => &[],
+            Self::Tcp | Self::TcpOneBuffer | Self::OursGrpcTwoHosts | Self::OursNull | Self::OursContent => {
+                &[]
+            }
             Self::GrpcSync | Self::GrpcUnix | Self::GrpcQueue | Self::CppToOurs | Self::OursToCpp => {
                 &[Library::GrpcCpp]
             }
             Self::Tonic => &[Library::Tonic],
             Self::GrpcGo | Self::GoToOurs | Self::OursToGo => &[Library::GrpcGo],
-            Self::EnvoyOne | Self::EnvoyTwo => &[Library::GrpcCpp, Library::Envoy],
+            Self::EnvoyOne | Self::EnvoyTwo | Self::EnvoyContent => &[Library::GrpcCpp, Library::Envoy],
             Self::NginxTwo => &[Library::GrpcCpp, Library::Nginx],
             Self::HaproxyTwo => &[Library::GrpcCpp, Library::Haproxy],
         }
@@ -137,7 +162,7 @@ pub struct Sample {
 /// A running peer; its processes end when it is dropped.
 pub struct Peer {
     pub kind: Kind,
-    driver: Talker,
+    drivers: Vec<Talker>,
     pids: Vec<u32>,
     _others: Vec<Child>,
     _dir: TempDir,
@@ -146,25 +171,38 @@ pub struct Peer {
 impl Peer {
     /// Starts every process of it. With one call at once, gRPC C++ serves what does not say its form with its
     /// synchronous server, else with its queue server: the better one each time.
-    pub fn start(kind: Kind, foreign: &Foreign, outstanding: usize) -> Result<Self, Failure> {
+    pub fn start(
+        section: Section,
+        kind: Kind,
+        foreign: &Foreign,
+        outstanding: usize,
+    ) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let form = if outstanding == 1 { "sync" } else { "queue" };
-        let (others, mut driver) = processes(kind, form, dir.path(), foreign)?;
-        let driver = Talker::start(&mut driver)?;
-        let pids = others.iter().map(Child::pid).chain([driver.pid()]).collect();
-        Ok(Self { kind, driver, pids, _others: others, _dir: dir })
+        let (others, mut driver) = processes(kind, form, section.work(kind), dir.path(), foreign)?;
+        let drivers: Result<Vec<_>, Failure> =
+            (0..section.clients()).map(|_| Talker::start(&mut driver)).collect();
+        let drivers = drivers?;
+        let pids = others.iter().map(Child::pid).chain(drivers.iter().map(Talker::pid)).collect();
+        Ok(Self { kind, drivers, pids, _others: others, _dir: dir })
     }
 
     /// One round.
     pub fn round(&mut self, order: Order) -> Result<Sample, Failure> {
         let before_ns = cpu_ns(&self.pids)?;
+        for driver in &mut self.drivers {
+            driver.tell(&order.to_string())?;
+        }
         let patience = PATIENCE + Duration::from_millis(order.millis);
-        let answer: Answer = self.driver.ask(&order.to_string(), patience)?.parse()?;
+        let mut sum = Answer { calls: 0, elapsed_ns: 0, p50_ns: 0, p99_ns: 0 };
+        for driver in &mut self.drivers {
+            sum = sum.beside(driver.hear(patience)?.parse()?);
+        }
         let cpu_ns = cpu_ns(&self.pids)?.saturating_sub(before_ns);
-        if answer.calls == 0 {
+        if sum.calls == 0 {
             return Err("no call was answered".into());
         }
-        let Answer { calls, elapsed_ns, p50_ns, p99_ns } = answer;
+        let Answer { calls, elapsed_ns, p50_ns, p99_ns } = sum;
         Ok(Sample { calls, elapsed_ns, p50_ns, p99_ns, cpu_ns })
     }
 }
@@ -172,29 +210,33 @@ impl Peer {
 /// Processes, and how the driver is started.
 type Started = (Vec<Child>, Command);
 
-/// Starts all of a peer but its driver, and says how that is started.
-fn processes(kind: Kind, form: &str, dir: &Path, foreign: &Foreign) -> Result<Started, Failure> {
+/// Starts all of a peer but its drivers, and says how those are started.
+fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) -> Result<Started, Failure> {
+    let (one, two): (&[_], &[_]) = (&["in"], &["in", "out"]);
     match kind {
         Kind::ChainRings => chain_of(dir, Hops::Rings),
         Kind::ChainTcp => chain_of(dir, Hops::RingsAndTcp),
-        Kind::OursOneHost => ours_on(dir, Hosts::One),
-        Kind::OursTwoHosts => ours_on(dir, Hosts::Two),
-        Kind::OursGrpcTwoHosts => ours_on(dir, Hosts::TwoByGrpc),
+        Kind::OursOneHost => ours_on(dir, Hosts::One, Policing::Bare, work),
+        Kind::OursTwoHosts => ours_on(dir, Hosts::Two, Policing::Bare, work),
+        Kind::OursGrpcTwoHosts => ours_on(dir, Hosts::TwoByGrpc, Policing::Bare, work),
+        Kind::OursNull => ours_on(dir, Hosts::Two, Policing::Null, work),
+        Kind::OursContent => ours_on(dir, Hosts::Two, Policing::Content, work),
         Kind::Tcp => tcp(dir, "filled"),
         Kind::TcpOneBuffer => tcp(dir, "one-buffer"),
-        Kind::GrpcSync => cpp(dir, foreign, "sync", ANY_PORT),
-        Kind::GrpcUnix => cpp(dir, foreign, "sync", &format!("unix:{}/grpc.sock", text(dir))),
-        Kind::GrpcQueue => cpp(dir, foreign, "queue", ANY_PORT),
+        Kind::GrpcSync => cpp(dir, foreign, "sync", ANY_PORT, work),
+        Kind::GrpcUnix => cpp(dir, foreign, "sync", &format!("unix:{}/grpc.sock", text(dir)), work),
+        Kind::GrpcQueue => cpp(dir, foreign, "queue", ANY_PORT, work),
         Kind::Tonic => direct(dir, foreign, Library::Tonic),
         Kind::GrpcGo => direct(dir, foreign, Library::GrpcGo),
-        Kind::EnvoyOne => cpp_through(dir, foreign, form, Library::Envoy, &["in"]),
-        Kind::EnvoyTwo => cpp_through(dir, foreign, form, Library::Envoy, &["in", "out"]),
-        Kind::NginxTwo => cpp_through(dir, foreign, form, Library::Nginx, &["in", "out"]),
-        Kind::HaproxyTwo => cpp_through(dir, foreign, form, Library::Haproxy, &["in", "out"]),
-        Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address)),
+        Kind::EnvoyOne => cpp_through(dir, foreign, form, Library::Envoy, one, work),
+        Kind::EnvoyTwo => cpp_through(dir, foreign, form, Library::Envoy, two, work),
+        Kind::EnvoyContent => cpp_through(dir, foreign, form, Library::Envoy, &["in", "filter"], work),
+        Kind::NginxTwo => cpp_through(dir, foreign, form, Library::Nginx, two, work),
+        Kind::HaproxyTwo => cpp_through(dir, foreign, form, Library::Haproxy, two, work),
+        Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address, work)),
         Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address)),
-        Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?),
-        Kind::OursToGo => from_ours(dir, foreign.server(Library::GrpcGo, dir)?),
+        Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?, work),
+        Kind::OursToGo => from_ours(dir, foreign.server(Library::GrpcGo, dir)?, work),
     }
 }
 
@@ -203,13 +245,13 @@ fn chain_of(dir: &Path, hops: Hops) -> Result<Started, Failure> {
     Ok((processes, Child::role_command(&["drive-chain", text(&near)])?))
 }
 
-fn ours_on(dir: &Path, hosts: Hosts) -> Result<Started, Failure> {
-    let (processes, road) = ours::start(dir, hosts)?;
-    Ok((processes, our_driver(&road)?))
+fn ours_on(dir: &Path, hosts: Hosts, policing: Policing, work: Work) -> Result<Started, Failure> {
+    let (processes, road) = ours::start_policed(dir, hosts, policing)?;
+    Ok((processes, our_driver(&road, work)?))
 }
 
-fn our_driver(road: &Road) -> Result<Command, Failure> {
-    Child::role_command(&["drive-ours", text(&road.socket), &road.target])
+fn our_driver(road: &Road, work: Work) -> Result<Command, Failure> {
+    Child::role_command(&["drive-ours", text(&road.socket), &road.target, work.name()])
 }
 
 fn tcp(dir: &Path, habits: &str) -> Result<Started, Failure> {
@@ -219,9 +261,9 @@ fn tcp(dir: &Path, habits: &str) -> Result<Started, Failure> {
     Ok((vec![sink], Child::role_command(&["drive-tcp", &port, habits])?))
 }
 
-fn cpp(dir: &Path, foreign: &Foreign, form: &str, address: &str) -> Result<Started, Failure> {
+fn cpp(dir: &Path, foreign: &Foreign, form: &str, address: &str, work: Work) -> Result<Started, Failure> {
     let (server, address) = foreign.cpp_server(dir, form, address)?;
-    Ok((vec![server], foreign.cpp_client(&address)?))
+    Ok((vec![server], foreign.cpp_client(&address, work)?))
 }
 
 fn direct(dir: &Path, foreign: &Foreign, library: Library) -> Result<Started, Failure> {
@@ -236,6 +278,7 @@ fn cpp_through(
     form: &str,
     library: Library,
     names: &[&str],
+    work: Work,
 ) -> Result<Started, Failure> {
     let (server, mut address) = foreign.cpp_server(dir, form, ANY_PORT)?;
     let mut processes = vec![server];
@@ -244,7 +287,7 @@ fn cpp_through(
         processes.push(proxy);
         address = listens_at;
     }
-    Ok((processes, foreign.cpp_client(&address)?))
+    Ok((processes, foreign.cpp_client(&address, work)?))
 }
 
 /// A stock client of our server.
@@ -254,7 +297,7 @@ fn to_ours(dir: &Path, client: impl FnOnce(&str) -> Result<Command, Failure>) ->
 }
 
 /// Our client of a stock server.
-fn from_ours(dir: &Path, (server, address): Serving) -> Result<Started, Failure> {
+fn from_ours(dir: &Path, (server, address): Serving, work: Work) -> Result<Started, Failure> {
     let (daemon, road) = ours::start_client(dir, &address)?;
-    Ok((vec![server, daemon], our_driver(&road)?))
+    Ok((vec![server, daemon], our_driver(&road, work)?))
 }

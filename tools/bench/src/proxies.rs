@@ -3,6 +3,7 @@
 
 use crate::children::{Child, Failure, START_LOOKS, START_PAUSE, text};
 use crate::foreign::{Serving, output};
+use crate::work::FORBIDDEN;
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -32,11 +33,12 @@ impl<'a> Upstreams<'a> {
     }
 }
 
-/// Starts Envoy in front of `upstream`, with a worker for each core as it does by itself.
+/// Starts Envoy in front of `upstream`, with a worker for each core as it does by itself. The one named `filter` looks
+/// at messages.
 pub fn envoy(program: &Path, dir: &Path, name: &str, upstream: &str) -> Result<Serving, Failure> {
     let (listens_at, upstream) = (free_port()?, upstream.parse()?);
     let config = dir.join(format!("{name}.json"));
-    std::fs::write(&config, envoy_config(listens_at, upstream).to_string())?;
+    std::fs::write(&config, envoy_config(listens_at, upstream, name == "filter").to_string())?;
     let mut envoy = Command::new(program);
     envoy.args(["--config-path", text(&config), "--disable-hot-restart", "--log-level", "error"]);
     wait_until_it_listens(Child::start(&mut envoy)?, listens_at)
@@ -106,7 +108,30 @@ pub fn said_version(program: &Path) -> String {
     String::from_utf8_lossy(&said).lines().next().unwrap_or_default().to_owned()
 }
 
-fn envoy_config(listens_at: SocketAddr, upstream: SocketAddr) -> Value {
+/// Refuses calls of [`FORBIDDEN`]: reads the whole message, and in it the string of field 1. Its name is short, so that
+/// its length is one byte; behind it, as far as this filter reads, may be anything.
+fn content_filter() -> Value {
+    let code = format!(
+        "function envoy_on_request(handle)\n\
+         local body = handle:body()\n\
+         if body == nil or body:length() < 7 then return end\n\
+         local message = body:getBytes(5, body:length() - 5)\n\
+         if message:byte(1) ~= 10 then return end\n\
+         if message:sub(3, 2 + message:byte(2)) ~= \"{FORBIDDEN}\" then return end\n\
+         handle:respond({{[\":status\"] = \"200\", [\"content-type\"] = \"application/grpc\", \
+         [\"grpc-status\"] = \"7\", [\"grpc-message\"] = \"refused\"}}, \"\")\n\
+         end\n"
+    );
+    json!({
+        "name": "envoy.filters.http.lua",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.lua.v3.Lua",
+            "default_source_code": { "inline_string": code },
+        },
+    })
+}
+
+fn envoy_config(listens_at: SocketAddr, upstream: SocketAddr, filters: bool) -> Value {
     const TYPES: &str = "type.googleapis.com/envoy.extensions";
     const OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
     let at = |socket: SocketAddr| {
@@ -114,16 +139,18 @@ fn envoy_config(listens_at: SocketAddr, upstream: SocketAddr) -> Value {
         json!({ "socket_address": { "address": address, "port_value": port } })
     };
     let routes = json!([{ "match": { "prefix": "/" }, "route": { "cluster": "out", "timeout": "0s" } }]);
+    let router = json!({
+        "name": "envoy.filters.http.router",
+        "typed_config": { "@type": format!("{TYPES}.filters.http.router.v3.Router") },
+    });
+    let http_filters = if filters { json!([content_filter(), router]) } else { json!([router]) };
     let manager = json!({
         "@type": format!("{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager"),
         "stat_prefix": "in",
         "codec_type": "HTTP2",
         "http2_protocol_options": { "max_concurrent_streams": STREAMS_MAX },
         "route_config": { "virtual_hosts": [{ "name": "all", "domains": ["*"], "routes": routes }] },
-        "http_filters": [{
-            "name": "envoy.filters.http.router",
-            "typed_config": { "@type": format!("{TYPES}.filters.http.router.v3.Router") },
-        }],
+        "http_filters": http_filters,
     });
     let filter = json!({
         "name": "envoy.filters.network.http_connection_manager",
@@ -170,7 +197,8 @@ mod tests {
 
     #[test]
     fn envoy_stands_where_it_is_told() {
-        let config = envoy_config("127.0.0.1:1001".parse().unwrap(), "127.0.0.1:1002".parse().unwrap());
+        let config =
+            envoy_config("127.0.0.1:1001".parse().unwrap(), "127.0.0.1:1002".parse().unwrap(), false);
         let port = |path: &str| config.pointer(path).and_then(Value::as_u64);
         let listener = "/static_resources/listeners/0/address/socket_address/port_value";
         let endpoint = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint";

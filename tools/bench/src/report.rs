@@ -1,12 +1,17 @@
 //! A run as a whole: what was measured, on what, against which marks; to JSON, and to Markdown for the documents.
 
+use crate::beside::Beside;
+use crate::binding::Bound;
 use crate::children::Failure;
 use crate::connections::{self, Held};
 use crate::dispatch::Dispatching;
 use crate::foreign::{Foreign, output};
 use crate::idle::Idle;
 use crate::marks::Mark;
-use crate::sections::{Absent, Figure, Plan, Row, Section};
+use crate::orders::Order;
+use crate::peers::Kind;
+use crate::scaling::{self, Scaled};
+use crate::sections::{Absent, Figure, Plan, Row, Section, Shape};
 use crate::stats::{Spread, short};
 use serde::Serialize;
 use serde_json::Value;
@@ -25,6 +30,10 @@ pub struct Report {
     pub connections: Vec<Held>,
     /// Workers behind routers and proxies.
     pub dispatching: Option<Dispatching>,
+    /// Empty if not asked for.
+    pub scaling: Vec<Scaled>,
+    pub beside: Option<Beside>,
+    pub binding: Option<Bound>,
     /// The codec's comparison, if its program left one.
     pub codec: Option<Value>,
     pub absent: Vec<Absent>,
@@ -89,13 +98,19 @@ impl Report {
         let mut text = self.about_markdown();
         text += "\n| target | what | wanted | measured: median (least–most) | |\n|---|---|---|---|---|\n";
         for Mark { target, what, wanted, measured, reached } in &self.marks {
-            let verdict = if *reached { "reached" } else { "**not reached**" };
+            let verdict = match reached {
+                Some(true) => "reached",
+                Some(false) => "**not reached**",
+                None => "",
+            };
             line(&mut text, format_args!("| {target} | {what} | {wanted} | {measured} | {verdict} |"));
         }
-        for section in Section::SMALL {
-            text += &self.small_markdown(section);
+        for section in Section::ALL {
+            text += &match section.shape() {
+                Shape::Small => self.small_markdown(section),
+                Shape::Sized(figure) => self.sized_markdown(section, figure),
+            };
         }
-        text += &self.goodput_markdown();
         if let Some(idle) = &self.idle {
             text += &idle_markdown(idle);
         }
@@ -103,6 +118,7 @@ impl Report {
         if let Some(dispatching) = &self.dispatching {
             text += &dispatching.markdown();
         }
+        text += &self.extras().concat();
         for Absent { section, peer, reason } in &self.absent {
             line(&mut text, format_args!("\nAbsent from {section:?}: {} ({reason})", peer.name()));
         }
@@ -149,29 +165,42 @@ impl Report {
         text
     }
 
-    fn goodput_markdown(&self) -> String {
-        let mut sizes: Vec<usize> = self.of(Section::Goodput).map(|row| row.order.request_bytes).collect();
-        sizes.dedup();
-        if sizes.is_empty() {
+    fn sized_markdown(&self, section: Section, figure: Figure) -> String {
+        let mut peers: Vec<Kind> = Vec::new();
+        let mut orders: Vec<Order> = Vec::new();
+        for row in self.of(section) {
+            if !peers.contains(&row.peer) {
+                peers.push(row.peer);
+            }
+            if !orders.contains(&row.order) {
+                orders.push(row.order);
+            }
+        }
+        if orders.is_empty() {
             return String::new();
         }
-        let mut text = format!("\n### {}, Gbit/s\n\n| peer |", Section::Goodput.title());
-        for size in &sizes {
-            text += &format!(" {} KiB |", size >> 10);
+        let mut text = format!("\n### {}\n\n| peer |", section.title());
+        for order in &orders {
+            text += &format!(" {} |", section.size(*order));
         }
-        text += &format!("\n|---|{}\n", "---|".repeat(sizes.len()));
-        let mut peers: Vec<_> = Vec::new();
-        for row in self.of(Section::Goodput).filter(|row| row.order.request_bytes == sizes[0]) {
-            peers.push(row.peer);
-        }
+        text += &format!("\n|---|{}\n", "---|".repeat(orders.len()));
         for peer in peers {
             text += &format!("| {} |", peer.name());
-            for row in self.of(Section::Goodput).filter(|row| row.peer == peer) {
-                text += &format!(" {} |", cell(row, Figure::GigabitsPerSecond));
+            for order in &orders {
+                let row = self.of(section).find(|row| row.peer == peer && row.order == *order);
+                text += &format!(" {} |", row.map_or_else(String::new, |row| cell(row, figure)));
             }
             text.push('\n');
         }
         text
+    }
+
+    /// Tables of what is not a section.
+    pub fn extras(&self) -> Vec<String> {
+        let scaling = (!self.scaling.is_empty()).then(|| scaling::markdown(&self.scaling));
+        let beside = self.beside.as_ref().map(Beside::markdown);
+        let binding = self.binding.as_ref().map(Bound::markdown);
+        [scaling, beside, binding].into_iter().flatten().collect()
     }
 
     /// The rows of a section.

@@ -5,7 +5,8 @@ use crate::children::Failure;
 use crate::connections;
 use crate::open;
 use crate::orders::obey;
-use crate::ours::{self, OurClient};
+use crate::ours::{self, OurClient, Pourer};
+use crate::scaling;
 use crate::sleepers;
 use crate::stream::{self, Habits, StreamClient};
 use std::path::Path;
@@ -18,16 +19,26 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         ["relay-connect", near, port] => chain::relay_connect(Path::new(near), port),
         ["relay-listen", far, port_file] => chain::relay_listen(Path::new(far), Path::new(port_file)),
         ["drive-chain", near] => obey(ChainClient::join(Path::new(near))?),
-        ["daemon", socket, port_file, heap, speaks] => {
-            ours::daemon(Path::new(socket), Path::new(port_file), heap, speaks)
+        ["daemon", socket, port_file, heap, speaks, policing] => {
+            ours::daemon(Path::new(socket), Path::new(port_file), heap, speaks, policing)
         }
         ["serve", socket] => ours::serve(Path::new(socket)),
-        ["drive-ours", socket, target] => obey(OurClient::connect(Path::new(socket), target)?),
         ["routers", port_file, ref policies @ ..] => sleepers::routers(Path::new(port_file), policies),
         ["sleeper", dir, name, routers] => sleepers::sleeper(Path::new(dir), name, routers),
         ["sleepers-here", socket, threads] => sleepers::sleepers_here(Path::new(socket), threads.parse()?),
         ["drive-open", socket, target] => open::drive(Path::new(socket), target, false),
         ["drive-open", socket, target, "in-turn"] => open::drive(Path::new(socket), target, true),
+        ["drive-ours", socket, target, work] => {
+            obey(OurClient::connect(Path::new(socket), target, work.parse()?)?)
+        }
+        ["serve-bulk", socket] => ours::serve_bulk(Path::new(socket)),
+        ["serve-raw", socket, methods, served] => {
+            scaling::serve(Path::new(socket), methods.parse()?, Path::new(served))
+        }
+        ["far-daemon", socket, port_file, addresses] => {
+            ours::far_daemon(Path::new(socket), Path::new(port_file), addresses.parse()?)
+        }
+        ["pour", socket, target] => obey(Pourer::connect(Path::new(socket), target)?),
         ["hold", address, count] => connections::hold(address, count.parse()?),
         ["idle", socket] => ours::idle(Path::new(socket)),
         ["sink", port_file] => stream::sink(Path::new(port_file)),

@@ -1,5 +1,7 @@
 //! A run from the command line to the reports.
 
+use crate::beside;
+use crate::binding;
 use crate::children::Failure;
 use crate::connections::{self, CONNECTIONS};
 use crate::dispatch::{self, Dispatching};
@@ -9,6 +11,7 @@ use crate::idle;
 use crate::marks::marks;
 use crate::open::Shape;
 use crate::report::{About, Report, load};
+use crate::scaling;
 use crate::sections::{Plan, Section};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -79,6 +82,16 @@ enum What {
     Connections,
     /// Sixteen workers behind our router, nginx and HAProxy, in an open loop. Takes long, and is no part of all.
     R2p2,
+    /// The figures of mRPC: small and large calls with sidecars and policies.
+    Mrpc,
+    /// Those of HPRPC.
+    Hprpc,
+    /// How a call's cost grows with applications, methods and peers.
+    Scaling,
+    /// A small call beside bulk streams.
+    Beside,
+    /// How long binding a schema takes.
+    Bind,
     /// Everything but the bare chain, which is part of latency.
     All,
 }
@@ -115,6 +128,10 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
         .codec
         .as_ref()
         .map(|path| -> Result<_, Failure> { Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?) });
+    let more = arguments.what.more();
+    let scaling = if more(What::Scaling) { scaling::measure(plan)? } else { Vec::new() };
+    let beside = more(What::Beside).then(|| beside::measure(plan)).transpose()?;
+    let binding = more(What::Bind).then(|| binding::measure(plan)).transpose()?;
     about.load[1] = load();
     let mut marks = marks(&rows, idle.as_ref());
     marks.extend(dispatching.iter().flat_map(Dispatching::marks));
@@ -126,6 +143,9 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
         idle,
         connections: connections.unwrap_or_default(),
         codec: codec.transpose()?,
+        scaling,
+        beside,
+        binding,
         absent,
     })
 }
@@ -195,9 +215,19 @@ impl What {
             Self::Rate => vec![Section::Rate],
             Self::Goodput => vec![Section::Goodput],
             Self::Grpc => vec![Section::Grpc, Section::GrpcRate],
-            Self::Idle | Self::Connections | Self::R2p2 => Vec::new(),
-            Self::All => Section::ALL.to_vec(),
+            Self::Mrpc => Section::MRPC.to_vec(),
+            Self::Hprpc => Section::HPRPC.to_vec(),
+            Self::Idle | Self::Connections | Self::R2p2 | Self::Scaling | Self::Beside | Self::Bind => {
+                Vec::new()
+            }
+            // The bare chain is part of latency.
+            Self::All => Section::ALL.into_iter().filter(|section| *section != Section::Chain).collect(),
         }
+    }
+
+    /// Whether a measure that is not a section is part of it.
+    fn more(self) -> impl Fn(Self) -> bool {
+        move |what| self == what || self == Self::All
     }
 
     fn includes_idle(self) -> bool {

@@ -4,6 +4,7 @@
 use crate::foreign::Foreign;
 use crate::orders::Order;
 use crate::peers::{Kind, Peer, Sample};
+use crate::work::Work;
 use serde::Serialize;
 
 /// A measured property.
@@ -17,6 +18,28 @@ pub enum Section {
     Grpc,
     #[serde(rename = "grpc-rate")]
     GrpcRate,
+    #[serde(rename = "mrpc-latency")]
+    MrpcLatency,
+    #[serde(rename = "mrpc-rate")]
+    MrpcRate,
+    #[serde(rename = "mrpc-rate-of-two")]
+    MrpcRateOfTwo,
+    #[serde(rename = "mrpc-goodput")]
+    MrpcGoodput,
+    #[serde(rename = "mrpc-policy")]
+    MrpcPolicy,
+    Hello,
+    Average,
+    Numbers,
+}
+
+/// How a section is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// One order: a row for each peer, with all figures.
+    Small,
+    /// An order for each size: a row for each peer, with one figure for each size.
+    Sized(Figure),
 }
 
 /// How long and how often, and who.
@@ -91,6 +114,21 @@ const GRPC_RATE: [Kind; 12] = [
     Kind::OursToGo,
     Kind::OursGrpcTwoHosts,
 ];
+/// mRPC's small calls: direct, with a policy that does nothing, and what it is compared to.
+const MRPC_LATENCY: [Kind; 5] =
+    [Kind::ChainTcp, Kind::OursTwoHosts, Kind::OursNull, Kind::GrpcSync, Kind::EnvoyTwo];
+const MRPC_RATE: [Kind; 4] = [Kind::OursTwoHosts, Kind::OursNull, Kind::GrpcQueue, Kind::EnvoyTwo];
+const MRPC_GOODPUT: [Kind; 3] = [Kind::OursTwoHosts, Kind::GrpcQueue, Kind::EnvoyTwo];
+/// Each with the policy behind the same without.
+const MRPC_POLICY: [Kind; 5] =
+    [Kind::OursTwoHosts, Kind::OursContent, Kind::GrpcQueue, Kind::EnvoyTwo, Kind::EnvoyContent];
+const HPRPC: [Kind; 3] = [Kind::OursTwoHosts, Kind::OursOneHost, Kind::GrpcSync];
+/// Calls outstanding when the price of a policy is asked for.
+const POLICY_OUTSTANDING: usize = 64;
+/// Bytes beside the name.
+const POLICY_BYTES: usize = 64;
+/// HPRPC's counts of integers.
+const INTEGERS: [usize; 4] = [10, 100, 1000, 10_000];
 /// Request sizes of goodput, with the calls outstanding. 8 MB times 128 would be more than the heaps of a session.
 const GOODPUT_SIZES: [(usize, usize); 7] = [
     (2 << 10, 128),
@@ -105,9 +143,28 @@ const GOODPUT_SIZES: [(usize, usize); 7] = [
 const GOODPUT_WARM_UP_FACTOR: u64 = 5;
 
 impl Section {
-    pub const ALL: [Self; 5] = [Self::Latency, Self::Rate, Self::Goodput, Self::Grpc, Self::GrpcRate];
-    /// Those of small calls, whose tables and plots are alike.
-    pub const SMALL: [Self; 5] = [Self::Chain, Self::Latency, Self::Rate, Self::Grpc, Self::GrpcRate];
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 14] = [
+        Self::Chain,
+        Self::Latency,
+        Self::Rate,
+        Self::Goodput,
+        Self::Grpc,
+        Self::GrpcRate,
+        Self::MrpcLatency,
+        Self::MrpcRate,
+        Self::MrpcRateOfTwo,
+        Self::MrpcGoodput,
+        Self::MrpcPolicy,
+        Self::Hello,
+        Self::Average,
+        Self::Numbers,
+    ];
+    /// Those of mRPC's figures.
+    pub const MRPC: [Self; 5] =
+        [Self::MrpcLatency, Self::MrpcRate, Self::MrpcRateOfTwo, Self::MrpcGoodput, Self::MrpcPolicy];
+    /// Those of HPRPC's.
+    pub const HPRPC: [Self; 3] = [Self::Hello, Self::Average, Self::Numbers];
 
     /// For a heading.
     pub fn title(self) -> &'static str {
@@ -118,12 +175,58 @@ impl Section {
             Self::Goodput => "Goodput: large requests, 8 B replies, 128 outstanding (32 at 8 MiB)",
             Self::Grpc => "gRPC, latency: 64 B request, 8 B reply, one outstanding",
             Self::GrpcRate => "gRPC, rate: 64 B request, 8 B reply, 128 outstanding on one connection",
+            Self::MrpcLatency => "mRPC's small call: 64 B request, 8 B reply, one outstanding",
+            Self::MrpcRate => "mRPC's rate: small requests, 128 outstanding on one client thread, calls/s",
+            Self::MrpcRateOfTwo => "mRPC's rate: the same on each of two clients of one thread, calls/s",
+            Self::MrpcGoodput => "mRPC's large calls: 8 B replies, 128 outstanding (32 at 8 MiB), Gbit/s",
+            Self::MrpcPolicy => {
+                "mRPC's content policy: a string field looked at, 1 % refused, 64 outstanding"
+            }
+            Self::Hello => "HPRPC's SayHello, one outstanding",
+            Self::Average => "HPRPC's Average of n integers, one outstanding, p50 µs",
+            Self::Numbers => "HPRPC's GetRandNums of n integers, one outstanding, p50 µs",
         }
     }
 
     /// Whether its first figure is how many calls there were.
     pub fn is_rate(self) -> bool {
-        matches!(self, Self::Rate | Self::GrpcRate)
+        matches!(self, Self::Rate | Self::GrpcRate | Self::MrpcPolicy)
+    }
+
+    /// How it is shown.
+    pub fn shape(self) -> Shape {
+        match self {
+            Self::Goodput | Self::MrpcGoodput => Shape::Sized(Figure::GigabitsPerSecond),
+            Self::MrpcRate | Self::MrpcRateOfTwo => Shape::Sized(Figure::CallsPerSecond),
+            Self::Average | Self::Numbers => Shape::Sized(Figure::P50Us),
+            _ => Shape::Small,
+        }
+    }
+
+    /// A size as its table names it.
+    pub fn size(self, order: Order) -> String {
+        match self {
+            Self::Goodput | Self::MrpcGoodput => format!("{} KiB", order.request_bytes >> 10),
+            Self::Average | Self::Numbers => format!("{} integers", order.request_bytes),
+            _ => format!("{} B", order.request_bytes),
+        }
+    }
+
+    /// What its peers call.
+    pub fn work(self, kind: Kind) -> Work {
+        match self {
+            Self::MrpcPolicy if kind.refuses() => Work::Guarded,
+            Self::MrpcPolicy => Work::Open,
+            Self::Hello => Work::Hello,
+            Self::Average => Work::Average,
+            Self::Numbers => Work::Numbers,
+            _ => Work::Bytes,
+        }
+    }
+
+    /// Drivers that call at the same time.
+    pub fn clients(self) -> usize {
+        if self == Self::MrpcRateOfTwo { 2 } else { 1 }
     }
 
     /// Who is in it.
@@ -135,15 +238,25 @@ impl Section {
             Self::Goodput => &GOODPUT,
             Self::Grpc => &GRPC,
             Self::GrpcRate => &GRPC_RATE,
+            Self::MrpcLatency => &MRPC_LATENCY,
+            Self::MrpcRate | Self::MrpcRateOfTwo => &MRPC_RATE,
+            Self::MrpcGoodput => &MRPC_GOODPUT,
+            Self::MrpcPolicy => &MRPC_POLICY,
+            Self::Hello | Self::Average | Self::Numbers => &HPRPC,
         }
     }
 
     fn orders(self, plan: &Plan) -> Vec<Order> {
         let of = |request_bytes, outstanding| Order { millis: plan.round_millis, request_bytes, outstanding };
         match self {
-            Self::Chain | Self::Latency | Self::Grpc => vec![of(64, 1)],
+            Self::Chain | Self::Latency | Self::Grpc | Self::MrpcLatency | Self::Hello => vec![of(64, 1)],
             Self::Rate | Self::GrpcRate => vec![of(64, 128)],
-            Self::Goodput => GOODPUT_SIZES.map(|(bytes, outstanding)| of(bytes, outstanding)).to_vec(),
+            Self::MrpcRate | Self::MrpcRateOfTwo => vec![of(64, 128), of(32, 128)],
+            Self::MrpcPolicy => vec![of(POLICY_BYTES, POLICY_OUTSTANDING)],
+            Self::Average | Self::Numbers => INTEGERS.map(|count| of(count, 1)).to_vec(),
+            Self::Goodput | Self::MrpcGoodput => {
+                GOODPUT_SIZES.map(|(bytes, outstanding)| of(bytes, outstanding)).to_vec()
+            }
         }
     }
 
@@ -154,7 +267,7 @@ impl Section {
         let orders = self.orders(plan);
         let outstanding = orders.first().map_or(1, |order| order.outstanding);
         for &kind in self.peers().iter().filter(|kind| plan.wants(**kind)) {
-            match Peer::start(kind, foreign, outstanding) {
+            match Peer::start(self, kind, foreign, outstanding) {
                 Ok(peer) => peers.push(peer),
                 Err(error) => {
                     eprintln!("{self:?}: {} is absent: {error}", kind.name());
@@ -176,7 +289,8 @@ impl Section {
         absent: &mut Vec<Absent>,
     ) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
-        let factor = if self == Self::Goodput { GOODPUT_WARM_UP_FACTOR } else { 1 };
+        let factor =
+            if matches!(self, Self::Goodput | Self::MrpcGoodput) { GOODPUT_WARM_UP_FACTOR } else { 1 };
         let warm_up = Order { millis: plan.warm_up_millis * factor, ..order };
         for round in 0..=plan.rounds {
             peers.retain_mut(|peer| {

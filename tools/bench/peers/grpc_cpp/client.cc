@@ -1,8 +1,10 @@
 // The gRPC C++ client: takes orders on standard input, as every driver of trunkline-bench does.
 //
-//   grpc_client ADDRESS
+//   grpc_client ADDRESS WORK
 //
-// Order:  MILLIS REQUEST_BYTES OUTSTANDING
+// WORK is what it calls: bytes, open, guarded, hello, average, numbers (src/work.rs has their meaning).
+//
+// Order:  MILLIS SIZE OUTSTANDING
 // Answer: CALLS ELAPSED_NS P50_NS P99_NS
 //
 // With one outstanding it uses the blocking stub, with more one thread on one completion queue.
@@ -42,24 +44,152 @@ struct Order {
   std::string Data() const { return std::string(IsSmall() ? request_bytes - kSmallOverhead : request_bytes, '\7'); }
 };
 
-[[noreturn]] void Fail(const grpc::Status& status) {
-  std::fprintf(stderr, "grpc_client: %d %s\n", status.error_code(), status.error_message().c_str());
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "grpc_client: %s\n", why.c_str());
   std::exit(1);
 }
 
+void Need(const grpc::Status& status) {
+  if (!status.ok()) Fail(std::to_string(status.error_code()) + " " + status.error_message());
+}
 
-std::vector<uint64_t> OneAtATime(bench::v1::Bench::Stub* stub, const Order& order) {
-  const std::string data = order.Data();
+using Stub = bench::v1::Bench::Stub;
+template <typename Reply>
+using Reader = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>>;
+
+// One kind of call: how the n-th request is filled, how it is made, and what its answer must be.
+template <typename Q, typename R>
+class Work {
+ public:
+  using Request = Q;
+  using Reply = R;
+  virtual ~Work() = default;
+  virtual void Fill(uint64_t call, Q* request) const = 0;
+  virtual grpc::Status Call(Stub* stub, grpc::ClientContext* context, const Q& request, R* reply) const = 0;
+  virtual Reader<R> Start(Stub* stub, grpc::ClientContext* context, const Q& request,
+                          grpc::CompletionQueue* queue) const = 0;
+  virtual void Check(uint64_t, const grpc::Status& status, const R&) const { Need(status); }
+};
+
+class BytesWork final : public Work<bench::v1::Bytes, bench::v1::Number> {
+ public:
+  explicit BytesWork(const Order& order) : small_(order.IsSmall()), data_(order.Data()) {}
+  void Fill(uint64_t, bench::v1::Bytes* request) const override { request->set_data(data_); }
+  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Bytes& request,
+                    bench::v1::Number* reply) const override {
+    return small_ ? stub->Small(context, request, reply) : stub->Sink(context, request, reply);
+  }
+  Reader<bench::v1::Number> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Bytes& request,
+                                  grpc::CompletionQueue* queue) const override {
+    return small_ ? stub->AsyncSmall(context, request, queue) : stub->AsyncSink(context, request, queue);
+  }
+
+ private:
+  bool small_;
+  std::string data_;
+};
+
+// One in a hundred bears a name that must not pass; where that is guarded it is refused, and never seen by the server.
+class NamedWork final : public Work<bench::v1::Named, bench::v1::Number> {
+ public:
+  NamedWork(const Order& order, bool guarded) : guarded_(guarded), data_(order.request_bytes, '\7') {}
+  void Fill(uint64_t call, bench::v1::Named* request) const override {
+    request->set_name(IsForbidden(call) ? "mallory" : "alice");
+    request->set_data(data_);
+  }
+  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Named& request,
+                    bench::v1::Number* reply) const override {
+    return stub->Guarded(context, request, reply);
+  }
+  Reader<bench::v1::Number> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Named& request,
+                                  grpc::CompletionQueue* queue) const override {
+    return stub->AsyncGuarded(context, request, queue);
+  }
+  void Check(uint64_t call, const grpc::Status& status, const bench::v1::Number& reply) const override {
+    if (guarded_ && IsForbidden(call)) {
+      if (status.error_code() != grpc::StatusCode::PERMISSION_DENIED) Fail("a forbidden call was not refused");
+      return;
+    }
+    Need(status);
+    if (guarded_ && reply.value() != 0) Fail("a forbidden call reached the server");
+  }
+
+ private:
+  static bool IsForbidden(uint64_t call) { return call % 100 == 0; }
+  bool guarded_;
+  std::string data_;
+};
+
+class HelloWork final : public Work<bench::v1::HelloRequest, bench::v1::HelloReply> {
+ public:
+  void Fill(uint64_t, bench::v1::HelloRequest* request) const override { request->set_name("world"); }
+  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::HelloRequest& request,
+                    bench::v1::HelloReply* reply) const override {
+    return stub->SayHello(context, request, reply);
+  }
+  Reader<bench::v1::HelloReply> Start(Stub* stub, grpc::ClientContext* context,
+                                      const bench::v1::HelloRequest& request,
+                                      grpc::CompletionQueue* queue) const override {
+    return stub->AsyncSayHello(context, request, queue);
+  }
+};
+
+class AverageWork final : public Work<bench::v1::Numbers, bench::v1::Mean> {
+ public:
+  explicit AverageWork(const Order& order) {
+    uint32_t number = 1;
+    for (size_t i = 0; i < order.request_bytes; ++i) {
+      values_.push_back(int32_t(number >> 1));
+      number = number * 1664525u + 1013904223u;
+    }
+  }
+  void Fill(uint64_t, bench::v1::Numbers* request) const override {
+    request->mutable_values()->Add(values_.begin(), values_.end());
+  }
+  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Numbers& request,
+                    bench::v1::Mean* reply) const override {
+    return stub->Average(context, request, reply);
+  }
+  Reader<bench::v1::Mean> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Numbers& request,
+                                grpc::CompletionQueue* queue) const override {
+    return stub->AsyncAverage(context, request, queue);
+  }
+
+ private:
+  std::vector<int32_t> values_;
+};
+
+class NumbersWork final : public Work<bench::v1::Count, bench::v1::Numbers> {
+ public:
+  explicit NumbersWork(const Order& order) : count_(int(order.request_bytes)) {}
+  void Fill(uint64_t, bench::v1::Count* request) const override { request->set_value(count_); }
+  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Count& request,
+                    bench::v1::Numbers* reply) const override {
+    return stub->GetRandNums(context, request, reply);
+  }
+  Reader<bench::v1::Numbers> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Count& request,
+                                   grpc::CompletionQueue* queue) const override {
+    return stub->AsyncGetRandNums(context, request, queue);
+  }
+
+ private:
+  int count_;
+};
+
+// Named calls are counted over all orders, so that the server's count has a meaning.
+uint64_t calls_made = 0;
+
+template <typename W>
+std::vector<uint64_t> OneAtATime(Stub* stub, const Order& order, const W& work) {
   const uint64_t end = NowNs() + order.millis * 1'000'000;
   std::vector<uint64_t> took;
   for (uint64_t began = NowNs(); began < end;) {
+    const uint64_t call = calls_made++;
     grpc::ClientContext context;
-    bench::v1::Bytes request;
-    bench::v1::Number reply;
-    request.set_data(data);
-    const grpc::Status status =
-        order.IsSmall() ? stub->Small(&context, request, &reply) : stub->Sink(&context, request, &reply);
-    if (!status.ok()) Fail(status);
+    typename W::Request request;
+    typename W::Reply reply;
+    work.Fill(call, &request);
+    work.Check(call, work.Call(stub, &context, request, &reply), reply);
     const uint64_t now = NowNs();
     took.push_back(now - began);
     began = now;
@@ -67,46 +197,64 @@ std::vector<uint64_t> OneAtATime(bench::v1::Bench::Stub* stub, const Order& orde
   return took;
 }
 
+template <typename W>
 struct Pending {
   grpc::ClientContext context;
-  bench::v1::Number reply;
+  typename W::Reply reply;
   grpc::Status status;
+  uint64_t call = 0;
   uint64_t began = 0;
-  std::unique_ptr<grpc::ClientAsyncResponseReader<bench::v1::Number>> reader;
+  Reader<typename W::Reply> reader;
 };
 
-void Start(bench::v1::Bench::Stub* stub, grpc::CompletionQueue* queue, const Order& order, const std::string& data) {
-  auto* call = new Pending;
-  call->began = NowNs();
-  bench::v1::Bytes request;
-  request.set_data(data);
-  call->reader = order.IsSmall() ? stub->AsyncSmall(&call->context, request, queue)
-                                 : stub->AsyncSink(&call->context, request, queue);
-  call->reader->Finish(&call->reply, &call->status, call);
+template <typename W>
+void Start(Stub* stub, grpc::CompletionQueue* queue, const W& work) {
+  auto* pending = new Pending<W>;
+  pending->call = calls_made++;
+  pending->began = NowNs();
+  typename W::Request request;
+  work.Fill(pending->call, &request);
+  pending->reader = work.Start(stub, &pending->context, request, queue);
+  pending->reader->Finish(&pending->reply, &pending->status, pending);
 }
 
-std::vector<uint64_t> ManyAtOnce(bench::v1::Bench::Stub* stub, const Order& order) {
-  const std::string data = order.Data();
+template <typename W>
+std::vector<uint64_t> ManyAtOnce(Stub* stub, const Order& order, const W& work) {
   const uint64_t end = NowNs() + order.millis * 1'000'000;
   std::vector<uint64_t> took;
   grpc::CompletionQueue queue;
-  for (size_t i = 0; i < order.outstanding; ++i) Start(stub, &queue, order, data);
+  for (size_t i = 0; i < order.outstanding; ++i) Start(stub, &queue, work);
   size_t under_way = order.outstanding;
   void* tag = nullptr;
   bool ok = false;
   while (under_way > 0 && queue.Next(&tag, &ok)) {
-    std::unique_ptr<Pending> call(static_cast<Pending*>(tag));
-    if (!call->status.ok()) Fail(call->status);
+    std::unique_ptr<Pending<W>> done(static_cast<Pending<W>*>(tag));
+    work.Check(done->call, done->status, done->reply);
     const uint64_t now = NowNs();
-    took.push_back(now - call->began);
-    call.reset();
+    took.push_back(now - done->began);
+    done.reset();
     if (now < end) {
-      Start(stub, &queue, order, data);
+      Start(stub, &queue, work);
     } else {
       --under_way;
     }
   }
   return took;
+}
+
+template <typename W>
+std::vector<uint64_t> CarryOut(Stub* stub, const Order& order, const W& work) {
+  return order.outstanding == 1 ? OneAtATime(stub, order, work) : ManyAtOnce(stub, order, work);
+}
+
+std::vector<uint64_t> CarryOut(Stub* stub, const Order& order, const std::string& work) {
+  if (work == "bytes") return CarryOut(stub, order, BytesWork(order));
+  if (work == "open") return CarryOut(stub, order, NamedWork(order, false));
+  if (work == "guarded") return CarryOut(stub, order, NamedWork(order, true));
+  if (work == "hello") return CarryOut(stub, order, HelloWork());
+  if (work == "average") return CarryOut(stub, order, AverageWork(order));
+  if (work == "numbers") return CarryOut(stub, order, NumbersWork(order));
+  Fail("no such work: " + work);
 }
 
 uint64_t Percentile(std::vector<uint64_t>* sorted, double share) {
@@ -116,8 +264,8 @@ uint64_t Percentile(std::vector<uint64_t>* sorted, double share) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: grpc_client ADDRESS\n");
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: grpc_client ADDRESS WORK\n");
     return 2;
   }
   grpc::ChannelArguments arguments;
@@ -127,7 +275,7 @@ int main(int argc, char** argv) {
   Order order;
   while (std::cin >> order.millis >> order.request_bytes >> order.outstanding) {
     const uint64_t began = NowNs();
-    auto took = order.outstanding == 1 ? OneAtATime(stub.get(), order) : ManyAtOnce(stub.get(), order);
+    auto took = CarryOut(stub.get(), order, std::string(argv[2]));
     const uint64_t elapsed = NowNs() - began;
     std::sort(took.begin(), took.end());
     std::cout << took.size() << ' ' << elapsed << ' ' << Percentile(&took, 0.5) << ' ' << Percentile(&took, 0.99)

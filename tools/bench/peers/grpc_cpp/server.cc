@@ -1,4 +1,4 @@
-// The gRPC C++ server: answers every request with the count of its bytes.
+// The gRPC C++ server: answers what bench.proto asks for. The queue server has the methods called many at once.
 //
 //   grpc_server sync|queue ADDRESS PORT_FILE
 //
@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -17,22 +18,76 @@
 
 namespace {
 
+// What is answered to each kind of request.
+
+void Answer(const bench::v1::Bytes& request, bench::v1::Number* reply) { reply->set_value(request.data().size()); }
+
+std::atomic<int64_t> forbidden{0};
+
+void Answer(const bench::v1::Named& request, bench::v1::Number* reply) {
+  if (request.name() == "mallory") ++forbidden;
+  reply->set_value(forbidden);
+}
+
+void Answer(const bench::v1::HelloRequest& request, bench::v1::HelloReply* reply) {
+  reply->set_message("Hello " + request.name());
+}
+
+void Answer(const bench::v1::Numbers& request, bench::v1::Mean* reply) {
+  int64_t sum = 0;
+  for (const int32_t value : request.values()) sum += value;
+  reply->set_value(request.values().empty() ? 0 : double(sum) / request.values_size());
+}
+
+void Answer(const bench::v1::Count& request, bench::v1::Numbers* reply) {
+  reply->mutable_values()->Reserve(request.value());
+  uint32_t number = 1;
+  for (int i = 0; i < request.value(); ++i) {
+    reply->add_values(int32_t(number >> 1));
+    number = number * 1664525u + 1013904223u;
+  }
+}
+
 class SyncService final : public bench::v1::Bench::Service {
-  grpc::Status Small(grpc::ServerContext*, const bench::v1::Bytes* request, bench::v1::Number* reply) override {
-    reply->set_value(request->data().size());
+  template <typename Q, typename R>
+  static grpc::Status Done(const Q* request, R* reply) {
+    Answer(*request, reply);
     return grpc::Status::OK;
   }
+  grpc::Status Small(grpc::ServerContext*, const bench::v1::Bytes* request, bench::v1::Number* reply) override {
+    return Done(request, reply);
+  }
   grpc::Status Sink(grpc::ServerContext*, const bench::v1::Bytes* request, bench::v1::Number* reply) override {
-    reply->set_value(request->data().size());
-    return grpc::Status::OK;
+    return Done(request, reply);
+  }
+  grpc::Status Guarded(grpc::ServerContext*, const bench::v1::Named* request, bench::v1::Number* reply) override {
+    return Done(request, reply);
+  }
+  grpc::Status SayHello(grpc::ServerContext*, const bench::v1::HelloRequest* request,
+                        bench::v1::HelloReply* reply) override {
+    return Done(request, reply);
+  }
+  grpc::Status Average(grpc::ServerContext*, const bench::v1::Numbers* request, bench::v1::Mean* reply) override {
+    return Done(request, reply);
+  }
+  grpc::Status GetRandNums(grpc::ServerContext*, const bench::v1::Count* request,
+                           bench::v1::Numbers* reply) override {
+    return Done(request, reply);
   }
 };
 
-// One call on the completion queue: asked for, answered, finished; then it asks for the next.
-class QueuedCall {
+// A call on the completion queue.
+class Queued {
  public:
-  using Ask = void (bench::v1::Bench::AsyncService::*)(grpc::ServerContext*, bench::v1::Bytes*,
-                                                   grpc::ServerAsyncResponseWriter<bench::v1::Number>*,
+  virtual ~Queued() = default;
+  virtual void Proceed() = 0;
+};
+
+// Asked for, answered, finished; then it asks for the next.
+template <typename Q, typename R>
+class QueuedCall final : public Queued {
+ public:
+  using Ask = void (bench::v1::Bench::AsyncService::*)(grpc::ServerContext*, Q*, grpc::ServerAsyncResponseWriter<R>*,
                                                    grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*);
 
   QueuedCall(bench::v1::Bench::AsyncService* service, grpc::ServerCompletionQueue* queue, Ask ask)
@@ -40,14 +95,14 @@ class QueuedCall {
     Begin();
   }
 
-  void Proceed() {
+  void Proceed() override {
     if (answered_) {
       Begin();
       return;
     }
     answered_ = true;
-    reply_.set_value(state_->request.data().size());
-    state_->responder.Finish(reply_, grpc::Status::OK, this);
+    Answer(state_->request, &reply_);
+    state_->responder.Finish(reply_, grpc::Status::OK, Tag());
   }
 
  private:
@@ -55,21 +110,23 @@ class QueuedCall {
   struct State {
     State() : responder(&context) {}
     grpc::ServerContext context;
-    bench::v1::Bytes request;
-    grpc::ServerAsyncResponseWriter<bench::v1::Number> responder;
+    Q request;
+    grpc::ServerAsyncResponseWriter<R> responder;
   };
 
   void Begin() {
     answered_ = false;
     state_ = std::make_unique<State>();
-    (service_->*ask_)(&state_->context, &state_->request, &state_->responder, queue_, queue_, this);
+    (service_->*ask_)(&state_->context, &state_->request, &state_->responder, queue_, queue_, Tag());
   }
+
+  void* Tag() { return static_cast<Queued*>(this); }
 
   bench::v1::Bench::AsyncService* service_;
   grpc::ServerCompletionQueue* queue_;
   Ask ask_;
   bool answered_ = false;
-  bench::v1::Number reply_;
+  R reply_;
   std::unique_ptr<State> state_;
 };
 
@@ -77,15 +134,19 @@ class QueuedCall {
 constexpr int kCallsAskedFor = 256;
 
 void ServeQueue(bench::v1::Bench::AsyncService* service, grpc::ServerCompletionQueue* queue) {
-  std::vector<std::unique_ptr<QueuedCall>> calls;
+  using bench::v1::Bench;
+  using Bytes = QueuedCall<bench::v1::Bytes, bench::v1::Number>;
+  using Named = QueuedCall<bench::v1::Named, bench::v1::Number>;
+  std::vector<std::unique_ptr<Queued>> calls;
   for (int i = 0; i < kCallsAskedFor; ++i) {
-    calls.push_back(std::make_unique<QueuedCall>(service, queue, &bench::v1::Bench::AsyncService::RequestSmall));
-    calls.push_back(std::make_unique<QueuedCall>(service, queue, &bench::v1::Bench::AsyncService::RequestSink));
+    calls.push_back(std::make_unique<Bytes>(service, queue, &Bench::AsyncService::RequestSmall));
+    calls.push_back(std::make_unique<Bytes>(service, queue, &Bench::AsyncService::RequestSink));
+    calls.push_back(std::make_unique<Named>(service, queue, &Bench::AsyncService::RequestGuarded));
   }
   void* tag = nullptr;
   bool ok = false;
   while (queue->Next(&tag, &ok)) {
-    if (ok) static_cast<QueuedCall*>(tag)->Proceed();
+    if (ok) static_cast<Queued*>(tag)->Proceed();
   }
 }
 
