@@ -43,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },
     Target { name: "policies", run: policies, seeds: policy_seeds },
     Target { name: "expression", run: expression, seeds: expression_seeds },
+    Target { name: "modules", run: modules, seeds: module_seeds },
     Target { name: "endpoint", run: endpoint, seeds: endpoint_seeds },
     Target { name: "first", run: first, seeds: first_seeds },
     Target { name: "http2", run: http2, seeds: http2_seeds },
@@ -52,6 +53,23 @@ pub const TARGETS: &[Target] = &[
     Target { name: "target", run: service::target, seeds: service::target_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];
+
+/// States of modules, which survive what they were read from; and files that claim to be modules.
+fn modules(bytes: &[u8]) {
+    if let Ok(exported) = trunkline_policy::decode_modules(bytes) {
+        assert_eq!(trunkline_policy::encode_modules(&exported), bytes);
+    }
+    let _ = trunkline_module::check_elf(bytes);
+}
+
+fn module_seeds() -> Vec<Vec<u8>> {
+    let state = trunkline_policy::ModuleState { format: 1, bytes: vec![7; 16] };
+    let one = trunkline_policy::ExportedModule { policy: "limit".into(), module: "bucket".into(), state };
+    let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
+    elf.resize(200, 0);
+    (elf[16], elf[18], elf[32], elf[54], elf[56]) = (3, 62, 64, 56, 2);
+    vec![trunkline_policy::encode_modules(&[one.clone(), one]), elf]
+}
 
 /// Descriptor sets as reflection indexes them: whatever is found can be sent, and finds itself.
 fn reflection(bytes: &[u8]) {
@@ -113,6 +131,8 @@ fn expression(bytes: &[u8]) {
         application: "fuzz",
         peer_identity: "",
         peer_address: "",
+        deadline: trunkline_call::Deadline::NONE,
+        request_bytes: 0,
     };
     let _ = program.test(&inputs);
 }

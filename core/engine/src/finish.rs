@@ -171,7 +171,7 @@ impl Engine {
         self.leave_server(key);
         let Some(mut call) = self.calls.remove(key) else { return };
         if let Some(policed) = call.policed.take() {
-            self.dismiss(key, policed);
+            self.dismiss(key, policed, None);
         }
         if let Some(timer) = call.timer {
             self.timers.cancel(timer);

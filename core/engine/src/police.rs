@@ -8,6 +8,7 @@ use crate::peer_end::conversion_fault;
 use crate::queueing::Queued;
 use crate::registry::{Form, MessageType, MethodKey, is_own_service};
 use crate::{CallKey, SessionKey};
+use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Fault, Instant, Metadata};
 use trunkline_grpc::compress::Encoding;
@@ -88,10 +89,15 @@ impl Engine {
         }
     }
 
-    /// Policies are through with the call: what they hold for it is free, and the memory is the next call's.
-    pub(crate) fn dismiss(&mut self, key: CallKey, mut policed: Box<Policed>) {
+    /// Policies are through with the call, and are told how it ended, if somebody knows: what they hold for it is free,
+    /// and the memory is the next call's.
+    pub(crate) fn dismiss(&mut self, key: CallKey, mut policed: Box<Policed>, end: Option<(Instant, Code)>) {
         self.leave_queue(key, &mut policed);
-        self.policies.release(std::mem::take(&mut *policed).permits);
+        let permits = std::mem::take(&mut *policed).permits;
+        match end {
+            Some((now, code)) => self.policies.finish(now, permits, code),
+            None => self.policies.release(permits),
+        }
         if self.spare_policed.len() < SPARE_MAX {
             self.spare_policed.push(policed);
         }
@@ -127,9 +133,16 @@ impl Engine {
         };
         let mut exhibit = std::mem::take(&mut self.exhibit);
         match self.judge(turn, key, &policed, &opening, &mut exhibit) {
-            Ok((admission, shown)) => {
+            Ok((mut admission, shown)) => {
+                let added = std::mem::take(&mut admission.metadata);
                 self.enact(turn.now, key, policed, admission, &opening);
-                self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, opening));
+                match with_metadata(exhibit.sealed(shown, opening), added) {
+                    Ok(opening) => self.pass_on(turn, key, Direction::Request, opening),
+                    Err((opening, fault)) => {
+                        self.drop_item(opening);
+                        self.fail(turn, key, fault);
+                    }
+                }
             }
             Err(fault) => {
                 self.drop_item(opening);
@@ -183,7 +196,7 @@ impl Engine {
     pub(crate) fn police_end(&mut self, now: Instant, key: CallKey, code: Code) {
         let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else { return };
         let log = policed.log;
-        self.dismiss(key, policed);
+        self.dismiss(key, policed, Some((now, code)));
         if log && self.access_records.len() < RECORDS_MAX {
             let record = self.access_record(now, key, code);
             self.access_records.extend(record);
@@ -234,7 +247,7 @@ impl Engine {
             match admitted {
                 Ok(admission) => all.join(admission),
                 Err(rejection) => {
-                    self.policies.release(std::mem::take(&mut all.permits));
+                    self.policies.finish(turn.now, std::mem::take(&mut all.permits), rejection.code);
                     self.note_refused(key, rejection.log | all.log);
                     return Err(denied(rejection));
                 }
@@ -284,6 +297,8 @@ impl Engine {
             application: application.map_or("", |session| session.application()),
             peer_identity,
             peer_address,
+            deadline: call.deadline,
+            request_bytes: item.body().map_or(0, |body| body.len().into()),
         };
         if !opens {
             return policies.inspect(plan, now, &inputs).map(|()| Admission::default());
@@ -382,6 +397,25 @@ impl Types {
 /// Whether policies may stand in a method's way: the operator must not be able to lock himself out.
 pub(crate) fn is_policed(path: &str) -> bool {
     !is_own_service(path.trim_start_matches('/'))
+}
+
+/// An opening with the pairs policies add to its metadata.
+fn with_metadata(item: Item<'_>, added: Vec<(String, Vec<u8>)>) -> Result<Item<'_>, (Item<'_>, Fault)> {
+    let Item::Open { metadata, body, end } = item else { return Ok(item) };
+    if added.is_empty() {
+        return Ok(Item::Open { metadata, body, end });
+    }
+    // What came with the call was checked when it came.
+    let mut all = Metadata::decode(&metadata).unwrap_or_default();
+    let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
+    if fits.is_err() {
+        let limit = Metadata::BYTES_MAX as u64;
+        let fault = Fault::Limit { name: "bytes of metadata with what policies add", limit };
+        return Err((Item::Open { metadata, body, end }, fault));
+    }
+    let mut encoded = Vec::with_capacity(all.encoded_len());
+    all.encode(&mut encoded);
+    Ok(Item::Open { metadata: Cow::Owned(encoded), body, end })
 }
 
 /// A policy's encoding, as gRPC has it.

@@ -6,7 +6,7 @@ use crate::police::is_policed;
 use crate::registry::{Form, MethodKey, MethodTypes};
 use crate::session::Route;
 use std::sync::Arc;
-use trunkline_policy::{Chain, Plan, PolicyError, PolicyRow, Side, Subject};
+use trunkline_policy::{Chain, ExportedModule, Module, Modules, Plan, PolicyError, PolicyRow, Side, Subject};
 
 /// Misfits kept for the host.
 const MISFITS_MAX: usize = 64;
@@ -19,19 +19,31 @@ struct Plans {
 }
 
 impl Engine {
-    /// Puts a chain in the place of the one at work, for all calls from now on. Calls in flight keep what they were
-    /// admitted by; policies that keep name and kind keep their state.
+    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
+    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
+    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
     ///
     /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method somebody here has bound; nothing has changed then.
-    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
-        let staged = self.policies.stage(chain);
+    /// [`PolicyError`] if the chain does not fit a method somebody here has bound, or a module does not take over from
+    /// the one at work; nothing has changed then.
+    pub fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let staged = self.policies.stage(chain, modules)?;
         match self.plans(staged.chain()) {
+            Ok(_) if dry_run => {
+                let upgraded = staged.upgraded().to_vec();
+                self.policies.abandon(staged);
+                Ok(upgraded)
+            }
             Ok(plans) => {
-                self.policies.commit(staged);
+                let upgraded = self.policies.commit(staged);
                 self.install(plans);
                 self.rebalance();
-                Ok(())
+                Ok(upgraded)
             }
             Err(error) => {
                 self.policies.abandon(staged);
@@ -40,12 +52,41 @@ impl Engine {
         }
     }
 
-    /// Whether a chain would be applied.
+    /// The same for a chain without modules.
     ///
     /// # Errors
-    /// As [`Engine::apply_policies`].
-    pub fn try_policies(&self, chain: &Chain) -> Result<(), PolicyError> {
-        self.plans(chain).map(drop)
+    /// As [`Engine::exchange_policies`].
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain, Modules::default(), false).map(drop)
+    }
+
+    /// Whether a chain without modules would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+    }
+
+    /// Modules nobody needs any more, to be dropped where it may take its time.
+    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
+        self.policies.take_retired()
+    }
+
+    /// A module that was ejected because it is faulty, for the host to log.
+    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
+        self.policies.poll_ejected()
+    }
+
+    /// The states of all modules, for a daemon that takes over from this one, and why some are not among them.
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        self.policies.export_modules()
+    }
+
+    /// Hands the states of another daemon's modules to those of this one, before its first call; returns which of them
+    /// did not take theirs.
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        self.policies.import_modules(exported)
     }
 
     /// The policies at work, in order, with their figures.

@@ -1,9 +1,10 @@
 //! The chain: policies in order, and the part of it that stands in the way of one method.
 
 use crate::definition::{Definition, Side};
-use crate::expr::{Expression, Program};
+use crate::expr::{Expression, Program, Wanted};
+use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleLoader, Modules};
 use crate::refused::{PolicyError, Wrong};
-use crate::rule::{Action, Rule};
+use crate::rule::{Action, ModuleInput, Rule};
 use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_balance::Settings;
@@ -48,8 +49,12 @@ pub(crate) struct Step {
     pub when: Option<Program>,
     /// The condition or the key.
     pub program: Option<Program>,
+    /// What a module wants to see; `None` for what this type does not have.
+    pub fields: Box<[Option<Program>]>,
     /// Cannot be asked before there is a message.
     pub reads_message: bool,
+    /// Requests are streams.
+    pub client_streams: bool,
     /// Why it could not be compiled for this method. It then refuses every call: an access rule that nobody can
     /// evaluate must not let anybody in.
     pub broken: Option<Box<str>>,
@@ -95,6 +100,26 @@ impl Chain {
             })
         };
         of(Some(service)).or_else(|| of(None))
+    }
+
+    /// Makes an instance for every policy that is a module, and learns what it wants to see.
+    ///
+    /// # Errors
+    /// [`PolicyError`]: the file is no module, or refuses its settings, or asks for what nobody can show it.
+    pub fn load_modules(&mut self, loader: &dyn ModuleLoader) -> Result<Modules, PolicyError> {
+        let mut modules = Modules::default();
+        for (index, rule) in self.rules.iter_mut().enumerate() {
+            let Action::Module { on_fault, .. } = rule.action else { continue };
+            let definition = &rule.definition;
+            let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
+            let (path, settings) = module::source(definition).map_err(wrong)?;
+            let loaded = loader.load(&definition.name, path, &settings);
+            let module = loaded.map_err(|error| wrong(error.wrong()))?;
+            let fields = inputs(&*module).map_err(wrong)?;
+            modules.insert(&definition.name, module);
+            Arc::make_mut(rule).action = Action::Module { fields, on_fault };
+        }
+        Ok(modules)
     }
 
     /// Whether no policy is in it.
@@ -166,8 +191,7 @@ impl Plan {
 
 impl Step {
     fn compile(rule: &Arc<Rule>, subject: &Subject<'_>) -> Result<Self, Wrong> {
-        let mut step =
-            Self { rule: Arc::clone(rule), when: None, program: None, reads_message: false, broken: None };
+        let mut step = Self { client_streams: subject.client_streams, ..Self::empty(rule) };
         for (key, expression) in rule.expressions() {
             let program = compiled(key, expression, subject)?;
             step.reads_message |= expression.reads_request();
@@ -175,6 +199,10 @@ impl Step {
                 "when" => step.when = Some(program),
                 _ => step.program = Some(program),
             }
+        }
+        if let Action::Module { fields, .. } = &rule.action {
+            let compiled: Result<_, _> = fields.iter().map(|field| step.field(field, subject)).collect();
+            step.fields = compiled?;
         }
         if step.reads_message && subject.client_streams && !matches!(rule.action, Action::Access { .. }) {
             let problem = format!(
@@ -186,10 +214,60 @@ impl Step {
         Ok(step)
     }
 
-    fn broken(rule: &Arc<Rule>, error: &PolicyError) -> Self {
-        let broken = Some(error.to_string().into());
-        Self { rule: Arc::clone(rule), when: None, program: None, reads_message: false, broken }
+    /// A field a module wants to see. One it can do without may be missing: in the type, or on a stream, where there
+    /// is no message yet.
+    fn field(&mut self, field: &ModuleInput, subject: &Subject<'_>) -> Result<Option<Program>, Wrong> {
+        let reads = field.expression.reads_request();
+        if field.optional && reads && subject.client_streams {
+            return Ok(None);
+        }
+        match compiled("path", &field.expression, subject) {
+            Ok(program) => {
+                self.reads_message |= reads;
+                Ok(Some(program))
+            }
+            Err(_) if field.optional => Ok(None),
+            Err(wrong) => {
+                let problem = format!("its module wants {}: {}", field.expression.text(), wrong.problem);
+                Err(Wrong { problem, ..wrong })
+            }
+        }
     }
+
+    fn empty(rule: &Arc<Rule>) -> Self {
+        Self {
+            rule: Arc::clone(rule),
+            when: None,
+            program: None,
+            fields: Box::default(),
+            reads_message: false,
+            client_streams: false,
+            broken: None,
+        }
+    }
+
+    fn broken(rule: &Arc<Rule>, error: &PolicyError) -> Self {
+        Self { broken: Some(error.to_string().into()), ..Self::empty(rule) }
+    }
+}
+
+/// What a module wants to see, as far as it can be checked without a schema.
+fn inputs(module: &dyn Module) -> Result<Vec<ModuleInput>, Wrong> {
+    let about = module.about();
+    if about.fields.len() > MODULE_FIELDS_MAX {
+        let problem = format!("{} wants to see {} fields", about.label(), about.fields.len());
+        return Err(Wrong::new("path", problem, format!("a module may see {MODULE_FIELDS_MAX}")));
+    }
+    let input = |field: &module::ModuleField| {
+        let parsed = Expression::parse(&field.expression, Wanted::Value(field.kind));
+        let expression = parsed.map_err(|error| {
+            let wrong = Wrong::of_expression("path", error);
+            let problem = format!("{} wants {:?}: {}", about.label(), field.expression, wrong.problem);
+            Wrong { problem, ..wrong }
+        })?;
+        Ok(ModuleInput { expression, optional: field.optional })
+    };
+    about.fields.iter().map(input).collect()
 }
 
 fn compiled(key: &'static str, expression: &Expression, subject: &Subject<'_>) -> Result<Program, Wrong> {

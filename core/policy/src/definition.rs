@@ -1,5 +1,6 @@
 //! A policy as an operator writes it: one `[[policy]]` table.
 
+use crate::setting::Settings;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trunkline_call::Code;
@@ -102,6 +103,15 @@ pub struct Definition {
     /// `concurrency-limit`, `queue`: calls under way at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
+    /// `module`: the shared object, by its absolute path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// `module`: what becomes of calls when it is faulty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_fault: Option<OnFault>,
+    /// `module`: what the module is told. The last, because it is a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Settings>,
 }
 
 /// What a policy does.
@@ -127,6 +137,8 @@ pub enum Kind {
     Queue,
     /// How requests to gRPC servers are compressed.
     Compress,
+    /// What a module in a shared object says.
+    Module,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -138,6 +150,17 @@ pub enum Side {
     Client,
     /// Calls applications of this host serve.
     Server,
+}
+
+/// What becomes of the calls of a module that was ejected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFault {
+    /// They are refused.
+    #[default]
+    Deny,
+    /// They go on as if the policy were not there.
+    Pass,
 }
 
 /// A message encoding of gRPC.
@@ -184,6 +207,7 @@ impl Kind {
             Self::Balance => "balance",
             Self::Queue => "queue",
             Self::Compress => "compress",
+            Self::Module => "module",
         }
     }
 }

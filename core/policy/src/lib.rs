@@ -14,10 +14,14 @@
 //! 4. `queue` has calls wait their turn, and lets go those that have waited too long.
 //! 5. `edit` changes lists of definitions, by name.
 //! 6. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
+//! 7. `module` is what the chain asks of policies that come from outside, behind a trait the host implements;
+//!    `running` upgrades them with their state and ejects faulty ones; `exchange` stages and commits a new chain;
+//!    `bundle` is their states as bytes, for another daemon.
 //!
 //! # Invariants
 //! * A chain is built and compiled as a whole or not at all; while it is, the one at work goes on.
-//! * A policy that keeps name and kind through a change keeps its state.
+//! * A policy that keeps name and kind through a change keeps its state; a module hands it to its next version, or the
+//!   old one stays.
 //! * What cannot be decided is refused by policies that guard (access), whichever way they are worded.
 //! * Asking allocates nothing unless it refuses or takes a permit.
 //! * The message asked about is the one that is sent: the caller hands in a private copy, checked.
@@ -29,21 +33,33 @@
 
 mod balance;
 mod bucket;
+mod bundle;
 mod chain;
 mod definition;
 mod edit;
+mod exchange;
 mod expr;
+mod module;
 mod policies;
 mod queue;
 mod refused;
 mod rule;
+mod running;
+mod setting;
 mod state;
 
+pub use bundle::{BundleError, ExportedModule, MODULE_STATE_BYTES_MAX, decode_modules, encode_modules};
 pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
-pub use definition::{CodeName, Definition, EncodingName, Kind, PickName, Side};
+pub use definition::{CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
-pub use expr::{EvalError, ExprError, Expression, Inputs, Program, STEPS_MAX, Wanted};
-pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Staged, Ticket, Verdict};
+pub use exchange::Staged;
+pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
+pub use module::{
+    MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
+    ModuleLoader, ModuleRow, ModuleState, Modules, SettingValue,
+};
+pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Ticket, Verdict};
 pub use refused::PolicyError;
+pub use setting::{Setting, Settings};
 pub use state::Figures;
 pub use trunkline_balance::Random;

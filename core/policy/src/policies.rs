@@ -2,11 +2,15 @@
 
 use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
-use crate::definition::{Definition, EncodingName};
-use crate::expr::{EvalError, Inputs};
+use crate::definition::{Definition, EncodingName, OnFault};
+use crate::expr::{EvalError, FieldValue, Inputs};
+use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
 use crate::queue::{self, QueueSettings};
+use crate::refused::PolicyError;
 use crate::rule::{Action, Rule};
+use crate::running::Running;
 use crate::state::{Figures, Slot, State, States};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_balance::Random;
 use trunkline_call::{Code, Instant};
@@ -14,20 +18,19 @@ use trunkline_call::{Code, Instant};
 /// A chain and the state of its policies.
 #[derive(Debug)]
 pub struct Policies {
-    chain: Chain,
-    states: States,
+    pub(crate) chain: Chain,
+    pub(crate) states: States,
     random: Random,
     /// Keeps others from choosing keys that collide.
     seed: u64,
     /// Queues with room for one more.
     freed: Vec<Slot>,
-}
-
-/// A chain about to take the place of the one at work.
-#[derive(Debug)]
-pub struct Staged {
-    chain: Chain,
-    added: Vec<Slot>,
+    /// Modules nobody needs any more, until the host takes them.
+    pub(crate) retired: Vec<Box<dyn Module>>,
+    /// Modules that were ejected, until the host has logged it. Each is ejected once.
+    ejected: VecDeque<PolicyError>,
+    /// When it was last asked about a call.
+    latest: Instant,
 }
 
 /// What holds for a call that may go on.
@@ -45,6 +48,8 @@ pub struct Admission {
     pub encoding: Option<EncodingName>,
     /// What it has to wait for first.
     pub ticket: Option<Ticket>,
+    /// Pairs it gets into its metadata.
+    pub metadata: Vec<(String, Vec<u8>)>,
 }
 
 /// A place in a queue; to be taken by [`Policies::enqueue`].
@@ -63,9 +68,21 @@ pub enum Verdict {
     Shed(u64, Rejection),
 }
 
-/// What a call holds of concurrency limits; to be given back by [`Policies::release`].
+/// What a call holds of policies until it ends: places of concurrency limits, and who wants to hear of the end. To be
+/// given back by [`Policies::finish`].
 #[derive(Debug, Default)]
-pub struct Permits(Vec<Slot>);
+pub struct Permits {
+    places: Vec<Slot>,
+    watched: Vec<Watched>,
+}
+
+/// A module that wants to hear how a call ends.
+#[derive(Clone, Copy, Debug)]
+struct Watched {
+    slot: Slot,
+    token: u64,
+    since: Instant,
+}
 
 /// Why a call may not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,54 +104,29 @@ pub struct PolicyRow {
     pub definition: Definition,
     /// Since it was added.
     pub figures: Figures,
+    /// Of a module.
+    pub module: Option<ModuleRow>,
 }
 
 impl Policies {
     /// No policy. `seed` is chance from the host.
     pub fn new(seed: u64) -> Self {
-        let (chain, states, freed) = (Chain::default(), States::default(), Vec::new());
-        Self { chain, states, random: Random::new(seed), seed: !seed, freed }
+        Self {
+            chain: Chain::default(),
+            states: States::default(),
+            random: Random::new(seed),
+            seed: !seed,
+            freed: Vec::new(),
+            retired: Vec::new(),
+            ejected: VecDeque::new(),
+            latest: Instant::default(),
+        }
     }
 
     /// Takes chance in from the host; the chain stays.
     pub fn seed(&mut self, seed: u64) {
         self.random = Random::new(seed);
         self.seed = !seed;
-    }
-
-    /// Readies a chain: policies that keep name and kind keep their state. Nothing changes for calls until
-    /// [`Policies::commit`].
-    pub fn stage(&mut self, mut chain: Chain) -> Staged {
-        let mut added = Vec::new();
-        for rule in &mut chain.rules {
-            let same = |old: &&Arc<Rule>| {
-                old.definition.name == rule.definition.name && old.definition.kind == rule.definition.kind
-            };
-            let kept = self.chain.rules.iter().find(same).map(|old| old.slot);
-            let slot = kept.unwrap_or_else(|| {
-                added.extend([self.states.add()]);
-                added.last().copied().unwrap_or(Slot::NONE)
-            });
-            Arc::make_mut(rule).slot = slot;
-        }
-        Staged { chain, added }
-    }
-
-    /// Puts a staged chain to work.
-    pub fn commit(&mut self, staged: Staged) {
-        let old = std::mem::replace(&mut self.chain, staged.chain);
-        for rule in old.rules {
-            if !self.chain.rules.iter().any(|kept| kept.slot == rule.slot) {
-                self.states.remove(rule.slot);
-            }
-        }
-    }
-
-    /// Gives a staged chain up.
-    pub fn abandon(&mut self, staged: Staged) {
-        for slot in staged.added {
-            self.states.remove(slot);
-        }
     }
 
     /// Asks every policy of a plan about a call that begins. `message` tells whether its first message is there.
@@ -149,6 +141,7 @@ impl Policies {
         message: bool,
     ) -> Result<Admission, Rejection> {
         let mut admission = Admission::default();
+        self.latest = now;
         for (index, step) in plan.steps.iter().enumerate() {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
@@ -156,10 +149,11 @@ impl Policies {
                 // A stream: its messages are looked at as they come.
                 continue;
             }
-            let mut asked = Asked { step, state, random: &mut self.random, seed: self.seed, now };
+            let (random, ejected) = (&mut self.random, &mut self.ejected);
+            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
             if let Err(mut rejection) = asked.ask(inputs, &mut admission) {
                 asked.state.figures.refused += 1;
-                self.release(std::mem::take(&mut admission.permits));
+                self.finish(now, std::mem::take(&mut admission.permits), rejection.code);
                 rejection.log = self.logs(plan, now, inputs, index + 1, admission);
                 return Err(rejection);
             }
@@ -174,7 +168,8 @@ impl Policies {
     pub fn inspect(&mut self, plan: &Plan, now: Instant, inputs: &Inputs<'_>) -> Result<(), Rejection> {
         for step in plan.steps.iter().filter(|step| step.reads_message) {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
-            let mut asked = Asked { step, state, random: &mut self.random, seed: self.seed, now };
+            let (random, ejected) = (&mut self.random, &mut self.ejected);
+            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
             if let Err(rejection) = asked.ask(inputs, &mut Admission::default()) {
                 asked.state.figures.refused += 1;
                 return Err(rejection);
@@ -196,21 +191,42 @@ impl Policies {
         for step in behind.filter(|step| matches!(step.rule.action, Action::AccessLog { .. })) {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
-            let _ = Asked { step, state, random: &mut self.random, seed: self.seed, now }
-                .ask(inputs, &mut admission);
+            let (random, ejected) = (&mut self.random, &mut self.ejected);
+            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
+            let _ = asked.ask(inputs, &mut admission);
         }
         admission.log
     }
 
-    /// A call that was admitted has ended.
-    pub fn release(&mut self, permits: Permits) {
-        for slot in permits.0 {
+    /// A call that was admitted has ended with `code`.
+    pub fn finish(&mut self, now: Instant, permits: Permits, code: Code) {
+        for Watched { slot, token, since } in permits.watched {
+            let running = self.states.find(slot).and_then(|state| state.module.as_mut());
+            let end = ModuleEnd { code, now, elapsed_ns: now.since_ns(since), token };
+            let told = running.map_or(Ok(()), |running| running.finish(&end));
+            if let Err(error) = told
+                && let Some(rule) = self.chain.rules.iter().find(|rule| rule.slot == slot)
+            {
+                self.ejected.push_back(ejection(&rule.definition, error));
+            }
+        }
+        for slot in permits.places {
             let Some(state) = self.states.find(slot) else { continue };
             state.under_way = state.under_way.saturating_sub(1);
             if state.queue.len() > 0 && !self.freed.contains(&slot) {
                 self.freed.push(slot);
             }
         }
+    }
+
+    /// A call that was admitted is gone, and nobody says how: it was given up.
+    pub fn release(&mut self, permits: Permits) {
+        self.finish(self.latest, permits, Code::Cancelled);
+    }
+
+    /// A module that was ejected since, for the host to log.
+    pub fn poll_ejected(&mut self) -> Option<PolicyError> {
+        self.ejected.pop_front()
     }
 
     /// A call waits from now on, until it is [served](Policies::serve) under `token`, leaves, or is late.
@@ -242,7 +258,7 @@ impl Policies {
                     if let Some(state) = self.states.find(slot) {
                         state.under_way += 1;
                     }
-                    return Some(Verdict::Served(token, Permits(vec![slot])));
+                    return Some(Verdict::Served(token, Permits { places: vec![slot], watched: Vec::new() }));
                 }
             }
         }
@@ -287,6 +303,7 @@ impl Policies {
         let row = |rule: &Arc<Rule>| PolicyRow {
             definition: rule.definition.clone(),
             figures: self.states.figures(rule.slot),
+            module: self.states.look(rule.slot).and_then(|state| state.module.as_ref()).map(Running::row),
         };
         self.chain.rules.iter().map(row).collect()
     }
@@ -303,21 +320,16 @@ impl Admission {
             (own, other) => own.or(other),
         };
         self.log |= other.log;
-        self.permits.0.extend(other.permits.0);
+        self.permits.join(other.permits);
+        self.metadata.extend(other.metadata);
     }
 }
 
 impl Permits {
     /// Takes others to these.
     pub fn join(&mut self, other: Self) {
-        self.0.extend(other.0);
-    }
-}
-
-impl Staged {
-    /// The chain, to be compiled for methods.
-    pub fn chain(&self) -> &Chain {
-        &self.chain
+        self.places.extend(other.places);
+        self.watched.extend(other.watched);
     }
 }
 
@@ -326,6 +338,7 @@ struct Asked<'p> {
     step: &'p Step,
     state: &'p mut State,
     random: &'p mut Random,
+    ejected: &'p mut VecDeque<PolicyError>,
     seed: u64,
     now: Instant,
 }
@@ -359,6 +372,7 @@ impl Asked<'_> {
                 Ok(())
             }
             Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),
+            Action::Module { on_fault, .. } => self.module(inputs, *on_fault, admission),
             // Says something about endpoints, and nothing about calls.
             Action::Balance(_) => Ok(()),
         }
@@ -373,6 +387,7 @@ impl Asked<'_> {
                 | Action::RateLimit { .. }
                 | Action::ConcurrencyLimit { .. }
                 | Action::Queue { .. }
+                | Action::Module { .. }
         );
         when.test(inputs).unwrap_or_else(|_| {
             self.state.figures.errors += 1;
@@ -431,7 +446,7 @@ impl Asked<'_> {
             return Err(self.refusal(Code::ResourceExhausted, &format!("{calls_max} calls are under way")));
         }
         self.state.under_way += 1;
-        admission.permits.0.push(self.step.rule.slot);
+        admission.permits.places.push(self.step.rule.slot);
         Ok(())
     }
 
@@ -446,7 +461,7 @@ impl Asked<'_> {
         if self.state.under_way < settings.calls_max && self.state.queue.len() == 0 {
             self.state.queue.note_idle(self.now);
             self.state.under_way += 1;
-            admission.permits.0.push(self.step.rule.slot);
+            admission.permits.places.push(self.step.rule.slot);
             return Ok(());
         }
         if !self.state.queue.has_room() || admission.ticket.is_some() {
@@ -463,6 +478,60 @@ impl Asked<'_> {
         Ok(())
     }
 
+    fn module(
+        &mut self,
+        inputs: &Inputs<'_>,
+        on_fault: OnFault,
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
+        let step = self.step;
+        let mut values = [FieldValue::None; MODULE_FIELDS_MAX];
+        for (value, program) in values.iter_mut().zip(&step.fields) {
+            *value = program.as_ref().map_or(FieldValue::None, |program| program.value(inputs));
+        }
+        let call = ModuleCall {
+            side: step.rule.definition.side,
+            now: self.now,
+            deadline: inputs.deadline,
+            request_bytes: inputs.request_bytes,
+            client_streams: step.client_streams,
+            path: inputs.path,
+            application: inputs.application,
+            peer_identity: inputs.peer_identity,
+            peer_address: inputs.peer_address,
+            metadata: inputs.metadata,
+            values: values.get(..step.fields.len()).unwrap_or_default(),
+        };
+        let answer = self.state.module.as_mut().and_then(|running| running.decide(&call));
+        match answer {
+            Some(Ok(answer)) => match answer.denied {
+                Some((code, words)) => Err(self.refusal(code, &words)),
+                None => {
+                    self.watch(answer.token, admission);
+                    admission.metadata.extend(answer.metadata);
+                    Ok(())
+                }
+            },
+            faulty => {
+                if let Some(Err(error)) = faulty {
+                    self.ejected.push_back(ejection(&step.rule.definition, error));
+                }
+                match on_fault {
+                    OnFault::Pass => Ok(()),
+                    OnFault::Deny => {
+                        Err(self.refusal(Code::Internal, "its module is faulty and was ejected"))
+                    }
+                }
+            }
+        }
+    }
+
+    fn watch(&self, token: u64, admission: &mut Admission) {
+        if self.state.module.as_ref().is_some_and(Running::wants_end) {
+            admission.permits.watched.push(Watched { slot: self.step.rule.slot, token, since: self.now });
+        }
+    }
+
     fn undecided(&self, error: EvalError) -> Rejection {
         self.refusal(Code::PermissionDenied, &format!("its condition has no value for this call: {error}"))
     }
@@ -472,4 +541,15 @@ impl Asked<'_> {
         let why = definition.message.clone().unwrap_or_else(|| own.to_owned());
         Rejection { policy: definition.name.clone(), code, why, log: false }
     }
+}
+
+/// What is said about a module that was ejected.
+fn ejection(definition: &Definition, error: ModuleError) -> PolicyError {
+    let calls = match definition.on_fault.unwrap_or_default() {
+        OnFault::Deny => "its calls are refused",
+        OnFault::Pass => "its calls pass",
+    };
+    let problem = format!("the module was ejected: {}", error.problem);
+    let advice = format!("{calls} until another version takes its place (`trunkline policy set`)");
+    PolicyError { index: usize::MAX, name: definition.name.clone(), key: error.key, problem, advice }
 }

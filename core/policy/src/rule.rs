@@ -1,6 +1,6 @@
 //! A definition that was found sound: its scope, its expressions parsed, its numbers in the units of use.
 
-use crate::definition::{Definition, EncodingName, Kind, Side};
+use crate::definition::{Definition, EncodingName, Kind, OnFault, Side};
 use crate::expr::{Expression, Wanted};
 use crate::queue::QueueSettings;
 use crate::refused::Wrong;
@@ -21,15 +21,50 @@ pub(crate) struct Rule {
 /// What a policy does to the calls it applies to.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Access { condition: Expression, passes_if: bool },
-    RateLimit { key: Option<Expression>, interval_ns: u64, burst: u32, keys_max: usize },
-    Fault { percent: f64, delay_ns: u64, abort: Option<Code> },
-    Timeout { ns: u64 },
-    AccessLog { percent: f64 },
-    ConcurrencyLimit { calls_max: u32 },
+    Access {
+        condition: Expression,
+        passes_if: bool,
+    },
+    RateLimit {
+        key: Option<Expression>,
+        interval_ns: u64,
+        burst: u32,
+        keys_max: usize,
+    },
+    Fault {
+        percent: f64,
+        delay_ns: u64,
+        abort: Option<Code>,
+    },
+    Timeout {
+        ns: u64,
+    },
+    AccessLog {
+        percent: f64,
+    },
+    ConcurrencyLimit {
+        calls_max: u32,
+    },
     Balance(Box<Settings>),
-    Queue { settings: QueueSettings, urgent: Option<Expression> },
-    Compress { encoding: EncodingName },
+    Queue {
+        settings: QueueSettings,
+        urgent: Option<Expression>,
+    },
+    Compress {
+        encoding: EncodingName,
+    },
+    /// The fields are known once the module is loaded.
+    Module {
+        fields: Vec<ModuleInput>,
+        on_fault: OnFault,
+    },
+}
+
+/// A field a module wants to see.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleInput {
+    pub expression: Expression,
+    pub optional: bool,
 }
 
 /// Nobody means longer: an hour.
@@ -47,6 +82,8 @@ const TARGET_MS_DEFAULT: u64 = 5;
 const INTERVAL_MS_DEFAULT: u64 = 100;
 /// Words for a caller travel in the status message, and that in one metadata value.
 const MESSAGE_BYTES_MAX: usize = 1024;
+/// Linux: PATH_MAX.
+const PATH_BYTES_MAX: usize = 4096;
 
 impl Rule {
     /// Checks a definition by itself.
@@ -150,7 +187,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 25] = [
+    let all: [(&'static str, bool); 28] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -176,6 +213,9 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("eject_after", d.eject_after.is_some()),
         ("eject_ms", d.eject_ms.is_some()),
         ("eject_percent_max", d.eject_percent_max.is_some()),
+        ("path", d.path.is_some()),
+        ("config", d.config.is_some()),
+        ("on_fault", d.on_fault.is_some()),
     ];
     let own: &[&str] = match d.kind {
         Kind::Access => &["allow", "deny", "message"],
@@ -185,6 +225,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::AccessLog => &["percent"],
         Kind::ConcurrencyLimit => &["calls_max", "message"],
         Kind::Compress => &["encoding"],
+        Kind::Module => &["path", "config", "on_fault"],
         Kind::Queue => &["calls_max", "waiting_max", "target_ms", "interval_ms", "urgent", "message"],
         Kind::Balance => &[
             "pick",
@@ -215,6 +256,7 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
             Err(Wrong::new("side", "is \"server\"", advice))
         }
         Kind::Compress => Ok(Action::Compress { encoding: needed("encoding", definition.encoding)? }),
+        Kind::Module => module(definition),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),
@@ -318,6 +360,16 @@ fn queue(definition: &Definition) -> Result<Action, Wrong> {
     let urgent =
         definition.urgent.as_deref().map(|text| expression("urgent", text, Wanted::Bool)).transpose()?;
     Ok(Action::Queue { settings: QueueSettings { calls_max, waiting_max, target_ns, interval_ns }, urgent })
+}
+
+fn module(definition: &Definition) -> Result<Action, Wrong> {
+    let path = needed("path", definition.path.as_deref())?;
+    if !path.starts_with('/') || path.len() > PATH_BYTES_MAX || path.contains(char::is_control) {
+        let advice = "write an absolute path: the daemon has a working directory of its own";
+        return Err(Wrong::new("path", format!("is {path:?}"), advice));
+    }
+    crate::module::source(definition)?;
+    Ok(Action::Module { fields: Vec::new(), on_fault: definition.on_fault.unwrap_or_default() })
 }
 
 fn needed<T>(key: &'static str, value: Option<T>) -> Result<T, Wrong> {

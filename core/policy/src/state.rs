@@ -2,6 +2,7 @@
 
 use crate::bucket::Buckets;
 use crate::queue::Queue;
+use crate::running::Running;
 
 /// Names the state of one policy for as long as the policy, or a call it let in, is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) struct State {
     pub under_way: u32,
     /// Calls that wait for one.
     pub queue: Queue,
+    /// The module of a policy that is one.
+    pub module: Option<Running>,
 }
 
 /// What a policy has done so far.
@@ -67,20 +70,24 @@ impl States {
         Slot { index, generation: *generation }
     }
 
-    pub fn remove(&mut self, slot: Slot) {
-        if self.find(slot).is_none() {
-            return;
-        }
+    pub fn remove(&mut self, slot: Slot) -> Option<State> {
+        self.find(slot)?;
         let (generation, state) = &mut self.slots[slot.index as usize];
-        *state = None;
         *generation = generation.wrapping_add(1);
         self.free.push(slot.index);
+        state.take()
     }
 
     /// The state, unless its policy is gone.
     pub fn find(&mut self, slot: Slot) -> Option<&mut State> {
         let (generation, state) = self.slots.get_mut(slot.index as usize)?;
         state.as_mut().filter(|_| *generation == slot.generation)
+    }
+
+    /// The same, to look at.
+    pub fn look(&self, slot: Slot) -> Option<&State> {
+        let (generation, state) = self.slots.get(slot.index as usize)?;
+        state.as_ref().filter(|_| *generation == slot.generation)
     }
 
     pub fn figures(&self, slot: Slot) -> Figures {

@@ -5,7 +5,7 @@ mod support;
 use support::{SCHEMA, inputs, metadata, order, sample};
 use trunkline_call::{Code, Instant};
 use trunkline_message::View;
-use trunkline_policy::{Chain, Definition, Plan, Policies, Rejection, Side, Subject};
+use trunkline_policy::{Chain, Definition, Modules, Plan, Policies, Rejection, Side, Subject};
 
 const NOW: Instant = Instant(1_000_000_000);
 
@@ -32,7 +32,7 @@ fn subject(path: &'static str) -> Subject<'static> {
 }
 
 fn installed(policies: &mut Policies, text: &str) -> Plan {
-    let staged = policies.stage(chain(text).unwrap());
+    let staged = policies.stage(chain(text).unwrap(), Modules::default()).unwrap();
     let (plan, misfit) = staged.chain().plan(&subject("/shop.v1.Shop/Buy"));
     assert_eq!(misfit, None);
     policies.commit(staged);
@@ -126,7 +126,7 @@ fn what_does_not_fit_a_method_is_named_and_refuses_its_calls() {
                     \"tenant\"?";
     assert_eq!(misfit.unwrap().to_string(), expected);
     let mut policies = Policies::new(1);
-    let staged = policies.stage(chain);
+    let staged = policies.stage(chain, Modules::default()).unwrap();
     let plan = staged.chain().plan(&subject("/shop.v1.Shop/Buy")).0.or(plan).unwrap();
     policies.commit(staged);
     let rejection = ask(&mut policies, &plan, NOW).unwrap_err();
@@ -188,7 +188,9 @@ fn a_half_spent_bucket_is_half_spent_in_the_next_chain() {
     plan = installed(&mut policies, &(policy("new", "kind = \"timeout\"\ntimeout_ms = 9") + &limit));
     let passed = (0..10).filter(|_| ask(&mut policies, &plan, NOW).is_ok()).count();
     assert_eq!(passed, 5);
-    let staged = policies.stage(chain(&policy("limit", "kind = \"timeout\"\ntimeout_ms = 9")).unwrap());
+    let staged = policies
+        .stage(chain(&policy("limit", "kind = \"timeout\"\ntimeout_ms = 9")).unwrap(), Modules::default());
+    let staged = staged.unwrap();
     policies.abandon(staged);
     assert!(ask(&mut policies, &plan, NOW).is_err(), "a chain that was given up changes nothing");
     let rejection = ask(&mut policies, &plan, NOW).unwrap_err();

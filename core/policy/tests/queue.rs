@@ -4,7 +4,9 @@
 use std::collections::VecDeque;
 use trunkline_call::Instant;
 use trunkline_message::View;
-use trunkline_policy::{Chain, Definition, Inputs, Kind, Permits, Plan, Policies, Side, Subject, Verdict};
+use trunkline_policy::{
+    Chain, Definition, Inputs, Kind, Modules, Permits, Plan, Policies, Side, Subject, Verdict,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -26,7 +28,7 @@ impl Host {
     fn new(definition: Definition) -> Self {
         let chain = Chain::build(&[definition]).unwrap();
         let mut policies = Policies::new(1);
-        let staged = policies.stage(chain);
+        let staged = policies.stage(chain, Modules::default()).unwrap();
         let subject = Subject {
             side: Side::Server,
             application: "shop",
@@ -51,6 +53,8 @@ impl Host {
             application: caller,
             peer_identity: "",
             peer_address: "",
+            deadline: trunkline_call::Deadline::NONE,
+            request_bytes: 0,
         };
         match self.policies.admit(&self.plan, self.now, &inputs, true) {
             Ok(admission) => match admission.ticket {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{AccessRecord, BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_policy::{Chain, PolicyError, PolicyRow};
+use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
 use trunkline_shm::DaemonEnd;
 use trunkline_telemetry::{Ask, Snapshot as Measured};
 
@@ -32,7 +32,11 @@ pub(crate) enum Command {
     /// What a name stands for by now.
     LookedUp { name: Arc<str>, found: LookedUp },
     /// Put this chain to work, or only say whether it would do.
-    ApplyPolicies { chain: Box<Chain>, dry_run: bool, reply: Sender<Result<(), PolicyError>> },
+    ApplyPolicies { chain: Box<Chain>, modules: Modules, dry_run: bool, reply: Sender<Exchanged> },
+    /// Tell the states of modules, for another daemon.
+    ExportModules { reply: Sender<(Vec<ExportedModule>, Vec<PolicyError>)> },
+    /// Have modules go on with these states; tell which did not.
+    ImportModules { exported: Arc<Vec<ExportedModule>>, reply: Sender<Vec<PolicyError>> },
     /// Tell which policies are at work, and what they have done.
     ListPolicies { reply: Sender<Vec<PolicyRow>> },
     /// Tell about yourself.
@@ -45,6 +49,14 @@ pub(crate) enum Command {
     Drain,
     /// End the thread.
     Stop,
+}
+
+/// What came of a new chain.
+pub(crate) struct Exchanged {
+    /// Which modules were upgraded, in words.
+    pub result: Result<Vec<String>, PolicyError>,
+    /// Those nobody needs any more: whoever asked takes them apart, and not the shard.
+    pub retired: Vec<Box<dyn Module>>,
 }
 
 /// What a session binds, owned so that it can cross threads.
@@ -63,6 +75,8 @@ pub(crate) enum Notice {
     Access(Box<AccessRecord>),
     /// A policy does not fit a method that was bound.
     Misfit(Box<PolicyError>),
+    /// A module is faulty and was ejected.
+    Ejected(Box<PolicyError>),
 }
 
 /// What is served on this host.

@@ -300,6 +300,7 @@ impl Control {
         let (session, reason) = match notice {
             Notice::Detached { session, reason } => (session, reason),
             Notice::Access(record) => return self.write_access(&record),
+            Notice::Ejected(ejected) => return tracing::error!(%ejected, "policy module ejected"),
             Notice::Misfit(misfit) => {
                 return tracing::error!(%misfit, "policy does not fit a method; its calls are refused");
             }

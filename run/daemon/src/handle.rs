@@ -1,7 +1,7 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
 use crate::changes::{Changes, Watcher};
-use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
+use crate::command::{Command, Exchanged, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
 use crate::control::{Control, ControlMessage};
 use crate::datagrams::UdpPorts;
@@ -26,8 +26,11 @@ use std::thread::JoinHandle;
 use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_module::Loader;
 use trunkline_net::{Buffers, Endpoint, Interest, Listener, Poller, TlsError};
-use trunkline_policy::{Chain, Definition, PolicyError, PolicyRow};
+use trunkline_policy::{
+    BundleError, Chain, Definition, PolicyError, PolicyRow, decode_modules, encode_modules,
+};
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
 use trunkline_telemetry::Ask;
 
@@ -50,6 +53,9 @@ pub enum StartError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// The chain of policies cannot be put to work: a module in it, most likely.
+    #[error("{0}")]
+    Policies(PolicyError),
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
@@ -67,6 +73,7 @@ pub struct Daemon {
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
     changes: Arc<Changes>,
+    modules: Loader,
 }
 
 impl Daemon {
@@ -157,21 +164,62 @@ impl Daemon {
     /// Puts a chain of policies in the place of the one at work, for all calls from now on; or only says whether it
     /// would do (`dry_run`). Checked as a whole, applied as a whole.
     ///
+    /// Returns which modules were upgraded, in words.
+    ///
+    /// Modules are loaded and taken apart here, on the caller's thread; only their state changes hands on the shard's.
+    ///
     /// # Errors
     /// [`PolicyError`] names the policy, the key and what to write instead; nothing has changed then.
-    pub fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError> {
+    pub fn apply_policies(
+        &self,
+        definitions: &[Definition],
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
         let chain = Chain::build(definitions)?;
         let ask = |dry_run| {
+            let mut upgraded = Vec::new();
             for shard in &self.shards {
-                let chain = Box::new(chain.clone());
-                let answer = shard.ask(|reply| Command::ApplyPolicies { chain, dry_run, reply });
-                answer.unwrap_or(Ok(()))?;
+                let mut chain = Box::new(chain.clone());
+                let modules = chain.load_modules(&self.modules)?;
+                let answer = shard.ask(|reply| Command::ApplyPolicies { chain, modules, dry_run, reply });
+                upgraded = answer.map_or(Ok(Vec::new()), |Exchanged { result, retired }| {
+                    drop(retired);
+                    result
+                })?;
             }
-            Ok(())
+            Ok(upgraded)
         };
         // Every shard is asked before any is changed.
-        ask(true)?;
-        if dry_run { Ok(()) } else { ask(false) }
+        if dry_run || self.shards.len() > 1 {
+            let possible = ask(true);
+            if dry_run || possible.is_err() {
+                return possible;
+            }
+        }
+        ask(false)
+    }
+
+    /// The states of all modules as bytes, for a daemon that takes over from this one; and why some are not among them.
+    /// Calls that come after are not in them: ask when no more do.
+    pub fn export_modules(&self) -> (Vec<u8>, Vec<PolicyError>) {
+        // Shards share nothing; the first one's states are the daemon's for as long as there is one shard.
+        let asked = self.shards.first().and_then(|shard| shard.ask(|reply| Command::ExportModules { reply }));
+        let (exported, errors) = asked.unwrap_or_default();
+        (encode_modules(&exported), errors)
+    }
+
+    /// Has this daemon's modules, which have not been asked about a call yet, go on with states another has exported.
+    /// Returns which of them did not take theirs.
+    ///
+    /// # Errors
+    /// [`BundleError`] if these are no states.
+    pub fn import_modules(&self, states: &[u8]) -> Result<Vec<PolicyError>, BundleError> {
+        let exported = Arc::new(decode_modules(states)?);
+        let ask = |shard: &ShardSender| {
+            let exported = Arc::clone(&exported);
+            shard.ask(|reply| Command::ImportModules { exported, reply })
+        };
+        Ok(self.shards.iter().filter_map(ask).flatten().collect())
     }
 
     /// The policies at work, in order, and what they have done.
@@ -224,6 +272,7 @@ impl Daemon {
             control_path,
             endpoints: Vec::new(),
             changes: Arc::default(),
+            modules: Loader::default(),
         };
         let keys = KeyFiles::new(config.tls.clone());
         let loaded = keys.load()?;
@@ -237,10 +286,9 @@ impl Daemon {
                 daemon.configure_calls(service, &config);
             }
         }
-        // They were found sound when the file was read, and nobody has bound anything they might not fit.
-        if let Err(error) = daemon.apply_policies(&config.policy, false) {
-            tracing::error!(%error, "policies not applied");
-        }
+        // They were found sound when the file was read; what modules are is found out now. A daemon without its policies
+        // would let everything through.
+        daemon.apply_policies(&config.policy, false).map_err(StartError::Policies)?;
         let control = Control {
             listener,
             shards: daemon.shards.clone(),

@@ -1,7 +1,7 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
 use crate::changes::Changes;
-use crate::command::{Command, Notice, Observation, Services, ShardReceiver};
+use crate::command::{Command, Exchanged, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
 use crate::datagrams::UdpPorts;
 use crate::heaps::SessionHeaps;
@@ -141,13 +141,14 @@ impl Shard {
                         found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
                     self.engine.handle_looked_up(&mut turn, &name, found);
                 }
-                Command::ApplyPolicies { chain, dry_run, reply } => {
-                    let applied = if dry_run {
-                        self.engine.try_policies(&chain)
-                    } else {
-                        self.engine.apply_policies(*chain)
-                    };
-                    let _ = reply.send(applied);
+                Command::ApplyPolicies { chain, modules, dry_run, reply } => {
+                    let result = self.engine.exchange_policies(*chain, modules, dry_run);
+                    let retired = self.engine.take_retired_modules();
+                    let _ = reply.send(Exchanged { result, retired });
+                }
+                Command::ExportModules { reply } => drop(reply.send(self.engine.export_modules())),
+                Command::ImportModules { exported, reply } => {
+                    let _ = reply.send(self.engine.import_modules(&exported));
                 }
                 Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
                 Command::Observe { ask, reply } => {
@@ -196,6 +197,9 @@ impl Shard {
     pub fn report_policies(&mut self) {
         while let Some(misfit) = self.engine.poll_policy_misfit() {
             self.notify(Notice::Misfit(Box::new(misfit)));
+        }
+        while let Some(ejected) = self.engine.poll_ejected_module() {
+            self.notify(Notice::Ejected(Box::new(ejected)));
         }
         while self.control.unwritten.load(Ordering::Relaxed) < UNWRITTEN_MAX {
             let Some(record) = self.engine.poll_access_record() else { return };

@@ -74,6 +74,8 @@ fn told(response: &ChangePoliciesResponse, dry_run: bool) -> String {
     for (what, names) in all.into_iter().filter(|(_, names)| !names.is_empty()) {
         out.push_str(&format!("{what}: {}\n", names.join(", ")));
     }
+    let upgrades = if dry_run { "would upgrade" } else { "upgraded" };
+    response.upgraded.iter().for_each(|upgraded| out.push_str(&format!("{upgrades}: {upgraded}\n")));
     let count = response.count;
     match dry_run {
         true => {
@@ -102,7 +104,19 @@ fn render(list: &ListPoliciesResponse) -> String {
             row.errors.to_string(),
         ]);
     }
-    table.to_string()
+    let modules = list.policies.iter().filter(|row| !row.module.is_empty());
+    table.to_string() + &modules.map(module).collect::<String>()
+}
+
+/// A line about a policy's module.
+fn module(row: &Policy) -> String {
+    let upgrades = match row.upgrades {
+        0 => String::new(),
+        1 => ", upgraded once".to_owned(),
+        more => format!(", upgraded {more} times"),
+    };
+    let state = if row.fault.is_empty() { "at work".to_owned() } else { format!("EJECTED: {}", row.fault) };
+    format!("{}: module {}{upgrades}, {state}\n", row.name, row.module)
 }
 
 fn scope(row: &Policy) -> String {
@@ -119,7 +133,8 @@ fn to_json(list: &ListPoliciesResponse) -> Value {
         json!({
             "name": row.name, "kind": row.kind, "side": row.side, "application": row.application,
             "service": row.service, "method": row.method, "seen": row.seen, "refused": row.refused,
-            "delayed": row.delayed, "errors": row.errors,
+            "delayed": row.delayed, "errors": row.errors, "module": row.module, "upgrades": row.upgrades,
+            "fault": row.fault,
         })
     };
     json!({ "policies": list.policies.iter().map(row).collect::<Vec<_>>() })

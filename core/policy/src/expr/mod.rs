@@ -30,6 +30,7 @@ use node::Node;
 use regex::bytes::Regex;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use trunkline_call::Deadline;
 use trunkline_message::View;
 use trunkline_schema::{MessageIndex, Schema};
 use types::Type;
@@ -46,6 +47,37 @@ pub enum Wanted {
     Bool,
     /// A value calls can be told apart by: string, bytes, bool or an integer.
     Key,
+    /// A value of one kind.
+    Value(ValueKind),
+}
+
+/// The kinds of values an expression may be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of the types say all there is to say")]
+pub enum ValueKind {
+    Bool,
+    /// Enums, too.
+    Int,
+    Uint,
+    Double,
+    Text,
+    Bytes,
+}
+
+/// A value an expression has for a call; it lies in the call's message.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[allow(missing_docs, reason = "as above")]
+pub enum FieldValue<'a> {
+    /// None: a key that is not there, an overflow.
+    #[default]
+    None,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    /// UTF-8.
+    Text(&'a [u8]),
+    Bytes(&'a [u8]),
 }
 
 /// An expression as written: sound as far as can be known without a schema.
@@ -81,6 +113,10 @@ pub struct Inputs<'a> {
     pub peer_identity: &'a str,
     /// Where the call comes from: a peer's address, empty for this host.
     pub peer_address: &'a str,
+    /// When the call must have ended.
+    pub deadline: Deadline,
+    /// Size of the message as its sender encoded it; 0 if there is none yet.
+    pub request_bytes: u64,
 }
 
 impl Expression {
@@ -151,6 +187,7 @@ impl Expression {
                 ),
                 "a string, bytes, bool or integer",
             ),
+            Wanted::Value(kind) => (found.fits(&kind.of_type()), kind.name()),
         };
         if !fits {
             let problem = format!("the expression must be {wanted}, and this is {}", checker.name(&found));
@@ -169,6 +206,19 @@ impl Program {
         Frame::new(inputs).test(&self.node)
     }
 
+    /// Evaluates to a value that may leave the room; none where the expression has none for this call.
+    pub fn value<'a>(&'a self, inputs: &'a Inputs<'a>) -> FieldValue<'a> {
+        match Frame::new(inputs).eval(&self.node) {
+            Ok(Value::Bool(value)) => FieldValue::Bool(value),
+            Ok(Value::Int(value)) => FieldValue::Int(value),
+            Ok(Value::Uint(value)) => FieldValue::Uint(value),
+            Ok(Value::Double(value)) => FieldValue::Double(value),
+            Ok(Value::Str(text)) => FieldValue::Text(text),
+            Ok(Value::Bytes(bytes)) => FieldValue::Bytes(bytes),
+            Ok(Value::Message(_) | Value::Repeated(..) | Value::Written(_)) | Err(_) => FieldValue::None,
+        }
+    }
+
     /// Evaluates a key and returns its hash under `seed`, which keeps others from choosing colliding keys.
     ///
     /// # Errors
@@ -183,6 +233,31 @@ impl Program {
             value => value.bytes().hash(&mut hasher),
         }
         Ok(hasher.finish())
+    }
+}
+
+impl ValueKind {
+    fn of_type(self) -> Type {
+        match self {
+            Self::Bool => Type::Bool,
+            Self::Int => Type::Int,
+            Self::Uint => Type::Uint,
+            Self::Double => Type::Double,
+            Self::Text => Type::Str,
+            Self::Bytes => Type::Bytes,
+        }
+    }
+
+    /// As expressions call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Double => "double",
+            Self::Text => "string",
+            Self::Bytes => "bytes",
+        }
     }
 }
 

@@ -85,6 +85,8 @@ pub fn inputs<'a>(request: View<'a>, metadata: &'a [u8]) -> Inputs<'a> {
         application: "till",
         peer_identity: "uid:1000",
         peer_address: "",
+        deadline: trunkline_call::Deadline::NONE,
+        request_bytes: 0,
     }
 }
 

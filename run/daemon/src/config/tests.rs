@@ -275,7 +275,7 @@ fn the_policy_pages_examples_are_valid() {
     let page = include_str!("../../../../docs/policy.md");
     let example = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert_eq!(Config::policies_from_toml(example, "docs/policy.md").unwrap().len(), 2);
-    for kind in ["access", "rate-limit", "concurrency-limit", "timeout", "fault", "access-log"] {
+    for kind in ["access", "rate-limit", "concurrency-limit", "timeout", "fault", "access-log", "module"] {
         assert!(page.contains(&format!("### `{kind}`")), "{kind} has no section in docs/policy.md");
     }
 }

@@ -27,6 +27,8 @@ pub struct Attempt<'a> {
     added: &'a [String],
     changed: &'a [String],
     removed: &'a [String],
+    /// Modules that handed over to another version.
+    upgraded: &'a [String],
 }
 
 impl Audit {
@@ -38,7 +40,15 @@ impl Audit {
     /// Writes an attempt down. A file that cannot be written is an error in the log, and no reason to leave a bad
     /// policy
     /// in force.
-    pub fn note(&self, identity: &str, change: &str, dry_run: bool, outcome: &str, difference: &Difference) {
+    pub fn note(
+        &self,
+        identity: &str,
+        change: &str,
+        dry_run: bool,
+        outcome: &str,
+        difference: &Difference,
+        upgraded: &[String],
+    ) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let attempt = Attempt {
             at_unix_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
@@ -49,6 +59,7 @@ impl Audit {
             added: &difference.added,
             changed: &difference.changed,
             removed: &difference.removed,
+            upgraded,
         };
         let line = serde_json::to_string(&attempt).unwrap_or_default();
         tracing::info!(target: "audit", "{line}");

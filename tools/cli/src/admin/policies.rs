@@ -38,21 +38,22 @@ impl<H: Host> ControlService<H> {
         let changed = self.try_change(asked, &old);
         let (outcome, difference) = match &changed {
             Ok(_) if dry_run => ("possible".to_owned(), Difference::default()),
-            Ok(new) => ("applied".to_owned(), Difference::between(&old, new)),
+            Ok((new, _)) => ("applied".to_owned(), Difference::between(&old, new)),
             Err(refused) => (refused.clone(), Difference::default()),
         };
-        self.audit.note(identity, name, dry_run, &outcome, &difference);
-        let new = changed.map_err(Status::invalid_argument)?;
+        let upgraded = changed.as_ref().map_or(&[][..], |(_, upgraded)| upgraded);
+        self.audit.note(identity, name, dry_run, &outcome, &difference, upgraded);
+        let (new, upgraded) = changed.map_err(Status::invalid_argument)?;
         let Difference { added, changed, removed } = Difference::between(&old, &new);
-        Ok(ChangePoliciesResponse { added, changed, removed, count: new.len() as u32 })
+        Ok(ChangePoliciesResponse { added, changed, removed, count: new.len() as u32, upgraded })
     }
 
-    /// The chain after the change, which is at work now unless this was a dry run.
+    /// The chain after the change, which is at work now unless this was a dry run, and which modules were upgraded.
     fn try_change(
         &self,
         asked: ChangePoliciesRequest,
         old: &[Definition],
-    ) -> Result<Vec<Definition>, String> {
+    ) -> Result<(Vec<Definition>, Vec<String>), String> {
         let origin = if asked.origin.is_empty() { "the request" } else { asked.origin.as_str() };
         let read = || Config::policies_from_toml(&asked.document, origin).map_err(|error| error.to_string());
         let edit = match asked.change {
@@ -67,8 +68,9 @@ impl<H: Host> ControlService<H> {
         };
         let new = edit.of(old).map_err(|error| error.to_string())?;
         let applied = self.host.apply_policies(&new, asked.dry_run);
-        applied.map_err(|error| Config::policy_error(error, &asked.document, origin).to_string())?;
-        Ok(new)
+        let upgraded =
+            applied.map_err(|error| Config::policy_error(error, &asked.document, origin).to_string())?;
+        Ok((new, upgraded))
     }
 }
 
@@ -98,7 +100,7 @@ pub(super) fn listed(rows: Vec<PolicyRow>) -> ListPoliciesResponse {
 }
 
 fn message(row: PolicyRow) -> Policy {
-    let PolicyRow { definition, figures } = row;
+    let PolicyRow { definition, figures, module } = row;
     Policy {
         name: definition.name,
         kind: definition.kind.name().into(),
@@ -110,6 +112,12 @@ fn message(row: PolicyRow) -> Policy {
         refused: figures.refused,
         delayed: figures.delayed,
         errors: figures.errors,
+        module: module
+            .as_ref()
+            .map(|module| format!("{} {}", module.name, module.version))
+            .unwrap_or_default(),
+        upgrades: module.as_ref().map_or(0, |module| module.upgrades),
+        fault: module.and_then(|module| module.fault).unwrap_or_default(),
     }
 }
 

@@ -30,11 +30,11 @@ pub trait Host: Send + Sync + 'static {
     fn facts(&self) -> Facts;
     /// The chain at work.
     fn policies(&self) -> Vec<PolicyRow>;
-    /// Puts a chain to work, or only says whether it would do.
+    /// Puts a chain to work, or only says whether it would do. Returns which modules are upgraded with it, in words.
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError>;
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, PolicyError>;
 }
 
 /// What a daemon knows about itself as a process.

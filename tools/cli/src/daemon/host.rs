@@ -32,8 +32,8 @@ impl Host for Weak<DaemonHost> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.policies())
     }
 
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<(), PolicyError> {
-        self.upgrade().map_or(Ok(()), |host| host.daemon.apply_policies(definitions, dry_run))
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, PolicyError> {
+        self.upgrade().map_or(Ok(Vec::new()), |host| host.daemon.apply_policies(definitions, dry_run))
     }
 
     fn facts(&self) -> Facts {

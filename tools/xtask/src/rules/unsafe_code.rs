@@ -51,6 +51,8 @@ fn forbids(tree: &Tree, room: &Room<'_>) -> Vec<Finding> {
     .collect()
 }
 
+/// `host/` touches the world. `bindings/` is the C ABI: other languages and policy modules meet the daemon in raw pointers.
+/// What stands on the roof (tests of the two, examples of modules) may have to do the same.
 fn may_be_unsafe(folder: &str) -> bool {
     Floor::of(folder) == Floor::Host || folder.starts_with("bindings/") || Floor::of(folder) == Floor::Roof
 }
@@ -78,6 +80,17 @@ mod tests {
         assert_eq!(found("core/a/src/main.rs", "").len(), 1);
         assert_eq!(found("core/a/src/lib.rs", "#![forbid(unsafe_code)]\n"), []);
         assert_eq!(found("host/b/src/lib.rs", ""), []);
+    }
+
+    #[test]
+    fn the_c_abi_may_be_unsafe_and_argues_all_the_same() {
+        let tree = |text: &str| {
+            let manifest = "[package]\nname = \"c\"\n";
+            let tree = Tree::of([("bindings/c/Cargo.toml", manifest), ("bindings/c/src/lib.rs", text)]);
+            check(&tree, &Room::all(&tree)).len()
+        };
+        assert_eq!(tree("//! No attribute.\n"), 0);
+        assert_eq!(tree("fn f() {\n    unsafe { g() }\n}\n"), 1);
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! One chain in the place of another: staged, then put to work or given up. Modules hand their state over meanwhile.
+
+use crate::bundle::ExportedModule;
+use crate::chain::Chain;
+use crate::module::{Module, Modules};
+use crate::policies::Policies;
+use crate::refused::{PolicyError, Wrong};
+use crate::rule::{Action, Rule};
+use crate::running::Running;
+use crate::state::Slot;
+use std::sync::Arc;
+
+/// A chain about to take the place of the one at work.
+#[derive(Debug)]
+pub struct Staged {
+    chain: Chain,
+    added: Vec<Slot>,
+    /// Instances that hold the state already.
+    fresh: Vec<(Slot, Box<dyn Module>)>,
+    upgraded: Vec<String>,
+}
+
+impl Policies {
+    /// Readies a chain: policies that keep name and kind keep their state, and modules whose file or settings are others
+    /// now have taken over the state of those at work. Nothing changes for calls until [`Policies::commit`], before
+    /// which none may be asked about: what is handed over would be old.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if a module does not hand its state over, or another does not take it; nothing has changed then.
+    pub fn stage(&mut self, mut chain: Chain, mut modules: Modules) -> Result<Staged, PolicyError> {
+        let mut added = Vec::new();
+        for rule in &mut chain.rules {
+            let same = |old: &&Arc<Rule>| {
+                old.definition.name == rule.definition.name && old.definition.kind == rule.definition.kind
+            };
+            let kept = self.chain.rules.iter().find(same).map(|old| old.slot);
+            let slot = kept.unwrap_or_else(|| {
+                added.extend([self.states.add()]);
+                added.last().copied().unwrap_or(Slot::NONE)
+            });
+            Arc::make_mut(rule).slot = slot;
+        }
+        let mut staged = Staged { chain, added, fresh: Vec::new(), upgraded: Vec::new() };
+        match self.hand_over(&mut staged, &mut modules) {
+            Ok(()) => Ok(staged),
+            Err(error) => {
+                self.abandon(staged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a staged chain to work. Returns which modules were upgraded, in words.
+    pub fn commit(&mut self, staged: Staged) -> Vec<String> {
+        let old = std::mem::replace(&mut self.chain, staged.chain);
+        for (slot, module) in staged.fresh {
+            let rule = self.chain.rules.iter().find(|rule| rule.slot == slot);
+            let (Some(rule), Some(state)) = (rule, self.states.find(slot)) else { continue };
+            match &mut state.module {
+                Some(running) => self.retired.extend(running.replace(&rule.definition, module)),
+                None => state.module = Some(Running::new(&rule.definition, module)),
+            }
+        }
+        for rule in old.rules {
+            if !self.chain.rules.iter().any(|kept| kept.slot == rule.slot) {
+                let state = self.states.remove(rule.slot);
+                let module = state.and_then(|state| state.module).and_then(Running::into_module);
+                self.retired.extend(module);
+            }
+        }
+        staged.upgraded
+    }
+
+    /// Gives a staged chain up.
+    pub fn abandon(&mut self, staged: Staged) {
+        self.retired.extend(staged.fresh.into_iter().map(|(_, module)| module));
+        for slot in staged.added {
+            self.states.remove(slot);
+        }
+    }
+
+    /// Modules nobody needs any more. Taking one apart may take its time: not on the way of calls.
+    pub fn take_retired(&mut self) -> Vec<Box<dyn Module>> {
+        std::mem::take(&mut self.retired)
+    }
+
+    /// The states of all modules, for another process, and why some are not among them.
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        let (mut exported, mut errors) = (Vec::new(), Vec::new());
+        for (index, rule) in self.chain.rules.iter().enumerate() {
+            let Some(running) = self.states.look(rule.slot).and_then(|state| state.module.as_ref()) else {
+                continue;
+            };
+            let (policy, module) = (rule.definition.name.clone(), running.about().name.clone());
+            match running.export() {
+                None => {}
+                Some(Ok(state)) => exported.push(ExportedModule { policy, module, state }),
+                Some(Err(error)) => errors.push(error.wrong().of_policy(index, &policy)),
+            }
+        }
+        (exported, errors)
+    }
+
+    /// Hands states of another process to modules that have not been asked about a call yet; returns which of them did
+    /// not take theirs. They are as they were, and had better be loaded again.
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
+        for ExportedModule { policy, module, state } in exported {
+            let found = self.chain.rules.iter().enumerate().find(|(_, rule)| rule.definition.name == *policy);
+            let Some((index, rule)) = found else { continue };
+            let running = self.states.find(rule.slot).and_then(|state| state.module.as_mut());
+            // Another module than the one the state is of begins anew, as it does in an upgrade.
+            let Some(running) = running.filter(|running| running.about().name == *module) else { continue };
+            let taken = running.import(state);
+            errors.extend(taken.err().map(|error| error.wrong().of_policy(index, policy)));
+        }
+        errors
+    }
+
+    fn hand_over(&mut self, staged: &mut Staged, modules: &mut Modules) -> Result<(), PolicyError> {
+        for (index, rule) in staged.chain.rules.iter().enumerate() {
+            if !matches!(rule.action, Action::Module { .. }) {
+                continue;
+            }
+            let definition = &rule.definition;
+            let wrong = |wrong: Wrong| wrong.of_policy(index, &definition.name);
+            let Some(mut fresh) = modules.take(&definition.name) else {
+                return Err(wrong(Wrong::new("path", "its module is not loaded", "")));
+            };
+            let running = self.states.look(rule.slot).and_then(|state| state.module.as_ref());
+            if running.is_some_and(|running| running.is(definition, &*fresh)) {
+                self.retired.push(fresh);
+                continue;
+            }
+            if let Some(running) = running {
+                match running.hand_over(&mut *fresh) {
+                    Ok(bytes) => staged.upgraded.push(upgrade(&definition.name, running, &*fresh, bytes)),
+                    Err(error) => {
+                        self.retired.push(fresh);
+                        return Err(wrong(error));
+                    }
+                }
+            }
+            staged.fresh.push((rule.slot, fresh));
+        }
+        Ok(())
+    }
+}
+
+impl Staged {
+    /// The chain, to be compiled for methods.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// Which modules are upgraded with it, in words.
+    pub fn upgraded(&self) -> &[String] {
+        &self.upgraded
+    }
+}
+
+/// `limit (token-bucket 1 to token-bucket 2, 48 bytes of state)`
+fn upgrade(policy: &str, from: &Running, to: &dyn Module, bytes: Option<usize>) -> String {
+    let state = bytes.map_or_else(|| "no state".to_owned(), |bytes| format!("{bytes} bytes of state"));
+    format!("{policy} ({} to {}, {state})", from.about().label(), to.about().label())
+}
