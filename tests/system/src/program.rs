@@ -86,12 +86,21 @@ fn daemon(config: &str) -> Result<(), String> {
             daemon.configure_service(service, &[(*endpoint).to_owned()]);
             "routed".into()
         }
+        ["policies", file] => policies(&daemon, file).unwrap_or_else(|why| why),
         ["drain"] => {
             daemon.drain();
             "draining".into()
         }
         _ => format!("no such order: {order}"),
     })
+}
+
+/// Puts the chain in a file to work, and says how many modules were upgraded.
+fn policies(daemon: &Daemon, file: &str) -> Result<String, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let definitions = Config::policies_from_toml(&text, file).map_err(|error| error.to_string())?;
+    let upgraded = daemon.apply_policies(&definitions, false).map_err(|error| error.to_string())?;
+    Ok(format!("applied, {} upgraded", upgraded.len()))
 }
 
 /// What a daemon holds, as `name=number` words.

@@ -10,4 +10,5 @@ mod shutdown;
 mod skew;
 mod support;
 mod topologies;
+mod upgrades;
 mod workers;

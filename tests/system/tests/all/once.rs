@@ -70,6 +70,11 @@ impl Load {
         }
     }
 
+    /// How the last call that failed did; empty if none has.
+    pub fn failures(&self) -> String {
+        self.last_failure.lock().unwrap().clone()
+    }
+
     /// The longest call so far.
     pub fn longest(&self) -> Duration {
         *self.longest.lock().unwrap()

@@ -1,0 +1,110 @@
+//! Shows policy modules upgraded with their state under constant load, on both hosts of every call: no call fails or is
+//! executed twice, no stream breaks, and no count is lost on the way from one instance to the next.
+
+use crate::once::{Load, are_true_of_the_logs, finish};
+use crate::support::{Host, client, echo, until_served};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use trunkline::{Code, Wait};
+use trunkline_system_tests::proto::probe::Text;
+use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
+use trunkline_test_modules as built;
+
+const UPGRADES: usize = 20;
+
+/// Modules on the side of the caller: a token bucket nobody empties, changing from version 1 to 2 in the middle.
+fn near_chain(folder: &Path, round: usize) -> String {
+    let version = if round < UPGRADES / 2 { built::TOKEN_BUCKET_1 } else { built::TOKEN_BUCKET_2 };
+    let path = built::rust(folder, version);
+    let config = format!("config = {{ calls_per_second = 1000000, burst = {} }}", 1_000_000 + round);
+    policy("bucket", "client", "", &path, &config)
+}
+
+/// On the side of the server: one that counts every call of the service, and one that counts those it refuses.
+fn far_chain(folder: &Path, round: usize) -> String {
+    let counts = format!("config = {{ round = {round} }}");
+    let checks = format!(
+        "config = {{ field = \"request.text\", allowed = [\"{round}\"] }}\nwhen = 'request.text == \"no\"'"
+    );
+    let counting = policy("counting", "server", "", &built::rust(folder, built::FAULTY), &counts);
+    counting + &policy("checking", "server", "method = \"Echo\"", &folder.join("libfield_check.so"), &checks)
+}
+
+fn policy(name: &str, side: &str, method: &str, path: &Path, more: &str) -> String {
+    let path = path.display().to_string();
+    format!(
+        "[[policy]]\nname = \"{name}\"\nkind = \"module\"\nside = \"{side}\"\nservice = \"probe.v1.Probe\"\n{method}\n\
+         path = {path:?}\n{more}\n\n"
+    )
+}
+
+fn apply(host: &mut Host, file: &PathBuf, chain: &str, upgraded: usize) {
+    std::fs::write(file, chain).unwrap();
+    let said = host.daemon().ask(&format!("policies {}", file.display()));
+    assert_eq!(said, format!("applied, {upgraded} upgraded"), "{said}");
+}
+
+/// Ping-pong on one stream until told to stop; how many rounds.
+fn stream(client: &ProbeClient, stop: &Arc<AtomicBool>) -> JoinHandle<u32> {
+    let (mut tx, mut rx) = client.chat().split();
+    let stop = Arc::clone(stop);
+    std::thread::spawn(move || {
+        let mut round = 0;
+        while !stop.load(Ordering::Relaxed) {
+            tx.send(Text { text: format!("ping {round}") }).wait().unwrap();
+            let heard = rx.recv().wait().unwrap().expect("the stream goes on");
+            assert_eq!(heard.view().text(), format!("ping {round}"));
+            round += 1;
+        }
+        tx.close();
+        assert!(rx.recv().wait().unwrap().is_none(), "it ends in peace");
+        round
+    })
+}
+
+/// How many refusals the module on the server's side has counted with this one.
+fn refusal(client: &ProbeClient) -> usize {
+    let status = echo(client, "no").unwrap_err();
+    assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+    let number = status.message().rsplit_once("(refusal ").and_then(|(_, rest)| rest.strip_suffix(')'));
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number: {status}"))
+}
+
+#[test]
+fn modules_are_upgraded_under_load_and_nobody_notices() {
+    let folder = tempfile::tempdir().unwrap();
+    built::field_check(folder.path());
+    let mut far = Host::over_tcp();
+    let mut near = Host::alone();
+    let _server = far.server("server");
+    let client = client(&near, far.endpoint());
+    until_served(&client);
+    let files = [folder.path().join("near.toml"), folder.path().join("far.toml")];
+    apply(&mut near, &files[0], &near_chain(folder.path(), 0), 0);
+    apply(&mut far, &files[1], &far_chain(folder.path(), 0), 0);
+
+    let (load, threads) = Load::start(&client);
+    let stop = Arc::new(AtomicBool::new(false));
+    let streams = [stream(&client, &stop), stream(&client, &stop)];
+    load.until_answered(50);
+    for round in 1..=UPGRADES {
+        apply(&mut near, &files[0], &near_chain(folder.path(), round), 1);
+        assert_eq!(refusal(&client), 2 * round - 1, "the count of refusals goes on");
+        apply(&mut far, &files[1], &far_chain(folder.path(), round), 2);
+        assert_eq!(refusal(&client), 2 * round, "the count of refusals goes on");
+        load.until_answered(20);
+    }
+    stop.store(true, Ordering::Relaxed);
+    let rounds: u32 = streams.into_iter().map(|stream| stream.join().expect("no stream broke")).sum();
+    finish(&load, threads);
+    assert_eq!(load.failures(), "", "a call has failed");
+    println!(
+        "{UPGRADES} upgrades on each host; {rounds} rounds on streams; longest call {:?}",
+        load.longest()
+    );
+    are_true_of_the_logs(&load, std::slice::from_ref(&far));
+    near.until_idle();
+    far.until_idle();
+}
