@@ -1,8 +1,9 @@
 //! Policy modules in Rust: implement [`Policy`], export it with [`export!`], build a `cdylib`.
 //!
 //! A policy module decides about calls inside a Trunkline daemon. It is loaded, configured, upgraded and unloaded while
-//! calls are in flight; docs/modules.md tells how. This crate is the module's side of the C ABI in `trunkline-module-abi`:
-//! it turns tables, slices and codes into types, and back. It knows nothing of the daemon's side.
+//! calls are in flight; docs/modules.md tells how. This crate is the module's side of the C ABI in
+//! `trunkline-module-abi`: it turns tables, slices and codes into types, and back. It knows nothing of the daemon's
+//! side.
 //!
 //! ```
 //! use trunkline_policy_module::{Call, Code, Config, Field, Policy, Verdict, Wants};

@@ -21,9 +21,9 @@ pub struct Staged {
 }
 
 impl Policies {
-    /// Readies a chain: policies that keep name and kind keep their state, and modules whose file or settings are others
-    /// now have taken over the state of those at work. Nothing changes for calls until [`Policies::commit`], before
-    /// which none may be asked about: what is handed over would be old.
+    /// Readies a chain: policies that keep name and kind keep their state, and modules whose file or settings are
+    /// others now have taken over the state of those at work. Nothing changes for calls until [`Policies::commit`],
+    /// before which none may be asked about: what is handed over would be old.
     ///
     /// # Errors
     /// [`PolicyError`] if a module does not hand its state over, or another does not take it; nothing has changed then.

@@ -116,7 +116,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_judged(noise in prop::collection::vec(any::<u8>(), 0..64), at in 0..64usize, len in 0..300usize) {
+        fn any_bytes_are_judged(
+            noise in prop::collection::vec(any::<u8>(), 0..64),
+            at in 0..64usize,
+            len in 0..300usize,
+        ) {
             let mut bytes = IDENT.to_vec();
             bytes.resize(len.max(7), 0);
             if len > 20 {

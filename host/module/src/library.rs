@@ -54,7 +54,8 @@ fn callbacks(path: &str, dynamic: &Dynamic) -> Result<Callbacks, ModuleError> {
     // SAFETY: the symbol is used as an address only, until the table there has said what it is.
     let found = unsafe { dynamic.get::<*const Table>(SYMBOL) };
     let symbol = found.map_err(|_| {
-        let advice = "a module exports that table: write trunkline_policy_module::export!, or include trunkline_policy.h";
+        let advice =
+            "a module exports that table: write trunkline_policy_module::export!, or use trunkline_policy.h";
         ModuleError::of_path(format!("{path} exports no {SYMBOL}"), advice)
     })?;
     // SAFETY: it is the address of that symbol, and callbacks live beside the library that has them, in `Library`.
@@ -67,8 +68,8 @@ impl Drop for Library {
         // SAFETY: taken once, here; nothing uses `dynamic` afterwards. Instances hold the library, so none is left.
         let dynamic = unsafe { ManuallyDrop::take(&mut self.dynamic) };
         drop(dynamic);
-        // A library that cannot be unloaded (threads of its own, NODELETE) keeps its name. A new copy of the same number
-        // would be taken for it; so the number is kept, too.
+        // A library that cannot be unloaded (threads of its own, NODELETE) keeps its name. A new copy of the same
+        // number would be taken for it; so the number is kept, too.
         // SAFETY: nothing is loaded, so nothing is run.
         let stays = unsafe { Dynamic::open(Some(&name), RTLD_NOW | RTLD_NOLOAD) };
         if stays.is_err() {

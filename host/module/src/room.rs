@@ -97,7 +97,8 @@ pub(crate) unsafe extern "C" fn add_metadata(context: *mut c_void, key: Slice, v
 /// # Safety
 /// As for [`add_metadata`].
 pub(crate) unsafe extern "C" fn write_state(context: *mut c_void, piece: Slice) -> i32 {
-    // SAFETY: the sink's context points to an `Exported` on the stack of `Instance::export`, which waits for the module.
+    // SAFETY: the sink's context points to an `Exported` on the stack of `Instance::export`, which waits for the
+    // module.
     let Some(exported) = (unsafe { context.cast::<Exported>().as_mut() }) else { return 1 };
     // SAFETY: the module vouches for its slice, as the header demands.
     let piece = unsafe { borrowed(&piece) };

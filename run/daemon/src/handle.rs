@@ -286,8 +286,8 @@ impl Daemon {
                 daemon.configure_calls(service, &config);
             }
         }
-        // They were found sound when the file was read; what modules are is found out now. A daemon without its policies
-        // would let everything through.
+        // They were found sound when the file was read; what modules are is found out now. A daemon without its
+        // policies would let everything through.
         daemon.apply_policies(&config.policy, false).map_err(StartError::Policies)?;
         let control = Control {
             listener,

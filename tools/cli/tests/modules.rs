@@ -1,5 +1,5 @@
-//! Shows policy modules in a running daemon: added, listed, upgraded with their state, refused with the reason while the
-//! old one stays, ejected, and unloaded.
+//! Shows policy modules in a running daemon: added, listed, upgraded with their state, refused with the reason while
+//! the old one stays, ejected, and unloaded.
 
 #[allow(dead_code, reason = "each test file uses its part")]
 mod support;

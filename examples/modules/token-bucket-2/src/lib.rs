@@ -42,8 +42,8 @@ struct Bucket {
 impl Policy for TokenBuckets {
     const NAME: &'static str = "token-bucket";
     const VERSION: &'static str = "2";
-    /// Entries of: u16 length of the key, the key, u64 millionths of a token, u64 clock; little endian. The first has no
-    /// key: it is what fresh buckets begin with.
+    /// Entries of: u16 length of the key, the key, u64 millionths of a token, u64 clock; little endian. The first has
+    /// no key: it is what fresh buckets begin with.
     const STATE_FORMAT: u32 = 2;
 
     fn create(config: &Config<'_>, wants: &mut Wants) -> Result<Self, String> {

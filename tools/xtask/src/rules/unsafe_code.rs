@@ -51,8 +51,8 @@ fn forbids(tree: &Tree, room: &Room<'_>) -> Vec<Finding> {
     .collect()
 }
 
-/// `host/` touches the world. `bindings/` is the C ABI: other languages and policy modules meet the daemon in raw pointers.
-/// What stands on the roof (tests of the two, examples of modules) may have to do the same.
+/// `host/` touches the world. `bindings/` is the C ABI: other languages and policy modules meet the daemon in raw
+/// pointers. What stands on the roof (tests of the two, examples of modules) may have to do the same.
 fn may_be_unsafe(folder: &str) -> bool {
     Floor::of(folder) == Floor::Host || folder.starts_with("bindings/") || Floor::of(folder) == Floor::Roof
 }
