@@ -11,9 +11,12 @@ use std::sync::Arc;
 use trunkline_call::{Metadata, MetadataPairs};
 use trunkline_module_abi as abi;
 use trunkline_policy::{
-    FieldValue, MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField,
-    ModuleInfo, ModuleState, SettingValue, Side, ValueKind,
+    FieldValue, MODULE_FIELDS_MAX, MODULE_STATE_BYTES_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd,
+    ModuleError, ModuleField, ModuleInfo, ModuleState, SettingValue, Side, ValueKind,
 };
+
+// The chain and the ABI name the same limits, each for its own readers.
+const _: () = assert!(MODULE_FIELDS_MAX == abi::FIELDS_MAX && MODULE_STATE_BYTES_MAX == abi::STATE_BYTES_MAX);
 
 /// An instance. While it lives its library is loaded.
 #[derive(Debug)]

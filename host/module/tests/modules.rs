@@ -110,6 +110,38 @@ fn the_header_says_what_the_types_say() {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
+#[test]
+fn the_page_says_where_members_lie() {
+    use std::mem::offset_of;
+    use trunkline_module_abi as abi;
+    let page = include_str!("../../../docs/modules.md");
+    let holds = |of: &str, offset: usize, member: &str| {
+        let table = page.split_once(of).unwrap_or_else(|| panic!("{of} is not on the page")).1;
+        let rows = table.lines().skip(4).take_while(|line| line.starts_with('|'));
+        let mut found = rows.filter(|row| row.starts_with(&format!("| {offset} |")));
+        let row = found.next().unwrap_or_else(|| panic!("{of} has nothing at {offset}"));
+        assert!(row.contains(&format!("`{member}`")), "{of}: {row}");
+    };
+    let table = "`trunkline_policy_module` (104 bytes)";
+    holds(table, offset_of!(abi::Table, name), "name");
+    holds(table, offset_of!(abi::Table, version), "version");
+    holds(table, offset_of!(abi::Table, state_format), "state_format");
+    holds(table, offset_of!(abi::Table, create), "create");
+    holds(table, offset_of!(abi::Table, decide), "decide");
+    holds(table, offset_of!(abi::Table, import_state), "import_state");
+    holds("`trunkline_config` (32)", offset_of!(abi::Config, pairs), "pairs");
+    let call = "`trunkline_call` (128)";
+    holds(call, offset_of!(abi::Call, now_ns), "now_ns");
+    holds(call, offset_of!(abi::Call, request_bytes), "request_bytes");
+    holds(call, offset_of!(abi::Call, path), "path");
+    holds(call, offset_of!(abi::Call, peer_address), "peer_address");
+    holds(call, offset_of!(abi::Call, values), "values");
+    let answer = "`trunkline_answer` (56), lent with verdict 0";
+    holds(answer, offset_of!(abi::Answer, token), "token");
+    holds(answer, offset_of!(abi::Answer, message), "message");
+    holds(answer, offset_of!(abi::Answer, add_metadata), "add_metadata");
+}
+
 /// A C program that compiles only if every struct has the size, and every member the place, it has in Rust.
 fn layout_source() -> String {
     use std::mem::{offset_of, size_of};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use trunkline::{Code, Wait};
+use trunkline_daemon::{Config, Daemon};
 use trunkline_system_tests::proto::probe::Text;
 use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
 use trunkline_test_modules as built;
@@ -44,6 +45,48 @@ fn apply(host: &mut Host, file: &PathBuf, chain: &str, upgraded: usize) {
     std::fs::write(file, chain).unwrap();
     let said = host.daemon().ask(&format!("policies {}", file.display()));
     assert_eq!(said, format!("applied, {upgraded} upgraded"), "{said}");
+}
+
+#[test]
+fn what_a_module_adds_reaches_the_handler_and_its_faults_end_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = built::rust(folder.path(), built::FAULTY);
+    let file = folder.path().join("chain.toml");
+    let mut host = Host::alone();
+    let _server = host.server("server");
+    let client = client(&host, "");
+    until_served(&client);
+    for side in ["client", "server"] {
+        let adds = policy("adds", side, "", &path, "config = { does = \"add-metadata\" }");
+        apply(&mut host, &file, &adds, 0);
+        let reply = client.echo(Text { text: "x".into() }).wait().unwrap();
+        assert_eq!(reply.headers().text("answer"), Some("from a module"), "the handler says it back");
+        apply(&mut host, &file, "", 0);
+    }
+    // It breaks when the call has ended: that call is well, and the next passes it by.
+    let breaks = "on_fault = \"pass\"\nconfig = { does = \"panic-finish\" }";
+    apply(&mut host, &file, &policy("breaks", "server", "", &path, breaks), 0);
+    (0..3).for_each(|_| assert_eq!(echo(&client, "x").unwrap(), "x"));
+    host.until_idle();
+}
+
+#[test]
+fn states_go_from_one_daemon_to_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = built::rust(folder.path(), built::FAULTY);
+    let daemon = |text: &str| {
+        let daemon = Daemon::embedded(Config::default()).unwrap();
+        daemon.apply_policies(&Config::policies_from_toml(text, "chain").unwrap(), false).unwrap();
+        daemon
+    };
+    let counting = policy("counting", "server", "", &path, "");
+    let (states, errors) = daemon(&counting).export_modules();
+    assert_eq!((&states[..4], errors), (&b"TLMS"[..], vec![]));
+    assert_eq!(daemon(&counting).import_modules(&states), Ok(vec![]));
+    let refuses = policy("counting", "server", "", &path, "config = { does = \"refuse-state\" }");
+    let refused = daemon(&refuses).import_modules(&states).unwrap();
+    assert_eq!(refused[0].to_string(), "policy \"counting\".path: it was told to refuse this state");
+    assert!(daemon(&counting).import_modules(&states[..9]).is_err());
 }
 
 /// Ping-pong on one stream until told to stop; how many rounds.
