@@ -12,6 +12,7 @@
 //!   tried in `run/daemon/tests`, orders of events in `core/engine/tests`.
 #![forbid(unsafe_code)]
 
+mod handover;
 mod mutate;
 mod r2p2;
 mod service;

@@ -21,7 +21,7 @@ fn run(name: &str) {
 fn rounds(name: &str) -> usize {
     match name {
         "config" | "policies" | "http2" => ROUNDS / 60,
-        "expression" => ROUNDS / 10,
+        "expression" | "engine_state" => ROUNDS / 10,
         "descriptors" | "native" | "grpc" => ROUNDS / 4,
         _ => ROUNDS,
     }
@@ -41,5 +41,5 @@ macro_rules! tests {
 
 tests!(
     control descriptors linear transcode native r2p2 r2p2_envelope r2p2_events entries metadata config policies
-    expression endpoint first http2 grpc service_config load_report target reflection
+    expression modules endpoint first http2 grpc service_config load_report target engine_state reflection
 );

@@ -130,6 +130,13 @@ impl<E: Copy + Eq> Balancer<E> {
         self.next = stays.unwrap_or(0);
     }
 
+    /// A call is at an endpoint already: it was picked elsewhere.
+    pub fn occupy(&mut self, endpoint: E) {
+        if let Some(member) = self.members.iter_mut().find(|member| member.endpoint == endpoint) {
+            member.outstanding = member.outstanding.saturating_add(1);
+        }
+    }
+
     /// An endpoint for a call, counted as having it from here on. `None` if there are none at all.
     ///
     /// # Errors

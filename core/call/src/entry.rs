@@ -22,7 +22,7 @@ use crate::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 pub type Entry = [u64; 8];
 
 /// A range in a heap, in bytes. Length zero means *nothing there*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Span {
     /// From the start of the heap.
     pub offset: u32,
@@ -31,7 +31,7 @@ pub struct Span {
 }
 
 /// A message in a heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Payload {
     /// Where it lies.
     pub span: Span,

@@ -28,6 +28,7 @@ pub mod entry;
 mod fault;
 mod id;
 mod metadata;
+pub mod octets;
 mod stamps;
 mod status;
 mod time;

@@ -3,7 +3,7 @@
 use crate::Instant;
 
 /// The client host's stamps of one call. Zero means *not taken*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClientStamps {
     /// Stub entered.
     pub a0: Instant,
@@ -30,7 +30,7 @@ pub struct ClientStamps {
 }
 
 /// The server host's stamps of one call, on the server's clock. Zero means *not taken*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ServerStamps {
     /// Last segment received (kernel, or first seen by the daemon).
     pub k7: Instant,

@@ -1,11 +1,12 @@
 //! Many deadlines, one question: who is due?
 
 use crate::Instant;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 /// Names one timer in a [`TimerTable`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct TimerKey(u64);
 
 /// A set of timers ordered by instant.
@@ -30,6 +31,8 @@ struct Timer<T> {
 impl<T> TimerTable<T> {
     /// Dead entries are swept once there are this many and they are the majority.
     const SWEEP_MIN: usize = 64;
+    /// Far beyond what any process gives out, far below where counting on would wrap.
+    const KEYS_MAX: u64 = u64::MAX / 2;
 
     /// An empty table.
     pub fn new() -> Self {
@@ -87,6 +90,26 @@ impl<T> TimerTable<T> {
             }
             self.heap.pop();
         }
+    }
+}
+
+/// Handed over as what is live; keys that were given out stay valid.
+impl<T: Serialize> Serialize for TimerTable<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let live = self.heap.iter().filter(|Reverse(timer)| !self.cancelled.contains(&timer.key));
+        let live: Vec<_> = live.map(|Reverse(timer)| (timer.at, timer.key, &timer.what)).collect();
+        (self.next_key, live).serialize(serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for TimerTable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (next_key, live) = <(u64, Vec<(Instant, TimerKey, T)>)>::deserialize(deserializer)?;
+        if next_key > Self::KEYS_MAX || live.iter().any(|(_, key, _)| key.0 >= next_key) {
+            return Err(D::Error::custom("a timer with a key that was never given out"));
+        }
+        let heap = live.into_iter().map(|(at, key, what)| Reverse(Timer { at, key, what })).collect();
+        Ok(Self { heap, cancelled: HashSet::new(), next_key })
     }
 }
 

@@ -30,8 +30,8 @@ mod messages;
 
 pub use decode::{ControlError, decode_reply, decode_request};
 pub use messages::{
-    Attach, Attached, AttachedFds, Bind, Bound, BoundMethod, CallMethod, Detached, Reply, Request, reply,
-    request,
+    Attach, Attached, AttachedFds, Bind, Bound, BoundMethod, CallMethod, Detached, Moved, Reply, Request,
+    reply, request,
 };
 
 /// Version of rings, entries, heaps and control messages together. Both sides must name the same.

@@ -33,7 +33,7 @@ pub struct Reply {
     #[prost(uint64, tag = "1")]
     pub tag: u64,
     /// Exactly one.
-    #[prost(oneof = "reply::Kind", tags = "2, 3, 4")]
+    #[prost(oneof = "reply::Kind", tags = "2, 3, 4, 5")]
     pub kind: Option<reply::Kind>,
 }
 
@@ -51,6 +51,9 @@ pub mod reply {
         /// The session is over, or was refused; the socket closes after it.
         #[prost(message, tag = "4")]
         Detached(super::Detached),
+        /// Unasked: another daemon has taken this one's place, and writes into another receive heap.
+        #[prost(message, tag = "5")]
+        Moved(super::Moved),
     }
 }
 
@@ -78,6 +81,9 @@ pub struct Attach {
     /// What this session serves, it serves only while no other session does.
     #[prost(bool, tag = "7")]
     pub stands_by: bool,
+    /// The application understands [`Moved`]. One that does not is detached when its daemon is replaced.
+    #[prost(bool, tag = "8")]
+    pub may_move: bool,
 }
 
 /// The session as it is.
@@ -180,6 +186,17 @@ pub struct BoundMethod {
     /// What delivered calls carry in their `route`.
     #[prost(uint32, tag = "2")]
     pub route: u32,
+}
+
+/// The session goes on with another daemon; comes with one memfd, the receive heap it writes.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Moved {
+    /// Bytes of the heap: what they were.
+    #[prost(uint64, tag = "1")]
+    pub receive_heap_bytes: u64,
+    /// Completions that point into this heap have this number in the low six bits of their offsets.
+    #[prost(uint32, tag = "2")]
+    pub heap_number: u32,
 }
 
 /// Why a session was refused or ended.

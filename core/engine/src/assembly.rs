@@ -11,30 +11,30 @@ use trunkline_call::{Code, Encoding, Execution, Fault};
 use trunkline_native::{MESSAGE_COST_BYTES, StreamId};
 
 /// One large message that is arriving.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Assembly {
     call: CallKey,
     direction: Direction,
     encoding: Encoding,
-    total: u32,
+    pub(crate) total: u32,
     place: Place,
     shape: Shape,
     /// Bytes of the sender's window that were given back before they were consumed.
-    ahead: u32,
+    pub(crate) ahead: u32,
 }
 
 /// Where its bytes go.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 enum Place {
     /// A block of the receive heap it is meant for; the socket is read straight into it.
     Heap { session: SessionKey, block: Span, header_bytes: u32 },
     /// The daemon's own memory, because the heap was full or the bytes need converting. Grows as bytes come, never
     /// ahead on the peer's word.
-    Private(Vec<u8>),
+    Private(#[serde(with = "serde_bytes")] Vec<u8>),
 }
 
 /// What the message is part of.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Shape {
     Open { metadata: Vec<u8>, end: bool },
     Message { end: bool },
@@ -216,6 +216,13 @@ impl Assembly {
         match &self.place {
             Place::Heap { session, block, .. } => Some((*session, block.offset)),
             Place::Private(_) => None,
+        }
+    }
+
+    /// Its block has another name.
+    pub fn rename(&mut self, heaps: &dyn Heaps) {
+        if let Place::Heap { session, block, .. } = &mut self.place {
+            block.offset = heaps.renamed(*session, block.offset);
         }
     }
 

@@ -30,14 +30,14 @@ use trunkline_grpc::retry::{Pushback, pushback, with_previous_attempts};
 use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, ServiceConfig};
 
 /// The attempts of one call.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Attempts {
     config: Arc<MethodConfig>,
     cluster: ClusterKey,
     service: Box<str>,
     /// The request so far.
     kept: Vec<Kept>,
-    kept_bytes: usize,
+    pub(crate) kept_bytes: usize,
     /// Those under way.
     live: Vec<CallKey>,
     /// Those made, and those made because a server said it had not seen the one before.
@@ -56,7 +56,7 @@ pub(crate) struct Attempts {
 }
 
 /// An item of a request that can be sent again.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 enum Kept {
     Open { metadata: Arc<[u8]>, body: Option<KeptBody>, end: bool },
     Message { body: KeptBody, end: bool },
@@ -64,7 +64,7 @@ enum Kept {
 }
 
 /// A message, private, shared by all attempts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct KeptBody {
     pub bytes: Arc<[u8]>,
     pub encoding: Encoding,
@@ -526,6 +526,14 @@ impl Attempts {
             tried: Vec::new(),
             last: None,
         }
+    }
+
+    /// Whether its counts can be those of attempts.
+    pub(crate) fn is_sound(&self) -> bool {
+        // A hundred times what gRFC A6 allows.
+        const ATTEMPTS: u32 = 500;
+        let counts = [self.made, self.transparent, self.backed_off];
+        counts.iter().all(|count| *count <= ATTEMPTS) && self.kept_bytes <= 1 << 40
     }
 
     fn attempts_max(&self) -> u32 {

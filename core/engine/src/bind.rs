@@ -80,10 +80,12 @@ impl Engine {
                 }
                 None => Target::Anyone,
             };
+            let types = self.numbered(types);
             binding.calls.push(self.bind_call(session, types, target));
         }
         let changes = !serves.is_empty();
         for types in serves {
+            let types = self.numbered(types);
             binding.serves.push((types.path.to_string(), self.bind_service(session, types)));
         }
         if changes {
@@ -147,6 +149,11 @@ impl Engine {
         route
     }
 
+    fn numbered(&mut self, types: MethodTypes) -> Arc<MethodTypes> {
+        self.types_bound = self.types_bound.wrapping_add(1);
+        Arc::new(MethodTypes { number: self.types_bound, ..types })
+    }
+
     fn intern(&mut self, path: &Arc<str>) -> MethodKey {
         let telemetry = &mut self.telemetry;
         self.registry.intern(path, || telemetry.method(path))
@@ -159,15 +166,15 @@ impl Engine {
     }
 }
 
-fn called_types(schema: Option<&Arc<BoundSchema>>, path: &str) -> Result<Arc<MethodTypes>, BindError> {
+fn called_types(schema: Option<&Arc<BoundSchema>>, path: &str) -> Result<MethodTypes, BindError> {
     match schema {
         Some(schema) => Ok(method_types(schema, find_method(schema, path)?)),
-        None if opaque::is_path(path) => Ok(Arc::new(MethodTypes::opaque(path, false))),
+        None if opaque::is_path(path) => Ok(MethodTypes::opaque(path, false)),
         None => Err(BindError::Path(opaque::shown(path))),
     }
 }
 
-fn served_types(request: &BindRequest<'_>) -> Result<Vec<Arc<MethodTypes>>, BindError> {
+fn served_types(request: &BindRequest<'_>) -> Result<Vec<MethodTypes>, BindError> {
     let mut all = Vec::new();
     for name in request.serves {
         match request.schema {
@@ -177,7 +184,7 @@ fn served_types(request: &BindRequest<'_>) -> Result<Vec<Arc<MethodTypes>>, Bind
                 all.extend(service.methods.iter().map(|method| method_types(schema, method)));
             }
             None if opaque::is_service(name) => {
-                all.push(Arc::new(MethodTypes::opaque(&format!("/{name}/*"), true)));
+                all.push(MethodTypes::opaque(&format!("/{name}/*"), true));
             }
             None => return Err(BindError::Service(opaque::shown(name))),
         }
@@ -192,12 +199,13 @@ fn find_method<'s>(schema: &'s Arc<BoundSchema>, path: &str) -> Result<&'s Metho
     schema.schema.method(service, method).ok_or_else(missing)
 }
 
-fn method_types(schema: &Arc<BoundSchema>, method: &Method) -> Arc<MethodTypes> {
-    Arc::new(MethodTypes {
+fn method_types(schema: &Arc<BoundSchema>, method: &Method) -> MethodTypes {
+    MethodTypes {
+        number: 0,
         path: method.path.as_str().into(),
         input: Form::Typed(MessageType::new(schema, method.input)),
         output: Form::Typed(MessageType::new(schema, method.output)),
         pattern: Pattern::of(method.client_streaming, method.server_streaming),
         whole_service: false,
-    })
+    }
 }

@@ -30,7 +30,7 @@ use trunkline_telemetry::PeerIndex;
 ///
 /// Session to session is a same-host call; session to peer is the client's daemon; peer to session is the server's. A
 /// peer is another daemon (`Peer`), anything that speaks gRPC (`Grpc`), or whoever is called by datagrams (`R2p2`).
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Call {
     pub method: MethodKey,
     pub client: ClientEnd,
@@ -75,10 +75,12 @@ pub(crate) struct Call {
     /// The method's path, if `method` stands for others too.
     pub path: Option<Box<str>>,
     /// The host that serves it, for the record.
+    #[serde(skip, default = "local")]
     pub peer_index: PeerIndex,
     /// What policies have to do with it.
     pub policed: Option<Box<Policed>>,
     /// Its place among what its worker may have in hand.
+    #[serde(skip)]
     pub place: Option<Place>,
     /// It waits for a worker.
     pub queued: Option<Queued>,
@@ -87,7 +89,7 @@ pub(crate) struct Call {
 }
 
 /// Where a call comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum ClientEnd {
     Session {
         session: SessionKey,
@@ -113,7 +115,7 @@ pub(crate) enum ClientEnd {
 }
 
 /// Where a call goes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum ServerEnd {
     /// Not found yet, or already through with the call.
     Nobody,
@@ -142,7 +144,7 @@ pub(crate) enum ServerEnd {
 }
 
 /// One direction of a call.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Half {
     /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
     pub backlog: VecDeque<Item<'static>>,
@@ -168,39 +170,67 @@ pub(crate) struct Half {
 }
 
 /// The two directions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Direction {
     Request,
     Response,
 }
 
 /// One thing that travels along a call.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Item<'a> {
     /// The start (request only).
-    Open { metadata: Cow<'a, [u8]>, body: Option<Body<'a>>, end: bool },
+    Open {
+        #[serde(with = "trunkline_call::octets")]
+        metadata: Cow<'a, [u8]>,
+        body: Option<Body<'a>>,
+        end: bool,
+    },
     /// A message of a stream.
     Message { body: Body<'a>, end: bool },
     /// No more messages (request only; a response ends with `Finish`).
     HalfClose,
     /// Response headers.
-    Headers { metadata: Cow<'a, [u8]> },
+    Headers {
+        #[serde(with = "trunkline_call::octets")]
+        metadata: Cow<'a, [u8]>,
+    },
     /// The end (response only).
-    Finish { code: Code, execution: Execution, body: Option<Body<'a>>, metadata: Cow<'a, [u8]> },
+    Finish {
+        code: Code,
+        execution: Execution,
+        body: Option<Body<'a>>,
+        #[serde(with = "trunkline_call::octets")]
+        metadata: Cow<'a, [u8]>,
+    },
+}
+
+fn local() -> PeerIndex {
+    PeerIndex::LOCAL
 }
 
 /// The bytes of a message, wherever they lie.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Body<'a> {
     /// In the sending session's send heap; goes back to it once used.
     Lent { session: SessionKey, payload: Payload },
     /// A private copy of the same, which policies have looked at. The block goes back when the copy has been used, so
     /// that whoever sends pays for copies that wait.
-    Sealed { session: SessionKey, payload: Payload, bytes: Cow<'a, [u8]> },
+    Sealed {
+        session: SessionKey,
+        payload: Payload,
+        #[serde(with = "trunkline_call::octets")]
+        bytes: Cow<'a, [u8]>,
+    },
     /// A private copy that attempts share; its block has gone back.
     Kept(KeptBody),
     /// As a peer sent them: headerless linear, or protobuf. `charged` is what they still take of the sender's window.
-    Wire { bytes: Cow<'a, [u8]>, encoding: Encoding, charged: u32 },
+    Wire {
+        #[serde(with = "trunkline_call::octets")]
+        bytes: Cow<'a, [u8]>,
+        encoding: Encoding,
+        charged: u32,
+    },
     /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
     /// be written. `charged` as above.
     Placed { session: SessionKey, block: Span, encoding: Encoding, charged: u32 },
@@ -286,6 +316,15 @@ impl<'a> Item<'a> {
     pub fn body(&self) -> Option<&Body<'a>> {
         match self {
             Self::Open { body, .. } | Self::Finish { body, .. } => body.as_ref(),
+            Self::Message { body, .. } => Some(body),
+            Self::HalfClose | Self::Headers { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn body_mut(&mut self) -> Option<&mut Body<'a>> {
+        match self {
+            Self::Open { body, .. } | Self::Finish { body, .. } => body.as_mut(),
             Self::Message { body, .. } => Some(body),
             Self::HalfClose | Self::Headers { .. } => None,
         }

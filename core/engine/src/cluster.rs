@@ -26,27 +26,33 @@ pub(crate) type ClusterKey = Key<Cluster>;
 const SERVICES_PER_ENDPOINT: usize = 16;
 
 /// Endpoints of one service.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cluster {
     service: Box<str>,
     /// As they were written: endpoints, and names.
     sources: Vec<RemoteKey>,
+    #[serde(skip, default = "unsettled")]
     balancer: Balancer<RemoteKey>,
     /// Its names have been asked for.
     asked: bool,
 }
 
 /// All clusters.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Clusters {
     table: Table<Cluster>,
     by_service: HashMap<Box<str>, ClusterKey>,
     by_target: HashMap<(RemoteKey, Box<str>), ClusterKey>,
+    #[serde(skip)]
     pub seed: u64,
 }
 
+fn unsettled() -> Balancer<RemoteKey> {
+    Balancer::new(Settings::default(), 0)
+}
+
 /// The endpoint a call has been given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Placed {
     pub cluster: ClusterKey,
     pub endpoint: RemoteKey,
@@ -129,6 +135,23 @@ impl Engine {
             (cluster.sources, cluster.asked) = (sources, false);
         }
         self.gather_endpoints(key);
+    }
+
+    /// Takes clusters that were handed over: what is known of their endpoints begins anew, but for the calls they have.
+    pub(crate) fn take_up_clusters(&mut self, moved: Clusters) {
+        self.clusters = Clusters { seed: self.clusters.seed, ..moved };
+        let keys: Vec<ClusterKey> = self.clusters.table.iter().map(|(key, _)| key).collect();
+        for (key, count) in keys.into_iter().zip(0..) {
+            let Some(cluster) = self.clusters.table.find_mut(key) else { continue };
+            cluster.balancer = Balancer::new(Settings::default(), self.clusters.seed.wrapping_add(count));
+            self.gather_endpoints(key);
+        }
+        for (_, call) in self.calls.iter() {
+            let Some(placed) = call.placed else { continue };
+            if let Some(cluster) = self.clusters.table.find_mut(placed.cluster) {
+                cluster.balancer.occupy(placed.endpoint);
+            }
+        }
     }
 
     /// What is said about balancing has changed.

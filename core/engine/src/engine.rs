@@ -56,6 +56,8 @@ pub struct Engine {
     pub(crate) clusters: Clusters,
     pub(crate) calls: Table<Call>,
     pub(crate) registry: Registry,
+    /// Types of methods ever bound here: each has a number by which it is handed over.
+    pub(crate) types_bound: u32,
     pub(crate) timers: TimerTable<Due>,
     pub(crate) scratch: Scratch,
     pub(crate) telemetry: Telemetry,
@@ -166,6 +168,7 @@ impl Engine {
             clusters: Clusters::default(),
             calls: Table::new(),
             registry: Registry::default(),
+            types_bound: 0,
             timers: TimerTable::new(),
             scratch: Scratch::new(limits.message_bytes),
             limits,

@@ -6,7 +6,7 @@ use crate::{CallKey, PeerKey, RemoteKey};
 use trunkline_call::Instant;
 
 /// What a timer of the engine is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Due {
     /// A call must have ended.
     Deadline(CallKey),

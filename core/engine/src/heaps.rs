@@ -14,6 +14,11 @@ pub trait Heaps {
     /// The largest block the session's receive heap could ever hold.
     fn receive_capacity(&self, session: SessionKey) -> u32;
 
+    /// What an unpublished block is called that was allocated before these heaps were handed over.
+    fn renamed(&self, _session: SessionKey, offset: u32) -> u32 {
+        offset
+    }
+
     /// Gives a block back that the application was never told of.
     fn discard(&mut self, session: SessionKey, offset: u32);
 

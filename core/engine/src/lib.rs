@@ -23,7 +23,7 @@
 //! and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered there (`r2p2.rs` has its
 //! ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they can end, `expire.rs`
 //! does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served, `opaque.rs` is
-//! about ends whose types only their application knows.
+//! about ends whose types only their application knows, `handover/` an engine that goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -53,6 +53,7 @@ mod grpc_peer;
 mod grpc_pool;
 mod grpc_settings;
 mod grpc_stream;
+mod handover;
 mod heaps;
 mod limits;
 mod names;
@@ -84,6 +85,7 @@ pub use bind::{BindError, BindRequest, Binding};
 pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
+pub use handover::{Brought, Exported, HandoverError};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};

@@ -11,19 +11,22 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// All names.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Names {
     table: HashMap<RemoteKey, Name>,
     /// To be looked up by the host.
+    #[serde(skip)]
     wanted: VecDeque<Arc<str>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 struct Name {
     /// `host:port`, unless it is a list of addresses.
+    #[serde(skip)]
     authority: Option<Authority>,
     endpoints: Vec<RemoteKey>,
     /// The host has been asked and has not answered.
+    #[serde(skip)]
     asked: bool,
     /// What the last lookup ended with, if it brought nothing.
     failure: Option<String>,
@@ -64,6 +67,16 @@ impl Names {
     /// Whether some name stands for this endpoint.
     pub fn stand_for(&self, endpoint: RemoteKey) -> bool {
         self.table.values().any(|name| name.endpoints.contains(&endpoint))
+    }
+
+    /// Names that were handed over: each is asked for anew, and stands for what it stood for until then.
+    pub fn take_up(&mut self, text: impl Fn(RemoteKey) -> Option<Arc<str>>) {
+        self.table.retain(|key, _| text(*key).is_some());
+        for (key, name) in &mut self.table {
+            let Some(text) = text(*key) else { continue };
+            (name.authority, name.asked) = (authority(&text), true);
+            self.wanted.push_back(text);
+        }
     }
 
     fn ask(&mut self, key: RemoteKey, text: &Arc<str>) {

@@ -19,7 +19,7 @@ use trunkline_native::{
 use trunkline_telemetry::PeerIndex;
 
 /// A connection and what the engine knows about it.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Peer {
     pub(crate) connection: Connection,
     /// Whose lane it is, if it was dialled here.
@@ -40,11 +40,17 @@ pub struct Peer {
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
     /// Whether it waits in line for the host to transmit.
+    #[serde(skip)]
     pub(crate) in_line: bool,
     /// The clock instant it is booked for, so that each is booked once.
     pub(crate) timer_at: Option<Instant>,
     /// Its number in reports.
+    #[serde(skip, default = "other")]
     pub(crate) telemetry: PeerIndex,
+}
+
+fn other() -> PeerIndex {
+    PeerIndex::OTHER
 }
 
 /// A method this side calls at the peer.
@@ -56,7 +62,7 @@ pub(crate) struct Announced {
 }
 
 /// A method the peer calls here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Offered {
     /// Shared, because every call of it takes the whole of this along.
     pub path: Arc<str>,
@@ -76,7 +82,7 @@ pub(crate) struct Offered {
 pub struct PeerFault(pub String);
 
 /// A send-heap range a connection reads from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Lent {
     /// Whose heap.
     pub session: SessionKey,

@@ -16,9 +16,10 @@ use trunkline_message::View;
 use trunkline_policy::{Admission, EncodingName, Inputs, Permits, Plan, Rejection, Side};
 
 /// What the chain has to do with one call. Calls no policy applies to have none.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Policed {
     /// What applies on the side of the application that calls, and of the one that serves.
+    #[serde(skip)]
     plans: [Option<Arc<Plan>>; 2],
     /// Kept for messages to come, if policies look at those.
     metadata: Box<[u8]>,
@@ -124,6 +125,20 @@ impl Engine {
             server => server.and_then(|server| server.plan.clone()),
         };
         self.enlist(key, 1, plan);
+    }
+
+    /// Finds again what applies to a call that was handed over.
+    pub(crate) fn enlist_again(&mut self, key: CallKey) {
+        let Some(call) = self.calls.find(key).filter(|call| call.policed.is_some()) else { return };
+        let plan = match &call.client {
+            ClientEnd::Session { session, types, .. } => {
+                let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
+                self.planned(self.policies.chain(), Side::Client, *session, types, path).0
+            }
+            _ => None,
+        };
+        self.enlist(key, 0, plan);
+        self.enlist_server(key);
     }
 
     /// Asks the policies about a call that begins, and sends it on its way if they let it.

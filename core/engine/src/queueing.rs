@@ -13,7 +13,7 @@ use trunkline_call::{Instant, TimerKey};
 use trunkline_policy::{Permits, Rejection, Ticket, Verdict};
 
 /// A call's place in a queue.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Queued {
     ticket: Ticket,
     timer: TimerKey,

@@ -17,6 +17,8 @@ pub struct BoundSchema {
     pub schema: Arc<Schema>,
     /// Tables for protobuf in and out.
     pub transcoder: Transcoder,
+    /// The descriptor set it was built from, for a host that hands it over.
+    pub source: Option<Arc<[u8]>>,
 }
 
 impl BoundSchema {
@@ -24,7 +26,12 @@ impl BoundSchema {
     pub fn new(schema: Schema) -> Self {
         let schema = Arc::new(schema);
         let transcoder = Transcoder::new(Arc::clone(&schema));
-        Self { schema, transcoder }
+        Self { schema, transcoder, source: None }
+    }
+
+    /// The same, and what it was built from.
+    pub fn with_source(schema: Schema, source: Arc<[u8]>) -> Self {
+        Self { source: Some(source), ..Self::new(schema) }
     }
 }
 
@@ -74,6 +81,8 @@ impl Form {
 /// A method as one session sees it: calls it or serves it with these types.
 #[derive(Clone, Debug)]
 pub struct MethodTypes {
+    /// Its number among all that were ever bound here: what it is called when it is handed over.
+    pub number: u32,
     /// `/package.Service/Method`, or `/package.Service/*`.
     pub path: Arc<str>,
     /// Request.
@@ -90,7 +99,14 @@ impl MethodTypes {
     /// A method, or a whole service, of which nothing is known but the path.
     pub fn opaque(path: &str, whole_service: bool) -> Self {
         let pattern = Pattern::Bidirectional;
-        Self { path: path.into(), input: Form::Opaque, output: Form::Opaque, pattern, whole_service }
+        Self {
+            number: 0,
+            path: path.into(),
+            input: Form::Opaque,
+            output: Form::Opaque,
+            pattern,
+            whole_service,
+        }
     }
 }
 
@@ -104,11 +120,11 @@ pub fn is_own_service(full_name: &str) -> bool {
 }
 
 /// Names a path for the life of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MethodKey(pub u32);
 
 /// One session's service of one method.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Server {
     /// Who.
     pub session: SessionKey,
@@ -119,12 +135,14 @@ pub struct Server {
     /// Only while nobody else does.
     pub stands_by: bool,
     /// The policies its calls pass.
+    #[serde(skip)]
     pub plan: Option<Arc<Plan>>,
 }
 
 /// Every path somebody on this host calls or serves.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Registry {
+    #[serde(skip)]
     by_path: HashMap<Arc<str>, MethodKey>,
     methods: Vec<MethodEntry>,
     /// Counts the changes of who serves what; by two, so that a bit is left to the engine.
@@ -134,7 +152,7 @@ pub struct Registry {
 }
 
 /// A service whose methods only its servers know.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct OpaqueService {
     /// `/package.Service/*`.
     all: MethodKey,
@@ -143,11 +161,13 @@ struct OpaqueService {
     learned: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct MethodEntry {
     path: Arc<str>,
     /// The path as a request to a gRPC server carries it, if one could.
+    #[serde(skip)]
     http_path: Option<PathAndQuery>,
+    #[serde(skip, default = "unnumbered")]
     number: MethodIndex,
     /// Those who stand by are behind the others.
     servers: Vec<Server>,
@@ -156,7 +176,41 @@ struct MethodEntry {
     ever_served: bool,
 }
 
+fn unnumbered() -> MethodIndex {
+    MethodIndex(0)
+}
+
 impl Registry {
+    /// Makes what follows from the rest of a registry that was handed over. `false`: it contradicts itself.
+    pub fn take_up(&mut self, mut number: impl FnMut(&Arc<str>) -> MethodIndex) -> bool {
+        for (index, entry) in self.methods.iter_mut().enumerate() {
+            entry.number = number(&entry.path);
+            entry.http_path = trunkline_grpc::request::path(&entry.path);
+            let key = MethodKey(index as u32);
+            if self.by_path.insert(Arc::clone(&entry.path), key).is_some() {
+                return false;
+            }
+        }
+        self.version <= u64::MAX / 2 && self.opaque.values().all(|service| self.knows(service.all))
+    }
+
+    /// Whether a key names a method.
+    pub fn knows(&self, method: MethodKey) -> bool {
+        (method.0 as usize) < self.methods.len()
+    }
+
+    /// Every server there is written down, to be changed.
+    pub fn every_server_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+        let whole = self.opaque.values_mut().flat_map(|service| &mut service.servers);
+        self.methods.iter_mut().flat_map(|entry| &mut entry.servers).chain(whole)
+    }
+
+    /// The same, to be looked at.
+    pub fn every_server(&self) -> impl Iterator<Item = &Server> {
+        let whole = self.opaque.values().flat_map(|service| &service.servers);
+        self.methods.iter().flat_map(|entry| &entry.servers).chain(whole)
+    }
+
     /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes. (What
     /// peers name is bounded by [`Registry::learn`].)
     pub fn intern(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
@@ -367,6 +421,7 @@ mod tests {
         let schema = Arc::new(BoundSchema::new(schema));
         let input = Form::Typed(MessageType::new(&schema, MessageIndex(0)));
         let types = Arc::new(MethodTypes {
+            number: 0,
             path: "/a.B/C".into(),
             output: input.clone(),
             input,

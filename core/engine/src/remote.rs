@@ -17,7 +17,7 @@ use trunkline_call::{Fault, Instant};
 
 /// The two connections of an endpoint. Calls with large requests take the bulk lane, so that a small call never shares
 /// a socket buffer with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum LaneIndex {
     Small = 0,
     Bulk = 1,
@@ -43,7 +43,7 @@ pub enum Dialled {
 
 /// What an endpoint speaks, as far as is known. Nobody configures it: the native protocol is tried first, and an
 /// endpoint that does not answer it is tried as a gRPC server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Speaks {
     #[default]
     Unknown,
@@ -54,13 +54,15 @@ pub(crate) enum Speaks {
 }
 
 /// One endpoint.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Remote {
     pub(crate) endpoint: Arc<str>,
     pub(crate) speaks: Speaks,
     lanes: [Lane; 2],
+    #[serde(skip)]
     pub(crate) pool: Pool,
     /// Reached over R2P2: instead of lanes and pool.
+    #[serde(skip)]
     pub(crate) r2p2: Option<R2p2Remote>,
     /// Calls that wait for a connection, in order.
     pub(crate) waiting: VecDeque<CallKey>,
@@ -74,7 +76,7 @@ pub struct Remote {
     named_only: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 enum Lane {
     Idle,
     Dialling(PeerKey),
@@ -87,13 +89,16 @@ const PAUSE_MIN_NS: u64 = 20_000_000;
 const PAUSE_MAX_NS: u64 = 5_000_000_000;
 
 /// All endpoints.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Remotes {
     table: Table<Remote>,
+    #[serde(skip)]
     by_endpoint: HashMap<Arc<str>, RemoteKey>,
     pub names: Names,
+    #[serde(skip)]
     pub jitter: Jitter,
     /// Of endpoints nobody has called yet.
+    #[serde(skip)]
     speaks_at_first: Speaks,
 }
 
@@ -127,6 +132,25 @@ impl Remotes {
             let streams = self.table.iter_mut().filter(|(_, remote)| remote.r2p2.is_none());
             streams.for_each(|(_, remote)| remote.speaks = speaks);
         }
+    }
+
+    /// Takes the place of these, with endpoints that were handed over. `false`: they contradict themselves.
+    pub fn take_up(&mut self, mut moved: Self) -> bool {
+        (moved.jitter.0, moved.speaks_at_first) = (self.jitter.0, self.speaks_at_first);
+        for (key, remote) in moved.table.iter_mut() {
+            remote.r2p2 = R2p2Remote::of(&remote.endpoint);
+            if moved.by_endpoint.insert(Arc::clone(&remote.endpoint), key).is_some() {
+                return false;
+            }
+        }
+        moved.names.take_up(|key| moved.table.find(key).map(|remote| Arc::clone(&remote.endpoint)));
+        *self = moved;
+        true
+    }
+
+    /// Every endpoint.
+    pub fn keys(&self) -> Vec<RemoteKey> {
+        self.table.iter().map(|(key, _)| key).collect()
     }
 
     /// What it speaks is open again: another program may listen there by now.
@@ -257,6 +281,11 @@ impl Remote {
     pub(crate) fn connected(&mut self, speaks: Speaks) {
         self.speaks = speaks;
         self.failures = 0;
+    }
+
+    /// Whether a connection is being dialled for it.
+    pub(crate) fn dials(&self, lane: LaneIndex, peer: PeerKey) -> bool {
+        self.lanes[lane as usize] == Lane::Dialling(peer)
     }
 
     fn is_unused(&self) -> bool {

@@ -11,7 +11,7 @@ use trunkline_call::entry::{Completion, FREED_MAX, Span};
 use trunkline_policy::Plan;
 
 /// An attached session.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Session {
     /// Name and process, for operators.
     pub(crate) label: String,
@@ -23,6 +23,7 @@ pub struct Session {
     /// Calls delivered to it and not finished.
     pub(crate) delivered: usize,
     /// Completions the host has not yet written into the ring.
+    #[serde(with = "crate::handover::entries")]
     pub(crate) outbox: VecDeque<Completion>,
     /// Send blocks to be returned, not yet in an entry.
     freed: Vec<u32>,
@@ -43,14 +44,20 @@ pub struct Session {
 }
 
 /// A number an application may put into an entry.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Route {
-    Calls { method: MethodKey, types: Arc<MethodTypes>, target: Target, plan: Option<Arc<Plan>> },
+    Calls {
+        method: MethodKey,
+        types: Arc<MethodTypes>,
+        target: Target,
+        #[serde(skip)]
+        plan: Option<Arc<Plan>>,
+    },
     Serves,
 }
 
 /// Where a route's calls go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Target {
     /// Whoever serves the method: sessions of this host, else the configured endpoints.
     Anyone,
@@ -80,6 +87,11 @@ impl Session {
             stands_by: false,
             gone: false,
         }
+    }
+
+    /// Whether its counts can be those of a session.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.freed.len() <= FREED_MAX && self.freed_bytes <= u64::from(u32::MAX) * FREED_MAX as u64
     }
 
     /// Its application's name: the label without the process id.

@@ -1,5 +1,6 @@
 //! Slots with generations: a key to something that is gone never reaches its successor.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::fmt;
 use std::marker::PhantomData;
 
@@ -107,6 +108,38 @@ impl<T> Key<T> {
     /// The slot, dense from zero: for side tables.
     pub fn index(self) -> usize {
         self.index as usize
+    }
+}
+
+impl<T> Serialize for Key<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_bits().serialize(serializer)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Key<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(Self::from_bits)
+    }
+}
+
+/// Slot by slot, empty ones too: keys keep their meaning, and stale ones stay stale.
+impl<T: Serialize> Serialize for Table<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.slots.iter().map(|slot| (slot.generation, &slot.value)))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let slots = Vec::<(u32, Option<T>)>::deserialize(deserializer)?;
+        if slots.iter().any(|(generation, _)| *generation > Key::<T>::GENERATION_MAX) {
+            return Err(D::Error::custom("a generation beyond 31 bits"));
+        }
+        let free = (0..).zip(&slots).filter(|(_, (_, value))| value.is_none()).map(|(index, _)| index);
+        let free = free.collect();
+        let slots = slots.into_iter().map(|(generation, value)| Slot { generation, value }).collect();
+        Ok(Self { slots, free })
     }
 }
 

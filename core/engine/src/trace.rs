@@ -6,7 +6,7 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
 /// The context a call came with. Nothing of it is read here: who makes spans does that.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Trace {
     /// `traceparent`.
     parent: Box<str>,

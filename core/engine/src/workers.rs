@@ -69,10 +69,11 @@ pub(crate) struct Place {
 }
 
 /// A call in the queue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Queued {
+    #[serde(skip)]
     service: usize,
-    target: Target,
+    pub(crate) target: Target,
     bytes: usize,
 }
 

@@ -64,8 +64,9 @@ struct History {
 }
 
 impl History {
-    fn new(piece_bytes: usize) -> Self {
+    fn new(piece_bytes: usize, replaces: bool) -> Self {
         let mut world = World::new();
+        world.replaces = replaces;
         world.piece_bytes = piece_bytes;
         let target = Some("tcp://127.0.0.1:1");
         // Two that serve and call, on either host; one more on the near host whose target is its own host.
@@ -247,7 +248,21 @@ proptest! {
 
     #[test]
     fn histories(steps in steps(), piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)]) {
-        let mut history = History::new(piece);
+        let mut history = History::new(piece, false);
+        for step in steps {
+            history.take(step);
+        }
+        history.end();
+    }
+
+    /// The same with an engine that is replaced by another after every single step: submission, piece of a frame, round
+    /// of completions.
+    #[test]
+    fn histories_of_replaced_engines(
+        steps in steps(),
+        piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)],
+    ) {
+        let mut history = History::new(piece, true);
         for step in steps {
             history.take(step);
         }

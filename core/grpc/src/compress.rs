@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use std::io::{Error, Read, Write};
 
 /// How messages of one direction of a call are compressed (PROTOCOL-HTTP2, "Content-Coding").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub enum Encoding {
     /// Not at all.
     #[default]

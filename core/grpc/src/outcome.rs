@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use trunkline_call::{Code, Execution, Metadata, MetadataError, MetadataWriter, Status};
 
 /// The end of a call, as the engine carries it: message and details lie in the metadata, under gRPC's own keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Outcome<'a> {
     /// The status code.
     pub code: Code,

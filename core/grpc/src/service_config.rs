@@ -28,7 +28,7 @@ pub struct ServiceConfig {
 }
 
 /// What is said about some methods. What is not said is left to others.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct MethodConfig {
     /// Whether calls wait for a connection until their deadline, instead of failing with the first failed attempt.
     pub wait_for_ready: Option<bool>,
@@ -43,7 +43,7 @@ pub struct MethodConfig {
 }
 
 /// More than one attempt.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Attempts {
     /// Only what is certain not to have been executed is sent again.
     #[default]
@@ -55,7 +55,7 @@ pub enum Attempts {
 }
 
 /// Retries (gRFC A6).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct RetryPolicy {
     /// The first included: 2 to [`ATTEMPTS_MAX`].
     pub attempts_max: u32,
@@ -70,7 +70,7 @@ pub struct RetryPolicy {
 }
 
 /// Hedging (gRFC A6).
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct HedgingPolicy {
     /// The first included: 2 to [`ATTEMPTS_MAX`].
     pub attempts_max: u32,
@@ -90,7 +90,7 @@ pub struct RetryThrottling {
 }
 
 /// A set of status codes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Codes(u32);
 
 /// gRFC A6: more are treated as so many.

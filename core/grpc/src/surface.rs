@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Names a stream of one connection for its whole life. The side that opens the stream chooses it: the connection for
 /// streams the peer opens, the engine for those it opens itself (the top bit keeps them apart).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct StreamTag(pub u64);
 
 /// An HTTP/2 error code (RFC 9113, section 7).

@@ -23,7 +23,7 @@ pub enum Body<'a> {
 }
 
 /// A range of memory the host knows by a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SharedRange {
     /// The host's name for this body; no other body on its way through the connection has the same.
     pub token: u64,
@@ -43,11 +43,11 @@ pub enum Chunk<'a> {
 }
 
 /// A body that waits for its turn.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Store {
     #[default]
     Nothing,
-    Owned(Vec<u8>),
+    Owned(#[serde(with = "serde_bytes")] Vec<u8>),
     Shared(SharedRange),
 }
 

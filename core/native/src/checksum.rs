@@ -9,11 +9,11 @@ use crate::wire::{HEADER_BYTES, Header, U32_BYTES, flag};
 /// A running CRC-32C (Castagnoli: RFC 3720, appendix B.4; polynomial 0x1edc6f41, reflected).
 ///
 /// Eight tables, eight bytes a step: about 1.5 GB/s without special instructions, which safe code cannot ask for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Crc32c(u32);
 
 /// A received frame's checksum while its bytes come in.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Check {
     header: Header,
     found: u32,

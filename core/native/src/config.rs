@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use trunkline_call::Metadata;
 
 /// Which side of the connection this is: it decides the parity of stream ids and nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Side {
     /// Connected: opens odd streams.
     Initiator,
@@ -45,7 +45,7 @@ pub struct Config {
 }
 
 /// What one side accepts, as announced in HELLO. Values outside the format's bounds are brought within them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
     /// Message bytes a new stream may have under way in one direction before the receiver grants more.
     pub stream_window_bytes: u32,
@@ -64,7 +64,7 @@ pub struct Limits {
 }
 
 /// Optional parts of the protocol, one bit each. Only bits both sides offer are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Features(pub u64);
 
 impl Config {

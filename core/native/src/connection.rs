@@ -27,8 +27,9 @@ use trunkline_call::{Code, Instant};
 /// let written = socket.write_vectored(chunks)?;
 /// connection.transmitted(written);
 /// ```
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Connection {
+    #[serde(skip)]
     pub(crate) config: Arc<Config>,
     /// What this side announced: the configured limits, within what the format allows.
     pub(crate) limits: Limits,
@@ -50,18 +51,20 @@ pub struct Connection {
     /// The checksum of the frame whose body is being read or skipped.
     pub(crate) check: Option<Check>,
     /// The beginning of a frame whose rest has not come.
+    #[serde(with = "serde_bytes")]
     pub(crate) carry: Vec<u8>,
     pub(crate) notices: VecDeque<Notice>,
     /// A command was refused for a full queue: say so when there is room.
     pub(crate) queue_refused: bool,
     pub(crate) keepalive: Keepalive,
     pub(crate) ending: Ending,
+    #[serde(skip)]
     pub(crate) failed: Option<ProtocolError>,
     pub(crate) ignored_frames: u64,
 }
 
 /// What the bytes to come are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Reading {
     /// A frame.
     Frame,
@@ -72,7 +75,7 @@ pub(crate) enum Reading {
 }
 
 /// How far the connection is on its way out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Ending {
     /// This side said GO-AWAY: calls opened above this stream are not taken; open ones end by the instant.
     pub said: Option<(u32, Instant)>,
@@ -83,7 +86,7 @@ pub(crate) struct Ending {
 }
 
 /// What the peer may still send on the connection, and what it has not been told it may.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct ReceiveWindow {
     pub left: u64,
     pub unreturned: u32,

@@ -3,11 +3,11 @@
 use trunkline_call::{Code, Encoding, Execution, SERVER_TRAILER_BYTES};
 
 /// A stream: one call on one connection. Odd ids were opened by the initiator, even ones by the acceptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct StreamId(pub u32);
 
 /// A method announced on this connection; each direction has its own numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct MethodIndex(pub u16);
 
 /// The server's stamps as they travel ([`trunkline_call::ServerStamps::encode`]).
@@ -105,7 +105,7 @@ pub enum Arriving<'a> {
 }
 
 /// Something that happened to what was sent. Taken with [`crate::Connection::poll_notice`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Notice {
     /// A [`crate::Body::Shared`] is no longer needed: wholly handed to the socket, or given up. Exactly once for each.
     BodyDone { token: u64 },

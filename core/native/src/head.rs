@@ -11,7 +11,7 @@ use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES};
 ///
 /// The deadline stays an instant until the frame is written, so that time spent waiting for a window is not given
 /// twice.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Head<'a> {
     pub frame: FrameType,
     /// END, PROTOBUF, MESSAGE, and on CALL also STAMPS; those that announce blocks are set by what is there.
@@ -19,7 +19,9 @@ pub(crate) struct Head<'a> {
     pub code: u16,
     pub stream: u32,
     pub deadline: Deadline,
+    #[serde(with = "crate::handover::trailer")]
     pub trailer: Option<Trailer>,
+    #[serde(with = "trunkline_call::octets")]
     pub metadata: Cow<'a, [u8]>,
 }
 

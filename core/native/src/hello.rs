@@ -18,7 +18,7 @@ const FIXED_BYTES: usize = 50;
 const BODY_BYTES_MAX: u32 = 4096;
 
 /// What the two sides agreed on, and who the peer is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Peer {
     /// Version both speak.
     pub version: u16,
@@ -33,7 +33,7 @@ pub struct Peer {
 }
 
 /// The handshake state before the peer's HELLO.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct AwaitHello {
     offered: Features,
     /// When to give up.

@@ -3,7 +3,7 @@
 use trunkline_call::Instant;
 
 /// Asks after silence, and gives up after silence that follows the question. Any byte is an answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Keepalive {
     interval_ns: u64,
     timeout_ns: u64,

@@ -6,9 +6,10 @@ use crate::checksum::seal;
 use std::collections::VecDeque;
 
 /// Frames in the order they leave. Whole frames are appended; any number of bytes may be taken off the front.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Lane {
     /// Own bytes of all units, one behind the other; those before `head` are gone.
+    #[serde(with = "serde_bytes")]
     bytes: Vec<u8>,
     head: usize,
     units: VecDeque<Unit>,
@@ -22,7 +23,7 @@ pub(crate) struct Lane {
 }
 
 /// One or more frames whose bytes are all the connection's own, or one frame with a shared body at its end.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Unit {
     /// The stream that counts it.
     stream: Option<StreamId>,
@@ -154,6 +155,20 @@ impl Lane {
         self.units.iter().filter_map(|unit| unit.done)
     }
 
+    /// Whether the books agree with each other: those of a lane that came from elsewhere may not.
+    pub fn is_sound(&self) -> bool {
+        let own = checked_sum(self.units.iter().map(|unit| unit.own_bytes as u64));
+        let all = checked_sum(self.units.iter().map(Unit::len));
+        let queued = self.bytes.len().checked_sub(self.head).map(|bytes| bytes as u64);
+        let offsets = self.units.iter().filter_map(|unit| unit.shared);
+        own.is_some()
+            && own == queued
+            && all.is_some()
+            && all == self.appended.checked_sub(self.taken)
+            && self.appended <= POSITION_MAX
+            && offsets.into_iter().all(|range| range.offset.checked_add(range.len).is_some())
+    }
+
     fn compact(&mut self) {
         if self.head == self.bytes.len() {
             self.bytes.clear();
@@ -164,6 +179,13 @@ impl Lane {
             self.head = 0;
         }
     }
+}
+
+/// Positions count bytes; more than this no connection lives to send.
+const POSITION_MAX: u64 = 1 << 62;
+
+fn checked_sum(mut parts: impl Iterator<Item = u64>) -> Option<u64> {
+    parts.try_fold(0u64, u64::checked_add)
 }
 
 impl Unit {

@@ -6,13 +6,13 @@ use crate::MethodIndex;
 const NO_FINGERPRINT: u64 = 0;
 
 /// The methods announced in one direction, dense from zero.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Methods {
     announced: Vec<Method>,
 }
 
 /// A method's types as the caller announced them, and what became of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Method {
     fingerprints: Fingerprints,
     /// Agreements are never withdrawn here: a linear body may be under way when the answer changes. The owner sees
@@ -22,7 +22,7 @@ pub(crate) struct Method {
 }
 
 /// What identifies the types of a method.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Fingerprints {
     pub request: u64,
     pub response: u64,

@@ -8,6 +8,7 @@
 
 use crate::Notice;
 use crate::body::{Body, Chunk, Store};
+use crate::control::WINDOW_SUM_MAX;
 use crate::head::Head;
 use crate::lane::{Lane, Left};
 use crate::stream::{CallEnd, Pending, State, Stream, Turn, cost_bytes};
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use trunkline_call::Instant;
 
 /// The sending half of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Outgoing {
     prompt: Lane,
     bulk: Lane,
@@ -215,6 +216,27 @@ impl Outgoing {
     /// The positions both lanes have reached at the socket: prompt, bulk.
     pub fn taken(&self) -> (u64, u64) {
         (self.prompt.taken(), self.bulk.taken())
+    }
+
+    /// Whether the books agree with each other and with the streams'.
+    pub fn is_sound(&self, streams: &Streams) -> bool {
+        let mut pending_bytes = 0u64;
+        for stream in streams.iter() {
+            let mut queued_bytes = 0u64;
+            for pending in &stream.queue {
+                let Some(bytes) = pending.checked_bytes() else { return false };
+                queued_bytes = queued_bytes.saturating_add(bytes);
+            }
+            if queued_bytes != stream.queued_bytes {
+                return false;
+            }
+            pending_bytes = pending_bytes.saturating_add(queued_bytes);
+        }
+        self.prompt.is_sound()
+            && self.bulk.is_sound()
+            && self.shown_end <= self.prompt.end()
+            && self.pending_bytes == pending_bytes
+            && self.window <= WINDOW_SUM_MAX
     }
 
     /// Every token of the lanes.

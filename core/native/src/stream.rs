@@ -16,7 +16,7 @@ use trunkline_call::Execution;
 ///                   ├───────────────────────────────┴─▶ outcome sent ─▶ Finishing ──all handed over──▶ gone
 ///                   └─▶ CANCEL comes ─▶ gone                 (gone at once if nothing of the stream waits)
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum State {
     /// Opened here; request messages may follow.
     Sending,
@@ -31,7 +31,7 @@ pub(crate) enum State {
 }
 
 /// A stream's whole state.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Stream {
     pub id: StreamId,
     /// The owner's name for it.
@@ -64,7 +64,7 @@ pub(crate) struct Stream {
 }
 
 /// A message arriving in parts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Partial {
     pub total: u32,
     pub received: u32,
@@ -73,7 +73,7 @@ pub(crate) struct Partial {
 }
 
 /// What the last byte of a message means for its stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Then {
     More,
     End,
@@ -81,7 +81,7 @@ pub(crate) enum Then {
 }
 
 /// Whether a stream is in the scheduler's ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Turn {
     /// Nothing waits.
     Idle,
@@ -92,7 +92,7 @@ pub(crate) enum Turn {
 }
 
 /// Where in the outgoing bytes the CALL with its whole first message ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum CallEnd {
     /// Some of it is not in a lane yet.
     Waiting,
@@ -103,7 +103,7 @@ pub(crate) enum CallEnd {
 }
 
 /// What waits on a stream.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Pending {
     /// A whole frame; with `total`, the head of a message whose segments are next in the queue.
     Frame { head: Head<'static>, total: Option<u32>, body: Store },
@@ -162,6 +162,15 @@ impl Pending {
         match self {
             Self::Frame { body, .. } | Self::Segments { body, .. } => body,
         }
+    }
+
+    /// [`Pending::bytes`], unless it cannot be.
+    pub fn checked_bytes(&self) -> Option<u64> {
+        let (len, offset) = match self {
+            Self::Frame { body, .. } => (body.len(), 0),
+            Self::Segments { body, offset, .. } => (body.len(), *offset),
+        };
+        len.checked_sub(offset).map(u64::from)
     }
 
     /// Message bytes still to be sent from here.

@@ -16,7 +16,7 @@ pub(crate) const DEADLINE_BYTES: usize = 8;
 pub(crate) const U32_BYTES: usize = 4;
 
 /// What a frame says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum FrameType {
     /// First frame of both sides: versions, features, limits, name.
@@ -79,7 +79,7 @@ pub(crate) mod flag {
 ///
 /// `0 u32 preamble, 4 u8 type, 5 u8 flags, 6 u16 code, 8 u32 stream, 12 u32 length`, little endian. `code` is a method
 /// index or a status, by type; `length` counts everything behind the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Header {
     /// What the frame says.
     pub frame: FrameType,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use trunkline_call::Instant;
 
 /// Buckets of one policy. Keys are hashes.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Buckets {
     full_at: HashMap<u64, Instant>,
     /// The bucket of all keys there was no room for.

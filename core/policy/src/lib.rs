@@ -17,6 +17,7 @@
 //! 7. `module` is what the chain asks of policies that come from outside, behind a trait the host implements;
 //!    `running` upgrades them with their state and ejects faulty ones; `exchange` stages and commits a new chain;
 //!    `bundle` is their states as bytes, for another daemon.
+//! 8. `handover` takes all the rest to another process.
 //!
 //! # Invariants
 //! * A chain is built and compiled as a whole or not at all; while it is, the one at work goes on.
@@ -39,6 +40,7 @@ mod definition;
 mod edit;
 mod exchange;
 mod expr;
+mod handover;
 mod module;
 mod policies;
 mod queue;
@@ -54,6 +56,7 @@ pub use definition::{CodeName, Definition, EncodingName, Kind, OnFault, PickName
 pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
 pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
+pub use handover::PoliciesState;
 pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
     ModuleLoader, ModuleRow, ModuleState, Modules, SettingValue,

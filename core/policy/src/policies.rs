@@ -20,17 +20,17 @@ use trunkline_call::{Code, Instant};
 pub struct Policies {
     pub(crate) chain: Chain,
     pub(crate) states: States,
-    random: Random,
+    pub(crate) random: Random,
     /// Keeps others from choosing keys that collide.
-    seed: u64,
+    pub(crate) seed: u64,
     /// Queues with room for one more.
-    freed: Vec<Slot>,
+    pub(crate) freed: Vec<Slot>,
     /// Modules nobody needs any more, until the host takes them.
     pub(crate) retired: Vec<Box<dyn Module>>,
     /// Modules that were ejected, until the host has logged it. Each is ejected once.
-    ejected: VecDeque<PolicyError>,
+    pub(crate) ejected: VecDeque<PolicyError>,
     /// When it was last asked about a call.
-    latest: Instant,
+    pub(crate) latest: Instant,
 }
 
 /// What holds for a call that may go on.
@@ -53,7 +53,7 @@ pub struct Admission {
 }
 
 /// A place in a queue; to be taken by [`Policies::enqueue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ticket {
     slot: Slot,
     urgent: bool,
@@ -70,9 +70,11 @@ pub enum Verdict {
 
 /// What a call holds of policies until it ends: places of concurrency limits, and who wants to hear of the end. To be
 /// given back by [`Policies::finish`].
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Permits {
     places: Vec<Slot>,
+    /// Not of the next process: its modules have not heard how the call began.
+    #[serde(skip)]
     watched: Vec<Watched>,
 }
 

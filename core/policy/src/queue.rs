@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use trunkline_call::Instant;
 
 /// Bounds of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct QueueSettings {
     /// Calls under way at once; more wait.
     pub calls_max: u32,
@@ -23,7 +23,7 @@ pub(crate) struct QueueSettings {
 }
 
 /// The calls that wait.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Queue {
     pub settings: QueueSettings,
     /// Urgent ones, and the others; oldest first.
@@ -34,7 +34,7 @@ pub(crate) struct Queue {
     in_a_row: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Waiting {
     token: u64,
     since: Instant,

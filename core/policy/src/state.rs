@@ -5,14 +5,14 @@ use crate::queue::Queue;
 use crate::running::Running;
 
 /// Names the state of one policy for as long as the policy, or a call it let in, is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Slot {
     index: u32,
     generation: u32,
 }
 
 /// The state of one policy.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct State {
     pub figures: Figures,
     pub buckets: Buckets,
@@ -21,11 +21,12 @@ pub(crate) struct State {
     /// Calls that wait for one.
     pub queue: Queue,
     /// The module of a policy that is one.
+    #[serde(skip)]
     pub module: Option<Running>,
 }
 
 /// What a policy has done so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Figures {
     /// Calls it was asked about.
     pub seen: u64,
@@ -38,7 +39,7 @@ pub struct Figures {
 }
 
 /// All states.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct States {
     slots: Vec<(u32, Option<State>)>,
     free: Vec<u32>,
@@ -68,6 +69,19 @@ impl States {
         let (generation, state) = &mut self.slots[index as usize];
         *state = Some(State::default());
         Slot { index, generation: *generation }
+    }
+
+    /// Makes what follows from the rest of states that came from elsewhere, and bounds what is counted on.
+    pub fn mend(&mut self) {
+        let empty = (0..).zip(&self.slots).filter(|(_, (_, state))| state.is_none());
+        self.free = empty.map(|(index, _)| index).collect();
+        for state in self.slots.iter_mut().filter_map(|(_, state)| state.as_mut()) {
+            let Figures { seen, refused, delayed, errors } = &mut state.figures;
+            for count in [seen, refused, delayed, errors] {
+                *count = (*count).min(u64::MAX / 2);
+            }
+            state.under_way = state.under_way.min(u32::MAX / 2);
+        }
     }
 
     pub fn remove(&mut self, slot: Slot) -> Option<State> {

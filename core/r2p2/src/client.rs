@@ -46,7 +46,7 @@ pub struct NewCall {
 }
 
 /// Names a call of this client while it is in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct CallName {
     id: u16,
     round: u16,

@@ -5,7 +5,9 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::SERVER_TRAILER_BYTES;
 
 /// Names a request for good: the id in the header repeats after 65,536 requests, this does not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct Identity {
     /// Drawn anew by every client that starts.
     pub epoch: u32,

@@ -8,7 +8,7 @@ use core::net::SocketAddrV4;
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
 
 /// Names a request at its server: an RPC is (client address, client port, id), and in the extended mode that use of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct RequestKey {
     pub(crate) client: SocketAddrV4,
     pub(crate) id: u16,

@@ -80,6 +80,15 @@ impl Datagrams {
         Ok(Self { fd, state })
     }
 
+    /// Goes on with a socket of another process that is bound already.
+    ///
+    /// # Errors
+    /// What the kernel says when it is asked what the socket can do.
+    pub fn inherit(fd: OwnedFd) -> io::Result<Self> {
+        let state = UdpSocketState::new((&fd).into())?;
+        Ok(Self { fd, state })
+    }
+
     /// The address it has.
     ///
     /// # Errors

@@ -99,6 +99,17 @@ impl Listener {
         })
     }
 
+    /// Goes on listening with a socket from another process, whose file that process may still want.
+    #[must_use]
+    pub fn inherit(socket: OwnedFd, endpoint: Endpoint) -> Self {
+        Self { socket, endpoint, file: None }
+    }
+
+    /// From now on the socket's file is this listener's, and goes with it.
+    pub fn own_file(&mut self) {
+        self.file = self.endpoint.path().and_then(file_identity);
+    }
+
     /// Takes the next stream; `None` if none waits.
     ///
     /// # Errors

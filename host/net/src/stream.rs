@@ -237,6 +237,19 @@ impl Stream {
             .and_then(|address| SocketAddr::try_from(address).ok()))
     }
 
+    /// Takes over a connected socket from another process.
+    ///
+    /// # Errors
+    /// What the kernel says when it is set up: the peer may be gone.
+    pub fn inherit(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
+        Self::accepted(socket, is_tcp)
+    }
+
+    /// Whether it is a TCP stream.
+    pub fn is_tcp(&self) -> bool {
+        self.plain.family == Family::Tcp
+    }
+
     /// Takes over an accepted socket.
     pub(crate) fn accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
         Self::set_up(Plain { socket, family: if is_tcp { Family::Tcp } else { Family::Unix } })

@@ -45,6 +45,17 @@ pub enum FreeError {
     },
 }
 
+/// A block that is not free, as it is told to a successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockState {
+    /// Its first byte.
+    pub offset: u32,
+    /// Its length in bytes, whole granules.
+    pub len: u32,
+    /// Handed over; otherwise still being written.
+    pub lent: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
@@ -89,24 +100,45 @@ impl BlockAllocator {
     /// Books for a heap of `heap_bytes`, rounded down to whole granules; all of it free.
     #[must_use]
     pub fn new(heap_bytes: u32) -> BlockAllocator {
-        let granules = heap_bytes / GRANULE_BYTES;
-        let mut books = BlockAllocator {
-            nodes: Vec::new(),
-            spare: NONE,
-            node_at: vec![0; granules as usize],
-            top: NONE,
-            bins: [NONE; BINS],
-            filled: [0; BINS / 64],
-            granules,
-            used: 0,
-            touched: 0,
-        };
-        if granules > 0 {
-            let whole = books.new_node(0, granules, NONE, NONE);
-            books.top = whole;
-            books.put_in_bin(whole);
-        }
+        let mut books = BlockAllocator::empty(heap_bytes);
+        books.append(0, books.granules, State::Free);
         books
+    }
+
+    /// Every block that is not free, lowest first.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<BlockState> {
+        let taken = self.nodes.iter().enumerate().filter(|(index, node)| {
+            // Spare nodes stand in no granule's place.
+            self.node_at.get(node.start as usize) == Some(&(*index as u32 + 1)) && node.state != State::Free
+        });
+        let state = |node: &Node| BlockState {
+            offset: node.start * GRANULE_BYTES,
+            len: node.len * GRANULE_BYTES,
+            lent: node.state == State::Lent,
+        };
+        let mut blocks: Vec<BlockState> = taken.map(|(_, node)| state(node)).collect();
+        blocks.sort_unstable_by_key(|block| block.offset);
+        blocks
+    }
+
+    /// Books in which these blocks are taken and everything else is free; `None` if they overlap, are not in order, or
+    /// do not lie in the heap.
+    #[must_use]
+    pub fn with_blocks(heap_bytes: u32, blocks: &[BlockState]) -> Option<BlockAllocator> {
+        let mut books = BlockAllocator::empty(heap_bytes);
+        let mut at = 0;
+        for block in blocks {
+            let whole = block.offset.is_multiple_of(GRANULE_BYTES) && block.len.is_multiple_of(GRANULE_BYTES);
+            let (start, len) = (block.offset / GRANULE_BYTES, block.len / GRANULE_BYTES);
+            let end = start.checked_add(len).filter(|end| whole && len > 0 && *end <= books.granules)?;
+            books.append(at, start.checked_sub(at)?, State::Free);
+            books.append(start, len, if block.lent { State::Lent } else { State::Held });
+            books.used += len;
+            (books.touched, at) = (end, end);
+        }
+        books.append(at, books.granules - at, State::Free);
+        Some(books)
     }
 
     /// Offset of a block of at least `len` bytes (at least one granule), or `None` when none is found.
@@ -238,6 +270,39 @@ impl BlockAllocator {
     #[must_use]
     pub fn touched_bytes(&self) -> u32 {
         self.touched * GRANULE_BYTES
+    }
+
+    /// Books without any block.
+    fn empty(heap_bytes: u32) -> BlockAllocator {
+        let granules = heap_bytes / GRANULE_BYTES;
+        BlockAllocator {
+            nodes: Vec::new(),
+            spare: NONE,
+            node_at: vec![0; granules as usize],
+            top: NONE,
+            bins: [NONE; BINS],
+            filled: [0; BINS / 64],
+            granules,
+            used: 0,
+            touched: 0,
+        }
+    }
+
+    /// Adds a block above all others; nothing if it has no length.
+    fn append(&mut self, start: u32, len: u32, state: State) {
+        if len == 0 {
+            return;
+        }
+        let below = self.top;
+        let node = self.new_node(start, len, below, NONE);
+        if below != NONE {
+            self.nodes[below as usize].above = node;
+        }
+        self.top = node;
+        match state {
+            State::Free => self.put_in_bin(node),
+            taken => self.nodes[node as usize].state = taken,
+        }
     }
 
     /// Where the free block at the top of the heap begins, or the end of the heap when the top is in use.

@@ -76,6 +76,14 @@ impl Ringer {
     }
 }
 
+impl Ringer {
+    /// The writing and the reading end of the daemon's pipe, for a successor; `None` of an application's.
+    #[must_use]
+    pub fn ends(&self) -> Option<[BorrowedFd<'_>; 2]> {
+        Some([self.fd.as_fd(), self._reader.as_ref()?.as_fd()])
+    }
+}
+
 impl AsFd for Ringer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io;
 
-use crate::allocator::{BlockAllocator, FreeError, rounded};
+use crate::allocator::{BlockAllocator, BlockState, FreeError, rounded};
 use crate::region::Region;
 
 /// Where bytes lie in a heap: what a ring entry carries.
@@ -52,6 +52,32 @@ impl Heap {
     pub(crate) fn new(region: Region) -> Heap {
         let bytes = u32::try_from(region.bytes()).unwrap_or(u32::MAX);
         Heap { shared: Arc::new(Shared { region, books: Mutex::new(BlockAllocator::new(bytes)) }) }
+    }
+
+    /// A heap in which these blocks are taken; `None` if they cannot be.
+    pub(crate) fn with_blocks(region: Region, blocks: &[BlockState]) -> Option<Heap> {
+        let bytes = u32::try_from(region.bytes()).unwrap_or(u32::MAX);
+        let books = BlockAllocator::with_blocks(bytes, blocks)?;
+        Some(Heap { shared: Arc::new(Shared { region, books: Mutex::new(books) }) })
+    }
+
+    /// Every block that is not free, lowest first: for a successor.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<BlockState> {
+        self.books().blocks()
+    }
+
+    /// The handle of every block that is held and not lent, of a heap that was taken over: their writer goes on with
+    /// them. To be called once, before anything is allocated.
+    #[must_use]
+    pub fn take_held(&self) -> Vec<Block> {
+        let held = self.books().blocks().into_iter().filter(|block| !block.lent);
+        held.map(|BlockState { offset, len, .. }| Block {
+            shared: self.shared.clone(),
+            offset,
+            capacity: len,
+        })
+        .collect()
     }
 
     /// A block of at least `len` bytes to write into. Its first contents are whatever the session wrote there last.

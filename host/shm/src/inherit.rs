@@ -1,31 +1,34 @@
 //! Passing a living session from one daemon to its successor, and a receive heap to an application anew.
 //!
-//! Rings, send heap and doorbells outlive a daemon: their descriptors and two private indices are all there is. The
+//! Rings, send heap and doorbells outlive a daemon: their descriptors and a few private numbers are all there is. The
 //! receive heap does not, because its seals allow no new writer, not even the successor. So the successor makes a new
-//! one, and the application opens it beside the old, whose blocks stay readable until they are dropped:
+//! one *with the same books*: what was lent stays lent, at the same offset, and what was being written is written
+//! again at the same place. The application opens the new heap beside the old and tells the two apart by a number in
+//! the low bits of every offset ([`crate::heap_number`]): a completion names the heap it points into, so it does not
+//! matter when the application opens the new one, or in which order it reads what. A block of an old heap stays
+//! readable until it is dropped, and is returned as every block is.
 //!
-//! 1. The old daemon publishes what it staged and stops; it sends descriptors and [`RingIndices`].
-//! 2. The new daemon calls [`inherit_session`] and sends the application the new heap's descriptor.
-//! 3. The application opens it ([`open_receive_heap`]) and says so **in its submission ring**. Returns of blocks that
-//!    come before that entry name the old heap, and the new daemon drops them; completions that point into the new
-//!    heap are published only after it.
-//!
-//! The same steps without a new daemon replace a heap that a burst has made large: a receive heap cannot be trimmed.
+//! 1. The old daemon stops at the end of a turn and sends descriptors, [`RingIndices`] and the books
+//!    ([`Heap::blocks`]).
+//! 2. The new daemon maps everything ([`inherit_rings`], [`inherit_heaps`]) and sends the application the new heap's
+//!    descriptor and number.
+//! 3. The application opens it ([`open_successor_heap`]) when it first meets the number.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use crate::alleged::AllegedHeap;
-use crate::doorbell::{Doorbell, Ringer, dup_cloexec};
+use crate::allocator::BlockState;
+use crate::control::ControlSocket;
+use crate::doorbell::{Doorbell, Ringer};
 use crate::heap::Heap;
-use crate::received::ReceivedHeap;
-use crate::region::{Access, READ_ONLY_SEALS, SIZE_SEALS};
+use crate::received::{HEAP_NUMBERS, ReceivedHeap};
+use crate::region::{Access, READ_ONLY_SEALS, Region, SIZE_SEALS};
 use crate::ring::{Consumer, Producer};
-use crate::session::{
-    DaemonEnd, SessionConfig, SessionError, SessionFds, create_region, heap_size, open_region, rings_of,
-    system,
-};
+use crate::session::{SessionConfig, SessionError, create_region, heap_size, open_region, rings_of};
 
 /// Where a daemon stood in the two rings of a session. Private numbers: the words in shared memory are only copies
 /// that the application could have changed.
@@ -39,43 +42,81 @@ pub struct RingIndices {
     pub completion_head: u32,
 }
 
-impl DaemonEnd {
-    /// Where this end stands, for the successor. Entries staged but not published do not count.
+/// The doorbells of a session as a daemon has them.
+#[derive(Debug)]
+pub struct Bells {
+    /// The eventfd the application rings.
+    pub own: OwnedFd,
+    /// The writing end of the pipe that wakes the application.
+    pub ringer: OwnedFd,
+    /// Its reading end.
+    pub reader: OwnedFd,
+}
+
+impl RingIndices {
+    /// Where a daemon stands. Entries staged but not published do not count.
     #[must_use]
-    pub fn indices(&self) -> RingIndices {
-        let (completion_tail, completion_head) = self.completions.indices();
-        RingIndices { submission_head: self.submissions.head(), completion_tail, completion_head }
+    pub fn of(submissions: &Consumer, completions: &Producer) -> RingIndices {
+        let (completion_tail, completion_head) = completions.indices();
+        RingIndices { submission_head: submissions.head(), completion_tail, completion_head }
     }
 }
 
-/// Takes over a session from another daemon process: its descriptors as the application has them, the writing end of
-/// the application's doorbell ([`Ringer`] as a descriptor), and its indices. Also returns the descriptor of the new
-/// receive heap, for the application.
+/// The control socket at a descriptor this process was started with. Works once.
+///
+/// # Errors
+/// `EBADF` if there is no such descriptor, or it was asked for before.
+pub fn inherited_socket(descriptor: i32) -> std::io::Result<ControlSocket> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    // Standard streams have owners already.
+    if descriptor <= 2 || TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(Errno::BADF.into());
+    }
+    // SAFETY: the number names a descriptor this process was given at its start for this purpose, and nobody else in
+    // it knows of; it is taken once. If there is none, it is not closed.
+    let fd = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    if let Err(error) = fcntl_setfd(&fd, FdFlags::CLOEXEC) {
+        std::mem::forget(fd);
+        return Err(error.into());
+    }
+    Ok(ControlSocket::from(fd))
+}
+
+/// Takes over the rings and doorbells of a session from another daemon process.
 ///
 /// # Errors
 /// Every [`SessionError`].
-pub fn inherit_session(
-    fds: &SessionFds,
-    ringer: OwnedFd,
+pub fn inherit_rings(
+    rings: impl AsFd,
+    bells: Bells,
     indices: RingIndices,
     config: &SessionConfig,
-) -> Result<(DaemonEnd, OwnedFd), SessionError> {
+) -> Result<(Consumer, Producer, Ringer, Doorbell), SessionError> {
     config.check()?;
-    let [rings, send_heap, _, daemon_doorbell, app_doorbell] = fds.as_fds();
     let rings = open_region("rings", rings, config.rings_bytes(), Access::ReadWrite, SIZE_SEALS)?;
+    let (submission, completion) = rings_of(Arc::new(rings), config)?;
+    let submissions = Consumer::resume(submission, indices.submission_head);
+    let completions = Producer::resume(completion, indices.completion_tail, indices.completion_head);
+    let ringer = Ringer::of_daemon(bells.ringer, bells.reader);
+    Ok((submissions, completions, ringer, Doorbell::of_daemon(bells.own)))
+}
+
+/// Takes over the send heap of a session, and makes a receive heap in the place of the old one, with its books. Also
+/// returns the descriptor of the new heap, for the application.
+///
+/// # Errors
+/// Every [`SessionError`]; [`SessionError::Blocks`] if the books are none.
+pub fn inherit_heaps(
+    send_heap: impl AsFd,
+    blocks: &[BlockState],
+    config: &SessionConfig,
+) -> Result<(AllegedHeap, Heap, OwnedFd), SessionError> {
+    config.check()?;
     let send_bytes = config.send_heap_bytes as usize;
     let send_heap = open_region("send heap", send_heap, send_bytes, Access::ReadOnly, SIZE_SEALS)?;
-    let (submission, completion) = rings_of(Arc::new(rings), config)?;
-    let (receive_heap, receive_fd) = create_receive_heap(config.receive_heap_bytes)?;
-    let end = DaemonEnd {
-        submissions: Consumer::resume(submission, indices.submission_head),
-        completions: Producer::resume(completion, indices.completion_tail, indices.completion_head),
-        send_heap: AllegedHeap::new(send_heap),
-        receive_heap,
-        peer_doorbell: Ringer::of_daemon(ringer, dup_cloexec(app_doorbell).map_err(system("dup"))?),
-        own_doorbell: Doorbell::of_daemon(dup_cloexec(daemon_doorbell).map_err(system("dup"))?),
-    };
-    Ok((end, receive_fd))
+    let (region, fd) = receive_region(config.receive_heap_bytes)?;
+    let receive_heap = Heap::with_blocks(region, blocks).ok_or(SessionError::Blocks)?;
+    Ok((AllegedHeap::new(send_heap), receive_heap, fd))
 }
 
 /// A receive heap of its own, and the descriptor with which the application opens it.
@@ -83,21 +124,35 @@ pub fn inherit_session(
 /// # Errors
 /// [`SessionError::Size`], [`SessionError::System`].
 pub fn create_receive_heap(bytes: u32) -> Result<(Heap, OwnedFd), SessionError> {
+    let (region, fd) = receive_region(bytes)?;
+    Ok((Heap::new(region), fd))
+}
+
+fn receive_region(bytes: u32) -> Result<(Region, OwnedFd), SessionError> {
     heap_size("receive_heap_bytes", bytes)?;
     // Mapped before it is sealed: F_SEAL_FUTURE_WRITE spares the mapping that exists, so this process alone writes.
     let (fd, region) =
         create_region("trunkline-receive", bytes as usize, Access::ReadWrite, READ_ONLY_SEALS)?;
-    Ok((Heap::new(region), fd))
+    Ok((region, fd))
 }
 
 /// Opens a receive heap the daemon has sent, after checking its seals and length.
 ///
-/// To replace an older one, assign it: blocks of the older stay readable, and their offsets are not returned any more.
-///
 /// # Errors
 /// [`SessionError::Size`], [`SessionError::Region`], [`SessionError::System`].
 pub fn open_receive_heap(fd: impl AsFd, bytes: u32) -> Result<ReceivedHeap, SessionError> {
+    open_successor_heap(fd, bytes, 0)
+}
+
+/// The same for the heap of a daemon that has taken another's place; completions name it by its number.
+///
+/// # Errors
+/// As [`open_receive_heap`].
+pub fn open_successor_heap(fd: impl AsFd, bytes: u32, number: u32) -> Result<ReceivedHeap, SessionError> {
     heap_size("receive_heap_bytes", bytes)?;
+    if number >= HEAP_NUMBERS {
+        return Err(SessionError::Size { field: "heap number", value: number, rule: "must be below 64" });
+    }
     let region = open_region("receive heap", fd, bytes as usize, Access::ReadOnly, READ_ONLY_SEALS)?;
-    Ok(ReceivedHeap::new(region))
+    Ok(ReceivedHeap::new(region, number))
 }

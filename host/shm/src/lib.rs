@@ -94,22 +94,25 @@ pub use wait::{Decision, WaitLimits, Waiter};
 #[cfg(not(loom))]
 pub use self::{
     alleged::{AllegedHeap, SharedSlice},
-    allocator::{BlockAllocator, FreeError, GRANULE_BYTES},
+    allocator::{BlockAllocator, BlockState, FreeError, GRANULE_BYTES},
     blob::{BLOB_BYTES_MAX, BlobError, create_blob, read_blob},
     control::{ControlError, ControlSocket, PACKET_BYTES_MAX, PACKET_FDS_MAX, PeerCredentials},
     doorbell::{Doorbell, Ringer},
     fork::ForkGuard,
     gather::{GATHER_PIECES_MAX, Piece, send_gather},
     heap::{Block, Heap, HeapFull, Span},
-    inherit::{RingIndices, create_receive_heap, inherit_session, open_receive_heap},
+    inherit::{
+        Bells, RingIndices, create_receive_heap, inherit_heaps, inherit_rings, inherited_socket,
+        open_receive_heap, open_successor_heap,
+    },
     layout::{LAYOUT_VERSION, RINGS_HEADER_BYTES, RINGS_MAGIC},
     listener::ControlListener,
     place::{Places, SOCKET_VARIABLE},
-    received::{ReceivedBlock, ReceivedHeap, SpanError},
+    received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,
     session::{
-        AppEnd, DaemonEnd, HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN, SESSION_FDS,
-        SessionConfig, SessionError, SessionFds, create_session, open_session,
+        AppEnd, DaemonEnd, HEAP_BYTES_MAX, HEAP_BYTES_MIN, Keepsake, RING_ENTRIES_MAX, RING_ENTRIES_MIN,
+        SESSION_FDS, SessionConfig, SessionError, SessionFds, create_session, open_session,
     },
     sleep::{SLEEP_FDS_MAX, WaitError, Woken, monotonic_ns, sleep_on, wait_for_entries},
 };

@@ -70,11 +70,22 @@ impl ControlListener {
         rustix::io::ioctl_fionbio(&self.fd, nonblocking).map_err(system("FIONBIO"))
     }
 
+    /// The listening socket and the lock, for a daemon that may take this one's place: until it does, this one goes on.
+    #[must_use]
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.fd.as_fd(), self.lock.as_fd()]
+    }
+
     /// The listening socket and the lock, for a daemon that takes this one's place ([`ControlListener::inherit`]).
     /// Connections made meanwhile wait; from now on this process may drop the listener without removing the path.
     pub fn pass_on(&mut self) -> [BorrowedFd<'_>; 2] {
         self.passed_on = true;
         [self.fd.as_fd(), self.lock.as_fd()]
+    }
+
+    /// Says whether dropping this removes the path: not while the daemon before this one may still go on.
+    pub fn clear_path_at_end(&mut self, clears: bool) {
+        self.passed_on = !clears;
     }
 
     /// Goes on listening at `path` with what an older daemon passed on.

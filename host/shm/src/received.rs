@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::allocator::GRANULE_BYTES;
 use crate::heap::Span;
 use crate::region::Region;
 use crate::sync::{AtomicU32, Ordering};
@@ -19,6 +20,22 @@ pub struct SpanError {
     pub heap_bytes: usize,
 }
 
+/// Receive heaps of a session have numbers below this: they stand in the low bits of an offset, which are zero in that
+/// of a block.
+pub const HEAP_NUMBERS: u32 = GRANULE_BYTES;
+
+/// The heap an offset of a completion points into.
+#[must_use]
+pub fn heap_number(offset: u32) -> u32 {
+    offset % HEAP_NUMBERS
+}
+
+/// The offset without the heap's number.
+#[must_use]
+pub fn first_byte(offset: u32) -> u32 {
+    offset - heap_number(offset)
+}
+
 /// The application's read-only view of the heap the daemon writes. Cheap to clone; `Send` and `Sync`.
 #[derive(Clone, Debug)]
 pub struct ReceivedHeap {
@@ -28,15 +45,22 @@ pub struct ReceivedHeap {
 #[derive(Debug)]
 struct Shared {
     region: Region,
+    /// Which of its session's heaps it is (docs/shared-memory.md, "A new receive heap").
+    number: u32,
     /// Offsets of dropped blocks that the daemon has not been told of.
     returns: Mutex<Vec<u32>>,
     waiting: AtomicU32,
 }
 
 impl ReceivedHeap {
-    pub(crate) fn new(region: Region) -> ReceivedHeap {
+    pub(crate) fn new(region: Region, number: u32) -> ReceivedHeap {
         ReceivedHeap {
-            shared: Arc::new(Shared { region, returns: Mutex::default(), waiting: AtomicU32::new(0) }),
+            shared: Arc::new(Shared {
+                region,
+                number,
+                returns: Mutex::default(),
+                waiting: AtomicU32::new(0),
+            }),
         }
     }
 
@@ -47,10 +71,17 @@ impl ReceivedHeap {
     /// [`SpanError`] when the span does not lie in the heap (or this process is a forked child).
     pub fn block(&self, span: Span) -> Result<ReceivedBlock, SpanError> {
         let Span { offset, len } = span;
-        if self.shared.region.range(offset, len as usize).is_none() {
+        let is_other = heap_number(offset) != self.shared.number;
+        if is_other || self.shared.region.range(first_byte(offset), len as usize).is_none() {
             return Err(SpanError { offset, len, heap_bytes: self.shared.region.bytes() });
         }
         Ok(ReceivedBlock { shared: self.shared.clone(), span, given_up: false })
+    }
+
+    /// Which of its session's heaps it is: the blocks of this number lie here.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.shared.number
     }
 
     /// Moves the offsets of blocks dropped since the last time to `out`, for the ring entries that return them.
@@ -109,7 +140,8 @@ impl Deref for ReceivedBlock {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let Some(base) = self.shared.region.range(self.span.offset, self.span.len as usize) else {
+        let Some(base) = self.shared.region.range(first_byte(self.span.offset), self.span.len as usize)
+        else {
             return &[]; // in a forked child the memory is not there
         };
         // SAFETY: `range` checked the bounds. The daemon does not write the block until its offset is returned,

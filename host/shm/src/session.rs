@@ -6,7 +6,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::alleged::AllegedHeap;
-use crate::doorbell::{Doorbell, Ringer, application_doorbell, daemon_doorbell};
+use crate::doorbell::{Doorbell, Ringer, application_doorbell, daemon_doorbell, dup_cloexec};
 use crate::entry::Entry;
 use crate::heap::Heap;
 use crate::inherit::{create_receive_heap, open_receive_heap};
@@ -122,6 +122,9 @@ pub enum SessionError {
         /// The value agreed.
         needed: u32,
     },
+    /// The books of a receive heap that was handed over are none.
+    #[error("blocks of the receive heap overlap, or lie outside it")]
+    Blocks,
     /// The kernel refused.
     #[error("{what}: {errno}")]
     System {
@@ -147,6 +150,19 @@ pub struct DaemonEnd {
     pub peer_doorbell: Ringer,
     /// Wakes us; for the shard's `epoll`.
     pub own_doorbell: Doorbell,
+    /// What a successor maps again.
+    pub keepsake: Keepsake,
+}
+
+/// The regions of a session that outlive a daemon, as descriptors, and their sizes.
+#[derive(Debug)]
+pub struct Keepsake {
+    /// Both rings.
+    pub rings: OwnedFd,
+    /// The heap the application writes.
+    pub send_heap: OwnedFd,
+    /// Sizes agreed in the attach.
+    pub config: SessionConfig,
 }
 
 /// The application's end of a session. `Send`; its two rings are used by one thread at a time, its heaps by any.
@@ -216,7 +232,13 @@ pub fn create_session(config: &SessionConfig) -> Result<(DaemonEnd, SessionFds),
     let (own_doorbell, daemon_doorbell) = daemon_doorbell().map_err(system("eventfd"))?;
     let (peer_doorbell, app_doorbell) = application_doorbell().map_err(system("pipe"))?;
     let (submission, completion) = rings_of(Arc::new(rings), config)?;
+    let keepsake = Keepsake {
+        rings: dup_cloexec(&rings_fd).map_err(system("dup"))?,
+        send_heap: dup_cloexec(&send_fd).map_err(system("dup"))?,
+        config: *config,
+    };
     let end = DaemonEnd {
+        keepsake,
         submissions: Consumer::resume(submission, 0),
         completions: Producer::resume(completion, 0, 0),
         send_heap: AllegedHeap::new(send),

@@ -1,22 +1,34 @@
-//! A daemon is replaced while a session lives: nothing in the rings is lost, and old answers stay readable.
+//! A daemon is replaced while a session lives: nothing in the rings is lost, old answers stay readable and are
+//! returned, what was being written is written on, and books that cannot be are refused.
 #![cfg(not(loom))]
 
 use rustix::fd::AsFd;
-use trunkline_shm::{SessionConfig, Span, create_session, inherit_session, open_receive_heap, open_session};
+use trunkline_shm::{
+    Bells, BlockState, DaemonEnd, RingIndices, SessionConfig, SessionError, Span, create_session,
+    heap_number, inherit_heaps, inherit_rings, open_session, open_successor_heap,
+};
+
+/// The doorbells of a session, again.
+fn bells(end: &DaemonEnd) -> Bells {
+    let [ringer, reader] = end.peer_doorbell.ends().unwrap().map(|fd| fd.try_clone_to_owned().unwrap());
+    Bells { own: end.own_doorbell.as_fd().try_clone_to_owned().unwrap(), ringer, reader }
+}
 
 #[test]
 fn a_successor_goes_on_where_the_daemon_stopped() {
     let config = SessionConfig { receive_heap_bytes: 64 << 10, ..SessionConfig::default() };
     let (mut old, fds) = create_session(&config).unwrap();
-    let copies = fds.as_fds().iter().map(|fd| fd.try_clone_to_owned().unwrap()).collect();
-    let mut app = open_session(trunkline_shm::SessionFds::from_fds(copies).unwrap(), &config).unwrap();
+    let mut app = open_session(fds, &config).unwrap();
 
-    // Three submissions, one of them consumed; one answer read and held, one lying in the ring; one block lent.
+    // Three submissions, one of them consumed; one answer read and held, one block half written; one answer lying in
+    // the ring; one block lent.
     (1..=3).for_each(|number| app.submissions.push(&[number; 8]).map(drop).unwrap());
     assert_eq!(old.submissions.pop(), Ok(Some([1; 8])));
     let mut answer = old.receive_heap.allocate(5).unwrap();
     answer.bytes_mut()[..5].copy_from_slice(b"first");
     let held = app.receive_heap.block(answer.lend(5)).unwrap();
+    let half = old.receive_heap.allocate(2000).unwrap();
+    let half_at = half.offset();
     (11..=12).for_each(|number| old.completions.push(&[number; 8]).map(drop).unwrap());
     assert_eq!(app.completions.pop(), Ok(Some([11; 8])));
     old.completions.stage(&[99; 8]).unwrap(); // never published, so never sent
@@ -24,35 +36,63 @@ fn a_successor_goes_on_where_the_daemon_stopped() {
     block.bytes_mut()[..3].copy_from_slice(b"req");
     let request = block.lend(3);
 
-    let ringer = old.peer_doorbell.as_fd().try_clone_to_owned().unwrap();
-    let indices = old.indices();
-    drop(old);
-    let (mut new, heap_fd) = inherit_session(&fds, ringer, indices, &config).unwrap();
+    let (bells, keepsake) = (bells(&old), &old.keepsake);
+    let indices = RingIndices::of(&old.submissions, &old.completions);
+    let blocks = old.receive_heap.blocks();
+    let (mut submissions, mut completions, ringer, doorbell) =
+        inherit_rings(&keepsake.rings, bells, indices, &keepsake.config).unwrap();
+    let (send_heap, receive_heap, heap_fd) = inherit_heaps(&keepsake.send_heap, &blocks, &config).unwrap();
+    drop((old, half));
 
-    assert_eq!(new.submissions.pop(), Ok(Some([2; 8])));
-    assert_eq!(new.send_heap.seal(request).unwrap(), b"req");
-    new.completions.push(&[13; 8]).map(drop).unwrap();
+    assert_eq!(submissions.pop(), Ok(Some([2; 8])));
+    assert_eq!(send_heap.seal(request).unwrap(), b"req");
+    completions.push(&[13; 8]).map(drop).unwrap();
     assert_eq!(app.completions.pop(), Ok(Some([12; 8])));
     assert_eq!(app.completions.pop(), Ok(Some([13; 8])));
-    assert_eq!(new.submissions.pop(), Ok(Some([3; 8])));
+    assert_eq!(submissions.pop(), Ok(Some([3; 8])));
 
-    app.receive_heap = open_receive_heap(heap_fd, config.receive_heap_bytes).unwrap();
-    let mut answer = new.receive_heap.allocate(6).unwrap();
-    answer.bytes_mut()[..6].copy_from_slice(b"second");
-    let second = app.receive_heap.block(answer.lend(6)).unwrap();
+    let next = open_successor_heap(heap_fd, config.receive_heap_bytes, 1).unwrap();
+    let [mut half] = <[_; 1]>::try_from(receive_heap.take_held()).unwrap();
+    assert_eq!((half.offset(), half.capacity() >= 2000), (half_at, true));
+    half.bytes_mut()[..6].copy_from_slice(b"second");
+    let Span { offset, len } = half.lend(6);
+    let tagged = Span { offset: offset | 1, len };
+    assert!(app.receive_heap.block(tagged).is_err(), "the number says that it lies in the other heap");
+    let second = next.block(tagged).unwrap();
     assert_eq!((&held[..], &second[..]), (b"first".as_slice(), b"second".as_slice()));
-    drop(held);
-    assert!(!app.receive_heap.has_returns(), "the old heap has nobody to return to");
-    drop(second);
-    let mut returns = Vec::new();
-    app.receive_heap.take_returns(&mut returns);
-    assert_eq!(returns.len(), 1);
+    // Blocks of both heaps are in the one set of books.
+    let returned = held.into_span().offset;
+    assert!(heap_number(returned) == 0 && receive_heap.free(returned).is_ok());
+    assert_eq!(second.into_span(), tagged);
+    assert!(receive_heap.free(offset).is_ok() && receive_heap.free(returned).is_err());
+    assert_eq!(receive_heap.bytes_in_use(), 0);
 
     assert!(app.completions.arm().unwrap());
-    new.completions.stage(&[14; 8]).unwrap();
-    new.peer_doorbell.publish(&mut new.completions).unwrap();
+    completions.stage(&[14; 8]).unwrap();
+    ringer.publish(&mut completions).unwrap();
     assert!(app.own_doorbell.quiet().unwrap());
     app.peer_doorbell.ring().unwrap();
-    assert!(new.own_doorbell.quiet().unwrap());
-    assert!(app.receive_heap.block(Span { offset: 65_536, len: 1 }).is_err());
+    assert!(doorbell.quiet().unwrap());
+}
+
+#[test]
+fn books_that_cannot_be_are_refused() {
+    let config = SessionConfig::default();
+    let (end, _fds) = create_session(&config).unwrap();
+    let block = |offset, len| BlockState { offset, len, lent: true };
+    let refused: [&[BlockState]; 6] = [
+        &[block(0, 0)],
+        &[block(1, 64)],
+        &[block(0, 65)],
+        &[block(0, 128), block(64, 64)],
+        &[block(128, 64), block(0, 64)],
+        &[block(config.receive_heap_bytes - 64, 128)],
+    ];
+    for blocks in refused {
+        let inherited = inherit_heaps(&end.keepsake.send_heap, blocks, &config);
+        assert!(matches!(inherited, Err(SessionError::Blocks)), "{blocks:?}");
+    }
+    let good = [block(0, 64), block(64, 64), block(config.receive_heap_bytes - 64, 64)];
+    let (_, heap, _) = inherit_heaps(&end.keepsake.send_heap, &good, &config).unwrap();
+    assert_eq!((heap.blocks(), heap.take_held().len()), (good.to_vec(), 0));
 }

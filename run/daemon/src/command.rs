@@ -1,5 +1,6 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
+use crate::handover::Leave;
 use crate::names::LookedUp;
 use crate::visitors::TlsKeys;
 use crate::waker::Waker;
@@ -45,6 +46,12 @@ pub(crate) enum Command {
     Services { reply: Sender<Services> },
     /// Keys and certificates for connections made from now on.
     Secure(TlsKeys),
+    /// Tell from what the schemas in use were built.
+    Sources { reply: Sender<Vec<Arc<[u8]>>> },
+    /// Ask gRPC clients to leave, and tell how many gRPC calls are under way.
+    LeaveGrpc { reply: Sender<usize> },
+    /// Hand everything over to another daemon.
+    Leave(Box<Leave>),
     /// Take no new calls.
     Drain,
     /// End the thread.

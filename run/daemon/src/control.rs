@@ -5,6 +5,7 @@
 
 use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
 use crate::config::Config;
+use crate::handover::{InheritedClient, Leave};
 use crate::keys::{KeyFiles, LOOK_EVERY};
 use crate::schemas::SchemaCache;
 use crate::waker::Waker;
@@ -16,7 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 use trunkline_control::{
-    ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Reply, decode_request, reply, request,
+    ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Moved, Reply, decode_request, reply,
+    request,
 };
 use trunkline_engine::{AccessRecord, BindError, Binding, SessionKey, is_own_service};
 use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
@@ -30,6 +32,8 @@ pub(crate) enum ControlMessage {
     Notice(usize, Notice),
     /// An application of this very process attaches (embedded mode).
     Adopt(ControlSocket),
+    /// Hand everything over to another daemon.
+    Leave(Box<Leave>),
     /// End the thread.
     Stop,
 }
@@ -57,6 +61,8 @@ const READING: &str = "/trunkline.admin.v1.Admin/";
 pub(crate) struct Client {
     socket: ControlSocket,
     session: Option<AttachedSession>,
+    /// Its library follows when the daemon is replaced.
+    may_move: bool,
     closed: bool,
 }
 
@@ -76,6 +82,11 @@ impl Control {
                 match message {
                     ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
                     ControlMessage::Adopt(socket) => self.welcome(socket),
+                    ControlMessage::Leave(leave) => {
+                        if self.hand_over(&leave) {
+                            return std::mem::forget(self);
+                        }
+                    }
                     ControlMessage::Stop => return,
                 }
             }
@@ -126,7 +137,7 @@ impl Control {
     }
 
     fn welcome(&mut self, socket: ControlSocket) {
-        let mut client = Client { socket, session: None, closed: false };
+        let mut client = Client { socket, session: None, may_move: false, closed: false };
         // Connections that have not attached count too: each holds a descriptor.
         let count_max = self.config.sessions.count_max;
         if self.clients.len() >= count_max {
@@ -197,6 +208,7 @@ impl Control {
             self.shards[shard].ask(|reply| Command::Attach { end, label: name, identity, stands_by, reply });
         let key = attached.ok_or("daemon is stopping")?;
         self.clients[index].session = Some(AttachedSession { shard, key });
+        self.clients[index].may_move = attach.may_move;
         self.next_session += 1;
         tracing::info!(session = self.next_session, application = %label, uid = peer.uid, shard, "attached");
         let reply = self.attached(&geometry);
@@ -329,6 +341,48 @@ impl Control {
 }
 
 impl Client {
+    /// A connection another daemon had. `heap` is the new receive heap, with its bytes and its number: the application
+    /// hears of it before anything points into it.
+    pub fn inherited(from: InheritedClient, heap: Option<(OwnedFd, u32, u32)>) -> Self {
+        let InheritedClient { socket, shard, session, may_move } = from;
+        let session = session.map(|key| AttachedSession { shard, key });
+        let mut client = Self { socket, session, may_move, closed: false };
+        match (heap, session) {
+            (Some((fd, bytes, heap_number)), Some(_)) if may_move => {
+                let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
+                client.reply(0, reply::Kind::Moved(moved), Some(&[fd.as_fd()]));
+            }
+            (_, Some(_)) => {
+                client.session = None;
+                client.dismiss(
+                    0,
+                    "the daemon was replaced, and this session cannot follow; attach again".into(),
+                );
+            }
+            (_, None) => {}
+        }
+        client
+    }
+
+    /// Whether nobody is there any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether its library follows when the daemon is replaced.
+    pub fn may_move(&self) -> bool {
+        self.may_move
+    }
+
+    /// Its shard and session, if it has attached.
+    pub fn place(&self) -> (usize, Option<SessionKey>) {
+        self.session.map_or((0, None), |session| (session.shard, Some(session.key)))
+    }
+
+    pub fn socket(&self) -> &ControlSocket {
+        &self.socket
+    }
+
     fn reply(&mut self, tag: u64, kind: reply::Kind, fds: Option<&[rustix::fd::BorrowedFd<'_>]>) {
         let packet = Reply { tag, kind: Some(kind) }.encode_to_vec();
         // An application that does not read its control socket loses it: nobody waits for it.

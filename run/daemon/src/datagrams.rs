@@ -1,6 +1,7 @@
 //! The UDP ports of a shard: datagrams in to the engine, datagrams out of it.
 
 use crate::shard::{Shard, Token, now};
+use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_engine::{R2p2Port, Turn};
@@ -24,9 +25,13 @@ pub(crate) struct UdpPorts {
 const BATCHES_PER_TURN: usize = 8;
 
 impl UdpPorts {
-    /// Opens the server's port, if there is one.
-    pub fn open(listen: Option<SocketAddrV4>, poller: &Poller) -> io::Result<Self> {
-        let server = listen.map(Datagrams::bind).transpose()?;
+    /// Opens the server's port, if there is one; with a socket that is bound already, if that was handed over.
+    pub fn open(listen: Option<SocketAddrV4>, bound: Option<OwnedFd>, poller: &Poller) -> io::Result<Self> {
+        let server = match (listen, bound) {
+            (None, _) => None,
+            (Some(_), Some(bound)) => Some(Datagrams::inherit(bound)?),
+            (Some(listen), None) => Some(Datagrams::bind(listen)?),
+        };
         if let Some(socket) = &server {
             poller.add(socket, Token::Datagrams(R2p2Port::Server).to_poller(), Interest::Read)?;
         }
@@ -36,6 +41,11 @@ impl UdpPorts {
     /// Where requests arrive.
     pub fn address(&self) -> io::Result<Option<SocketAddrV4>> {
         self.server.as_ref().map(Datagrams::address).transpose()
+    }
+
+    /// The socket requests arrive at.
+    pub fn server(&self) -> Option<&Datagrams> {
+        self.server.as_ref()
     }
 
     fn of(&self, port: R2p2Port) -> Option<&Datagrams> {

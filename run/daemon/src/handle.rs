@@ -3,8 +3,9 @@
 use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Exchanged, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
-use crate::control::{Control, ControlMessage};
+use crate::control::{Client, Control, ControlMessage};
 use crate::datagrams::UdpPorts;
+use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
@@ -14,6 +15,7 @@ use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
 use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
+use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use trunkline_call::TimerTable;
+use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
@@ -31,7 +33,7 @@ use trunkline_net::{Buffers, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::{
     BundleError, Chain, Definition, PolicyError, PolicyRow, decode_modules, encode_modules,
 };
-use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter};
+use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
 
 /// Why a daemon did not start.
@@ -59,6 +61,9 @@ pub enum StartError {
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// Another daemon cannot be replaced.
+    #[error("cannot take over: {0}")]
+    TakeOver(#[from] TakeOverError),
     /// A thread, poller or eventfd cannot be made.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -74,6 +79,30 @@ pub struct Daemon {
     endpoints: Vec<String>,
     changes: Arc<Changes>,
     modules: Loader,
+    /// The chain to begin with.
+    first_policies: Vec<Definition>,
+}
+
+/// What was taken over from another daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Its process.
+    pub from: u32,
+    /// Sessions of applications.
+    pub sessions: usize,
+    /// Connections to other daemons.
+    pub connections: usize,
+    /// Calls in flight.
+    pub calls: usize,
+    /// From the other's last turn until every shard here had turned.
+    pub paused_ns: u64,
+}
+
+/// A daemon whose threads have not begun.
+struct Prepared {
+    daemon: Daemon,
+    shards: Vec<Shard>,
+    control: Control,
 }
 
 impl Daemon {
@@ -85,6 +114,58 @@ impl Daemon {
         let path = config.socket().map(PathBuf::from);
         let listener = path.as_ref().map(|path| control_listener(path, &config)).transpose()?;
         Self::assemble(config, listener, path)
+    }
+
+    /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
+    /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
+    ///
+    /// # Errors
+    /// [`StartError`]; the other daemon goes on then.
+    pub fn take_over(
+        mut config: Config,
+        arrival: &Arrival,
+        build: &str,
+    ) -> Result<(Self, TakenOver), StartError> {
+        let own_shards = config.daemon.shards.max(1);
+        if own_shards != arrival.shards {
+            let why = format!("it has {} shards, and daemon.shards says {own_shards}", arrival.shards);
+            arrival.refuse(&why);
+            return Err(TakeOverError::Broken(why).into());
+        }
+        let mut inherited = arrival.receive(build)?;
+        let listener = inherited.listener.take();
+        let path = listener.as_ref().map(|listener| listener.path().to_owned());
+        if let Some(path) = &path {
+            config.daemon.socket.clone_from(path);
+        }
+        let begun = Self::prepare(config, listener, path, Some(&mut inherited)).and_then(|begun| {
+            arrival.ready()?;
+            Ok(begun)
+        });
+        let Prepared { mut daemon, mut shards, mut control } = match begun {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                arrival.fail(&error.to_string());
+                return Err(error);
+            }
+        };
+        // It is ours from here on, with the files that go with it.
+        control.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
+        shards.iter_mut().flat_map(|shard| &mut shard.listening).for_each(|one| one.listener.own_file());
+        let mut taken = TakenOver { from: arrival.from, ..TakenOver::default() };
+        taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
+        taken.connections = shards.iter().map(|shard| shard.sockets.len()).sum();
+        let mut heaps = inherited.take_heaps();
+        for client in inherited.clients {
+            let heap = client.session.and_then(|key| heaps.remove(&(client.shard, key)));
+            control.clients.push(Client::inherited(client, heap));
+        }
+        daemon.begin(shards)?;
+        daemon.spawn("trunkline-control", move || control.run())?;
+        // Every shard has turned by the time it answers.
+        taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
+        taken.paused_ns = monotonic_ns().saturating_sub(inherited.stopped_ns);
+        Ok((daemon, taken))
     }
 
     /// Starts a daemon inside this process, without a control socket: applications of this process attach with
@@ -261,6 +342,31 @@ impl Daemon {
         listener: Option<ControlListener>,
         control_path: Option<PathBuf>,
     ) -> Result<Self, StartError> {
+        let Prepared { mut daemon, shards, control } = Self::prepare(config, listener, control_path, None)?;
+        daemon.begin(shards)?;
+        // They were found sound when the file was read; what modules are is found out now. A daemon without its
+        // policies would let everything through.
+        let first = std::mem::take(&mut daemon.first_policies);
+        daemon.apply_policies(&first, false).map_err(StartError::Policies)?;
+        daemon.spawn("trunkline-control", move || control.run())?;
+        Ok(daemon)
+    }
+
+    /// Starts the shards.
+    fn begin(&mut self, shards: Vec<Shard>) -> Result<(), StartError> {
+        for shard in shards {
+            self.spawn("trunkline-shard", move || shard.run())?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything but the threads.
+    fn prepare(
+        config: Config,
+        listener: Option<ControlListener>,
+        control_path: Option<PathBuf>,
+        mut inherited: Option<&mut Inherited>,
+    ) -> Result<Prepared, StartError> {
         raise_descriptor_limit();
         let (messages, inbox) = channel();
         let control = ControlSender { messages, waker: Arc::new(Waker::new()?), unwritten: Arc::default() };
@@ -273,11 +379,14 @@ impl Daemon {
             endpoints: Vec::new(),
             changes: Arc::default(),
             modules: Loader::default(),
+            first_policies: config.policy.clone(),
         };
+        let mut shards = Vec::new();
         let keys = KeyFiles::new(config.tls.clone());
         let loaded = keys.load()?;
         for index in 0..config.daemon.shards.max(1) {
-            daemon.start_shard(index, &config, loaded.clone())?;
+            let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
+            shards.push(daemon.make_shard(index, &config, loaded.clone(), shard)?);
         }
         for (service, configured) in &config.services {
             let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
@@ -286,9 +395,13 @@ impl Daemon {
                 daemon.configure_calls(service, &config);
             }
         }
-        // They were found sound when the file was read; what modules are is found out now. A daemon without its
-        // policies would let everything through.
-        daemon.apply_policies(&config.policy, false).map_err(StartError::Policies)?;
+        if let Some(inherited) = inherited.as_deref_mut() {
+            for (index, shard) in shards.iter_mut().enumerate() {
+                shard.resumes = Some(Instant(inherited.stopped_ns));
+                inherited.leave_out_unmoved(index);
+                shard.inherit(&mut inherited.shards[index], &daemon.modules)?;
+            }
+        }
         let control = Control {
             listener,
             shards: daemon.shards.clone(),
@@ -296,39 +409,40 @@ impl Daemon {
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
             clients: Vec::new(),
-            schemas: SchemaCache::default(),
-            next_session: 0,
+            schemas: inherited
+                .as_deref_mut()
+                .map_or_else(SchemaCache::default, |inherited| std::mem::take(&mut inherited.schemas)),
+            next_session: inherited.map_or(0, |inherited| inherited.sessions),
             keys,
             keys_looked: std::time::Instant::now(),
             unwritten: Arc::clone(&daemon.control.unwritten),
         };
-        daemon.spawn("trunkline-control", move || control.run())?;
-        Ok(daemon)
+        Ok(Prepared { daemon, shards, control })
     }
 
-    fn start_shard(&mut self, index: usize, config: &Config, tls: TlsKeys) -> Result<(), StartError> {
+    fn make_shard(
+        &mut self,
+        index: usize,
+        config: &Config,
+        tls: TlsKeys,
+        mut inherited: Option<&mut InheritedShard>,
+    ) -> Result<Shard, StartError> {
         let (sender, commands) = shard_channel(Waker::new()?);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
         let mut listening = Vec::new();
         for address in &config.daemon.listen {
-            listening.push(self.listen(
-                &address.to_string(),
-                &poller,
-                listening.len(),
-                config.daemon.shards,
-            )?);
+            let address = address.to_string();
+            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&address));
+            let listener = match open {
+                Some(listener) => listener,
+                None => listen(&address, config.daemon.shards > 1)?,
+            };
+            listening.push(self.watch_listener(address, listener, &poller, listening.len())?);
         }
-        let mut engine = Engine::new(config.limits(), config.node(), clock_id());
-        engine.configure_grpc(config.grpc());
-        // The standard library's only door to the system's randomness.
-        engine.seed(RandomState::new().hash_one(0));
-        let udp = self.open_udp(config, &poller)?;
-        engine.configure_r2p2(now(), config.r2p2());
-        engine.plant(Plant {
-            request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
-            response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
-        });
+        let bound = inherited.as_deref_mut().and_then(|inherited| inherited.datagrams.take());
+        let udp = self.open_udp(config, bound, &poller)?;
+        let engine = make_engine(config, inherited.as_deref())?;
         let waiting =
             WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
         let shard = Shard {
@@ -354,6 +468,8 @@ impl Daemon {
             told: 0,
             names: Arc::clone(&self.names),
             stopping: false,
+            resumes: None,
+            gone: false,
             pressing: false,
             turns_unlooked: 0,
             sockets_worked: now(),
@@ -363,31 +479,33 @@ impl Daemon {
         };
         self.names.add_shard(sender.clone());
         self.shards.push(sender);
-        self.spawn("trunkline-shard", move || shard.run())
+        Ok(shard)
     }
 
-    fn listen(
+    fn watch_listener(
         &mut self,
-        address: &str,
+        configured: String,
+        listener: Listener,
         poller: &Poller,
         index: usize,
-        shards: usize,
     ) -> Result<Listening, StartError> {
-        let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
-        let endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
-        let listener = Listener::bind(&endpoint, shards > 1).map_err(|e| failed(io::Error::other(e)))?;
         poller.add(&listener, Token::Listener(index).to_poller(), Interest::Read)?;
         let endpoint = listener.endpoint().to_string();
         if !self.endpoints.contains(&endpoint) {
             self.endpoints.push(endpoint.clone());
         }
-        Ok(Listening { listener, endpoint })
+        Ok(Listening { listener, configured, endpoint })
     }
 
-    fn open_udp(&mut self, config: &Config, poller: &Poller) -> Result<UdpPorts, StartError> {
+    fn open_udp(
+        &mut self,
+        config: &Config,
+        bound: Option<OwnedFd>,
+        poller: &Poller,
+    ) -> Result<UdpPorts, StartError> {
         let listen = config.r2p2.listen.0;
         let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
-        let udp = UdpPorts::open(listen, poller).map_err(failed)?;
+        let udp = UdpPorts::open(listen, bound, poller).map_err(failed)?;
         if let Some(address) = udp.address().map_err(failed)? {
             self.endpoints.push(Endpoint::R2p2(address).to_string());
         }
@@ -399,7 +517,11 @@ impl Daemon {
         Ok(())
     }
 
-    fn tell_control(&self, message: ControlMessage) {
+    pub(crate) fn shards(&self) -> &[ShardSender] {
+        &self.shards
+    }
+
+    pub(crate) fn tell_control(&self, message: ControlMessage) {
         let _ = self.control.messages.send(message);
         self.control.waker.wake();
     }
@@ -414,6 +536,28 @@ impl Daemon {
             let _ = thread.join();
         }
     }
+}
+
+/// An engine of this configuration; with what was handed over, if anything was.
+fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<Engine, StartError> {
+    let mut engine = Engine::new(config.limits(), config.node(), clock_id());
+    engine.configure_grpc(config.grpc());
+    // The standard library's only door to the system's randomness.
+    engine.seed(RandomState::new().hash_one(0));
+    engine.configure_r2p2(now(), config.r2p2());
+    engine.plant(Plant {
+        request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
+        response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
+    });
+    let Some(inherited) = inherited else { return Ok(engine) };
+    let taken = engine.take_over(&inherited.state, &inherited.schemas);
+    Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
+}
+
+fn listen(address: &str, share_port: bool) -> Result<Listener, StartError> {
+    let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
+    let endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
+    Listener::bind(&endpoint, share_port).map_err(|e| failed(io::Error::other(e)))
 }
 
 impl Drop for Daemon {

@@ -1,8 +1,20 @@
 //! The engine's view of memory, over the shared-memory heaps of the attached sessions.
 
+use serde_bytes::ByteBuf;
 use trunkline_call::entry::Span;
 use trunkline_engine::{Heaps, SessionKey};
-use trunkline_shm::{AllegedHeap, Block, Heap, SharedSlice};
+use trunkline_shm::{AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, Keepsake, SharedSlice, first_byte};
+
+/// One session's heaps, as a successor gets them.
+pub(crate) struct Lodged<'a> {
+    pub key: SessionKey,
+    pub keepsake: &'a Keepsake,
+    /// The successor's receive heap has this number.
+    pub number: u32,
+    pub blocks: Vec<BlockState>,
+    /// What has been written of blocks that nobody was told of.
+    pub open: Vec<(u32, Vec<u8>)>,
+}
 
 /// Both heaps of every session of a shard, by slot.
 #[derive(Debug, Default)]
@@ -15,16 +27,56 @@ struct Slot {
     key: SessionKey,
     send: AllegedHeap,
     receive: Heap,
+    /// The number of the receive heap, in the low bits of every offset that leaves here.
+    number: u32,
+    /// What a successor maps again.
+    keepsake: Keepsake,
     /// Blocks being written: allocated, and not yet named in a completion. Few at a time, the newest asked for first.
     open: Vec<Block>,
 }
 
 impl SessionHeaps {
-    pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap) {
-        if self.slots.len() <= key.index() {
-            self.slots.resize_with(key.index() + 1, || None);
+    pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap, keepsake: Keepsake) {
+        self.place(Slot { key, send, receive, number: 0, keepsake, open: Vec::new() });
+    }
+
+    /// Takes in the heaps of a session another daemon had: its blocks are in the books, and `open` is what has been
+    /// written of those under way. `false`: they do not agree.
+    pub fn inherit(
+        &mut self,
+        key: SessionKey,
+        (send, receive, number): (AllegedHeap, Heap, u32),
+        keepsake: Keepsake,
+        open: &[(u32, ByteBuf)],
+    ) -> bool {
+        let mut blocks = receive.take_held();
+        for block in &mut blocks {
+            let written = open.iter().find(|(offset, _)| *offset == block.offset()).map(|(_, bytes)| bytes);
+            let into = written.and_then(|bytes| Some((block.bytes_mut().get_mut(..bytes.len())?, bytes)));
+            let Some((into, bytes)) = into else { return false };
+            into.copy_from_slice(bytes);
         }
-        self.slots[key.index()] = Some(Slot { key, send, receive, open: Vec::new() });
+        self.place(Slot { key, send, receive, number, keepsake, open: blocks });
+        true
+    }
+
+    /// The heaps of every session, for a successor.
+    pub fn lodged(&self) -> impl Iterator<Item = Lodged<'_>> {
+        self.slots.iter().flatten().map(|slot| Lodged {
+            key: slot.key,
+            keepsake: &slot.keepsake,
+            number: (slot.number + 1) % HEAP_NUMBERS,
+            blocks: slot.receive.blocks(),
+            open: slot.open.iter().map(|block| (block.offset(), block.bytes().to_vec())).collect(),
+        })
+    }
+
+    fn place(&mut self, slot: Slot) {
+        let index = slot.key.index();
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        self.slots[index] = Some(slot);
     }
 
     pub fn remove(&mut self, key: SessionKey) {
@@ -58,11 +110,15 @@ impl Heaps for SessionHeaps {
         let block = slot.receive.allocate(bytes).ok()?;
         let offset = block.offset();
         slot.open.push(block);
-        Some(offset)
+        Some(offset | slot.number)
     }
 
     fn receive_capacity(&self, session: SessionKey) -> u32 {
         self.slot(session).map_or(0, |slot| slot.receive.capacity_bytes())
+    }
+
+    fn renamed(&self, session: SessionKey, offset: u32) -> u32 {
+        self.slot(session).map_or(offset, |slot| first_byte(offset) | slot.number)
     }
 
     fn discard(&mut self, session: SessionKey, offset: u32) {
@@ -74,16 +130,16 @@ impl Heaps for SessionHeaps {
     fn publish(&mut self, session: SessionKey, span: Span) {
         let Some(block) = self.slot_mut(session).and_then(|slot| slot.take_open(span.offset)) else { return };
         let lent = block.lend(span.len);
-        debug_assert_eq!((lent.offset, lent.len), (span.offset, span.len));
+        debug_assert_eq!((lent.offset, lent.len), (first_byte(span.offset), span.len));
     }
 
     fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
-        self.slot(session)?.receive.free(offset).ok()
+        self.slot(session)?.receive.free(first_byte(offset)).ok()
     }
 
     fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {
-        let open =
-            self.slot_mut(session).and_then(|slot| slot.open.iter_mut().rfind(|b| b.offset() == span.offset));
+        let at = first_byte(span.offset);
+        let open = self.slot_mut(session).and_then(|slot| slot.open.iter_mut().rfind(|b| b.offset() == at));
         open.and_then(|block| block.bytes_mut().get_mut(..span.len as usize)).unwrap_or_default()
     }
 
@@ -119,7 +175,7 @@ impl Heaps for SessionHeaps {
 
 impl Slot {
     fn take_open(&mut self, offset: u32) -> Option<Block> {
-        let at = self.open.iter().rposition(|block| block.offset() == offset)?;
+        let at = self.open.iter().rposition(|block| block.offset() == first_byte(offset))?;
         Some(self.open.swap_remove(at))
     }
 }

@@ -13,6 +13,7 @@
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
+//! * `handover/` passes all of it to another process, which goes on in this one's place.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
 //!
 //! # Invariants
@@ -32,6 +33,7 @@ mod config;
 mod control;
 mod datagrams;
 mod handle;
+mod handover;
 mod heaps;
 mod http;
 mod keys;
@@ -48,4 +50,5 @@ pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, UdpAddress, Whom,
 };
-pub use handle::{Daemon, StartError};
+pub use handle::{Daemon, StartError, TakenOver};
+pub use handover::{Arrival, HandOver, HandOverError, Handed, TakeOverError};

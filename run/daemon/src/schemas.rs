@@ -12,7 +12,7 @@ use trunkline_schema::Schema;
 /// Schemas in use, by the bytes they were built from. Entries die with the last session that uses them.
 #[derive(Default)]
 pub(crate) struct SchemaCache {
-    built: HashMap<Vec<u8>, Weak<BoundSchema>>,
+    built: HashMap<Arc<[u8]>, Weak<BoundSchema>>,
 }
 
 /// Dead entries are swept when the cache has doubled beyond this.
@@ -24,12 +24,20 @@ impl SchemaCache {
     /// # Errors
     /// A sentence for the application: what is wrong with the descriptor or its contents.
     pub fn schema_in(&mut self, memfd: &OwnedFd, claimed_bytes: u64) -> Result<Arc<BoundSchema>, String> {
-        let bytes = read_memfd(memfd, claimed_bytes)?;
-        if let Some(schema) = self.built.get(&bytes).and_then(Weak::upgrade) {
+        self.of_bytes(read_memfd(memfd, claimed_bytes)?)
+    }
+
+    /// The schema of a descriptor set.
+    ///
+    /// # Errors
+    /// What is wrong with it, in a sentence.
+    pub fn of_bytes(&mut self, bytes: Vec<u8>) -> Result<Arc<BoundSchema>, String> {
+        if let Some(schema) = self.built.get(&bytes[..]).and_then(Weak::upgrade) {
             return Ok(schema);
         }
         let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
-        let schema = Arc::new(BoundSchema::new(schema));
+        let bytes: Arc<[u8]> = bytes.into();
+        let schema = Arc::new(BoundSchema::with_source(schema, Arc::clone(&bytes)));
         if self.built.len() >= SWEEP_MIN {
             self.built.retain(|_, schema| schema.strong_count() > 0);
         }

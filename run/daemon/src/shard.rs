@@ -46,6 +46,10 @@ pub(crate) struct Shard {
     pub told: u64,
     pub names: Arc<Names>,
     pub stopping: bool,
+    /// It goes on where another daemon's stopped, at this instant.
+    pub resumes: Option<Instant>,
+    /// It is another daemon's: nothing of it is to be touched.
+    pub gone: bool,
     /// Something was left for the next turn: do not wait.
     pub pressing: bool,
     /// Turns since the poller was asked, and when it last had something to tell.
@@ -160,6 +164,16 @@ impl Shard {
                     let _ = reply.send(Services { states, draining });
                 }
                 Command::Secure(keys) => self.tls = keys,
+                Command::Sources { reply } => {
+                    let schemas = self.engine.schemas_in_use();
+                    let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
+                }
+                Command::LeaveGrpc { reply } => drop(reply.send(self.engine.leave_grpc())),
+                Command::Leave(leave) => {
+                    if self.hand_over(&leave) {
+                        return;
+                    }
+                }
                 Command::Drain => self.engine.drain(now()),
                 Command::Stop => self.stopping = true,
             }
@@ -167,18 +181,29 @@ impl Shard {
     }
 
     fn attach(&mut self, end: DaemonEnd, label: String) -> SessionKey {
-        let DaemonEnd { submissions, completions, send_heap, receive_heap, peer_doorbell, own_doorbell } =
-            end;
+        let DaemonEnd {
+            submissions,
+            completions,
+            send_heap,
+            receive_heap,
+            peer_doorbell,
+            own_doorbell,
+            keepsake,
+        } = end;
         let key = self.engine.attach(label, send_heap.capacity_bytes() as u64);
-        self.heaps.insert(key, send_heap, receive_heap);
-        if let Err(error) = self.poller.add(&own_doorbell, Token::Session(key).to_poller(), Interest::Read) {
+        self.heaps.insert(key, send_heap, receive_heap, keepsake);
+        self.take_in(key, Rings::new(submissions, completions, peer_doorbell, own_doorbell));
+        key
+    }
+
+    /// Looks at a session's rings from now on.
+    pub fn take_in(&mut self, key: SessionKey, rings: Rings) {
+        let own_doorbell = &rings.own_doorbell;
+        if let Err(error) = self.poller.add(own_doorbell, Token::Session(key).to_poller(), Interest::Read) {
             tracing::error!(%error, "cannot watch a session's doorbell");
         }
-        let rings =
-            Rings { submissions, completions, peer_doorbell, own_doorbell, active: false, idle_turns: 0 };
         self.sessions.insert(key, rings);
         self.sessions.activate(key);
-        key
     }
 
     /// The application is gone: its calls end, its memory follows once no connection reads it.
@@ -231,7 +256,26 @@ impl Shard {
     }
 }
 
+impl Rings {
+    pub fn new(
+        submissions: Consumer,
+        completions: Producer,
+        peer_doorbell: Ringer,
+        own_doorbell: Doorbell,
+    ) -> Self {
+        Self { submissions, completions, peer_doorbell, own_doorbell, active: false, idle_turns: 0 }
+    }
+}
+
 impl Sessions {
+    /// A session's rings, to be looked at.
+    pub fn look(&self, key: SessionKey) -> Option<&Rings> {
+        match self.slots.get(key.index())? {
+            Some((found, rings)) if *found == key => Some(rings),
+            _ => None,
+        }
+    }
+
     pub fn insert(&mut self, key: SessionKey, rings: Rings) {
         if self.slots.len() <= key.index() {
             self.slots.resize_with(key.index() + 1, || None);

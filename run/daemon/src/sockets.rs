@@ -27,7 +27,25 @@ enum State {
 /// A listener, and what it is called.
 pub(crate) struct Listening {
     pub listener: Listener,
+    /// As the configuration has it.
+    pub configured: String,
     pub endpoint: String,
+}
+
+impl Socket {
+    /// A connection that goes on here after it was another daemon's.
+    pub fn inherited(stream: Stream) -> Self {
+        Self { stream, state: State::Open }
+    }
+
+    /// Whether it can go on in another process: what TLS knows cannot.
+    pub fn can_move(&self) -> bool {
+        self.state != State::Closing && !self.stream.is_secure()
+    }
+
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
 }
 
 /// Bytes read from one connection before the others get their turn.

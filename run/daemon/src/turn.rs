@@ -26,10 +26,15 @@ const IDLE_TURNS_MAX: u32 = 256;
 impl Shard {
     /// Turns until told to stop.
     pub fn run(mut self) {
+        self.resume();
         while !self.stopping {
             if !self.turn() {
                 self.wait();
             }
+        }
+        if self.gone {
+            // Closing is the other daemon's business: there may be nothing left of this one to be seen.
+            std::mem::forget(self);
         }
     }
 
@@ -51,7 +56,7 @@ impl Shard {
     }
 
     /// What came of the work goes where it belongs.
-    fn let_out(&mut self) {
+    pub(crate) fn let_out(&mut self) {
         self.tell_changes();
         self.look_up_names();
         self.dial();

@@ -104,6 +104,12 @@ impl Shard {
         }
     }
 
+    /// A stranger another daemon had.
+    pub fn admit_stranger(&mut self, stream: Stream, first: Vec<u8>) {
+        let time_ns = self.http_server.unfinished_ns_max;
+        self.admit(stream, Doing::Naming(first), time_ns);
+    }
+
     /// Begins to connect wherever the engine wants a connection.
     pub fn dial(&mut self) {
         while let Some(dial) = self.engine.poll_dial() {
@@ -312,6 +318,14 @@ impl Shard {
 }
 
 impl Visitors {
+    /// Those who have connected, without TLS, and not said what they speak; with what they have said.
+    pub fn strangers(&self) -> impl Iterator<Item = (&Stream, &[u8])> {
+        self.here.values().filter_map(|visitor| match &visitor.doing {
+            Doing::Naming(first) if !visitor.stream.is_secure() => Some((&visitor.stream, &first[..])),
+            _ => None,
+        })
+    }
+
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next

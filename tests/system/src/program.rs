@@ -2,6 +2,7 @@
 
 mod forks;
 mod router;
+mod upgrade;
 
 use crate::handler::Handler;
 use crate::journal::Journal;
@@ -39,7 +40,9 @@ const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | older | ne
 pub fn play(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["daemon", config] => daemon(config),
+        ["daemon", config] => daemon(config, None),
+        ["daemon", config, "--take-over", descriptor] => daemon(config, Some(descriptor)),
+        ["stubborn", how, descriptor] => upgrade::stubborn(how, descriptor),
         ["server"] => server(&start_server()?),
         ["older"] => server(&start(Server::builder().add_service(OlderNotes::new(Notes)))?),
         ["newer"] => server(&start(Server::builder().add_service(NewerNotes::new(Notes)))?),
@@ -75,11 +78,18 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-fn daemon(config: &str) -> Result<(), String> {
+fn daemon(path: &str, take_over: Option<&str>) -> Result<(), String> {
+    let config = path;
     let text = std::fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
     let config = Config::from_toml(&text, config).map_err(|error| error.to_string())?;
-    let daemon = Daemon::start(config).map_err(|error| error.to_string())?;
-    let greeting = format!("ready {}", daemon.endpoints().join(" "));
+    let (daemon, greeting) = match take_over {
+        None => {
+            let daemon = Daemon::start(config).map_err(|error| error.to_string())?;
+            let greeting = format!("ready {}", daemon.endpoints().join(" "));
+            (daemon, greeting)
+        }
+        Some(descriptor) => upgrade::take_over(config, descriptor)?,
+    };
     converse(&greeting, |order| match order.split(' ').collect::<Vec<_>>().as_slice() {
         ["observe"] => observed(&daemon),
         ["route", service, endpoint] => {
@@ -87,6 +97,9 @@ fn daemon(config: &str) -> Result<(), String> {
             "routed".into()
         }
         ["policies", file] => policies(&daemon, file).unwrap_or_else(|why| why),
+        ["replace"] => upgrade::replace(&daemon, &["daemon", path, "--take-over"]),
+        ["replace-by", how] => upgrade::replace(&daemon, &["stubborn", how]),
+        ["replace-with", config] => upgrade::replace(&daemon, &["daemon", config, "--take-over"]),
         ["drain"] => {
             daemon.drain();
             "draining".into()

@@ -141,7 +141,7 @@ impl RawApp {
             reply::Kind::Bound(bound) if bound.error.is_empty() => Ok(bound),
             reply::Kind::Bound(bound) => Err(bound.error.into()),
             reply::Kind::Detached(detached) => Err(detached.reason.into()),
-            reply::Kind::Attached(_) => Err("attached twice".into()),
+            reply::Kind::Attached(_) | reply::Kind::Moved(_) => Err("a bind was not answered".into()),
         }
     }
 

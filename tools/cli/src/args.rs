@@ -27,6 +27,8 @@ pub struct Trunkline {
 pub enum Verb {
     /// Run the daemon until SIGINT or SIGTERM
     Daemon(DaemonArgs),
+    /// Replace the running daemon by a new process: applications, connections, calls and streams go on
+    Upgrade(UpgradeArgs),
     /// Show applications, services, peers, queues and memory of the daemon
     List(ListArgs),
     /// Make a call, JSON in and out
@@ -69,6 +71,20 @@ pub struct DaemonArgs {
     /// End as if by SIGTERM when standard input closes: for supervisors and tests, so that their death ends the daemon
     #[arg(long)]
     pub until_stdin_closes: bool,
+    /// Take the place of the daemon at the other end of this descriptor
+    #[arg(long, value_name = "DESCRIPTOR", hide = true)]
+    pub take_over: Option<i32>,
+}
+
+/// `trunkline upgrade`
+#[derive(Debug, Args)]
+pub struct UpgradeArgs {
+    /// Program to go on with [default: the file the running daemon was started from, as it is now]
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+    /// Time gRPC connections get for their calls to end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    pub grace: Duration,
 }
 
 /// `trunkline router`

@@ -31,6 +31,7 @@ mod router;
 mod sim;
 mod table;
 mod top;
+mod upgrade;
 
 use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     let Trunkline { socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
+        Verb::Upgrade(args) => upgrade::upgrade(&channel(socket), &args),
         Verb::List(args) => list::list(&admin_client(socket), args.json).map_err(explained),
         Verb::Explain(args) => {
             explain::explain(&admin_client(socket), &args.method, args.json).map_err(explained)

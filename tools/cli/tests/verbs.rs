@@ -398,6 +398,13 @@ impl admin::admin_server::Admin for Impostor {
         Ok(trunkline::Response::new(admin::ExplainResponse::default()))
     }
 
+    async fn get_upgrade(
+        &self,
+        _: trunkline::Incoming<admin::GetUpgradeRequest>,
+    ) -> Result<trunkline::Response<admin::GetUpgradeResponse>, trunkline::Status> {
+        Ok(trunkline::Response::new(admin::GetUpgradeResponse::default()))
+    }
+
     async fn list_policies(
         &self,
         _: trunkline::Incoming<admin::ListPoliciesRequest>,

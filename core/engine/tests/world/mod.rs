@@ -11,8 +11,8 @@ use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port, SessionFault,
-    SessionKey, Turn,
+    BindRequest, BoundSchema, Brought, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port,
+    SessionFault, SessionKey, Turn,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -72,6 +72,9 @@ pub struct World {
     pub datagrams: Vec<Vec<u8>>,
     /// Says which datagrams arrive, by their number.
     pub arrives: fn(usize) -> bool,
+    /// Engines are replaced: after every step of the world, and at every time a test says so.
+    pub replaces: bool,
+    limits: Limits,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
 }
@@ -120,6 +123,8 @@ impl World {
             webs: Vec::new(),
             datagrams: Vec::new(),
             arrives: |_| true,
+            replaces: false,
+            limits,
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
             unreachable: false,
@@ -181,12 +186,39 @@ impl World {
         self.submit_raw(app, &submission.encode())
     }
 
+    /// Both engines go on as others, which know nothing but what the first wrote down.
+    pub fn replace_engines(&mut self) {
+        for host in 0..self.hosts.len() {
+            self.replace_engine(host);
+        }
+    }
+
+    /// One engine goes on as another.
+    pub fn replace_engine(&mut self, host: usize) {
+        let exported = self.hosts[host].engine.export().unwrap();
+        let name = if host == 0 { "near" } else { "far" };
+        let fresh = Engine::new(self.limits.clone(), name, 1);
+        let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
+        let Host { engine: old, heaps } = &mut self.hosts[host];
+        // Dialled, and neither carried nor refused yet: the host still has the order.
+        while let Some(dial) = old.poll_dial() {
+            drop(dial);
+        }
+        let carried: Vec<PeerKey> = self.links.iter().map(|link| link.ends[host]).collect();
+        let brought = Brought { socket: &|key| carried.contains(&key), memory: &|_| true };
+        engine.go_on_elsewhere(&mut Turn { now: self.now, heaps }, &brought);
+        *old = engine;
+    }
+
     pub fn submit_raw(&mut self, app: &App, entry: &[u64; 8]) -> Result<(), SessionFault> {
         let Host { engine, heaps } = &mut self.hosts[app.host];
         let mut turn = Turn { now: self.now, heaps };
         let outcome = engine.handle_submission(&mut turn, app.key, entry);
         if outcome.is_err() {
             engine.detach(&mut turn, app.key);
+        }
+        if self.replaces {
+            self.replace_engines();
         }
         outcome
     }
@@ -208,6 +240,9 @@ impl World {
     pub fn settle(&mut self, apps: &mut [&mut App]) {
         for round in 0.. {
             assert!(round < 100_000, "the world does not come to rest");
+            if self.replaces {
+                self.replace_engines();
+            }
             let dialled = self.dial();
             if !dialled
                 & !self.carry_datagrams()

@@ -237,6 +237,7 @@ pub fn answer(control: &ControlSocket) -> Answer {
         }
         reply::Kind::Bound(bound) => Answer::Bound(bound),
         reply::Kind::Detached(detached) => Answer::Detached(detached.reason),
+        reply::Kind::Moved(_) => panic!("nobody has replaced the daemon"),
     }
 }
 

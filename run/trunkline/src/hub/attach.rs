@@ -34,7 +34,8 @@ impl Greeted {
     /// UNAVAILABLE when the system refuses; a daemon that is gone is found out by [`Greeted::answer`].
     pub(super) fn greet(socket: ControlSocket, lane: &Lane, now: Instant) -> Result<Self, Status> {
         let (name, stands_by) = (lane.name().to_owned(), lane.stands_by());
-        let attach = Attach { abi_version: ABI_VERSION, name, stands_by, ..Attach::default() };
+        let attach =
+            Attach { abi_version: ABI_VERSION, name, stands_by, may_move: true, ..Attach::default() };
         let packet = Request { tag: 0, kind: Some(request::Kind::Attach(attach)) }.encode_to_vec();
         socket.set_nonblocking(true).map_err(refused)?;
         match socket.send(&packet, &[]) {
@@ -68,7 +69,7 @@ impl Greeted {
             (_, reply::Kind::Detached(detached)) => {
                 Err(unavailable(&format!("the daemon refused to attach: {}", detached.reason)))
             }
-            (_, reply::Kind::Bound(_)) => {
+            (_, reply::Kind::Bound(_) | reply::Kind::Moved(_)) => {
                 Err(unavailable("the daemon answered an attach with something else"))
             }
         }

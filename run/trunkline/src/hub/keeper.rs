@@ -361,6 +361,8 @@ impl Keeping {
             Ok(Some(())) => match decode_reply(&self.packet) {
                 Ok((tag, reply::Kind::Bound(bound))) => return member.session.bound(tag, bound),
                 Ok((_, reply::Kind::Detached(detached))) => detached.reason,
+                // The heap that came with it is taken in already; calls go on.
+                Ok((_, reply::Kind::Moved(_))) => return,
                 Ok((_, reply::Kind::Attached(_))) => "the daemon attached a session twice".to_owned(),
                 Err(error) => error.to_string(),
             },

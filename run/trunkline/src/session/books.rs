@@ -3,6 +3,7 @@
 //! One lock guards them ([`super::Session`] holds it). Nothing here blocks, calls a waker or makes a system call:
 //! what is to happen after the lock is released is noted in [`Effects`].
 
+use super::heaps::Held;
 use super::ids::IdMap;
 use super::room::{Room, RoomQueue, Ticket};
 use super::state::{Asker, CallState, End};
@@ -40,6 +41,8 @@ pub(crate) struct Books {
     /// The send heap.
     pub(super) heap: Heap,
     pub(super) limits: Limits,
+    /// Receive blocks this side holds, by heap.
+    pub(super) held: Held,
     pub(super) calls: IdMap<CallId, CallState>,
     pub(super) next_call: u64,
     /// Calls made whose end was not released.
@@ -159,6 +162,7 @@ impl Books {
             quiet: Quiet::default(),
             heap,
             limits,
+            held: Held::default(),
             calls: IdMap::default(),
             next_call: 0,
             in_flight: 0,

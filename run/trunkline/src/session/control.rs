@@ -130,10 +130,17 @@ impl Session {
     /// # Errors
     /// As [`ControlSocket::recv`].
     pub(crate) fn read_control(&self, packet: &mut Vec<u8>) -> Result<Option<()>, ControlError> {
-        match &*self.control.lock() {
-            Some(control) => Ok(control.recv(packet, 0)?.map(drop)),
-            None => Ok(None),
+        if let Some(unread) = self.receive_heaps.take_unread() {
+            *packet = unread;
+            return Ok(Some(()));
         }
+        let control = self.control.lock();
+        let Some(socket) = &*control else { return Ok(None) };
+        let Some(fds) = socket.recv(packet, 1)? else { return Ok(None) };
+        self.take_heap(packet, fds)?;
+        drop(control);
+        self.forget_heaps();
+        Ok(Some(()))
     }
 
     /// For the keeper, when the session is over.

@@ -132,5 +132,6 @@ impl Books {
 
     fn hold(&mut self, block: Span) {
         self.quiet.held_bytes += u64::from(block.len);
+        self.held.take(block);
     }
 }

@@ -12,6 +12,7 @@ mod books;
 mod control;
 mod dispatch;
 mod drive;
+mod heaps;
 mod ids;
 mod received;
 mod room;
@@ -33,13 +34,12 @@ use crate::hub::Keeper;
 use crate::kick::Kick;
 use control::Replies;
 use drive::Seat;
+use heaps::ReceiveHeaps;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
-use trunkline_shm::{
-    AppEnd, Block, ControlSocket, Doorbell, ForkGuard, Heap, HeapFull, ReceivedHeap, Ringer,
-};
+use trunkline_shm::{AppEnd, Block, ControlSocket, Doorbell, ForkGuard, Heap, HeapFull, Ringer};
 
 /// One attachment. Shared by every call, message and thread that uses it.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     send_heap: Heap,
     /// The block at offset 0, if the heap has one there: kept, because a zero in a `Freed` entry means no block.
     first: Option<Block>,
-    receive_heap: ReceivedHeap,
+    receive_heaps: ReceiveHeaps,
     daemon_doorbell: Ringer,
     doorbell: Doorbell,
     /// `None` once closed, which only the keeper does, or a forked child to its copy.
@@ -93,7 +93,7 @@ impl Session {
             seat: Mutex::new(Seat::new(end.completions)),
             replies: Mutex::default(),
             send_heap: end.send_heap,
-            receive_heap: end.receive_heap,
+            receive_heaps: ReceiveHeaps::new(end.receive_heap),
             daemon_doorbell: end.peer_doorbell,
             doorbell: end.own_doorbell,
             control: Mutex::new(Some(control)),

@@ -96,8 +96,7 @@ impl Session {
         if payload.encoding != wanted {
             return Err(Status::internal("the daemon delivered an encoding that was not asked for"));
         }
-        let span = trunkline_shm::Span { offset: payload.span.offset, len: payload.span.len };
-        self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))
+        self.received_block(payload.span)
     }
 
     /// Reads the block that came with a call for a service bound as a whole: path, then metadata. Does not return it.
@@ -105,8 +104,7 @@ impl Session {
     /// # Errors
     /// INTERNAL when it does not lie in the heap or is not that.
     pub(crate) fn named(&self, span: Span) -> Result<(Box<str>, Metadata), Status> {
-        let span = trunkline_shm::Span { offset: span.offset, len: span.len };
-        let block = self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))?;
+        let block = self.received_block(span)?;
         let named = split_path(&block);
         // As in `metadata`.
         let _ = block.into_span();
@@ -121,8 +119,7 @@ impl Session {
         if span.len == 0 {
             return Ok(Metadata::new());
         }
-        let span = trunkline_shm::Span { offset: span.offset, len: span.len };
-        let block = self.receive_heap.block(span).map_err(|error| Status::internal(error.to_string()))?;
+        let block = self.received_block(span)?;
         let metadata = Metadata::decode(&block).map_err(|error| Status::internal(error.to_string()));
         // The block belongs to the completion that named it and is returned with it.
         let _ = block.into_span();

@@ -211,6 +211,8 @@ impl Books {
     /// unless much has been returned so, or whoever would ring sleeps already: what it waits for may need this block.
     pub(crate) fn release(&mut self, release: Submission, effects: &mut Effects) {
         let Submission::Release { block, metadata, .. } = release else { return };
+        self.held.give_back(block);
+        self.held.give_back(metadata);
         let bytes = u64::from(block.len) + u64::from(metadata.len);
         self.quiet.held_bytes = self.quiet.held_bytes.saturating_sub(bytes);
         self.quiet.bytes += bytes;

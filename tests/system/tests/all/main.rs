@@ -10,5 +10,6 @@ mod shutdown;
 mod skew;
 mod support;
 mod topologies;
+mod upgrade;
 mod upgrades;
 mod workers;

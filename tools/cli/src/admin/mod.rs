@@ -15,7 +15,7 @@ mod service;
 pub use audit::Audit;
 pub use convert::{explanation, top_row};
 pub use policies::ControlService;
-pub use service::{AdminService, Facts, Host};
+pub use service::{AdminService, Facts, Host, UpgradeState, UpgradeWish};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
 pub mod proto {

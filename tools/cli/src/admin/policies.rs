@@ -4,11 +4,14 @@ use super::audit::Audit;
 use super::proto::control_server::Control;
 use super::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange,
+    UpgradeRequest, UpgradeResponse,
 };
-use super::service::Host;
+use super::service::{Host, UpgradeWish};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
-use trunkline::{Incoming, Response, Status};
+use std::time::Duration;
+use trunkline::{Code, Incoming, Response, Status};
 use trunkline_daemon::Config;
 use trunkline_policy::{Definition, Difference, Edit, PolicyRow};
 
@@ -74,7 +77,27 @@ impl<H: Host> ControlService<H> {
     }
 }
 
+impl<H: Host> ControlService<H> {
+    fn begin_upgrade(&self, asked: UpgradeRequest, identity: &str) -> Result<UpgradeResponse, Status> {
+        /// As the field says.
+        const GRACE_MS: u32 = 30_000;
+        let binary = (!asked.binary.is_empty()).then(|| PathBuf::from(&asked.binary));
+        let ms = if asked.grace_ms == 0 { GRACE_MS } else { asked.grace_ms };
+        let wish = UpgradeWish { binary, grace: Duration::from_millis(ms.into()) };
+        let begun = self.host.begin_upgrade(wish);
+        let outcome = begun.as_ref().err().map_or("begun", String::as_str);
+        self.audit.note(identity, "upgrade", false, outcome, &Difference::default(), &[]);
+        begun.map_err(|why| Status::new(Code::FailedPrecondition, why))?;
+        Ok(UpgradeResponse { process_id: std::process::id() })
+    }
+}
+
 impl<H: Host> Control for ControlService<H> {
+    async fn upgrade(&self, request: Incoming<UpgradeRequest>) -> Result<Response<UpgradeResponse>, Status> {
+        let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
+        self.begin_upgrade(request.into_inner(), &identity).map(Response::new)
+    }
+
     async fn change_policies(
         &self,
         request: Incoming<ChangePoliciesRequest>,

@@ -3,13 +3,15 @@
 use super::convert::{explanation_message, top_row_message};
 use super::policies::listed;
 use super::proto::admin_server::Admin;
+use super::proto::{self};
 use super::proto::{
-    Application, ExplainRequest, ExplainResponse, ListPoliciesRequest, ListPoliciesResponse, ListRequest,
-    ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
+    Application, ExplainRequest, ExplainResponse, GetUpgradeRequest, GetUpgradeResponse, ListPoliciesRequest,
+    ListPoliciesResponse, ListRequest, ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
 };
+use std::path::PathBuf;
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
-use trunkline_daemon::Observation;
+use trunkline_daemon::{Observation, TakenOver};
 use trunkline_engine::{Protocol, SessionKey};
 use trunkline_policy::{Definition, PolicyError, PolicyRow};
 use trunkline_services::Pause;
@@ -30,6 +32,13 @@ pub trait Host: Send + Sync + 'static {
     fn facts(&self) -> Facts;
     /// The chain at work.
     fn policies(&self) -> Vec<PolicyRow>;
+    /// How far a replacement of it is.
+    fn upgrade_state(&self) -> UpgradeState;
+    /// Begins to replace it.
+    ///
+    /// # Errors
+    /// Why not.
+    fn begin_upgrade(&self, wish: UpgradeWish) -> Result<(), String>;
     /// Puts a chain to work, or only says whether it would do. Returns which modules are upgraded with it, in words.
     ///
     /// # Errors
@@ -50,6 +59,28 @@ pub struct Facts {
     pub listening: Vec<String>,
     /// Memory of its process, in bytes.
     pub resident_bytes: u64,
+}
+
+/// What a replacement is to be.
+#[derive(Clone, Debug)]
+pub struct UpgradeWish {
+    /// The program; the running one's file if nobody said.
+    pub binary: Option<PathBuf>,
+    /// Time gRPC connections get.
+    pub grace: Duration,
+}
+
+/// How far a replacement is.
+#[derive(Clone, Debug, Default)]
+pub struct UpgradeState {
+    /// It goes on.
+    pub under_way: bool,
+    /// What has happened, in words.
+    pub steps: Vec<String>,
+    /// Why the last one failed.
+    pub failure: String,
+    /// What this daemon took over itself.
+    pub taken: Option<TakenOver>,
 }
 
 /// Answers operators.
@@ -104,6 +135,23 @@ impl<H: Host> Admin for AdminService<H> {
         _: Incoming<ListPoliciesRequest>,
     ) -> Result<Response<ListPoliciesResponse>, Status> {
         Ok(Response::new(listed(self.host.policies())))
+    }
+
+    async fn get_upgrade(
+        &self,
+        _: Incoming<GetUpgradeRequest>,
+    ) -> Result<Response<GetUpgradeResponse>, Status> {
+        let UpgradeState { under_way, steps, failure, taken } = self.host.upgrade_state();
+        let taken_over = taken.map(|taken| proto::TakenOver {
+            from_process_id: taken.from,
+            sessions: taken.sessions as u32,
+            connections: taken.connections as u32,
+            calls: taken.calls as u32,
+            paused_ns: taken.paused_ns,
+        });
+        let (process_id, version) = (std::process::id(), env!("CARGO_PKG_VERSION").to_owned());
+        let taken_over = taken_over.map(Into::into);
+        Ok(Response::new(GetUpgradeResponse { process_id, version, under_way, steps, failure, taken_over }))
     }
 
     async fn top(&self, request: Incoming<TopRequest>, mut out: Sender<TopResponse>) -> Result<(), Status> {

@@ -1,8 +1,9 @@
 //! The running daemon as the admin API sees it.
 
-use crate::admin::{Facts, Host};
+use crate::admin::{Facts, Host, UpgradeState, UpgradeWish};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use trunkline_daemon::{Daemon, Observation};
 use trunkline_policy::{Definition, PolicyError, PolicyRow};
@@ -20,6 +21,19 @@ pub struct DaemonHost {
     pub audit_log: PathBuf,
     /// When it was started.
     pub started: Instant,
+    /// How far its replacement is.
+    pub upgrade: Mutex<UpgradeState>,
+    /// Who carries orders out.
+    pub orders: Sender<Order>,
+}
+
+/// What the process is to do.
+#[derive(Debug)]
+pub enum Order {
+    /// End, because of this.
+    End(&'static str),
+    /// Hand over to another process.
+    Upgrade(UpgradeWish),
 }
 
 /// Weak, so that a worker of the admin API that has yet to notice its end does not keep the daemon from its own.
@@ -36,12 +50,32 @@ impl Host for Weak<DaemonHost> {
         self.upgrade().map_or(Ok(Vec::new()), |host| host.daemon.apply_policies(definitions, dry_run))
     }
 
+    fn upgrade_state(&self) -> UpgradeState {
+        self.upgrade().map_or_else(UpgradeState::default, |host| host.upgrading().clone())
+    }
+
+    fn begin_upgrade(&self, wish: UpgradeWish) -> Result<(), String> {
+        let host = self.upgrade().ok_or("the daemon ends")?;
+        let mut state = host.upgrading();
+        if state.under_way {
+            return Err("a replacement is under way already".into());
+        }
+        *state = UpgradeState { under_way: true, taken: state.taken, ..UpgradeState::default() };
+        drop(state);
+        host.orders.send(Order::Upgrade(wish)).map_err(|_| "the daemon ends".to_owned())
+    }
+
     fn facts(&self) -> Facts {
         self.upgrade().map_or_else(Facts::default, |host| host.facts())
     }
 }
 
 impl DaemonHost {
+    /// The state of its replacement.
+    pub fn upgrading(&self) -> MutexGuard<'_, UpgradeState> {
+        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn facts(&self) -> Facts {
         Facts {
             node: self.node.clone(),

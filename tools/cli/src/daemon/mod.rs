@@ -3,6 +3,8 @@
 mod file;
 mod host;
 mod logging;
+mod notify;
+mod upgrade;
 mod verb;
 
 pub use verb::daemon;

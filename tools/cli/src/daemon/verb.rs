@@ -1,21 +1,21 @@
 //! The verb itself.
 
 use super::file::{self, FileError};
-use super::host::DaemonHost;
-use super::logging;
+use super::host::{DaemonHost, Order};
+use super::{logging, notify, upgrade};
 use crate::admin::proto::admin_server::AdminServer;
 use crate::admin::proto::control_server::ControlServer;
-use crate::admin::{AdminService, Audit, ControlService};
+use crate::admin::{AdminService, Audit, ControlService, UpgradeState};
 use crate::args::DaemonArgs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
-use trunkline_daemon::{Config, Daemon, GrpcServices, StartError};
+use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, StartError};
 use trunkline_shm::Places;
 
 /// How often a draining daemon asks its shards whether they are done.
@@ -62,11 +62,12 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
         print!("{}", config.to_toml());
         return Ok(());
     }
+    upgrade::own_binary();
     logging::start(&config.log.level, config.log.format == trunkline_daemon::LogFormat::Json)?;
     // Before the daemon is there, so that no signal meets it unprepared.
-    let orders = orders(args.until_stdin_closes)?;
+    let (sender, orders) = orders(args.until_stdin_closes)?;
     let wanted = config.grpc_services;
-    let host = Arc::new(start(config)?);
+    let host = Arc::new(start(config, args.take_over, sender)?);
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, wanted)?;
     // Ready is who answers whatever a tool asks first.
@@ -74,7 +75,14 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
         config = origin.map(|path| path.display().to_string()), "daemon is ready"
     );
-    let order = orders.recv().unwrap_or("every source of orders is gone");
+    notify::ready();
+    let order = loop {
+        match orders.recv() {
+            Ok(Order::Upgrade(wish)) => upgrade::hand_over(&host, wish),
+            Ok(Order::End(why)) => break why,
+            Err(_) => break "every source of orders is gone",
+        }
+    };
     tracing::info!(order, "draining");
     host.daemon.drain();
     // Streams of theirs have no end of their own, and would be waited for with the others' calls.
@@ -95,16 +103,37 @@ fn override_with(config: &mut Config, args: &DaemonArgs, socket: Option<PathBuf>
     config.daemon.listen.extend(args.listen.iter().cloned().map(trunkline_daemon::Address));
 }
 
-fn start(mut config: Config) -> Result<DaemonHost, DaemonError> {
+fn start(
+    mut config: Config,
+    take_over: Option<i32>,
+    orders: Sender<Order>,
+) -> Result<DaemonHost, DaemonError> {
+    let (node, audit_log) = (config.node().to_owned(), config.admin.audit_log.clone());
+    let started = Instant::now();
+    let (daemon, taken) = match take_over {
+        Some(descriptor) => {
+            let arrival = Arrival::at(descriptor).map_err(StartError::from)?;
+            let (daemon, taken) = Daemon::take_over(config, &arrival, &upgrade::build())?;
+            (daemon, Some(taken))
+        }
+        None => {
+            find_place(&mut config)?;
+            (Daemon::start(config)?, None)
+        }
+    };
+    let socket = daemon.control_path().map_or_else(PathBuf::new, PathBuf::from);
+    let upgrade = Mutex::new(UpgradeState { taken, ..UpgradeState::default() });
+    Ok(DaemonHost { daemon: Arc::new(daemon), node, socket, audit_log, started, upgrade, orders })
+}
+
+/// The socket's path, if nobody has named one.
+fn find_place(config: &mut Config) -> Result<(), DaemonError> {
     if config.socket().is_none() {
         // The first usual place that can be had; taken again at once by the daemon itself.
         let listener = Places::of_this_process().bind(config.daemon.socket_mode.0)?;
         config.daemon.socket = listener.path().to_owned();
     }
-    let (node, socket) = (config.node().to_owned(), config.daemon.socket.clone());
-    let audit_log = config.admin.audit_log.clone();
-    let started = Instant::now();
-    Ok(DaemonHost { daemon: Arc::new(Daemon::start(config)?), node, socket, audit_log, started })
+    Ok(())
 }
 
 /// The admin API is an application like any other: it attaches where everybody does.
@@ -131,7 +160,7 @@ fn serve_grpc(host: &Arc<DaemonHost>, wanted: GrpcServices) -> Result<ServerHand
 }
 
 /// Lets calls in flight end, for a time, or until a second order.
-fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<&'static str>) {
+fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<Order>) {
     let until = Instant::now() + time;
     while !daemon.is_idle() && Instant::now() < until {
         if !matches!(orders.recv_timeout(DRAIN_LOOK), Err(RecvTimeoutError::Timeout)) {
@@ -142,25 +171,26 @@ fn let_end(daemon: &Daemon, time: Duration, orders: &Receiver<&'static str>) {
 }
 
 /// Orders to end: signals, and the end of standard input if that was asked for.
-fn orders(until_stdin_closes: bool) -> Result<Receiver<&'static str>, DaemonError> {
+fn orders(until_stdin_closes: bool) -> Result<(Sender<Order>, Receiver<Order>), DaemonError> {
     let (sender, orders) = channel();
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(DaemonError::Signals)?;
     let from_signals = sender.clone();
     spawn("signals", move || {
         for signal in signals.forever() {
-            let _ = from_signals.send(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
+            let _ = from_signals.send(Order::End(if signal == SIGINT { "SIGINT" } else { "SIGTERM" }));
         }
     })?;
     if until_stdin_closes {
-        spawn("stdin", move || watch_stdin(&sender))?;
+        let from_stdin = sender.clone();
+        spawn("stdin", move || watch_stdin(&from_stdin))?;
     }
-    Ok(orders)
+    Ok((sender, orders))
 }
 
-fn watch_stdin(orders: &Sender<&'static str>) {
+fn watch_stdin(orders: &Sender<Order>) {
     // What comes is not asked for; only its end matters.
     let _ = io::copy(&mut io::stdin().lock().take(u64::MAX), &mut io::sink());
-    let _ = orders.send("standard input closed");
+    let _ = orders.send(Order::End("standard input closed"));
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), DaemonError> {

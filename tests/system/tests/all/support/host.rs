@@ -109,9 +109,21 @@ impl Host {
         self.daemon = None;
     }
 
+    /// Has the daemon replaced by another process. For how long calls stood still.
+    pub fn replace_daemon(&mut self) -> std::time::Duration {
+        let said = self.daemon().replace();
+        let paused_ns = said.split(' ').next().and_then(|word| word.parse().ok());
+        std::time::Duration::from_nanos(paused_ns.expect("the successor says how long it took"))
+    }
+
     /// The running daemon.
     pub fn daemon(&mut self) -> &mut Process {
         self.daemon.as_mut().expect("the daemon runs")
+    }
+
+    /// Its folder.
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Where applications attach.

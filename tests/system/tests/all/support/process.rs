@@ -1,9 +1,11 @@
 //! A probe process that is ordered about by lines.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 use trunkline_system_tests::scenario::WATCHDOG;
 
 /// A running probe. Killed when dropped.
@@ -13,6 +15,8 @@ pub struct Process {
     orders: ChildStdin,
     answers: Receiver<String>,
     greeting: String,
+    /// The process that goes on in this one's place, with its input and output.
+    successor: Option<Pid>,
 }
 
 impl Process {
@@ -54,8 +58,31 @@ impl Process {
         self.greeting.trim_start_matches("ready").trim()
     }
 
+    /// Has a daemon replaced by another process, which answers from now on. What the successor says of itself.
+    ///
+    /// # Panics
+    /// If it was not replaced.
+    pub fn replace(&mut self) -> String {
+        let answer = self.ask("replace");
+        let words: Vec<&str> = answer.split(' ').collect();
+        let ["took-over", process, rest @ ..] = words.as_slice() else { panic!("{}: {answer}", self.name) };
+        let process = process.parse().ok().and_then(Pid::from_raw);
+        self.successor = Some(process.expect("a process has a number"));
+        // It has ended by itself.
+        let _ = self.child.wait();
+        rest.join(" ")
+    }
+
     /// Ends it at once and without a chance to say goodbye (SIGKILL), and waits until the kernel has cleaned up.
     pub fn kill(&mut self) {
+        if let Some(successor) = self.successor.take() {
+            let _ = kill_process(successor, Signal::KILL);
+            let began = Instant::now();
+            while is_alive(successor) {
+                assert!(began.elapsed() < WATCHDOG, "a killed process lives");
+                std::thread::park_timeout(Duration::from_millis(1));
+            }
+        }
         // Gone already is gone, too.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -89,8 +116,19 @@ impl Process {
             BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
         });
         let name = format!("probe {arguments:?}, process {}", child.id());
-        Self { name, child, orders, answers, greeting: String::new() }
+        Self { name, child, orders, answers, greeting: String::new(), successor: None }
     }
+}
+
+/// Whether a process that is nobody's child here runs, or some thread of it still does: its files are open as long.
+fn is_alive(process: Pid) -> bool {
+    let process = process.as_raw_nonzero();
+    if std::fs::read_dir(format!("/proc/{process}/task")).is_ok_and(|tasks| tasks.count() > 1) {
+        return true;
+    }
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    // State is the first word behind the name; Z has ended and waits to be asked for.
+    stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X'])))
 }
 
 impl Drop for Process {

@@ -1,0 +1,98 @@
+//! Writing the state down.
+
+use super::types::TypesState;
+use crate::SessionKey;
+use crate::call::Call;
+use crate::cluster::Clusters;
+use crate::engine::Engine;
+use crate::expire::Due;
+use crate::handover::HandoverError;
+use crate::peer::{Lent, Peer};
+use crate::registry::{BoundSchema, Registry};
+use crate::remote::Remotes;
+use crate::session::Session;
+use crate::table::Table;
+use serde::Serialize;
+use std::sync::Arc;
+use trunkline_call::TimerTable;
+use trunkline_policy::Policies;
+
+/// The state of an engine, to be read by [`Engine::take_over`].
+#[derive(Clone, Debug)]
+pub struct Exported {
+    /// The state.
+    pub state: Vec<u8>,
+    /// The schemas it names by their place here. The host brings them across: it has what they were built from.
+    pub schemas: Vec<Arc<BoundSchema>>,
+}
+
+/// What is written.
+#[derive(Serialize)]
+struct Leaving<'a> {
+    types: Vec<TypesState>,
+    types_bound: u32,
+    stream_window_bytes: u32,
+    sessions: &'a Table<Session>,
+    peers: &'a Table<Peer>,
+    lent: &'a Table<Lent>,
+    calls: &'a Table<Call>,
+    registry: &'a Registry,
+    remotes: &'a Remotes,
+    clusters: &'a Clusters,
+    timers: &'a TimerTable<Due>,
+    policies: &'a Policies,
+    retired: &'a [SessionKey],
+    abandoned: &'a [(SessionKey, u32)],
+}
+
+impl Engine {
+    /// Version of what is written. A reader that does not know it refuses ([`HandoverError::Version`]).
+    pub const STATE_VERSION: u32 = 1;
+
+    /// The schemas a state written now would name.
+    pub fn schemas_in_use(&self) -> Vec<Arc<BoundSchema>> {
+        let mut schemas = Vec::new();
+        for types in self.types_in_use().values() {
+            TypesState::of(types, &mut schemas);
+        }
+        schemas
+    }
+
+    /// Asks gRPC clients to go elsewhere with their next calls. Returns how many of their calls are under way, and of
+    /// those made to gRPC servers.
+    pub fn leave_grpc(&mut self) -> usize {
+        let taken: Vec<_> =
+            self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none()).map(|(key, _)| key).collect();
+        self.commands.extend(taken.into_iter().map(|key| (key, trunkline_grpc::Command::GoAway)));
+        self.grpc_peers.iter().map(|(_, peer)| peer.streams.len()).sum()
+    }
+
+    /// Writes the state down, between two turns. Nothing changes here.
+    ///
+    /// # Errors
+    /// [`HandoverError::Malformed`] if some of it cannot be written.
+    pub fn export(&self) -> Result<Exported, HandoverError> {
+        let mut schemas = Vec::new();
+        let types = self.types_in_use();
+        let leaving = Leaving {
+            types: types.values().map(|types| TypesState::of(types, &mut schemas)).collect(),
+            types_bound: self.types_bound,
+            stream_window_bytes: self.limits.stream_window_bytes,
+            sessions: &self.sessions,
+            peers: &self.peers,
+            lent: &self.lent,
+            calls: &self.calls,
+            registry: &self.registry,
+            remotes: &self.remotes,
+            clusters: &self.clusters,
+            timers: &self.timers,
+            policies: &self.policies,
+            retired: &self.retired,
+            abandoned: &self.abandoned,
+        };
+        let mut state = Vec::new();
+        ciborium::into_writer(&(Self::STATE_VERSION, leaving), &mut state)
+            .map_err(|error| HandoverError::Malformed(error.to_string()))?;
+        Ok(Exported { state, schemas })
+    }
+}

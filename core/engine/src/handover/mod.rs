@@ -1,0 +1,31 @@
+//! An engine that goes on in another process.
+//!
+//! The state of an engine is plain data, so a daemon replaces itself without its calls noticing: the old process
+//! writes the state down at the end of a turn ([`Engine::export`]), the new one reads it into a fresh engine
+//! ([`Engine::take_over`]) and, once it is the only one, goes on ([`Engine::go_on_elsewhere`]). Exporting changes
+//! nothing: if the other does not come up, this engine goes on as if nothing had been.
+//!
+//! What is written is CBOR with the fields' names, under a version. Tables keep their slots and generations, so every
+//! key, call id and token means the same on both sides; only what the program itself defines (limits, service
+//! configs, compiled policies, transcoding tables) is made anew. Types are numbered: many calls share one.
+//!
+//! * `export.rs` and `take_over.rs` write and read; `types.rs` has the numbered types, `entries.rs` completions;
+//! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
+//!   refused, and never panics later;
+//! * `resume.rs` ends what could not come along, and gives everything else a push.
+//!
+//! # What does not come along
+//! HTTP/2 and R2P2 exchanges (their connections live in libraries and sockets of the old process; the host drains them
+//! first), what telemetry has counted, and what balancers have learned. A call whose other end stayed behind ends as
+//! UNAVAILABLE, *unknown*, or is cancelled at its handler.
+
+pub(crate) mod entries;
+mod export;
+mod resume;
+mod sound;
+mod take_over;
+mod types;
+
+pub use export::Exported;
+pub use resume::Brought;
+pub use take_over::HandoverError;

@@ -1,0 +1,108 @@
+//! Going on: what stayed behind ends, everything else gets a push.
+
+use crate::call::{Body, ClientEnd, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::remote::{Dial, Dialled};
+use crate::{CallKey, PeerKey, SessionKey};
+use std::sync::Arc;
+use trunkline_call::{Execution, Fault};
+
+/// What the host could bring along.
+pub struct Brought<'a> {
+    /// Whether there is a socket for a connection.
+    pub socket: &'a dyn Fn(PeerKey) -> bool,
+    /// Whether there is memory for a session.
+    pub memory: &'a dyn Fn(SessionKey) -> bool,
+}
+
+impl Engine {
+    /// Goes on after [`Engine::take_over`], from the moment on in which no other engine works with the same rings and
+    /// sockets. Connections without a socket are lost, or dialled again if nothing was said on them; sessions without
+    /// memory are detached.
+    pub fn go_on_elsewhere(&mut self, turn: &mut Turn<'_>, brought: &Brought<'_>) {
+        self.rename_blocks(turn);
+        self.end_left_behind(turn);
+        let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in sessions.iter().filter(|key| !(brought.memory)(**key)) {
+            self.detach(turn, *key);
+        }
+        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
+        for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
+            self.dial_again(turn, *key);
+        }
+        self.queue_again(turn);
+        for key in peers {
+            self.transmit(key);
+            self.unblock_peer(turn, key);
+            self.settle_peer(turn, key);
+        }
+        for key in sessions {
+            self.unpark(turn, key);
+        }
+        for key in self.remotes.keys() {
+            self.serve_line(turn, key);
+        }
+        let waiting = self.sessions.iter().filter(|(_, session)| !session.outbox.is_empty());
+        self.completing = waiting.map(|(key, _)| key).collect();
+        self.answer_again();
+        self.go_on(turn);
+    }
+
+    /// Blocks that are being written lie in other heaps now.
+    fn rename_blocks(&mut self, turn: &Turn<'_>) {
+        for (_, call) in self.calls.iter_mut() {
+            for half in [&mut call.request, &mut call.response] {
+                for item in half.backlog.iter_mut().chain(&mut half.gathered) {
+                    if let Some(Body::Placed { session, block, .. }) = item.body_mut() {
+                        block.offset = turn.heaps.renamed(*session, block.offset);
+                    }
+                }
+            }
+        }
+        for (_, peer) in self.peers.iter_mut() {
+            peer.assemblies.values_mut().for_each(|assembly| assembly.rename(turn.heaps));
+        }
+    }
+
+    /// Calls with an end that could not come along.
+    fn end_left_behind(&mut self, turn: &mut Turn<'_>) {
+        let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
+        for key in calls {
+            let Some(call) = self.calls.find(key) else { continue };
+            if matches!(call.client, ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. }) {
+                self.cancel(turn, key);
+            } else if matches!(call.server, ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. }) {
+                let endpoint = "a connection that stayed with the daemon before this one".to_owned();
+                self.fail(turn, key, Fault::ConnectionLost { endpoint, executed: Execution::Unknown });
+            }
+        }
+    }
+
+    /// A connection without a socket. While it was being dialled nothing was said on it, so it may be dialled again.
+    fn dial_again(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let Some(peer) = self.peers.find(key) else { return };
+        let dialled = peer.lane.and_then(|(remote, lane)| {
+            let remote = self.remotes.find(remote)?;
+            remote.dials(lane, key).then(|| Arc::clone(&remote.endpoint))
+        });
+        match dialled {
+            Some(endpoint) => self.dials.push_back(Dial { connection: Dialled::Native(key), endpoint }),
+            None => self.peer_lost(turn, key, "connection could not be handed over"),
+        }
+    }
+
+    /// Calls that waited for a worker begin again: who is free is this engine's to find out.
+    fn queue_again(&mut self, turn: &mut Turn<'_>) {
+        let queued: Vec<CallKey> =
+            self.calls.iter().filter(|(_, call)| call.queued.is_some()).map(|(key, _)| key).collect();
+        for key in queued {
+            let Some(call) = self.calls.find_mut(key) else { continue };
+            let Some(queued) = call.queued.take() else { continue };
+            let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+            call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
+            if let Some(opening) = call.request.backlog.pop_front() {
+                self.start(turn, key, queued.target, opening);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What the rest of the room relies on, held against a state that came from elsewhere.
+
+use crate::call::{Body, Call, Half, Item};
+use crate::engine::Engine;
+use crate::peer::Peer;
+use crate::session::{Route, Session};
+
+/// More than any host counts of anything; sums of two stay within 64 bits.
+const COUNT_MAX: u64 = 1 << 62;
+/// Bytes no heap, stream or connection here holds.
+const BYTES_MAX: u64 = 1 << 40;
+/// Routes and calls of a session are bounded by limits far below this.
+const CALLS_MAX: u32 = 1 << 24;
+
+impl Engine {
+    /// # Errors
+    /// What does not hold.
+    pub(super) fn check_sound(&self) -> Result<(), &'static str> {
+        let all = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
+        all(self.sessions.iter().all(|(_, session)| self.session_is_sound(session)), "session")?;
+        all(self.peers.iter().all(|(_, peer)| self.peer_is_sound(peer)), "peer")?;
+        all(self.calls.iter().all(|(_, call)| self.call_is_sound(call)), "call")?;
+        let in_heap = |span: trunkline_call::entry::Span| span.offset.checked_add(span.len).is_some();
+        all(self.lent.iter().all(|(_, lent)| in_heap(lent.span) && in_heap(lent.block)), "lent block")
+    }
+
+    fn session_is_sound(&self, session: &Session) -> bool {
+        let known = |route: &Route| match route {
+            Route::Calls { method, .. } => self.registry.knows(*method),
+            Route::Serves => true,
+        };
+        session.routes.iter().all(known)
+            && session.parked_bytes as u64 <= BYTES_MAX
+            && session.delivered as u64 <= BYTES_MAX
+            && session.is_sound()
+    }
+
+    fn peer_is_sound(&self, peer: &Peer) -> bool {
+        let offered = peer.offered.values().filter_map(|offered| offered.method);
+        let announced = peer.announced.keys().map(|(method, _)| *method);
+        let small = |assembly: &crate::assembly::Assembly| {
+            assembly.total <= i32::MAX as u32 && assembly.ahead <= i32::MAX as u32
+        };
+        offered.chain(announced).all(|method| self.registry.knows(method))
+            && peer.assembling_bytes as u64 <= BYTES_MAX
+            && peer.assemblies.values().all(small)
+    }
+
+    fn call_is_sound(&self, call: &Call) -> bool {
+        let waited = call.client_stamps.wait_ns.max(call.server_stamps.wait_ns);
+        self.registry.knows(call.method)
+            && waited <= COUNT_MAX
+            && call.resent <= CALLS_MAX
+            && half_is_sound(&call.request)
+            && half_is_sound(&call.response)
+            && call.attempts.as_ref().is_none_or(|attempts| attempts.is_sound())
+    }
+}
+
+fn half_is_sound(half: &Half) -> bool {
+    let items = || half.backlog.iter().chain(&half.gathered);
+    half.charged.unsigned_abs() <= BYTES_MAX
+        && half.released_bytes <= COUNT_MAX
+        && half.bytes <= COUNT_MAX
+        && half.messages <= COUNT_MAX
+        && items().filter_map(Item::body).all(body_is_sound)
+}
+
+fn body_is_sound(body: &Body<'_>) -> bool {
+    let span = match body {
+        Body::Lent { payload, .. } | Body::Sealed { payload, .. } => payload.span,
+        Body::Placed { block, .. } => *block,
+        Body::Kept(_) | Body::Wire { .. } => return true,
+    };
+    span.offset.checked_add(span.len).is_some()
+}

@@ -1,0 +1,196 @@
+//! Reading the state into a fresh engine.
+
+use super::types::{Known, TypesState};
+use crate::call::Call;
+use crate::cluster::Clusters;
+use crate::engine::Engine;
+use crate::expire::Due;
+use crate::peer::{Lent, Peer};
+use crate::registry::{BoundSchema, Registry};
+use crate::remote::{LaneIndex, Remotes};
+use crate::session::{Route, Session};
+use crate::table::Table;
+use crate::{CallKey, SessionKey};
+use ciborium::de::Error as CborError;
+use serde::Deserialize;
+use std::sync::Arc;
+use trunkline_call::TimerTable;
+use trunkline_policy::{PoliciesState, PolicyError, Side};
+use trunkline_telemetry::PeerIndex;
+
+/// Why an engine does not go on with a state.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandoverError {
+    /// It was written by a program of another version.
+    #[error("the state has version {0}, this program reads {version}", version = Engine::STATE_VERSION)]
+    Version(u32),
+    /// It cannot be read.
+    #[error("the state cannot be read: {0}")]
+    Malformed(String),
+    /// It contradicts itself.
+    #[error("the state contradicts itself: {0}")]
+    Unsound(&'static str),
+    /// A schema that was handed over does not define a type that is in use.
+    #[error("the state names types that its schemas do not define")]
+    Types,
+    /// The chain of policies is none for this program.
+    #[error("the chain of policies: {0}")]
+    Policies(String),
+}
+
+/// What is read. Fields later versions add have defaults, so that an older state can be read.
+#[derive(Deserialize)]
+struct Arriving {
+    types: Vec<TypesState>,
+    types_bound: u32,
+    stream_window_bytes: u32,
+    sessions: Table<Session>,
+    peers: Table<Peer>,
+    lent: Table<Lent>,
+    calls: Table<Call>,
+    registry: Registry,
+    remotes: Remotes,
+    clusters: Clusters,
+    timers: TimerTable<Due>,
+    policies: PoliciesState,
+    retired: Vec<SessionKey>,
+    abandoned: Vec<(SessionKey, u32)>,
+}
+
+impl Engine {
+    /// Goes on with a state that another engine has written. To be called on a fresh one, configured as this host is
+    /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone.
+    ///
+    /// # Errors
+    /// [`HandoverError`]. Whatever the bytes are, nothing panics.
+    pub fn take_over(self, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
+        let mut reader = state;
+        let (version, arriving): (u32, ciborium::Value) = match ciborium::from_reader(&mut reader) {
+            Ok(read) => read,
+            Err(error) => return Err(malformed(error)),
+        };
+        if version != Self::STATE_VERSION {
+            return Err(HandoverError::Version(version));
+        }
+        let arriving: Arriving =
+            arriving.deserialized().map_err(|e| HandoverError::Malformed(e.to_string()))?;
+        self.fill(arriving, schemas)
+    }
+
+    fn fill(mut self, arriving: Arriving, schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
+        let mut known = Known::new();
+        for types in arriving.types {
+            let types = types.take_up(schemas).ok_or(HandoverError::Types)?;
+            known.insert(types.number, Arc::new(types));
+        }
+        // Applications count on the window they were told of.
+        self.limits.stream_window_bytes = self.limits.stream_window_bytes.max(arriving.stream_window_bytes);
+        self.types_bound = arriving.types_bound;
+        (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
+        (self.registry, self.timers) = (arriving.registry, arriving.timers);
+        (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
+        self.take_up_peers(arriving.peers)?;
+        if !self.relink(&known) {
+            return Err(HandoverError::Types);
+        }
+        if !self.remotes.take_up(arriving.remotes) {
+            return Err(HandoverError::Unsound("two endpoints of one name"));
+        }
+        let telemetry = &mut self.telemetry;
+        if !self.registry.take_up(|path| telemetry.method(path)) {
+            return Err(HandoverError::Unsound("two methods of one path"));
+        }
+        self.take_up_clusters(arriving.clusters);
+        self.policies = arriving.policies.take_up(self.clusters.seed).map_err(refused)?;
+        self.recount();
+        self.check_sound().map_err(HandoverError::Unsound)?;
+        self.plan_again();
+        self.rebalance();
+        self.number_peers();
+        Ok(self)
+    }
+
+    fn take_up_peers(&mut self, mut peers: Table<Peer>) -> Result<(), HandoverError> {
+        for (_, peer) in peers.iter_mut() {
+            let config = match peer.lane {
+                Some((_, LaneIndex::Bulk)) => &self.native.bulk,
+                Some((_, LaneIndex::Small)) | None => &self.native.small,
+            };
+            let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
+            peer.connection = taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
+        }
+        self.peers = peers;
+        Ok(())
+    }
+
+    /// What follows from the rest is counted again instead of believed.
+    fn recount(&mut self) {
+        for (_, session) in self.sessions.iter_mut() {
+            session.lent = 0;
+        }
+        for (_, lent) in self.lent.iter() {
+            if let Some(session) = self.sessions.find_mut(lent.session) {
+                session.lent += 1;
+            }
+        }
+        let kept = self.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
+        self.kept_bytes = kept.map(|attempts| attempts.kept_bytes).fold(0, usize::saturating_add);
+    }
+
+    /// Compiles the chain for everything that is bound.
+    fn plan_again(&mut self) {
+        let mut routes = Vec::new();
+        for (key, session) in self.sessions.iter().filter(|(_, session)| !session.gone) {
+            for (index, route) in session.routes.iter().enumerate() {
+                if let Route::Calls { types, .. } = route {
+                    routes.push((key, index, Arc::clone(types)));
+                }
+            }
+        }
+        for (session, index, types) in routes {
+            let made = self.plan_for(Side::Client, session, &types);
+            let routes = self.sessions.find_mut(session).map(|session| &mut session.routes);
+            if let Some(Route::Calls { plan, .. }) = routes.and_then(|routes| routes.get_mut(index)) {
+                *plan = made;
+            }
+        }
+        let servers: Vec<_> =
+            self.registry.every_server().map(|s| (s.session, Arc::clone(&s.types))).collect();
+        let plans: Vec<_> =
+            servers.iter().map(|(session, types)| self.plan_for(Side::Server, *session, types)).collect();
+        for (server, plan) in self.registry.every_server_mut().zip(plans) {
+            server.plan = plan;
+        }
+        let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
+        calls.into_iter().for_each(|key| self.enlist_again(key));
+    }
+
+    /// Numbers in reports are this engine's own.
+    fn number_peers(&mut self) {
+        let own_clock = self.native.small.clock_id;
+        for (_, peer) in self.peers.iter_mut() {
+            let Some(said) = peer.connection.peer() else { continue };
+            let name = if said.node_name.is_empty() { &peer.label } else { &said.node_name };
+            peer.telemetry = self.telemetry.peer(name, said.clock_id == own_clock);
+        }
+        for (_, call) in self.calls.iter_mut() {
+            let crate::call::ServerEnd::Peer { peer, .. } = call.server else { continue };
+            call.peer_index = self.peers.find(peer).map_or(PeerIndex::OTHER, |peer| peer.telemetry);
+        }
+    }
+}
+
+/// Stands where a connection is being looked at.
+fn placeholder() -> trunkline_native::Connection {
+    use trunkline_call::Instant;
+    use trunkline_native::{Config, Connection, Side};
+    Connection::new(Side::Acceptor, Arc::new(Config::default()), Instant::default())
+}
+
+fn malformed<E: std::fmt::Display + std::fmt::Debug>(error: CborError<E>) -> HandoverError {
+    HandoverError::Malformed(error.to_string())
+}
+
+fn refused(error: PolicyError) -> HandoverError {
+    HandoverError::Policies(error.to_string())
+}

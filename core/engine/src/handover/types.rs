@@ -1,0 +1,162 @@
+//! The types of methods, by number: written once, named wherever they are used.
+
+use crate::call::{Call, ClientEnd, ServerEnd};
+use crate::engine::Engine;
+use crate::registry::{BoundSchema, Form, MessageType, MethodTypes};
+use crate::session::Route;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use trunkline_call::Pattern;
+
+/// Types as they are written once.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct TypesState {
+    number: u32,
+    path: String,
+    input: Option<MessageState>,
+    output: Option<MessageState>,
+    pattern: Pattern,
+    whole_service: bool,
+}
+
+/// A message type: the schema's place in the list that goes with the state, and the full name. (An index would mean
+/// something else to a program that orders messages otherwise.)
+#[derive(Debug, Serialize, Deserialize)]
+struct MessageState {
+    schema: usize,
+    name: String,
+}
+
+/// Types by number.
+pub(super) type Known = BTreeMap<u32, Arc<MethodTypes>>;
+
+/// Wherever types are used they are a number; [`Engine::relink`] puts the types in its place again.
+impl Serialize for MethodTypes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.number.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for MethodTypes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u32::deserialize(deserializer)?;
+        Ok(Self { number, ..Self::opaque("", false) })
+    }
+}
+
+impl TypesState {
+    pub fn of(types: &MethodTypes, schemas: &mut Vec<Arc<BoundSchema>>) -> Self {
+        Self {
+            number: types.number,
+            path: types.path.to_string(),
+            input: MessageState::of(&types.input, schemas),
+            output: MessageState::of(&types.output, schemas),
+            pattern: types.pattern,
+            whole_service: types.whole_service,
+        }
+    }
+
+    /// The types; `None` if a schema does not define them.
+    pub fn take_up(self, schemas: &[Arc<BoundSchema>]) -> Option<MethodTypes> {
+        let form = |message: Option<MessageState>| match message {
+            None => Some(Form::Opaque),
+            Some(message) => {
+                let schema = schemas.get(message.schema)?;
+                let index = schema.schema.message_named(&message.name)?;
+                Some(Form::Typed(MessageType::new(schema, index)))
+            }
+        };
+        Some(MethodTypes {
+            number: self.number,
+            path: self.path.into(),
+            input: form(self.input)?,
+            output: form(self.output)?,
+            pattern: self.pattern,
+            whole_service: self.whole_service,
+        })
+    }
+}
+
+impl MessageState {
+    fn of(form: &Form, schemas: &mut Vec<Arc<BoundSchema>>) -> Option<Self> {
+        let Form::Typed(of) = form else { return None };
+        let known = schemas.iter().position(|schema| Arc::ptr_eq(schema, &of.schema));
+        let schema = known.unwrap_or_else(|| {
+            schemas.push(Arc::clone(&of.schema));
+            schemas.len() - 1
+        });
+        Some(Self { schema, name: of.schema.schema.message(of.index).full_name.to_string() })
+    }
+}
+
+impl Engine {
+    /// Every types somebody here uses.
+    pub(super) fn types_in_use(&self) -> Known {
+        let mut known = Known::new();
+        let mut note = |types: &Arc<MethodTypes>| drop(known.insert(types.number, Arc::clone(types)));
+        for (_, session) in self.sessions.iter() {
+            for route in &session.routes {
+                if let Route::Calls { types, .. } = route {
+                    note(types);
+                }
+            }
+        }
+        self.registry.every_server().for_each(|server| note(&server.types));
+        for (_, peer) in self.peers.iter() {
+            peer.offered.values().filter_map(|offered| offered.agreed.as_ref()).for_each(&mut note);
+        }
+        for (_, call) in self.calls.iter() {
+            types_of(call).into_iter().flatten().for_each(&mut note);
+        }
+        known
+    }
+
+    /// Puts types in the place of their numbers. `false`: a number nobody has.
+    pub(super) fn relink(&mut self, known: &Known) -> bool {
+        let mut whole = true;
+        let mut link = |types: &mut Arc<MethodTypes>| match known.get(&types.number) {
+            Some(found) => *types = Arc::clone(found),
+            None => whole = false,
+        };
+        for (_, session) in self.sessions.iter_mut() {
+            for route in &mut session.routes {
+                if let Route::Calls { types, .. } = route {
+                    link(types);
+                }
+            }
+        }
+        self.registry.every_server_mut().for_each(|server| link(&mut server.types));
+        for (_, peer) in self.peers.iter_mut() {
+            peer.offered.values_mut().filter_map(|offered| offered.agreed.as_mut()).for_each(&mut link);
+        }
+        for (_, call) in self.calls.iter_mut() {
+            types_of_mut(call).into_iter().flatten().for_each(&mut link);
+        }
+        whole
+    }
+}
+
+fn types_of(call: &Call) -> [Option<&Arc<MethodTypes>>; 3] {
+    let client = match &call.client {
+        ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types),
+        _ => None,
+    };
+    let server = match &call.server {
+        ServerEnd::Session { types, .. } => Some(types),
+        _ => None,
+    };
+    [client, server, call.agreed.as_ref()]
+}
+
+fn types_of_mut(call: &mut Call) -> [Option<&mut Arc<MethodTypes>>; 3] {
+    let client = match &mut call.client {
+        ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types),
+        _ => None,
+    };
+    let server = match &mut call.server {
+        ServerEnd::Session { types, .. } => Some(types),
+        _ => None,
+    };
+    [client, server, call.agreed.as_mut()]
+}

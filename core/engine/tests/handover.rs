@@ -1,0 +1,217 @@
+//! Shows that an engine goes on as another one, whatever is under way: calls that wait for an answer, streams in the
+//! middle of their windows, messages half arrived, calls in line; and that a state that was garbled is refused or
+//! harmless, never a panic.
+
+mod world;
+
+use proptest::prelude::*;
+use std::sync::Arc;
+use trunkline_call::entry::{Completion, Span, Submission};
+use trunkline_call::{Code, Deadline, Instant};
+use trunkline_engine::{
+    BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey, Turn,
+};
+use world::*;
+
+const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
+
+/// Finds the one completion that is a call, and takes it out.
+fn delivered(app: &mut App) -> trunkline_call::entry::Call {
+    let at = app.inbox.iter().position(|one| matches!(one, Completion::Call(_))).expect("a call came");
+    match app.inbox.remove(at) {
+        Completion::Call(call) => call,
+        _ => unreachable!("it was one"),
+    }
+}
+
+fn finished(app: &App) -> Vec<Code> {
+    let code = |one: &Completion| match one {
+        Completion::Finish(finish) => Some(finish.code),
+        _ => None,
+    };
+    app.inbox.iter().filter_map(code).collect()
+}
+
+#[test]
+fn a_call_under_way_is_answered_through_other_engines() {
+    for replaced in [[true, false], [false, true], [true, true]] {
+        let mut world = World::new();
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        let mut server = world.attach(1, PROTO, None, true);
+        let payload = world.blob(&mut client, b"question");
+        let mut call = client.call(0, Some(payload), true);
+        call.deadline = Deadline::at(world.now.plus_ns(1_000_000));
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        for (host, _) in replaced.into_iter().enumerate().filter(|(_, replaced)| *replaced) {
+            world.replace_engine(host);
+        }
+        let served = delivered(&mut server);
+        let answer = world.blob(&mut server, b"answer");
+        world.submit(&server, Submission::Finish(finish(served.call, Code::Ok, Some(answer)))).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(finished(&client), [Code::Ok], "{replaced:?}");
+    }
+}
+
+#[test]
+fn a_deadline_passes_in_the_engine_that_took_over() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let payload = world.blob(&mut client, b"question");
+    let mut call = client.call(0, Some(payload), true);
+    call.deadline = Deadline::at(world.now.plus_ns(5_000));
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    world.replace_engines();
+    world.advance(10_000);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(finished(&client), [Code::DeadlineExceeded]);
+    assert!(server.inbox.iter().any(|one| matches!(one, Completion::Cancelled { .. })));
+}
+
+#[test]
+fn a_large_message_arrives_piece_by_piece_through_many_engines() {
+    let mut world = World::new();
+    world.replaces = true;
+    world.piece_bytes = 9_000;
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let data: Vec<u8> = (0..300_000u32).map(|at| at as u8).collect();
+    let payload = world.blob(&mut client, &data);
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let served = delivered(&mut server);
+    assert_eq!(world.data(&server, served.payload.unwrap()), data);
+}
+
+#[test]
+fn whose_connection_did_not_come_along_hears_so() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let payload = world.blob(&mut client, b"question");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let exported = world.hosts[0].engine.export().unwrap();
+    let mut engine = fresh().take_over(&exported.state, &exported.schemas).unwrap();
+    let Host { engine: old, heaps } = &mut world.hosts[0];
+    let brought = Brought { socket: &|_| false, memory: &|_| true };
+    engine.go_on_elsewhere(&mut Turn { now: world.now, heaps }, &brought);
+    *old = engine;
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(finished(&client), [Code::Unavailable]);
+}
+
+fn fresh() -> Engine {
+    Engine::new(Limits::default(), "near", 1)
+}
+
+/// Heaps of nobody: nothing lies there, and there is no room.
+struct Nowhere;
+
+impl Heaps for Nowhere {
+    fn allocate(&mut self, _: SessionKey, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn receive_capacity(&self, _: SessionKey) -> u32 {
+        1 << 20
+    }
+
+    fn discard(&mut self, _: SessionKey, _: u32) {}
+
+    fn publish(&mut self, _: SessionKey, _: Span) {}
+
+    fn release(&mut self, _: SessionKey, _: u32) -> Option<u32> {
+        None
+    }
+
+    fn receive_block(&mut self, _: SessionKey, _: Span) -> &mut [u8] {
+        &mut []
+    }
+
+    fn send_heap_contains(&self, _: SessionKey, _: Span) -> bool {
+        false
+    }
+
+    fn seal(&self, _: SessionKey, _: Span, _: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn seal_into(&self, _: SessionKey, _: Span, _: &mut [u8]) -> bool {
+        false
+    }
+
+    fn copy_across(&mut self, _: SessionKey, _: Span, _: SessionKey, _: u32) -> bool {
+        false
+    }
+}
+
+/// A busy engine's state.
+fn busy() -> Exported {
+    let mut world = World::new();
+    world.piece_bytes = 5_000;
+    let mut client = world.attach(0, PROTO, TARGET, true);
+    let mut server = world.attach(1, PROTO, None, true);
+    for method in [0, 1, 3, 0] {
+        let payload = world.blob(&mut client, &vec![7; 20_000 * (method + 1)]);
+        let mut call = client.call(method, Some(payload), method == 0);
+        call.deadline = Deadline::at(Instant(1 << 40));
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.step(&mut [&mut client, &mut server]);
+    }
+    let exported = [world.hosts[0].engine.export().unwrap(), world.hosts[1].engine.export().unwrap()];
+    let [near, far] = exported;
+    if far.state.len() > near.state.len() { far } else { near }
+}
+
+/// Takes a state over if it can be, and has the engine do what a host would have it do first.
+fn try_out(state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<(), HandoverError> {
+    let mut engine = fresh().take_over(state, schemas)?;
+    let mut heaps = Nowhere;
+    let mut turn = Turn { now: Instant(2_000_000), heaps: &mut heaps };
+    engine.go_on_elsewhere(&mut turn, &Brought { socket: &|_| true, memory: &|_| true });
+    engine.handle_timeout(&mut turn);
+    engine.snapshot();
+    engine.export().map(drop)
+}
+
+#[test]
+fn another_version_is_refused_by_its_number() {
+    let exported = busy();
+    try_out(&exported.state, &exported.schemas).unwrap();
+    let mut other = exported.state.clone();
+    // An array of two, whose first is the version: a small number is one byte.
+    assert_eq!(u32::from(other[1]), Engine::STATE_VERSION);
+    other[1] = 23;
+    assert_eq!(try_out(&other, &exported.schemas), Err(HandoverError::Version(23)));
+    assert_eq!(try_out(&exported.state, &[]), Err(HandoverError::Types));
+    assert!(matches!(try_out(&[], &exported.schemas), Err(HandoverError::Malformed(_))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_garbled_state_never_panics(
+        changes in proptest::collection::vec((any::<u32>(), any::<u8>()), 1..4),
+        cut in proptest::option::weighted(0.1, any::<u32>()),
+    ) {
+        thread_local!(static BUSY: Exported = busy());
+        BUSY.with(|exported| {
+            let mut state = exported.state.clone();
+            for (at, byte) in changes {
+                let at = at as usize % state.len();
+                state[at] = byte;
+            }
+            if let Some(cut) = cut {
+                state.truncate(cut as usize % state.len());
+            }
+            let _ = try_out(&state, &exported.schemas);
+        });
+    }
+}

@@ -1,0 +1,228 @@
+//! The new daemon's side: reads what comes, holds it together, and waits for the word to go.
+
+use super::settle::NewHeap;
+use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
+use crate::schemas::SchemaCache;
+use rustix::fd::OwnedFd;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
+use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
+
+/// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
+const STEP_MAX: Duration = Duration::from_secs(120);
+
+/// Why this process does not become the daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// The old daemon is gone.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// There is no channel at the descriptor.
+    #[error("no hand-over waits at that descriptor: {0}")]
+    Descriptor(io::Error),
+    /// The old daemon hands over in another way.
+    #[error(
+        "the running daemon ({build}) hands over in version {theirs}, this one takes over in version {VERSION}"
+    )]
+    Version {
+        /// Its version.
+        theirs: u32,
+        /// What its program is called.
+        build: String,
+    },
+    /// A word that does not belong there.
+    #[error("the old daemon said something out of place: {0}")]
+    OutOfPlace(String),
+    /// Something that came does not hold together.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// A hand-over under way, seen from the new daemon.
+#[derive(Debug)]
+pub struct Arrival {
+    channel: Channel,
+    /// The old daemon's process.
+    pub from: u32,
+    /// Its shards.
+    pub shards: usize,
+}
+
+/// Everything that was handed over.
+pub(crate) struct Inherited {
+    pub listener: Option<ControlListener>,
+    pub sessions: u64,
+    pub clients: Vec<InheritedClient>,
+    pub shards: Vec<InheritedShard>,
+    pub schemas: SchemaCache,
+    pub stopped_ns: u64,
+}
+
+/// An application's connection.
+pub(crate) struct InheritedClient {
+    pub socket: ControlSocket,
+    pub shard: usize,
+    pub session: Option<SessionKey>,
+    pub may_move: bool,
+}
+
+/// What one shard had.
+#[derive(Default)]
+pub(crate) struct InheritedShard {
+    /// As configured, as it is, and the socket.
+    pub listeners: Vec<(String, String, OwnedFd)>,
+    pub datagrams: Option<OwnedFd>,
+    pub visitors: Vec<(Vec<u8>, OwnedFd)>,
+    pub state: Vec<u8>,
+    pub schemas: Vec<Arc<BoundSchema>>,
+    /// What the modules of its chain have exported.
+    pub modules: Vec<u8>,
+    pub memory: Vec<(SessionKey, Memory, Vec<OwnedFd>)>,
+    pub peers: HashMap<PeerKey, (bool, OwnedFd)>,
+    /// Made here: the new receive heaps.
+    pub heaps: Vec<(SessionKey, NewHeap)>,
+}
+
+impl Arrival {
+    /// Meets the old daemon at a descriptor this process was started with.
+    ///
+    /// # Errors
+    /// [`TakeOverError`].
+    pub fn at(descriptor: i32) -> Result<Self, TakeOverError> {
+        let socket = inherited_socket(descriptor).map_err(TakeOverError::Descriptor)?;
+        let channel = Channel::new(socket, STEP_MAX).map_err(TakeOverError::Descriptor)?;
+        match channel.next()?.0 {
+            Word::Hello { version, process, shards, .. } if version == VERSION => {
+                Ok(Self { channel, from: process, shards })
+            }
+            Word::Hello { version, build, .. } => {
+                let error = TakeOverError::Version { theirs: version, build };
+                channel.send(&Word::Unable { why: error.to_string() }, &[])?;
+                Err(error)
+            }
+            other => Err(out_of_place(&other)),
+        }
+    }
+
+    /// Says that this process cannot take over, and why.
+    pub fn refuse(&self, why: &str) {
+        // The old one goes on either way.
+        let _ = self.channel.send(&Word::Unable { why: why.to_owned() }, &[]);
+    }
+
+    /// Says that it can, and receives everything.
+    ///
+    /// # Errors
+    /// [`TakeOverError`].
+    pub(crate) fn receive(&self, build: &str) -> Result<Inherited, TakeOverError> {
+        self.channel.send(&Word::Able { build: build.to_owned() }, &[])?;
+        let mut inherited = Inherited {
+            listener: None,
+            sessions: 0,
+            clients: Vec::new(),
+            shards: (0..self.shards).map(|_| InheritedShard::default()).collect(),
+            schemas: SchemaCache::default(),
+            stopped_ns: 0,
+        };
+        loop {
+            let (word, fds) = self.channel.next()?;
+            match word {
+                Word::End { stopped_ns } => {
+                    inherited.stopped_ns = stopped_ns;
+                    return Ok(inherited);
+                }
+                word => inherited.take(word, fds)?,
+            }
+        }
+    }
+
+    /// Says that what came does not hold together.
+    pub(crate) fn fail(&self, why: &str) {
+        let _ = self.channel.send(&Word::Failed { why: why.to_owned() }, &[]);
+    }
+
+    /// Says that everything is there, and waits for the word to go.
+    ///
+    /// # Errors
+    /// [`TakeOverError`]: the old daemon goes on, or died with this one not yet begun.
+    pub(crate) fn ready(&self) -> Result<(), TakeOverError> {
+        self.channel.send(&Word::Ready, &[])?;
+        match self.channel.next()?.0 {
+            Word::Go => Ok(()),
+            other => Err(out_of_place(&other)),
+        }
+    }
+}
+
+impl Inherited {
+    fn take(&mut self, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
+        match word {
+            Word::Schema(set) => drop(self.schema(&set)?),
+            Word::Socket { path, sessions } => {
+                let [socket, lock] = exactly(fds)?;
+                let mut listener = ControlListener::inherit(&PathBuf::from(path), socket, lock);
+                // Until the word to go comes it is the old daemon's.
+                listener.clear_path_at_end(false);
+                self.listener = Some(listener);
+                self.sessions = sessions;
+            }
+            Word::Client { shard, session, may_move } => {
+                let [socket] = exactly(fds)?;
+                let session = session.map(SessionKey::from_bits);
+                self.shard(shard)?;
+                self.clients.push(InheritedClient { socket: socket.into(), shard, session, may_move });
+            }
+            Word::Listener { shard, configured, endpoint } => {
+                let [socket] = exactly(fds)?;
+                self.shard(shard)?.listeners.push((configured, endpoint, socket));
+            }
+            Word::Datagrams { shard } => {
+                let [socket] = exactly(fds)?;
+                self.shard(shard)?.datagrams = Some(socket);
+            }
+            Word::Visitor { shard, first } => {
+                let [socket] = exactly(fds)?;
+                self.shard(shard)?.visitors.push((first, socket));
+            }
+            Word::State { shard, state, sets } => {
+                let schemas = sets.iter().map(|set| self.schema(set)).collect::<Result<_, _>>()?;
+                let shard = self.shard(shard)?;
+                (shard.state, shard.schemas) = (state.into_vec(), schemas);
+            }
+            Word::Modules { shard, states } => self.shard(shard)?.modules = states.into_vec(),
+            Word::Memory { shard, session, memory } => {
+                self.shard(shard)?.memory.push((SessionKey::from_bits(session), memory, fds));
+            }
+            Word::Peer { shard, peer, endpoint_is_tcp } => {
+                let [socket] = exactly(fds)?;
+                self.shard(shard)?.peers.insert(PeerKey::from_bits(peer), (endpoint_is_tcp, socket));
+            }
+            other => return Err(out_of_place(&other)),
+        }
+        Ok(())
+    }
+
+    fn shard(&mut self, index: usize) -> Result<&mut InheritedShard, TakeOverError> {
+        self.shards.get_mut(index).ok_or_else(|| TakeOverError::Broken(format!("there is no shard {index}")))
+    }
+
+    fn schema(&mut self, set: &[u8]) -> Result<Arc<BoundSchema>, TakeOverError> {
+        self.schemas.of_bytes(set.to_vec()).map_err(TakeOverError::Broken)
+    }
+}
+
+fn exactly<const N: usize>(fds: Vec<OwnedFd>) -> Result<[OwnedFd; N], TakeOverError> {
+    let count = fds.len();
+    fds.try_into()
+        .map_err(|_| TakeOverError::Broken(format!("{count} descriptors came with a word that has {N}")))
+}
+
+fn out_of_place(word: &Word) -> TakeOverError {
+    let mut said = format!("{word:?}");
+    said.truncate(said.floor_char_boundary(100));
+    TakeOverError::OutOfPlace(said)
+}

@@ -1,0 +1,218 @@
+//! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
+
+use super::parts::{Leave, LeaveError, Moved, Verdict};
+use super::wire::{Channel, ChannelError, VERSION, Word};
+use crate::command::Command as ShardCommand;
+use crate::control::ControlMessage;
+use crate::handle::Daemon;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use trunkline_shm::{ControlSocket, monotonic_ns};
+
+/// Whom to hand over to.
+#[derive(Clone, Debug)]
+pub struct HandOver {
+    /// The program.
+    pub binary: PathBuf,
+    /// Its arguments; the number of the channel's descriptor is appended.
+    pub arguments: Vec<OsString>,
+    /// What the program of this daemon is called.
+    pub build: String,
+    /// Time gRPC connections get for their calls to end.
+    pub grace: Duration,
+    /// Longest one step of the new daemon may take: reading a configuration, building schemas, mapping sessions. While
+    /// this daemon stands still it bounds how long it does.
+    pub step_max: Duration,
+}
+
+/// What was handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The new daemon's process.
+    pub process: u32,
+    /// What its program is called.
+    pub build: String,
+    /// Sessions of applications.
+    pub sessions: usize,
+    /// Connections to other daemons.
+    pub connections: usize,
+    /// Calls in flight.
+    pub calls: usize,
+    /// Time this daemon stood still until it let go.
+    pub stood_ns: u64,
+}
+
+/// Why this daemon goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum HandOverError {
+    /// The program cannot be started.
+    #[error("cannot start {}: {error}", binary.display())]
+    Start {
+        /// The program.
+        binary: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// It says that it cannot take over.
+    #[error("the new daemon cannot take over: {0}")]
+    Refused(String),
+    /// It died, or took too long.
+    #[error("the new daemon did not take over: {0}")]
+    Lost(String),
+    /// A thread of this daemon does not stop.
+    #[error("this daemon cannot hand over: {0}")]
+    Own(String),
+}
+
+impl Daemon {
+    /// Hands everything to a new process. On success this daemon does nothing any more, and the process is to end
+    /// *without* dropping it ([`std::process::exit`]). `tell` hears of every step.
+    ///
+    /// # Errors
+    /// [`HandOverError`]: the new process is gone, and this daemon goes on as if nothing had been.
+    pub fn hand_over(&self, order: &HandOver, tell: &mut dyn FnMut(String)) -> Result<Handed, HandOverError> {
+        let (mut child, socket) = start(order)?;
+        tell(format!("started {}, process {}", order.binary.display(), child.id()));
+        let handed = self.lead(order, child.id(), socket, tell);
+        if handed.is_err() {
+            // It may have ended by itself; then there is nothing to end.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        handed
+    }
+
+    fn lead(
+        &self,
+        order: &HandOver,
+        process: u32,
+        socket: ControlSocket,
+        tell: &mut dyn FnMut(String),
+    ) -> Result<Handed, HandOverError> {
+        let channel = Channel::new(socket, order.step_max).map_err(|e| HandOverError::Own(e.to_string()))?;
+        let channel = Arc::new(channel);
+        let (own, shards) = (std::process::id(), self.shards().len());
+        let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: own, shards };
+        let build = match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
+            Word::Able { build } => build,
+            Word::Unable { why } => return Err(HandOverError::Refused(why)),
+            other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
+        };
+        tell(format!("it is {build} and can take over"));
+        self.send_schemas(&channel)?;
+        self.drain_grpc(order.grace, tell);
+        let stopped_ns = monotonic_ns();
+        let (moved, verdicts) = self.stop_and_send(&channel, order.step_max)?;
+        channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
+        match channel.next().map_err(lost)?.0 {
+            Word::Ready => {}
+            Word::Failed { why } => return Err(HandOverError::Refused(why)),
+            other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
+        }
+        // From here on there is no way back, whatever becomes of the word: the other daemon may have it.
+        let sent = channel.send(&Word::Go, &[]);
+        let stood_ns = monotonic_ns() - stopped_ns;
+        for verdict in verdicts {
+            let _ = verdict.send(Verdict::Leave);
+        }
+        if let Err(error) = sent {
+            tracing::error!(%error, "the new daemon ended at the last moment; this one is gone already");
+        }
+        let Moved { sessions, connections, calls } = moved;
+        Ok(Handed { process, build, sessions, connections, calls, stood_ns })
+    }
+
+    /// Sends what takes time to build while this daemon still serves.
+    fn send_schemas(&self, channel: &Channel) -> Result<(), HandOverError> {
+        let mut sent = HashSet::new();
+        for shard in self.shards() {
+            for set in shard.ask(|reply| ShardCommand::Sources { reply }).unwrap_or_default() {
+                if sent.insert(Arc::clone(&set)) {
+                    channel.send(&Word::Schema(set.to_vec()), &[]).map_err(lost)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has gRPC connections end with their calls. Clients connect anew as they do when a server restarts, so this may
+    /// be asked several times; what has not ended by then is left behind.
+    fn drain_grpc(&self, grace: Duration, tell: &mut dyn FnMut(String)) {
+        const LOOK: Duration = Duration::from_millis(5);
+        let until = Instant::now() + grace;
+        let streams = || -> usize {
+            let ask =
+                |shard: &crate::command::ShardSender| shard.ask(|reply| ShardCommand::LeaveGrpc { reply });
+            self.shards().iter().filter_map(ask).sum()
+        };
+        let mut left = streams();
+        while left > 0 && Instant::now() < until {
+            std::thread::park_timeout(LOOK);
+            left = streams();
+        }
+        if left > 0 {
+            tell(format!("{left} gRPC calls have not ended in time and will end as UNAVAILABLE"));
+        }
+    }
+
+    /// Stops the control thread, then every shard; each sends its parts and waits. The verdicts are dropped when one
+    /// fails, and all go on.
+    fn stop_and_send(
+        &self,
+        to: &Arc<Channel>,
+        step_max: Duration,
+    ) -> Result<(Moved, Vec<Sender<Verdict>>), HandOverError> {
+        let (mut moved, mut verdicts) = (Moved::default(), Vec::new());
+        let mut part = |give: &dyn Fn(Leave)| {
+            let (done, sent) = channel();
+            let (verdict, waits) = channel();
+            give(Leave { channel: Arc::clone(to), done, verdict: waits });
+            verdicts.push(verdict);
+            let part = match sent.recv_timeout(step_max) {
+                Ok(Ok(part)) => part,
+                Ok(Err(LeaveError::Channel(error))) => return Err(lost(error)),
+                Ok(Err(error)) => return Err(HandOverError::Own(error.to_string())),
+                Err(RecvTimeoutError::Timeout) => return Err(HandOverError::Own("a thread hangs".into())),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(HandOverError::Own("a thread has ended".into()));
+                }
+            };
+            moved.sessions += part.sessions;
+            moved.connections += part.connections;
+            moved.calls += part.calls;
+            Ok(())
+        };
+        part(&|leave| self.tell_control(ControlMessage::Leave(Box::new(leave))))?;
+        for shard in self.shards() {
+            part(&|leave| {
+                // A shard that has ended drops the order, which is noticed.
+                let _ = shard.send(ShardCommand::Leave(Box::new(leave)));
+            })?;
+        }
+        Ok((moved, verdicts))
+    }
+}
+
+/// Starts the program with one end of a channel.
+fn start(order: &HandOver) -> Result<(Child, ControlSocket), HandOverError> {
+    let failed = |error: io::Error| HandOverError::Start { binary: order.binary.clone(), error };
+    let (ours, theirs) = ControlSocket::pair().map_err(|error| failed(io::Error::other(error)))?;
+    let theirs = OwnedFd::from(theirs);
+    // The one descriptor the new program keeps. This process starts no other meanwhile.
+    fcntl_setfd(theirs.as_fd(), FdFlags::empty()).map_err(|error| failed(error.into()))?;
+    let number = theirs.as_raw_fd().to_string();
+    let child = Command::new(&order.binary).args(&order.arguments).arg(number).spawn().map_err(failed)?;
+    Ok((child, ours))
+}
+
+fn lost(error: ChannelError) -> HandOverError {
+    HandOverError::Lost(error.to_string())
+}

@@ -1,0 +1,43 @@
+//! A daemon takes another's place: between two processes of one host.
+//!
+//! The old daemon starts the new program with one end of a socket pair, and the two speak [`wire::Word`]s over it,
+//! each with the descriptors it is about. Everything slow (reading the configuration, building schemas) happens while
+//! the old one still serves; then it stops between two turns, hands over what it has, and waits:
+//!
+//! ```text
+//!   old (leave.rs, parts.rs)                 new (arrive.rs)
+//!     Hello: version, build          ──▶       version known? configuration good?
+//!                                    ◀──     Able, or Unable with the reason
+//!     Schema, Schema …               ──▶       builds their tables
+//!   ┌ control thread and shards stop
+//!   │ Socket, Client …               ──▶       the control socket and its connections
+//!   │ Listener, Datagrams, Visitor   ──▶
+//!   │ State (of the engine)          ──▶       a fresh engine reads it (core/engine, handover/)
+//!   │ Memory, Peer …                 ──▶       rings and heaps mapped, sockets kept
+//!   │ End                            ──▶       everything there?
+//!   │                                ◀──     Ready, or Failed with the reason
+//!   │ Go                             ──▶     tells applications of their new heaps, turns
+//!   └ the process ends, and says goodbye to nobody
+//! ```
+//!
+//! # Who serves
+//! Until it has sent `Go` the old daemon may take everything back: the new one has mapped and read, and touched
+//! nothing. Any error, a bound that passes ([`HandOver::step_max`]) or the end of the other process before that makes
+//! the old one kill what it started and go on where it stopped. After `Go` it never turns again. If it dies before, the
+//! new one ends, too; so there are never two, and at worst none: applications then hear UNAVAILABLE and attach again.
+//!
+//! # What does not come along
+//! Connections that speak HTTP/2 or TLS (their state lies in libraries): the former are drained first, then closed;
+//! calls that are left end as UNAVAILABLE, *unknown*. Sessions of the old process itself, and of applications whose
+//! library does not know the word, end as if the daemon had been restarted.
+
+mod arrive;
+mod leave;
+mod parts;
+mod settle;
+mod wire;
+
+pub use arrive::{Arrival, TakeOverError};
+pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
+pub use leave::{HandOver, HandOverError, Handed};
+pub(crate) use parts::Leave;

@@ -1,0 +1,158 @@
+//! What the control thread and a shard hand over, each from its own thread, and how they go on if it was in vain.
+
+use super::wire::{Channel, ChannelError, Memory, Word};
+use crate::control::Control;
+use crate::shard::Shard;
+use rustix::fd::{AsFd, BorrowedFd};
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use trunkline_engine::{BoundSchema, HandoverError};
+use trunkline_policy::{PolicyError, encode_modules};
+use trunkline_shm::{ControlError, RingIndices};
+
+/// An order to stop and hand over.
+pub(crate) struct Leave {
+    pub channel: Arc<Channel>,
+    /// Told when everything was sent, or why not.
+    pub done: Sender<Result<Moved, LeaveError>>,
+    /// What becomes of it. A sender that is gone means that it was in vain.
+    pub verdict: Receiver<Verdict>,
+}
+
+/// What becomes of a part that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The other daemon has it: nothing here is to be touched again.
+    Leave,
+}
+
+/// How much was handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub sessions: usize,
+    pub connections: usize,
+    pub calls: usize,
+}
+
+/// Why a part could not be handed over.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LeaveError {
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error("the engine's state: {0}")]
+    State(#[from] HandoverError),
+    #[error("a module does not hand its state over: {0}")]
+    Module(PolicyError),
+    #[error("a schema came without its descriptor set")]
+    Source,
+}
+
+impl Control {
+    /// Hands the control socket and its connections over, and waits. `true`: they are the other daemon's now.
+    pub fn hand_over(&mut self, leave: &Leave) -> bool {
+        let _ = leave.done.send(self.send_parts(&leave.channel));
+        leave.verdict.recv() == Ok(Verdict::Leave)
+    }
+
+    fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
+        if let Some(listener) = &self.listener {
+            let path = listener.path().display().to_string();
+            channel.send(&Word::Socket { path, sessions: self.next_session }, &listener.descriptors())?;
+        }
+        let mut moved = Moved::default();
+        for client in self.clients.iter().filter(|client| !client.is_closed()) {
+            // Applications of this very process end with it.
+            if client.socket().peer_credentials()?.pid == std::process::id() {
+                continue;
+            }
+            let (shard, session) = client.place();
+            let may_move = client.may_move();
+            moved.sessions += usize::from(session.is_some() && may_move);
+            let word = Word::Client { shard, session: session.map(|key| key.to_bits()), may_move };
+            channel.send(&word, &[client.socket().as_fd()])?;
+        }
+        Ok(moved)
+    }
+}
+
+impl Shard {
+    /// Hands everything over, and waits. `true`: it is the other daemon's now.
+    pub fn hand_over(&mut self, leave: &Leave) -> bool {
+        // What can go, goes: it need not be carried.
+        self.let_out();
+        let _ = leave.done.send(self.send_parts(&leave.channel));
+        self.gone = leave.verdict.recv() == Ok(Verdict::Leave);
+        self.stopping |= self.gone;
+        self.pressing = true;
+        self.gone
+    }
+
+    fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
+        let shard = self.index;
+        for listening in &self.listening {
+            let (configured, endpoint) = (listening.configured.clone(), listening.endpoint.clone());
+            channel.send(&Word::Listener { shard, configured, endpoint }, &[listening.listener.as_fd()])?;
+        }
+        if let Some(socket) = self.udp.server() {
+            channel.send(&Word::Datagrams { shard }, &[socket.as_fd()])?;
+        }
+        for (stream, first) in self.visitors.strangers() {
+            channel.send(&Word::Visitor { shard, first: first.to_vec() }, &[stream.as_fd()])?;
+        }
+        let exported = self.engine.export()?;
+        let sets = exported.schemas.iter().map(|schema| source(schema)).collect::<Result<Vec<_>, _>>()?;
+        channel.send(&Word::State { shard, state: ByteBuf::from(exported.state), sets }, &[])?;
+        let (modules, refused) = self.engine.export_modules();
+        if let Some(refused) = refused.into_iter().next() {
+            return Err(LeaveError::Module(refused));
+        }
+        let states = ByteBuf::from(encode_modules(&modules));
+        channel.send(&Word::Modules { shard, states }, &[])?;
+        self.send_memory(channel)?;
+        let mut moved = Moved { calls: self.engine.snapshot().calls, ..Moved::default() };
+        for (peer, socket) in self.sockets.iter().filter(|(_, socket)| socket.can_move()) {
+            let endpoint_is_tcp = socket.stream().is_tcp();
+            let word = Word::Peer { shard, peer: peer.to_bits(), endpoint_is_tcp };
+            channel.send(&word, &[socket.stream().as_fd()])?;
+            moved.connections += 1;
+        }
+        Ok(moved)
+    }
+
+    fn send_memory(&self, channel: &Channel) -> Result<(), LeaveError> {
+        for lodged in self.heaps.lodged() {
+            let keepsake = lodged.keepsake;
+            let rings = self.sessions.look(lodged.key);
+            let bells = rings.and_then(|rings| {
+                let [ringer, reader] = rings.peer_doorbell.ends()?;
+                Some([rings.own_doorbell.as_fd(), ringer, reader])
+            });
+            let indices = rings.filter(|_| bells.is_some()).map(|rings| {
+                let at = RingIndices::of(&rings.submissions, &rings.completions);
+                [at.submission_head, at.completion_tail, at.completion_head]
+            });
+            let blocks = lodged.blocks.iter().map(|block| (block.offset, block.len, block.lent)).collect();
+            let open = lodged.open.into_iter().map(|(offset, bytes)| (offset, ByteBuf::from(bytes)));
+            let memory = Memory {
+                sizes: Memory::sizes_of(&keepsake.config),
+                indices,
+                heap_number: lodged.number,
+                blocks,
+                open: open.collect(),
+            };
+            let word = Word::Memory { shard: self.index, session: lodged.key.to_bits(), memory };
+            let regions = [keepsake.rings.as_fd(), keepsake.send_heap.as_fd()];
+            let fds: Vec<BorrowedFd<'_>> = regions.into_iter().chain(bells.into_iter().flatten()).collect();
+            channel.send(&word, &fds)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a schema was built from.
+pub(super) fn source(schema: &BoundSchema) -> Result<ByteBuf, LeaveError> {
+    schema.source.as_ref().map(|bytes| ByteBuf::from(bytes.to_vec())).ok_or(LeaveError::Source)
+}

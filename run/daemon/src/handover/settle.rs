@@ -1,0 +1,146 @@
+//! What was handed over becomes a shard's, and the shard goes on.
+
+use super::arrive::{Inherited, InheritedShard, TakeOverError};
+use super::wire::Memory;
+use crate::shard::{Rings, Shard, Token, now};
+use crate::sockets::Socket;
+use rustix::fd::OwnedFd;
+use std::collections::HashMap;
+use trunkline_engine::{Brought, SessionKey, Turn};
+use trunkline_net::{Endpoint, Interest, Listener, Stream};
+use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
+use trunkline_shm::{Bells, Keepsake, inherit_heaps, inherit_rings};
+
+/// The descriptor of a new receive heap, its bytes and its number.
+pub(crate) type NewHeap = (OwnedFd, u32, u32);
+
+impl Inherited {
+    /// Leaves out the memory of sessions that cannot follow: nobody of them came along, or their library does not know
+    /// how. Sessions that are over, and are only read from, have nobody.
+    pub fn leave_out_unmoved(&mut self, index: usize) {
+        let clients = &self.clients;
+        let follows = |key: SessionKey| {
+            clients
+                .iter()
+                .any(|client| client.may_move && client.session == Some(key) && client.shard == index)
+        };
+        if let Some(shard) = self.shards.get_mut(index) {
+            shard.memory.retain(|(key, memory, _)| memory.indices.is_none() || follows(*key));
+        }
+    }
+
+    /// The new receive heaps, for their applications.
+    pub fn take_heaps(&mut self) -> HashMap<(usize, SessionKey), NewHeap> {
+        let shards = self.shards.iter_mut().enumerate();
+        shards
+            .flat_map(|(index, shard)| {
+                std::mem::take(&mut shard.heaps).into_iter().map(move |(key, heap)| ((index, key), heap))
+            })
+            .collect()
+    }
+}
+
+impl InheritedShard {
+    /// The listener that was configured under this address.
+    pub fn listener(&mut self, configured: &str) -> Option<Listener> {
+        let at = self.listeners.iter().position(|(known, ..)| known == configured)?;
+        let (_, endpoint, socket) = self.listeners.swap_remove(at);
+        let endpoint: Endpoint = endpoint.parse().ok()?;
+        Some(Listener::inherit(socket, endpoint))
+    }
+}
+
+impl Shard {
+    /// Maps sessions and takes sockets in. Nothing is read, written or rung.
+    ///
+    /// # Errors
+    /// What does not hold together.
+    pub fn inherit(
+        &mut self,
+        from: &mut InheritedShard,
+        loader: &dyn ModuleLoader,
+    ) -> Result<(), TakeOverError> {
+        self.inherit_modules(&from.modules, loader).map_err(TakeOverError::Broken)?;
+        for (key, memory, fds) in std::mem::take(&mut from.memory) {
+            let heap = self.inherit_memory(key, memory, fds).map_err(TakeOverError::Broken)?;
+            from.heaps.push((key, heap));
+        }
+        for (key, (is_tcp, socket)) in from.peers.drain() {
+            // One whose peer has gone meanwhile is lost when it is read.
+            let Ok(stream) = Stream::inherit(socket, is_tcp) else { continue };
+            if self.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
+                self.sockets.insert(key, Socket::inherited(stream));
+            }
+        }
+        for (first, socket) in from.visitors.drain(..) {
+            let is_tcp = rustix::net::getsockname(&socket)
+                .is_ok_and(|address| address.address_family() != rustix::net::AddressFamily::UNIX);
+            if let Ok(stream) = Stream::inherit(socket, is_tcp) {
+                self.admit_stranger(stream, first);
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the modules of the chain that came with the engine; they take over what the others exported.
+    fn inherit_modules(&mut self, states: &[u8], loader: &dyn ModuleLoader) -> Result<(), String> {
+        let rows = self.engine.policy_rows().into_iter();
+        let definitions: Vec<Definition> = rows.map(|row| row.definition).collect();
+        let mut chain = Chain::build(&definitions).map_err(|e| e.to_string())?;
+        let modules = chain.load_modules(loader).map_err(|e| e.to_string())?;
+        self.engine.exchange_policies(chain, modules, false).map_err(|e| e.to_string())?;
+        let exported = decode_modules(states).map_err(|e| e.to_string())?;
+        match self.engine.import_modules(&exported).first() {
+            Some(refused) => Err(refused.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on where another daemon's shard stopped, if this one does.
+    pub fn resume(&mut self) {
+        let Some(stopped) = self.resumes.take() else { return };
+        // What the configuration says of services counts before the first call.
+        self.take_commands();
+        let (sockets, sessions) = (&self.sockets, &self.sessions);
+        let memory: Vec<SessionKey> = sessions.keys();
+        let over: Vec<SessionKey> = self.heaps.lodged().map(|lodged| lodged.key).collect();
+        let brought = Brought {
+            socket: &|key| sockets.contains_key(&key),
+            memory: &|key| memory.contains(&key) || over.contains(&key),
+        };
+        self.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut self.heaps }, &brought);
+        self.let_out();
+        tracing::info!(
+            shard = self.index,
+            sessions = memory.len(),
+            connections = self.sockets.len(),
+            paused_us = now().since_ns(stopped) / 1000,
+            "goes on where the daemon before it stopped"
+        );
+    }
+
+    fn inherit_memory(
+        &mut self,
+        key: SessionKey,
+        memory: Memory,
+        fds: Vec<OwnedFd>,
+    ) -> Result<NewHeap, String> {
+        let (config, number) = (memory.config(), memory.heap_number);
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or_else(|| "a session came without its descriptors".to_owned());
+        let (rings, send_heap) = (next()?, next()?);
+        let (send, receive, heap) =
+            inherit_heaps(&send_heap, &memory.books(), &config).map_err(|e| e.to_string())?;
+        if let Some(indices) = memory.ring_indices() {
+            let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
+            let (submissions, completions, ringer, doorbell) =
+                inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?;
+            self.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
+        }
+        let keepsake = Keepsake { rings, send_heap, config };
+        if !self.heaps.inherit(key, (send, receive, number), keepsake, &memory.open) {
+            return Err("blocks under way and the books of a receive heap disagree".into());
+        }
+        Ok((heap, config.receive_heap_bytes, number))
+    }
+}

@@ -1,0 +1,146 @@
+//! The receive heaps of a session: one, and another one for each time the daemon has been replaced.
+//!
+//! A completion says in the low bits of its offset which heap it points into. The daemon sends a new heap's descriptor
+//! over the control socket before it names the heap for the first time, so whoever meets an unknown number finds the
+//! heap there, if the keeper has not taken it in already. Old heaps stay mapped while blocks of them are held.
+
+use super::Session;
+use super::books::Books;
+use parking_lot::{Mutex, RwLock};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use trunkline_call::Status;
+use trunkline_call::entry::Span;
+use trunkline_control::{Moved, decode_reply, reply};
+use trunkline_shm::{
+    ControlError, HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, heap_number, open_successor_heap,
+};
+
+/// The heaps, the newest last.
+#[derive(Debug)]
+pub(super) struct ReceiveHeaps {
+    open: RwLock<Vec<ReceivedHeap>>,
+    /// Packets of the control socket that were read in search of a heap, and are the keeper's.
+    unread: Mutex<VecDeque<Vec<u8>>>,
+}
+
+/// Blocks held, by the number of their heap.
+#[derive(Debug)]
+pub(super) struct Held([u32; HEAP_NUMBERS as usize]);
+
+impl ReceiveHeaps {
+    pub fn new(first: ReceivedHeap) -> Self {
+        Self { open: RwLock::new(vec![first]), unread: Mutex::default() }
+    }
+
+    /// A packet that came earlier than the keeper looked.
+    pub fn take_unread(&self) -> Option<Vec<u8>> {
+        self.unread.lock().pop_front()
+    }
+
+    fn block(&self, span: Span) -> Option<Result<ReceivedBlock, Status>> {
+        let open = self.open.read();
+        let heap = open.iter().rfind(|heap| heap.number() == heap_number(span.offset))?;
+        let span = trunkline_shm::Span { offset: span.offset, len: span.len };
+        Some(heap.block(span).map_err(|error| Status::internal(error.to_string())))
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self([0; HEAP_NUMBERS as usize])
+    }
+}
+
+impl Held {
+    pub fn take(&mut self, block: Span) {
+        if block.len > 0 {
+            self.0[heap_number(block.offset) as usize] += 1;
+        }
+    }
+
+    pub fn give_back(&mut self, block: Span) {
+        if block.len > 0 {
+            let count = &mut self.0[heap_number(block.offset) as usize];
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn any_of(&self, heap: &ReceivedHeap) -> bool {
+        self.0[heap.number() as usize] > 0
+    }
+}
+
+impl Books {
+    fn holds(&self, heap: &ReceivedHeap) -> bool {
+        self.held.any_of(heap)
+    }
+}
+
+impl Session {
+    /// A block a completion named.
+    ///
+    /// # Errors
+    /// INTERNAL when it does not lie in its heap, or there is no such heap.
+    pub(super) fn received_block(&self, span: Span) -> Result<ReceivedBlock, Status> {
+        if let Some(block) = self.receive_heaps.block(span) {
+            return block;
+        }
+        self.look_for_heap(heap_number(span.offset));
+        let unknown = || Status::internal("the daemon named a receive heap that it has not sent");
+        self.receive_heaps.block(span).unwrap_or_else(|| Err(unknown()))
+    }
+
+    /// Takes in a heap that came over the control socket. Called under the socket's lock, so that whoever finds the
+    /// socket empty finds the heap here.
+    pub(super) fn take_heap(&self, packet: &[u8], fds: Vec<OwnedFd>) -> Result<(), ControlError> {
+        let Some(fd) = fds.into_iter().next() else { return Ok(()) };
+        let Ok((_, reply::Kind::Moved(Moved { receive_heap_bytes, heap_number }))) = decode_reply(packet)
+        else {
+            return Ok(());
+        };
+        let bytes = u32::try_from(receive_heap_bytes).unwrap_or(u32::MAX);
+        match open_successor_heap(fd, bytes, heap_number) {
+            Ok(heap) => {
+                let mut open = self.receive_heaps.open.write();
+                open.retain(|old| old.number() != heap_number);
+                open.push(heap);
+            }
+            Err(error) => tracing::error!(%error, "the receive heap of the new daemon cannot be opened"),
+        }
+        Ok(())
+    }
+
+    /// Unmaps heaps of daemons before this one of which nothing is held any more.
+    pub(super) fn forget_heaps(&self) {
+        let open: Vec<ReceivedHeap> = self.receive_heaps.open.read().clone();
+        let Some((_, old)) = open.split_last() else { return };
+        let held = self.with(|books, _| {
+            let held = old.iter().filter(|heap| books.holds(heap));
+            held.map(ReceivedHeap::number).collect::<Vec<_>>()
+        });
+        let Some(held) = held else { return };
+        let mut open = self.receive_heaps.open.write();
+        let newest = open.last().map(ReceivedHeap::number);
+        open.retain(|heap| Some(heap.number()) == newest || held.contains(&heap.number()));
+    }
+
+    /// Reads the control socket until the heap is there, or nothing more is.
+    fn look_for_heap(&self, number: u32) {
+        let mut packet = Vec::new();
+        loop {
+            let control = self.control.lock();
+            if self.receive_heaps.open.read().iter().any(|heap| heap.number() == number) {
+                return;
+            }
+            let Some(socket) = &*control else { return };
+            match socket.recv(&mut packet, 1) {
+                Ok(Some(fds)) if !fds.is_empty() => drop(self.take_heap(&packet, fds)),
+                Ok(Some(_)) => self.receive_heaps.unread.lock().push_back(std::mem::take(&mut packet)),
+                Ok(None) | Err(_) => return,
+            }
+            drop(control);
+            self.call_keeper();
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Tells the service manager that the daemon is ready, and which process it is now (sd_notify(3)).
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Environment variable with the manager's socket; a leading @ stands for an abstract name.
+const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// Says so, if somebody wants to hear it. A manager that believes only the main process needs `NotifyAccess=all` for
+/// what a successor says of itself.
+pub fn ready() {
+    let Ok(path) = std::env::var(SOCKET_VARIABLE) else { return };
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let state = format!("READY=1\nMAINPID={}\n", std::process::id());
+    let sent =
+        address.and_then(|address| Ok(UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "the service manager cannot be told");
+    }
+}

@@ -1,0 +1,82 @@
+//! Handing over to another process.
+
+use super::host::DaemonHost;
+use crate::admin::{UpgradeState, UpgradeWish};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+use trunkline_daemon::{HandOver, Handed};
+
+/// Longest one step of the new daemon may take.
+const STEP_MAX: Duration = Duration::from_secs(5);
+/// Behind it stands the number of a descriptor.
+const TAKE_OVER: &str = "--take-over";
+
+/// What this program is called in the other's words.
+pub fn build() -> String {
+    format!("trunkline {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// The file this program was started from. To be asked early: once it is replaced, the kernel calls it deleted.
+pub fn own_binary() -> &'static PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| std::env::current_exe().unwrap_or_else(|_| "trunkline".into()))
+}
+
+/// Hands over, and ends this process; or goes on, and says why.
+pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
+    let order = HandOver {
+        binary: wish.binary.unwrap_or_else(|| own_binary().clone()),
+        arguments: arguments(std::env::args_os().skip(1)),
+        build: build(),
+        grace: wish.grace,
+        step_max: STEP_MAX,
+    };
+    tracing::info!(binary = %order.binary.display(), "handing over to another process");
+    let mut tell = |step: String| {
+        tracing::info!(%step, "hand-over");
+        host.upgrading().steps.push(step);
+    };
+    match host.daemon.hand_over(&order, &mut tell) {
+        Ok(Handed { process, sessions, connections, calls, stood_ns, .. }) => {
+            tracing::info!(process, sessions, connections, calls, stood_us = stood_ns / 1000, "handed over");
+            // Without a goodbye to anybody: every socket and ring is the other's.
+            std::process::exit(0);
+        }
+        Err(error) => {
+            tracing::error!(%error, "not handed over; this daemon goes on");
+            let mut state = host.upgrading();
+            *state =
+                UpgradeState { failure: error.to_string(), under_way: false, ..std::mem::take(&mut *state) };
+        }
+    }
+}
+
+/// This process's arguments for the next one: without what they say of a hand-over that is over.
+fn arguments(own: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut own = own;
+    while let Some(argument) = own.next() {
+        if argument == TAKE_OVER {
+            own.next();
+        } else {
+            kept.push(argument);
+        }
+    }
+    kept.push(TAKE_OVER.into());
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what of a daemon's arguments the next one gets.
+    use super::*;
+
+    #[test]
+    fn the_next_daemon_gets_the_same_arguments() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let passed = arguments(words("daemon --config a.toml --take-over 7 --drain 1s").into_iter());
+        assert_eq!(passed, words("daemon --config a.toml --drain 1s --take-over"));
+    }
+}
