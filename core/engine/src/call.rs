@@ -152,6 +152,8 @@ pub(crate) struct Half {
     pub gathered: Option<Item<'static>>,
     /// Since when the backlog's head waits.
     pub waiting_since: Option<Instant>,
+    /// The backlog's head waits for its turn until then, or has had it (`pace.rs`).
+    pub paced_until: Option<Instant>,
     /// No more messages come.
     pub ended: bool,
     /// Its headers have come (response only); there are none after them.

@@ -9,6 +9,7 @@ use crate::grpc_peer::GrpcPeer;
 use crate::grpc_settings::GrpcSettings;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
+use crate::pace::Pacer;
 use crate::peer::{Lent, Peer};
 use crate::police::{AccessRecord, Policed};
 use crate::r2p2::R2p2;
@@ -42,6 +43,7 @@ pub struct Engine {
     pub(crate) limits: Limits,
     pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
+    pub(crate) pacer: Pacer,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
     pub(crate) grpc: GrpcSettings,
@@ -156,6 +158,7 @@ impl Engine {
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
+            pacer: Pacer::default(),
             sessions: Table::new(),
             peers: Table::new(),
             grpc: GrpcSettings::default(),

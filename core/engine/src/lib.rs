@@ -59,6 +59,7 @@ mod limits;
 mod names;
 mod observe;
 mod opaque;
+mod pace;
 mod pass;
 mod peer;
 mod peer_end;

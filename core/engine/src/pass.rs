@@ -92,6 +92,9 @@ impl Engine {
             self.timers.insert(until, Due::Held(key, direction));
             return self.hold(turn, key, direction, item);
         }
+        if self.paces(turn.now, key, direction, &item) {
+            return self.hold(turn, key, direction, item);
+        }
         self.hand_over(turn, key, direction, item);
     }
 
@@ -100,13 +103,20 @@ impl Engine {
         loop {
             let Some(call) = self.calls.find_mut(key) else { return };
             let half = call.half(direction);
+            if half.paced_until.is_some_and(|until| turn.now < until) {
+                return; // its timer comes
+            }
             let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };
+            let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
             match direction {
                 Direction::Request => call.client_stamps.wait_ns += waited,
                 Direction::Response => call.server_stamps.wait_ns += waited,
             }
             self.unaccount(key, direction, &item);
+            if !had_its_turn && self.paces(turn.now, key, direction, &item) {
+                return self.hold_first(turn, key, direction, item);
+            }
             if !self.hand_over(turn, key, direction, item) {
                 return;
             }
@@ -221,6 +231,7 @@ impl Engine {
         }
         if let Some(call) = self.calls.find_mut(key) {
             let half = call.half(direction);
+            half.paced_until.get_or_insert(turn.now);
             half.waiting_since.get_or_insert(turn.now);
             half.backlog.push_front(item.into_owned());
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Fault, Instant, Metadata};
 use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
-use trunkline_policy::{Admission, EncodingName, Inputs, Permits, Plan, Rejection, Side};
+use trunkline_policy::{Admission, Class, EncodingName, Inputs, Permits, Plan, Rejection, Side};
 
 /// What the chain has to do with one call. Calls no policy applies to have none.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -25,6 +25,8 @@ pub(crate) struct Policed {
     metadata: Box<[u8]>,
     pub permits: Permits,
     log: bool,
+    /// Its place among the calls of this host.
+    pub class: Option<Class>,
     /// The opening waits until then.
     pub held_until: Option<Instant>,
     /// The opening waits for other calls to end.
@@ -336,6 +338,7 @@ impl Engine {
         }
         policed.permits = admission.permits;
         policed.log = admission.log;
+        policed.class = admission.class;
         policed.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
         policed.queued = admission.ticket.map(|ticket| self.queue_call(now, key, ticket));
         if let Item::Open { metadata, .. } = opening

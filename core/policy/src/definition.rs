@@ -88,6 +88,12 @@ pub struct Definition {
     /// `compress`: how requests are compressed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingName>,
+    /// `priority`: which calls these are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<ClassName>,
+    /// `priority`, `batch`: what all of them may move while latency calls are about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<u64>,
     /// `queue`: calls for which this expression is true go before the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub urgent: Option<String>,
@@ -139,6 +145,8 @@ pub enum Kind {
     Compress,
     /// What a module in a shared object says.
     Module,
+    /// Which calls go ahead of which on this host.
+    Priority,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -172,6 +180,16 @@ pub enum EncodingName {
     Gzip,
     Deflate,
     Zstd,
+}
+
+/// What calls are to those who run the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassName {
+    /// Somebody waits for them.
+    Latency,
+    /// They have time.
+    Batch,
 }
 
 /// How an endpoint is picked.
@@ -208,6 +226,7 @@ impl Kind {
             Self::Queue => "queue",
             Self::Compress => "compress",
             Self::Module => "module",
+            Self::Priority => "priority",
         }
     }
 }

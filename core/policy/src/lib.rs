@@ -52,7 +52,7 @@ mod state;
 
 pub use bundle::{BundleError, ExportedModule, MODULE_STATE_BYTES_MAX, decode_modules, encode_modules};
 pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
-pub use definition::{CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
+pub use definition::{ClassName, CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
 pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
 pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
@@ -63,6 +63,7 @@ pub use module::{
 };
 pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Ticket, Verdict};
 pub use refused::PolicyError;
+pub use rule::Class;
 pub use setting::{Setting, Settings};
 pub use state::Figures;
 pub use trunkline_balance::Random;

@@ -7,7 +7,7 @@ use crate::expr::{EvalError, FieldValue, Inputs};
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
 use crate::queue::{self, QueueSettings};
 use crate::refused::PolicyError;
-use crate::rule::{Action, Rule};
+use crate::rule::{Action, Class, Rule};
 use crate::running::Running;
 use crate::state::{Figures, Slot, State, States};
 use std::collections::VecDeque;
@@ -46,6 +46,8 @@ pub struct Admission {
     pub permits: Permits,
     /// How its request is compressed, if somebody says so.
     pub encoding: Option<EncodingName>,
+    /// Its place among the calls of its host.
+    pub class: Option<Class>,
     /// What it has to wait for first.
     pub ticket: Option<Ticket>,
     /// Pairs it gets into its metadata.
@@ -316,6 +318,7 @@ impl Admission {
     pub fn join(&mut self, other: Self) {
         self.ticket = self.ticket.or(other.ticket);
         self.encoding = self.encoding.or(other.encoding);
+        self.class = self.class.or(other.class);
         self.delay_ns = self.delay_ns.saturating_add(other.delay_ns);
         self.timeout_ns = match (self.timeout_ns, other.timeout_ns) {
             (Some(own), Some(other)) => Some(own.min(other)),
@@ -371,6 +374,10 @@ impl Asked<'_> {
             Action::ConcurrencyLimit { calls_max } => self.concurrency_limit(*calls_max, admission),
             Action::Compress { encoding } => {
                 admission.encoding.get_or_insert(*encoding);
+                Ok(())
+            }
+            Action::Priority(class) => {
+                admission.class.get_or_insert(*class);
                 Ok(())
             }
             Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),

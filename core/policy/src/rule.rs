@@ -1,6 +1,6 @@
 //! A definition that was found sound: its scope, its expressions parsed, its numbers in the units of use.
 
-use crate::definition::{Definition, EncodingName, Kind, OnFault, Side};
+use crate::definition::{ClassName, Definition, EncodingName, Kind, OnFault, Side};
 use crate::expr::{Expression, Wanted};
 use crate::queue::QueueSettings;
 use crate::refused::Wrong;
@@ -53,6 +53,7 @@ pub(crate) enum Action {
     Compress {
         encoding: EncodingName,
     },
+    Priority(Class),
     /// The fields are known once the module is loaded.
     Module {
         fields: Vec<ModuleInput>,
@@ -65,6 +66,18 @@ pub(crate) enum Action {
 pub(crate) struct ModuleInput {
     pub expression: Expression,
     pub optional: bool,
+}
+
+/// A call's place among those of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Class {
+    /// Ahead of the others.
+    Latency,
+    /// Behind: while calls of the other class are about, all calls of this one move so many bytes a second.
+    Batch {
+        /// At least 1.
+        bytes_per_second: u64,
+    },
 }
 
 /// Nobody means longer: an hour.
@@ -80,6 +93,8 @@ const WAITING_MAX: u32 = 1 << 20;
 /// The values of "Fail at Scale" (`queue.rs`).
 const TARGET_MS_DEFAULT: u64 = 5;
 const INTERVAL_MS_DEFAULT: u64 = 100;
+/// What a daemon moves on a small part of one core, so that whoever waits hardly notices.
+const BATCH_BYTES_PER_SECOND_DEFAULT: u64 = 64 << 20;
 /// Words for a caller travel in the status message, and that in one metadata value.
 const MESSAGE_BYTES_MAX: usize = 1024;
 /// Linux: PATH_MAX.
@@ -187,7 +202,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 28] = [
+    let all: [(&'static str, bool); 30] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -201,6 +216,8 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("timeout_ms", d.timeout_ms.is_some()),
         ("calls_max", d.calls_max.is_some()),
         ("encoding", d.encoding.is_some()),
+        ("class", d.class.is_some()),
+        ("bytes_per_second", d.bytes_per_second.is_some()),
         ("urgent", d.urgent.is_some()),
         ("waiting_max", d.waiting_max.is_some()),
         ("target_ms", d.target_ms.is_some()),
@@ -226,6 +243,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::ConcurrencyLimit => &["calls_max", "message"],
         Kind::Compress => &["encoding"],
         Kind::Module => &["path", "config", "on_fault"],
+        Kind::Priority => &["class", "bytes_per_second"],
         Kind::Queue => &["calls_max", "waiting_max", "target_ms", "interval_ms", "urgent", "message"],
         Kind::Balance => &[
             "pick",
@@ -257,6 +275,7 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
         }
         Kind::Compress => Ok(Action::Compress { encoding: needed("encoding", definition.encoding)? }),
         Kind::Module => module(definition),
+        Kind::Priority => priority(definition),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),
@@ -370,6 +389,24 @@ fn module(definition: &Definition) -> Result<Action, Wrong> {
     }
     crate::module::source(definition)?;
     Ok(Action::Module { fields: Vec::new(), on_fault: definition.on_fault.unwrap_or_default() })
+}
+
+fn priority(definition: &Definition) -> Result<Action, Wrong> {
+    let class = match (needed("class", definition.class)?, definition.bytes_per_second) {
+        (ClassName::Latency, None) => Class::Latency,
+        (ClassName::Latency, Some(_)) => {
+            let advice = "take it out, or write class = \"batch\"";
+            return Err(Wrong::new("bytes_per_second", "does not belong to class \"latency\"", advice));
+        }
+        (ClassName::Batch, Some(0)) => {
+            let advice = "write a number from 1; to refuse every call use kind \"access\"";
+            return Err(Wrong::new("bytes_per_second", "is 0", advice));
+        }
+        (ClassName::Batch, given) => {
+            Class::Batch { bytes_per_second: given.unwrap_or(BATCH_BYTES_PER_SECOND_DEFAULT) }
+        }
+    };
+    Ok(Action::Priority(class))
 }
 
 fn needed<T>(key: &'static str, value: Option<T>) -> Result<T, Wrong> {

@@ -83,6 +83,11 @@ fn chains_are_refused_with_policy_key_and_remedy() {
          "policy \"a\".name: there are two policies named \"a\"; give every policy a name of its own"),
         (policy("a", "kind = \"compress\"\nencoding = \"gzip\""), "policy \"a\".side: is \"server\"; write \
           \"client\": responses are compressed as grpc.response_encoding says"),
+        (caller("a", "kind = \"priority\""), "policy \"a\".class: is missing; add class = ..."),
+        (caller("a", "kind = \"priority\"\nclass = \"latency\"\nbytes_per_second = 5"), "policy \
+          \"a\".bytes_per_second: does not belong to class \"latency\"; take it out, or write class = \"batch\""),
+        (caller("a", "kind = \"priority\"\nclass = \"batch\"\nbytes_per_second = 0"), "policy \
+          \"a\".bytes_per_second: is 0; write a number from 1; to refuse every call use kind \"access\""),
         (caller("a", "kind = \"compress\""), "policy \"a\".encoding: is missing; add encoding = ..."),
         (policy("a", "kind = \"queue\""), "policy \"a\".calls_max: is missing; add calls_max = ..."),
         (caller("a", "kind = \"queue\"\ncalls_max = 1"),
