@@ -82,11 +82,7 @@ impl Control {
                 match message {
                     ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
                     ControlMessage::Adopt(socket) => self.welcome(socket),
-                    ControlMessage::Leave(leave) => {
-                        if self.hand_over(&leave) {
-                            return std::mem::forget(self);
-                        }
-                    }
+                    ControlMessage::Leave(leave) => self.hand_over(&leave),
                     ControlMessage::Stop => return,
                 }
             }

@@ -469,7 +469,6 @@ impl Daemon {
             names: Arc::clone(&self.names),
             stopping: false,
             resumes: None,
-            gone: false,
             pressing: false,
             turns_unlooked: 0,
             sockets_worked: now(),

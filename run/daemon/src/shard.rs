@@ -48,8 +48,6 @@ pub(crate) struct Shard {
     pub stopping: bool,
     /// It goes on where another daemon's stopped, at this instant.
     pub resumes: Option<Instant>,
-    /// It is another daemon's: nothing of it is to be touched.
-    pub gone: bool,
     /// Something was left for the next turn: do not wait.
     pub pressing: bool,
     /// Turns since the poller was asked, and when it last had something to tell.
@@ -169,11 +167,7 @@ impl Shard {
                     let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
                 }
                 Command::LeaveGrpc { reply } => drop(reply.send(self.engine.leave_grpc())),
-                Command::Leave(leave) => {
-                    if self.hand_over(&leave) {
-                        return;
-                    }
-                }
+                Command::Leave(leave) => self.hand_over(&leave),
                 Command::Drain => self.engine.drain(now()),
                 Command::Stop => self.stopping = true,
             }

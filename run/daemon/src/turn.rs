@@ -32,10 +32,6 @@ impl Shard {
                 self.wait();
             }
         }
-        if self.gone {
-            // Closing is the other daemon's business: there may be nothing left of this one to be seen.
-            std::mem::forget(self);
-        }
     }
 
     /// One turn. Whether there was anything to do.

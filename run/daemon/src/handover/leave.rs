@@ -1,6 +1,6 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
-use super::parts::{Leave, LeaveError, Moved, Verdict};
+use super::parts::{Leave, LeaveError, Moved};
 use super::wire::{Channel, ChannelError, VERSION, Word};
 use crate::command::Command as ShardCommand;
 use crate::control::ControlMessage;
@@ -8,6 +8,7 @@ use crate::handle::Daemon;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -73,8 +74,8 @@ pub enum HandOverError {
 }
 
 impl Daemon {
-    /// Hands everything to a new process. On success this daemon does nothing any more, and the process is to end
-    /// *without* dropping it ([`std::process::exit`]). `tell` hears of every step.
+    /// Hands everything to a new process. On success this daemon's threads stand still for good, and the process
+    /// is to end *without* dropping it ([`std::process::exit`]). `tell` hears of every step.
     ///
     /// # Errors
     /// [`HandOverError`]: the new process is gone, and this daemon goes on as if nothing had been.
@@ -110,7 +111,7 @@ impl Daemon {
         self.send_schemas(&channel)?;
         self.drain_grpc(order.grace, tell);
         let stopped_ns = monotonic_ns();
-        let (moved, verdicts) = self.stop_and_send(&channel, order.step_max)?;
+        let (moved, standing) = self.stop_and_send(&channel, order.step_max)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
         match channel.next().map_err(lost)?.0 {
             Word::Ready => {}
@@ -120,9 +121,8 @@ impl Daemon {
         // From here on there is no way back, whatever becomes of the word: the other daemon may have it.
         let sent = channel.send(&Word::Go, &[]);
         let stood_ns = monotonic_ns() - stopped_ns;
-        for verdict in verdicts {
-            let _ = verdict.send(Verdict::Leave);
-        }
+        // The threads that wait for these stand still until the process ends.
+        std::mem::forget(standing);
         if let Err(error) = sent {
             tracing::error!(%error, "the new daemon ended at the last moment; this one is gone already");
         }
@@ -163,19 +163,19 @@ impl Daemon {
         }
     }
 
-    /// Stops the control thread, then every shard; each sends its parts and waits. The verdicts are dropped when one
-    /// fails, and all go on.
+    /// Stops the control thread, then every shard; each sends its parts and stands still. What holds them is dropped
+    /// when one fails, and all go on.
     fn stop_and_send(
         &self,
         to: &Arc<Channel>,
         step_max: Duration,
-    ) -> Result<(Moved, Vec<Sender<Verdict>>), HandOverError> {
-        let (mut moved, mut verdicts) = (Moved::default(), Vec::new());
+    ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
+        let (mut moved, mut standing) = (Moved::default(), Vec::new());
         let mut part = |give: &dyn Fn(Leave)| {
             let (done, sent) = channel();
-            let (verdict, waits) = channel();
-            give(Leave { channel: Arc::clone(to), done, verdict: waits });
-            verdicts.push(verdict);
+            let (holds, in_vain) = channel();
+            give(Leave { channel: Arc::clone(to), done, in_vain });
+            standing.push(holds);
             let part = match sent.recv_timeout(step_max) {
                 Ok(Ok(part)) => part,
                 Ok(Err(LeaveError::Channel(error))) => return Err(lost(error)),
@@ -197,7 +197,7 @@ impl Daemon {
                 let _ = shard.send(ShardCommand::Leave(Box::new(leave)));
             })?;
         }
-        Ok((moved, verdicts))
+        Ok((moved, standing))
     }
 }
 

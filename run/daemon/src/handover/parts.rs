@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::shard::Shard;
 use rustix::fd::{AsFd, BorrowedFd};
 use serde_bytes::ByteBuf;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use trunkline_engine::{BoundSchema, HandoverError};
@@ -16,15 +17,9 @@ pub(crate) struct Leave {
     pub channel: Arc<Channel>,
     /// Told when everything was sent, or why not.
     pub done: Sender<Result<Moved, LeaveError>>,
-    /// What becomes of it. A sender that is gone means that it was in vain.
-    pub verdict: Receiver<Verdict>,
-}
-
-/// What becomes of a part that was handed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// The other daemon has it: nothing here is to be touched again.
-    Leave,
+    /// Ends when it was in vain, and only then: what the other daemon has is not to be touched again, not even for the
+    /// rest of a turn, so a thread that has handed over stands here until the process ends.
+    pub in_vain: Receiver<Infallible>,
 }
 
 /// How much was handed over.
@@ -51,10 +46,10 @@ pub(crate) enum LeaveError {
 }
 
 impl Control {
-    /// Hands the control socket and its connections over, and waits. `true`: they are the other daemon's now.
-    pub fn hand_over(&mut self, leave: &Leave) -> bool {
+    /// Hands the control socket and its connections over. Comes back only if that was in vain.
+    pub fn hand_over(&self, leave: &Leave) {
         let _ = leave.done.send(self.send_parts(&leave.channel));
-        leave.verdict.recv() == Ok(Verdict::Leave)
+        let _ = leave.in_vain.recv();
     }
 
     fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
@@ -79,15 +74,13 @@ impl Control {
 }
 
 impl Shard {
-    /// Hands everything over, and waits. `true`: it is the other daemon's now.
-    pub fn hand_over(&mut self, leave: &Leave) -> bool {
+    /// Hands everything over. Comes back only if that was in vain.
+    pub fn hand_over(&mut self, leave: &Leave) {
         // What can go, goes: it need not be carried.
         self.let_out();
         let _ = leave.done.send(self.send_parts(&leave.channel));
-        self.gone = leave.verdict.recv() == Ok(Verdict::Leave);
-        self.stopping |= self.gone;
+        let _ = leave.in_vain.recv();
         self.pressing = true;
-        self.gone
     }
 
     fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
