@@ -2,10 +2,10 @@
 //!
 //! A completion says in the low bits of its offset which heap it points into. The daemon sends a new heap's descriptor
 //! over the control socket before it names the heap for the first time, so whoever meets an unknown number finds the
-//! heap there, if the keeper has not taken it in already. Old heaps stay mapped while blocks of them are held.
+//! heap there, if the keeper has not taken it in already. Old heaps stay mapped while blocks of them are held,
+//! or may still lie in the ring; they are looked at whenever the daemon says something.
 
 use super::Session;
-use super::books::Books;
 use parking_lot::{Mutex, RwLock};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
@@ -26,7 +26,11 @@ pub(super) struct ReceiveHeaps {
 
 /// Blocks held, by the number of their heap.
 #[derive(Debug)]
-pub(super) struct Held([u32; HEAP_NUMBERS as usize]);
+pub(super) struct Held {
+    counts: [u32; HEAP_NUMBERS as usize],
+    /// The heap a completion named last.
+    last: u32,
+}
 
 impl ReceiveHeaps {
     pub fn new(first: ReceivedHeap) -> Self {
@@ -48,32 +52,31 @@ impl ReceiveHeaps {
 
 impl Default for Held {
     fn default() -> Self {
-        Self([0; HEAP_NUMBERS as usize])
+        Self { counts: [0; HEAP_NUMBERS as usize], last: 0 }
     }
 }
 
 impl Held {
     pub fn take(&mut self, block: Span) {
         if block.len > 0 {
-            self.0[heap_number(block.offset) as usize] += 1;
+            self.last = heap_number(block.offset);
+            self.counts[self.last as usize] += 1;
         }
     }
 
     pub fn give_back(&mut self, block: Span) {
         if block.len > 0 {
-            let count = &mut self.0[heap_number(block.offset) as usize];
+            let count = &mut self.counts[heap_number(block.offset) as usize];
             *count = count.saturating_sub(1);
         }
     }
 
     fn any_of(&self, heap: &ReceivedHeap) -> bool {
-        self.0[heap.number() as usize] > 0
+        self.counts[heap.number() as usize] > 0
     }
-}
 
-impl Books {
-    fn holds(&self, heap: &ReceivedHeap) -> bool {
-        self.held.any_of(heap)
+    fn named_last(&self, heap: &ReceivedHeap) -> bool {
+        self.last == heap.number()
     }
 }
 
@@ -111,18 +114,20 @@ impl Session {
         Ok(())
     }
 
-    /// Unmaps heaps of daemons before this one of which nothing is held any more.
+    /// Unmaps heaps of which nothing is held any more and nothing can come: the ring keeps the order in which it was
+    /// filled, so once a completion has named a heap, none behind it names one of before.
     pub(super) fn forget_heaps(&self) {
         let open: Vec<ReceivedHeap> = self.receive_heaps.open.read().clone();
-        let Some((_, old)) = open.split_last() else { return };
-        let held = self.with(|books, _| {
-            let held = old.iter().filter(|heap| books.holds(heap));
-            held.map(ReceivedHeap::number).collect::<Vec<_>>()
+        let kept = self.with(|books, _| {
+            let last = open.iter().position(|heap| books.held.named_last(heap)).unwrap_or(0);
+            let kept = open.iter().enumerate().filter(|(at, heap)| *at >= last || books.held.any_of(heap));
+            kept.map(|(_, heap)| heap.number()).collect::<Vec<_>>()
         });
-        let Some(held) = held else { return };
-        let mut open = self.receive_heaps.open.write();
-        let newest = open.last().map(ReceivedHeap::number);
-        open.retain(|heap| Some(heap.number()) == newest || held.contains(&heap.number()));
+        let Some(kept) = kept else { return };
+        let known: Vec<u32> = open.iter().map(ReceivedHeap::number).collect();
+        // One that came meanwhile stays.
+        let stays = |number: u32| kept.contains(&number) || !known.contains(&number);
+        self.receive_heaps.open.write().retain(|heap| stays(heap.number()));
     }
 
     /// Reads the control socket until the heap is there, or nothing more is.
