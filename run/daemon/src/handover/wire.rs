@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use trunkline_engine::Engine;
 use trunkline_shm::{
-    BLOB_BYTES_MAX, BlockState, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig, create_blob,
-    read_blob,
+    BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
+    create_blob, read_blob,
 };
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
@@ -77,13 +77,20 @@ pub struct Memory {
 pub enum ChannelError {
     /// It is gone, or takes too long.
     #[error("the other daemon: {0}")]
-    Socket(#[from] trunkline_shm::ControlError),
+    Socket(ControlError),
     /// It has closed the channel.
     #[error("the other daemon ended")]
     Ended,
     /// A word cannot be written or read.
     #[error("a word of the hand-over: {0}")]
     Word(String),
+}
+
+impl From<ControlError> for ChannelError {
+    /// Whoever has closed has ended, whether that shows in reading or in writing.
+    fn from(error: ControlError) -> Self {
+        if error.is_closed() { Self::Ended } else { Self::Socket(error) }
+    }
 }
 
 /// One end of the channel.
