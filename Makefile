@@ -12,7 +12,8 @@ test: ## every check: house rules, format, all tests, models of the lock-free co
 	@$(CARGO) xtask test
 
 demo: ## build it and watch it work: two daemons, a service, a client, on this machine
-	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search
+	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search \
+		--package trunkline-example-token-bucket-1 --package trunkline-example-token-bucket-2
 	@"$${CARGO_TARGET_DIR:-target}"/release/trunkline demo
 
 bench: ## measure it beside the bare limits of this machine and the field; ONLY=latency, grpc, ... for one part

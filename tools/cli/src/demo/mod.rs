@@ -2,9 +2,12 @@
 //!
 //! Everything is started as a user would start it: the daemons by `trunkline daemon`, the service by the example's own
 //! programs, on temporary sockets and a loopback port. `stage.rs` starts and ends the processes, also when the demo
-//! fails, is interrupted or killed; `script.rs` is the play; `picture.rs` draws.
+//! fails, is interrupted or killed; `script.rs` is the play; `changes.rs` its act of changes under the callers of
+//! `load.rs`; `picture.rs` draws.
 
+mod changes;
 mod child;
+mod load;
 mod picture;
 mod script;
 mod stage;

@@ -77,15 +77,17 @@ fn play(stage: &Stage, folder: &Path, began: Instant) -> Result<(), DemoError> {
     play.percentiles()?;
     play.explain()?;
     play.state()?;
+    play.changes()?;
     play.farewell(began)
 }
 
-struct Play<'a> {
-    stage: &'a Stage,
+/// What is on stage.
+pub(super) struct Play<'a> {
+    pub stage: &'a Stage,
     /// Whose applications call.
-    alpha: Host,
+    pub alpha: Host,
     /// Whose application serves.
-    beta: Host,
+    pub beta: Host,
 }
 
 impl<'a> Play<'a> {
@@ -133,16 +135,21 @@ impl<'a> Play<'a> {
     /// The same service with types known at run time.
     fn json(&self) -> Result<(), DemoError> {
         title("Any method from a command line, JSON in and out")?;
+        let request = r#"{"query": "turn loop", "limit": 1}"#;
+        self.trunkline(&["call", "--proto", &self.proto()?, "Search/Query", request], 0)
+    }
+
+    /// The service's types, in a file.
+    pub(super) fn proto(&self) -> Result<String, DemoError> {
         let proto = self.stage.folder().join("search.proto");
         std::fs::write(&proto, include_str!("../../../../examples/search/proto/search/v1/search.proto"))?;
-        let request = r#"{"query": "turn loop", "limit": 1}"#;
-        self.trunkline(&["call", "--proto", &proto.display().to_string(), "Search/Query", request], 0)
+        Ok(proto.display().to_string())
     }
 
     /// What a failure says.
     fn failures(&self) -> Result<(), DemoError> {
         title("Failures say whether the call was executed")?;
-        let proto = self.stage.folder().join("search.proto").display().to_string();
+        let proto = self.proto()?;
         let call = ["call", "--proto", &proto, "Search/Query"];
         self.trunkline(&[&call[..], &[r#"{"query": ""}"#]].concat(), 64 + 3)?;
         let nowhere = ["--target", "tcp://127.0.0.1:1", r#"{"query": "ring"}"#];
@@ -192,10 +199,15 @@ impl<'a> Play<'a> {
         say(&shortened(&output))
     }
 
-    /// Runs a verb that must end with `code`.
-    fn trunkline(&self, arguments: &[&str], code: i32) -> Result<(), DemoError> {
+    /// Runs a verb at alpha that must end with `code`.
+    pub(super) fn trunkline(&self, arguments: &[&str], code: i32) -> Result<(), DemoError> {
+        self.trunkline_at(&self.alpha, arguments, code)
+    }
+
+    /// Runs a verb at a daemon that must end with `code`.
+    pub(super) fn trunkline_at(&self, host: &Host, arguments: &[&str], code: i32) -> Result<(), DemoError> {
         command("trunkline", arguments)?;
-        let (ended, output) = self.stage.trunkline(&self.alpha, arguments)?;
+        let (ended, output) = self.stage.trunkline(host, arguments)?;
         if ended != Some(code) {
             let act = format!("trunkline {}", arguments.join(" "));
             return Err(DemoError::Act { act, output: format!("exit code {ended:?}, not {code}\n{output}") });
@@ -204,7 +216,7 @@ impl<'a> Play<'a> {
     }
 }
 
-fn title(text: &str) -> io::Result<()> {
+pub(super) fn title(text: &str) -> io::Result<()> {
     writeln!(io::stdout(), "\n── {text} {}\n", "─".repeat(86_usize.saturating_sub(text.chars().count())))
 }
 
@@ -221,7 +233,7 @@ fn command(program: &str, arguments: &[&str]) -> io::Result<()> {
     writeln!(io::stdout(), "  $ {program} {}", typed.collect::<Vec<_>>().join(" "))
 }
 
-fn say(text: &str) -> Result<(), DemoError> {
+pub(super) fn say(text: &str) -> Result<(), DemoError> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", text.trim_end_matches('\n'))?;
     Ok(out.flush()?)

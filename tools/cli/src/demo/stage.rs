@@ -91,6 +91,11 @@ impl Stage {
         }
     }
 
+    /// Where the example programs are.
+    pub fn programs(&self) -> &Path {
+        &self.programs
+    }
+
     /// Where sockets, configurations and logs are.
     pub fn folder(&self) -> &Path {
         self.folder.path()
