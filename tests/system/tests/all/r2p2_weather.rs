@@ -6,7 +6,6 @@
 use crate::support::{Barrage, Host, Network, Router, Tally, Weather, client};
 use std::collections::HashSet;
 use std::time::Duration;
-use trunkline::{Code, Execution};
 
 const WORKERS: usize = 3;
 const CALLS: u64 = 1000;
