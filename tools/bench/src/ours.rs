@@ -48,6 +48,8 @@ pub enum Policing {
     Null,
     /// On the client's host one that reads a field of every request.
     Content,
+    /// Small calls are urgent, bulk streams are not.
+    Classes,
 }
 
 /// Where the client attaches and whom it calls.
@@ -161,11 +163,12 @@ impl Policing {
             Self::Bare => "bare",
             Self::Null => "null",
             Self::Content => "content",
+            Self::Classes => "classes",
         }
     }
 
     fn parse(name: &str) -> Result<Self, Failure> {
-        let all = [Self::Bare, Self::Null, Self::Content];
+        let all = [Self::Bare, Self::Null, Self::Content, Self::Classes];
         let found = all.into_iter().find(|policing| policing.name() == name);
         found.ok_or_else(|| format!("no such policies: {name}").into())
     }
@@ -186,6 +189,14 @@ impl Policing {
                 "[[policy]]\nname = \"names\"\nkind = \"access\"\nside = \"client\"\nservice = \"bench.v1.Bench\"\n\
                  method = \"Guarded\"\ndeny = 'request.name == \"{FORBIDDEN}\"'\n"
             ),
+            Self::Classes => [("Bench", "latency"), ("Bulk", "batch")]
+                .map(|(service, class)| {
+                    format!(
+                        "[[policy]]\nname = \"{class}\"\nkind = \"priority\"\nside = \"client\"\n\
+                         service = \"bench.v1.{service}\"\nclass = \"{class}\"\n"
+                    )
+                })
+                .concat(),
         }
     }
 }
