@@ -93,8 +93,8 @@ const WAITING_MAX: u32 = 1 << 20;
 /// The values of "Fail at Scale" (`queue.rs`).
 const TARGET_MS_DEFAULT: u64 = 5;
 const INTERVAL_MS_DEFAULT: u64 = 100;
-/// A mebibyte keeps cores and caches of both hosts busy for about half a millisecond. Sixteen of them disturb fewer than
-/// one call in a hundred (docs/benchmarks.md), so the 99th percentile does not see them.
+/// A mebibyte keeps cores and caches of both hosts busy for about half a millisecond. Sixteen a second disturb fewer
+/// than one call in a hundred (docs/benchmarks.md), so the 99th percentile does not see them.
 const BATCH_BYTES_PER_SECOND_DEFAULT: u64 = 16 << 20;
 /// Words for a caller travel in the status message, and that in one metadata value.
 const MESSAGE_BYTES_MAX: usize = 1024;
