@@ -16,6 +16,8 @@ pub(crate) enum Due {
     Queued(CallKey),
     /// A held item may go on.
     Held(CallKey, Direction),
+    /// A paced item may have its turn, or be in nobody's way any more.
+    Paced(CallKey, Direction),
     /// A connection wants to look at the clock.
     Peer(PeerKey),
     /// An endpoint may be dialled again.
@@ -32,6 +34,7 @@ impl Engine {
                 Due::Queued(call) => self.queued_due(turn, call),
                 Due::Attempt(call) => self.attempt_due(turn, call),
                 Due::Held(call, direction) => self.unblock(turn, call, direction),
+                Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
             }

@@ -7,11 +7,12 @@
 //! of it is acknowledged, its sender soon rests. When no latency call is about, nobody waits.
 //!
 //! The schedule is a virtual clock (GCRA, ITU-T I.371): a message is given the instant its predecessors have paid for,
-//! so messages of all calls take turns in the order in which they came, each with one timer.
+//! so messages of all calls take turns in the order in which they came, each with one timer. That also looks whether
+//! latency calls are still about: what was to wait for longer than they are goes on at once.
 
 use crate::CallKey;
 use crate::call::{Direction, Item};
-use crate::engine::Engine;
+use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use trunkline_call::Instant;
 use trunkline_policy::Class;
@@ -39,9 +40,23 @@ impl Pacer {
         self.latency_seen = Some(now);
     }
 
+    /// Whether what has its turn at `until` is to wait for it.
+    pub fn holds(&self, now: Instant, until: Instant) -> bool {
+        now < until && self.is_anybody_about(now)
+    }
+
+    fn is_anybody_about(&self, now: Instant) -> bool {
+        self.latency_seen.is_some_and(|seen| now.since_ns(seen) <= ABOUT_NS)
+    }
+
+    /// When to look again after what has its turn at `until`.
+    fn look_at(&self, until: Instant) -> Instant {
+        self.latency_seen.map_or(until, |seen| until.min(seen.plus_ns(ABOUT_NS + 1)))
+    }
+
     /// Lets an item of so many bytes go: now (`None`), or when it is its turn.
     fn turn_of(&mut self, now: Instant, bytes: u64, bytes_per_second: u64) -> Option<Instant> {
-        if self.latency_seen.is_none_or(|seen| now.since_ns(seen) > ABOUT_NS) {
+        if !self.is_anybody_about(now) {
             self.paid_until = now;
             return None;
         }
@@ -68,14 +83,23 @@ impl Engine {
             (Some(Class::Batch { bytes_per_second }), Some(body)) => {
                 let turn = self.pacer.turn_of(now, body.len().into(), bytes_per_second);
                 call.half(direction).paced_until = turn;
-                if let Some(at) = turn {
-                    self.timers.insert(at, Due::Held(key, direction));
+                if let Some(until) = turn {
+                    self.timers.insert(self.pacer.look_at(until), Due::Paced(key, direction));
                     return true;
                 }
             }
             (Some(Class::Batch { .. }), None) | (None, _) => {}
         }
         false
+    }
+
+    /// The timer of a paced item.
+    pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        match call.half(direction).paced_until.filter(|until| self.pacer.holds(turn.now, *until)) {
+            Some(until) => drop(self.timers.insert(self.pacer.look_at(until), Due::Paced(key, direction))),
+            None => self.unblock(turn, key, direction),
+        }
     }
 }
 
@@ -106,6 +130,14 @@ mod tests {
         assert_eq!(turns[0], 0, "the first goes at once");
         assert_eq!(turns[1], 10_000_000 - AHEAD_NS);
         assert!(turns.windows(2).skip(1).all(|pair| pair[1] - pair[0] == 10_000_000), "{turns:?}");
+        assert!(pacer.holds(now, now.plus_ns(1)) && !pacer.holds(now, now));
+        let later = now.plus_ns(ABOUT_NS + 1);
+        assert_eq!(
+            pacer.look_at(now.plus_ns(10 * ABOUT_NS)),
+            later,
+            "whoever waits looks whether they are gone"
+        );
+        assert!(!pacer.holds(later, now.plus_ns(10 * ABOUT_NS)));
         let much = pacer.turn_of(now, u64::MAX / 2, 1).unwrap();
         assert!(pacer.turn_of(now, 1, RATE).unwrap() > much, "no overflow");
     }

@@ -103,7 +103,7 @@ impl Engine {
         loop {
             let Some(call) = self.calls.find_mut(key) else { return };
             let half = call.half(direction);
-            if half.paced_until.is_some_and(|until| turn.now < until) {
+            if half.paced_until.is_some_and(|until| self.pacer.holds(turn.now, until)) {
                 return; // its timer comes
             }
             let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };

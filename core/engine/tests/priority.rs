@@ -11,11 +11,11 @@ use world::*;
 /// The routes of the world's methods.
 const ONCE_ROUTE: usize = 0;
 const CHAT_ROUTE: usize = 3;
-const RATE: u64 = 1_000_000;
+const RATE: u64 = 2_000_000;
 const BYTES: usize = 100_000;
 const NOTHING: [u8; 0] = [];
 /// Longer than a message takes at that rate.
-const TURN_NS: u64 = 101_000_000;
+const TURN_NS: u64 = 51_000_000;
 
 /// `Chat` is batch, `Once` what `once` says.
 fn classes(once: Option<ClassName>) -> Vec<Definition> {
@@ -127,6 +127,36 @@ fn messages_of_batch_streams_take_turns_while_somebody_waits() {
             send(&mut world, &mut client, number);
             assert_eq!(delivered(&mut world, &mut client, &mut server), [number], "they are gone");
         }
+    }
+}
+
+#[test]
+fn what_had_to_wait_long_goes_on_when_nobody_waits_any_more() {
+    for (mut world, mut client, mut server) in hosts() {
+        apply(&mut world, &classes(Some(ClassName::Latency)));
+        once(&mut world, &mut client, &mut server);
+        // Eight messages of a twentieth of a second each: the last has its turn in 0.35 s.
+        let streams: Vec<_> = (0..8u8)
+            .map(|number| {
+                let stream = client.call(CHAT_ROUTE, None, false);
+                world.submit(&client, Submission::Call(stream)).unwrap();
+                let payload = world.blob(&mut client, &[number; BYTES]);
+                let (call, a1) = (stream.call, Instant(5));
+                world.submit(&client, Submission::Message { call, payload, end: false, a1 }).unwrap();
+                stream.call
+            })
+            .collect();
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [0]);
+        world.advance(TURN_NS / 2);
+        once(&mut world, &mut client, &mut server);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), NOTHING);
+        world.advance(TURN_NS / 2);
+        assert_eq!(delivered(&mut world, &mut client, &mut server), [1], "its turn");
+        // The last latency call is forgotten 0.1 s after it moved; only two more turns had come by then.
+        world.advance(2 * TURN_NS);
+        let mut rest = delivered(&mut world, &mut client, &mut server);
+        rest.sort_unstable();
+        assert_eq!(rest, [2, 3, 4, 5, 6, 7], "of {streams:?}");
     }
 }
 
