@@ -74,6 +74,8 @@ pub struct Admin {
     pub change: Vec<Principal>,
     /// File to which a line is added for every change that was tried. Empty: the log only.
     pub audit_log: PathBuf,
+    /// File the chain of policies is kept in. Empty: changes at run time end with the daemon.
+    pub policies_file: PathBuf,
 }
 
 /// A file of policies: `[[policy]]` tables and nothing else.
@@ -300,6 +302,18 @@ impl Config {
         Ok(document.policy)
     }
 
+    /// Policies as a file of `[[policy]]` tables.
+    ///
+    /// # Errors
+    /// A value has no TOML form. What was read from a file has one.
+    pub fn policies_to_toml(policies: &[Definition]) -> Result<String, toml::ser::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            policy: &'a [Definition],
+        }
+        if policies.is_empty() { Ok(String::new()) } else { toml::to_string(&Document { policy: policies }) }
+    }
+
     /// Finds the place of a policy's error in the file the policy came from.
     pub fn policy_error(error: PolicyError, text: &str, origin: &str) -> ConfigError {
         let document: Result<PolicyDocument, _> = toml::from_str(text);
@@ -322,6 +336,12 @@ impl Config {
     /// Where applications attach, if it is set.
     pub fn socket(&self) -> Option<&Path> {
         (!self.daemon.socket.as_os_str().is_empty()).then_some(&*self.daemon.socket)
+    }
+
+    /// Where the chain of policies is kept, if it is.
+    pub fn policies_file(&self) -> Option<&Path> {
+        let path = &*self.admin.policies_file;
+        (!path.as_os_str().is_empty()).then_some(path)
     }
 
     /// Where other daemons reach this one.
@@ -439,7 +459,12 @@ impl Default for Daemon {
 impl Default for Admin {
     fn default() -> Self {
         let change = vec![Principal::User(0), Principal::Owner];
-        Self { read: vec![Principal::Anyone], change, audit_log: PathBuf::new() }
+        Self {
+            read: vec![Principal::Anyone],
+            change,
+            audit_log: PathBuf::new(),
+            policies_file: PathBuf::new(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
 use crate::changes::{Changes, Watcher};
-use crate::command::{Command, Exchanged, Observation, Services, ShardSender, shard_channel};
+use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
 use crate::control::{Client, Control, ControlMessage};
 use crate::datagrams::UdpPorts;
@@ -10,6 +10,7 @@ use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
 use crate::names::Names;
+use crate::policies_file::{Kept, PoliciesFileError};
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
@@ -30,9 +31,7 @@ use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
 use trunkline_net::{Buffers, Endpoint, Interest, Listener, Poller, TlsError};
-use trunkline_policy::{
-    BundleError, Chain, Definition, PolicyError, PolicyRow, decode_modules, encode_modules,
-};
+use trunkline_policy::PolicyError;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
 
@@ -58,6 +57,9 @@ pub enum StartError {
     /// The chain of policies cannot be put to work: a module in it, most likely.
     #[error("{0}")]
     Policies(PolicyError),
+    /// The file the chain is kept in.
+    #[error(transparent)]
+    PoliciesFile(#[from] PoliciesFileError),
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
@@ -78,9 +80,9 @@ pub struct Daemon {
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
     changes: Arc<Changes>,
-    modules: Loader,
-    /// The chain to begin with.
-    first_policies: Vec<Definition>,
+    pub(crate) modules: Loader,
+    /// Where the chain comes from, and where it is kept.
+    pub(crate) kept: Kept,
 }
 
 /// What was taken over from another daemon.
@@ -139,6 +141,8 @@ impl Daemon {
             config.daemon.socket.clone_from(path);
         }
         let begun = Self::prepare(config, listener, path, Some(&mut inherited)).and_then(|begun| {
+            let at_work = begun.shards.first().map_or_else(Vec::new, |shard| shard.engine.policy_rows());
+            begun.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
             arrival.ready()?;
             Ok(begun)
         });
@@ -242,83 +246,6 @@ impl Daemon {
         }
     }
 
-    /// Puts a chain of policies in the place of the one at work, for all calls from now on; or only says whether it
-    /// would do (`dry_run`). Checked as a whole, applied as a whole.
-    ///
-    /// Returns which modules were upgraded, in words.
-    ///
-    /// Modules are loaded and taken apart here, on the caller's thread; only their state changes hands on the shard's.
-    ///
-    /// # Errors
-    /// [`PolicyError`] names the policy, the key and what to write instead; nothing has changed then.
-    pub fn apply_policies(
-        &self,
-        definitions: &[Definition],
-        dry_run: bool,
-    ) -> Result<Vec<String>, PolicyError> {
-        let chain = Chain::build(definitions)?;
-        let ask = |dry_run| {
-            let mut upgraded = Vec::new();
-            for shard in &self.shards {
-                let mut chain = Box::new(chain.clone());
-                let modules = chain.load_modules(&self.modules)?;
-                let answer = shard.ask(|reply| Command::ApplyPolicies { chain, modules, dry_run, reply });
-                upgraded = answer.map_or(Ok(Vec::new()), |Exchanged { result, retired }| {
-                    drop(retired);
-                    result
-                })?;
-            }
-            Ok(upgraded)
-        };
-        // Every shard is asked before any is changed.
-        if dry_run || self.shards.len() > 1 {
-            let possible = ask(true);
-            if dry_run || possible.is_err() {
-                return possible;
-            }
-        }
-        ask(false)
-    }
-
-    /// The states of all modules as bytes, for a daemon that takes over from this one; and why some are not among them.
-    /// Calls that come after are not in them: ask when no more do.
-    pub fn export_modules(&self) -> (Vec<u8>, Vec<PolicyError>) {
-        // Shards share nothing; the first one's states are the daemon's for as long as there is one shard.
-        let asked = self.shards.first().and_then(|shard| shard.ask(|reply| Command::ExportModules { reply }));
-        let (exported, errors) = asked.unwrap_or_default();
-        (encode_modules(&exported), errors)
-    }
-
-    /// Has this daemon's modules, which have not been asked about a call yet, go on with states another has exported.
-    /// Returns which of them did not take theirs.
-    ///
-    /// # Errors
-    /// [`BundleError`] if these are no states.
-    pub fn import_modules(&self, states: &[u8]) -> Result<Vec<PolicyError>, BundleError> {
-        let exported = Arc::new(decode_modules(states)?);
-        let ask = |shard: &ShardSender| {
-            let exported = Arc::clone(&exported);
-            shard.ask(|reply| Command::ImportModules { exported, reply })
-        };
-        Ok(self.shards.iter().filter_map(ask).flatten().collect())
-    }
-
-    /// The policies at work, in order, and what they have done.
-    pub fn policies(&self) -> Vec<PolicyRow> {
-        let mut rows: Vec<PolicyRow> = Vec::new();
-        for shard in &self.shards {
-            let more = shard.ask(|reply| Command::ListPolicies { reply }).unwrap_or_default();
-            if rows.is_empty() {
-                rows = more;
-                continue;
-            }
-            for (row, other) in rows.iter_mut().zip(more) {
-                row.figures.add(other.figures);
-            }
-        }
-        rows
-    }
-
     /// Takes no new calls from now on; those in flight go on.
     pub fn drain(&self) {
         for shard in &self.shards {
@@ -344,10 +271,7 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         let Prepared { mut daemon, shards, control } = Self::prepare(config, listener, control_path, None)?;
         daemon.begin(shards)?;
-        // They were found sound when the file was read; what modules are is found out now. A daemon without its
-        // policies would let everything through.
-        let first = std::mem::take(&mut daemon.first_policies);
-        daemon.apply_policies(&first, false).map_err(StartError::Policies)?;
+        daemon.begin_with_policies()?;
         daemon.spawn("trunkline-control", move || control.run())?;
         Ok(daemon)
     }
@@ -368,6 +292,7 @@ impl Daemon {
         mut inherited: Option<&mut Inherited>,
     ) -> Result<Prepared, StartError> {
         raise_descriptor_limit();
+        let kept = Kept::of(&config)?;
         let (messages, inbox) = channel();
         let control = ControlSender { messages, waker: Arc::new(Waker::new()?), unwritten: Arc::default() };
         let mut daemon = Self {
@@ -379,7 +304,7 @@ impl Daemon {
             endpoints: Vec::new(),
             changes: Arc::default(),
             modules: Loader::default(),
-            first_policies: config.policy.clone(),
+            kept,
         };
         let mut shards = Vec::new();
         let keys = KeyFiles::new(config.tls.clone());

@@ -12,6 +12,7 @@
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
+//! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handover/` passes all of it to another process, which goes on in this one's place.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
@@ -38,6 +39,8 @@ mod heaps;
 mod http;
 mod keys;
 mod names;
+mod policies;
+mod policies_file;
 mod schemas;
 mod shard;
 mod sockets;
@@ -52,3 +55,4 @@ pub use config::{
 };
 pub use handle::{Daemon, StartError, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, TakeOverError};
+pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};

@@ -4,7 +4,7 @@ use crate::admin::proto::admin_client::AdminClient;
 use crate::admin::proto::control_client::ControlClient;
 use crate::admin::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesRequest, ListPoliciesResponse, Policy,
-    PolicyChange,
+    PolicyChange, PolicySource,
 };
 use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
 use crate::table::Table;
@@ -88,7 +88,7 @@ fn told(response: &ChangePoliciesResponse, dry_run: bool) -> String {
 
 fn render(list: &ListPoliciesResponse) -> String {
     if list.policies.is_empty() {
-        return "no policies\n".into();
+        return "no policies\n".to_owned() + &origin(list);
     }
     let heading = ["POLICY", "KIND", "SIDE", "APPLIES TO", "SEEN", "REFUSED", "DELAYED", "ERRORS"];
     let mut table = Table::new(&heading, &[4, 5, 6, 7]);
@@ -105,7 +105,28 @@ fn render(list: &ListPoliciesResponse) -> String {
         ]);
     }
     let modules = list.policies.iter().filter(|row| !row.module.is_empty());
-    table.to_string() + &modules.map(module).collect::<String>()
+    table.to_string() + &modules.map(module).collect::<String>() + &origin(list)
+}
+
+/// Where the chain comes from and what becomes of it, if that is not what everybody thinks.
+fn origin(list: &ListPoliciesResponse) -> String {
+    let (file, aside) = (&list.policies_file, &list.set_aside);
+    match list.source {
+        PolicySource::File if aside.is_empty() => format!("kept in {file}\n"),
+        PolicySource::File => {
+            let aside = aside.join(", ");
+            format!(
+                "kept in {file}, which counts before the configuration: not in force from there: {aside}\n"
+            )
+        }
+        PolicySource::Configuration if !file.is_empty() => {
+            format!("as the configuration says; changes will be kept in {file}\n")
+        }
+        PolicySource::Changes => {
+            "changed at run time: lost when the daemon ends, for admin.policies_file is not set\n".into()
+        }
+        _ => String::new(),
+    }
 }
 
 /// A line about a policy's module.
@@ -137,5 +158,13 @@ fn to_json(list: &ListPoliciesResponse) -> Value {
             "fault": row.fault,
         })
     };
-    json!({ "policies": list.policies.iter().map(row).collect::<Vec<_>>() })
+    let source = match list.source {
+        PolicySource::File => "file",
+        PolicySource::Changes => "changes",
+        _ => "configuration",
+    };
+    json!({
+        "policies": list.policies.iter().map(row).collect::<Vec<_>>(),
+        "source": source, "policies_file": list.policies_file, "set_aside": list.set_aside,
+    })
 }

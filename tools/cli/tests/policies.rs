@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Ended, Host, watched};
+use support::{Ended, Host, end, trunkline, watched};
 use trunkline::{Code, Execution, Wait};
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
@@ -197,4 +197,113 @@ fn twenty_changes_under_load_fail_no_call() {
     stop.store(true, Ordering::Relaxed);
     let calls: u64 = callers.into_iter().map(|caller| caller.join().expect("no call failed")).sum();
     assert!(calls > 20, "{calls}");
+}
+
+/// A daemon with [`DENY`] in its configuration that keeps changes in `kept.toml` of its folder.
+fn keeping() -> (Host, PathBuf) {
+    let folder = tempfile::tempdir().unwrap().keep();
+    let kept = folder.join("kept.toml");
+    (Host::start(&format!("[admin]\npolicies_file = {:?}\n{DENY}", kept.display().to_string())), kept)
+}
+
+/// `policy list`: the names in it, and its last line.
+fn listed(host: &Host) -> (Vec<String>, String) {
+    let list = policy(host, &["list"]).out;
+    let last = list.lines().last().unwrap().to_owned();
+    let rows: Value = serde_json::from_str(&policy(host, &["list", "--json"]).out).unwrap();
+    let names = rows["policies"].as_array().unwrap().iter();
+    (names.map(|row| row["name"].as_str().unwrap().to_owned()).collect(), last)
+}
+
+#[test]
+fn a_chain_that_is_kept_outlives_a_daemon_that_is_killed() {
+    watched();
+    let (mut host, kept) = keeping();
+    let path = kept.display().to_string();
+    let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
+    assert_eq!(listed(&host).1, format!("as the configuration says; changes will be kept in {path}"));
+    host.kill_and_start();
+    assert!(!kept.exists(), "nothing has changed, so there is nothing to keep");
+
+    assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));
+    host.kill_and_start();
+    let both = ["no-bells", "limit"].map(str::to_owned).to_vec();
+    assert_eq!(listed(&host), (both, format!("kept in {path}")));
+    {
+        let (_server, client) = host.serve_search();
+        assert_eq!(query(&client, "a bell").unwrap_err().code(), Code::PermissionDenied);
+        query(&client, "ring").unwrap();
+    }
+
+    assert_eq!(policy(&host, &["remove", "no-bells"]).code, Some(0));
+    host.kill_and_start();
+    let aside =
+        format!("kept in {path}, which counts before the configuration: not in force from there: no-bells");
+    assert_eq!(listed(&host), (vec!["limit".to_owned()], aside));
+    std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+    // Its folder is gone: a change that cannot be kept is not made.
+    let refused = policy(&host, &["remove", "limit"]);
+    assert!(refused.err.contains(&format!("cannot write {path} (admin.policies_file)")), "{}", refused.err);
+    assert_eq!(listed(&host).0, ["limit"]);
+}
+
+#[test]
+fn a_chain_that_is_kept_is_the_one_a_daemon_hands_over() {
+    watched();
+    let (host, kept) = keeping();
+    let path = kept.display().to_string();
+    assert_eq!(policy(&host, &["remove", "no-bells"]).code, Some(0));
+    // What somebody else puts there while the daemon runs is neither taken up unseen nor overwritten.
+    let own = std::fs::read_to_string(&kept).unwrap();
+    std::fs::write(&kept, LIMIT).unwrap();
+    let refused = host.verb(&["upgrade"], "");
+    assert!(refused.err.contains(&format!("{path} (admin.policies_file) has another chain")), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), LIMIT);
+
+    std::fs::write(&kept, own).unwrap();
+    let upgraded = host.verb(&["upgrade"], "");
+    assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+    assert!(
+        listed(&host).1.starts_with(&format!("kept in {path}, which counts before")),
+        "{:?}",
+        listed(&host)
+    );
+    let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
+    assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));
+    assert!(std::fs::read_to_string(&kept).unwrap().contains("name = \"limit\""));
+    std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_chain_that_was_kept_and_is_damaged_keeps_a_daemon_from_starting() {
+    watched();
+    let (mut host, kept) = keeping();
+    assert_eq!(policy(&host, &["remove", "no-bells"]).code, Some(0));
+    let limit = file(kept.parent().unwrap(), "limit.toml", LIMIT);
+    assert_eq!(policy(&host, &["add", limit.to_str().unwrap()]).code, Some(0));
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    let whole = std::fs::read_to_string(&kept).unwrap();
+    for (text, expected) in [
+        (whole[..whole.len() - 20].to_owned(), "was cut short, damaged or edited"),
+        (LIMIT.replace("rate-limit", "rate"), "kept.toml:4:8: policy[0].kind: unknown variant"),
+    ] {
+        std::fs::write(&kept, text).unwrap();
+        for more in [&[][..], &["--check-config"]] {
+            let config = host.folder().join("d.toml");
+            let mut daemon = trunkline(&["daemon", "--config", config.to_str().unwrap()]);
+            let refused = end(daemon.arg("--socket").arg(host.socket()).args(more), "");
+            assert_eq!(refused.code, Some(1), "{refused:?}");
+            assert!(refused.err.contains(expected), "{}\nwanted {expected}", refused.err);
+            assert!(
+                refused.err.contains("or remove it to begin with the [[policy]] tables"),
+                "{}",
+                refused.err
+            );
+        }
+    }
+    std::fs::remove_file(&kept).unwrap();
+    host.kill_and_start();
+    assert_eq!(listed(&host).0, ["no-bells"]);
+    std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
 }

@@ -37,6 +37,7 @@ impl Config {
         self.check_http2()?;
         self.check_r2p2()?;
         self.check_services()?;
+        self.check_admin()?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
@@ -187,6 +188,15 @@ impl Config {
             within(key, value, 0, YEAR_S)?;
         }
         Ok(())
+    }
+
+    fn check_admin(&self) -> Result<(), Breach> {
+        let file = &self.admin.policies_file;
+        if self.policies_file().is_none() || file.is_absolute() && file.file_name().is_some() {
+            return Ok(());
+        }
+        let advice = "write an absolute path to a file, such as \"/var/lib/trunkline/policies.toml\"";
+        Err(breach("admin.policies_file", format!("is {:?}", file.display().to_string()), advice))
     }
 
     fn check_services(&self) -> Result<(), Breach> {

@@ -88,6 +88,11 @@ fn errors_say_where_what_and_what_instead() {
             "d.toml:2:10: daemon.listen: says r2p2://, which has a port of its own; write r2p2.listen instead",
         ),
         (
+            "[admin]\npolicies_file = \"p.toml\"",
+            "d.toml:2:17: admin.policies_file: is \"p.toml\"; write an absolute path to a file, such as \
+         \"/var/lib/trunkline/policies.toml\"",
+        ),
+        (
             "[daemon]\n\nshards = 2",
             "d.toml:3:10: daemon.shards: this version runs one shard: a session on one would not reach a \
          service on another; write 1, or leave it out",

@@ -110,6 +110,8 @@ impl Daemon {
         tell(format!("it is {build} and can take over"));
         self.send_schemas(&channel)?;
         self.drain_grpc(order.grace, tell);
+        // A change that was written down and not handed over would come back at the next start.
+        let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
         let (moved, standing) = self.stop_and_send(&channel, order.step_max)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
@@ -123,6 +125,7 @@ impl Daemon {
         let stood_ns = monotonic_ns() - stopped_ns;
         // The threads that wait for these stand still until the process ends.
         std::mem::forget(standing);
+        std::mem::forget(unchanging);
         if let Err(error) = sent {
             tracing::error!(%error, "the new daemon ended at the last moment; this one is gone already");
         }

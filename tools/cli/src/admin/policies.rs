@@ -3,16 +3,15 @@
 use super::audit::Audit;
 use super::proto::control_server::Control;
 use super::proto::{
-    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange,
+    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange, PolicySource,
     UpgradeRequest, UpgradeResponse,
 };
 use super::service::{Host, UpgradeWish};
-use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use trunkline::{Code, Incoming, Response, Status};
-use trunkline_daemon::Config;
+use trunkline_daemon::{ChangeError, Config, PoliciesSource};
 use trunkline_policy::{Definition, Difference, Edit, PolicyRow};
 
 /// Metadata in which the engine tells the daemon's own services who calls. A caller's own pairs of this name never get
@@ -42,11 +41,11 @@ impl<H: Host> ControlService<H> {
         let (outcome, difference) = match &changed {
             Ok(_) if dry_run => ("possible".to_owned(), Difference::default()),
             Ok((new, _)) => ("applied".to_owned(), Difference::between(&old, new)),
-            Err(refused) => (refused.clone(), Difference::default()),
+            Err(refused) => (refused.message().to_owned(), Difference::default()),
         };
         let upgraded = changed.as_ref().map_or(&[][..], |(_, upgraded)| upgraded);
         self.audit.note(identity, name, dry_run, &outcome, &difference, upgraded);
-        let (new, upgraded) = changed.map_err(Status::invalid_argument)?;
+        let (new, upgraded) = changed?;
         let Difference { added, changed, removed } = Difference::between(&old, &new);
         Ok(ChangePoliciesResponse { added, changed, removed, count: new.len() as u32, upgraded })
     }
@@ -56,9 +55,10 @@ impl<H: Host> ControlService<H> {
         &self,
         asked: ChangePoliciesRequest,
         old: &[Definition],
-    ) -> Result<(Vec<Definition>, Vec<String>), String> {
+    ) -> Result<(Vec<Definition>, Vec<String>), Status> {
         let origin = if asked.origin.is_empty() { "the request" } else { asked.origin.as_str() };
-        let read = || Config::policies_from_toml(&asked.document, origin).map_err(|error| error.to_string());
+        let wrong = |error: &dyn std::fmt::Display| Status::invalid_argument(error.to_string());
+        let read = || Config::policies_from_toml(&asked.document, origin).map_err(|error| wrong(&error));
         let edit = match asked.change {
             PolicyChange::Apply => Edit::Apply(read()?),
             PolicyChange::Add => {
@@ -67,12 +67,14 @@ impl<H: Host> ControlService<H> {
             }
             PolicyChange::Set => Edit::Set(read()?),
             PolicyChange::Remove => Edit::Remove(asked.names.clone()),
-            _ => return Err("the change is not one of apply, add, set, remove".into()),
+            _ => return Err(wrong(&"the change is not one of apply, add, set, remove")),
         };
-        let new = edit.of(old).map_err(|error| error.to_string())?;
+        let new = edit.of(old).map_err(|error| wrong(&error))?;
         let applied = self.host.apply_policies(&new, asked.dry_run);
-        let upgraded =
-            applied.map_err(|error| Config::policy_error(error, &asked.document, origin).to_string())?;
+        let upgraded = applied.map_err(|error| match error {
+            ChangeError::Policy(error) => wrong(&Config::policy_error(error, &asked.document, origin)),
+            ChangeError::File(error) => Status::new(Code::FailedPrecondition, error.to_string()),
+        })?;
         Ok((new, upgraded))
     }
 }
@@ -108,18 +110,22 @@ impl<H: Host> Control for ControlService<H> {
 }
 
 /// The chain as a message.
-pub(super) fn listed(rows: Vec<PolicyRow>) -> ListPoliciesResponse {
-    #[derive(Serialize)]
-    struct Document<'a> {
-        policy: Vec<&'a Definition>,
+pub(super) fn listed(host: &impl Host) -> ListPoliciesResponse {
+    let rows = host.policies();
+    let at_work: Vec<Definition> = rows.iter().map(|row| row.definition.clone()).collect();
+    let kept = host.policies_kept(&at_work);
+    ListPoliciesResponse {
+        policies: rows.into_iter().map(message).collect(),
+        // What was read from TOML has a form in it.
+        document: Config::policies_to_toml(&at_work).unwrap_or_default(),
+        source: match kept.source {
+            PoliciesSource::Configuration => PolicySource::Configuration,
+            PoliciesSource::Changes => PolicySource::Changes,
+            PoliciesSource::File => PolicySource::File,
+        },
+        policies_file: kept.file.map(|path| path.display().to_string()).unwrap_or_default(),
+        set_aside: kept.set_aside,
     }
-    let policy: Vec<_> = rows.iter().map(|row| &row.definition).collect();
-    let document = if policy.is_empty() {
-        String::new()
-    } else {
-        toml::to_string(&Document { policy }).unwrap_or_default()
-    };
-    ListPoliciesResponse { policies: rows.into_iter().map(message).collect(), document }
 }
 
 fn message(row: PolicyRow) -> Policy {

@@ -11,9 +11,9 @@ use super::proto::{
 use std::path::PathBuf;
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
-use trunkline_daemon::{Observation, TakenOver};
+use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
 use trunkline_engine::{Protocol, SessionKey};
-use trunkline_policy::{Definition, PolicyError, PolicyRow};
+use trunkline_policy::{Definition, PolicyRow};
 use trunkline_services::Pause;
 use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
 
@@ -43,7 +43,9 @@ pub trait Host: Send + Sync + 'static {
     ///
     /// # Errors
     /// What is wrong with it; nothing has changed then.
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, PolicyError>;
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, ChangeError>;
+    /// What becomes of this chain, the one at work, when the daemon ends.
+    fn policies_kept(&self, at_work: &[Definition]) -> PoliciesKept;
 }
 
 /// What a daemon knows about itself as a process.
@@ -134,7 +136,7 @@ impl<H: Host> Admin for AdminService<H> {
         &self,
         _: Incoming<ListPoliciesRequest>,
     ) -> Result<Response<ListPoliciesResponse>, Status> {
-        Ok(Response::new(listed(self.host.policies())))
+        Ok(Response::new(listed(&self.host)))
     }
 
     async fn get_upgrade(

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
-use trunkline_daemon::{Daemon, Observation};
-use trunkline_policy::{Definition, PolicyError, PolicyRow};
+use trunkline_daemon::{ChangeError, Daemon, Observation, PoliciesKept, PoliciesSource};
+use trunkline_policy::{Definition, PolicyRow};
 use trunkline_telemetry::Ask;
 
 /// A daemon of this process.
@@ -46,8 +46,13 @@ impl Host for Weak<DaemonHost> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.policies())
     }
 
-    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, PolicyError> {
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, ChangeError> {
         self.upgrade().map_or(Ok(Vec::new()), |host| host.daemon.apply_policies(definitions, dry_run))
+    }
+
+    fn policies_kept(&self, at_work: &[Definition]) -> PoliciesKept {
+        let gone = || PoliciesKept { source: PoliciesSource::Changes, file: None, set_aside: Vec::new() };
+        self.upgrade().map_or_else(gone, |host| host.daemon.policies_kept(at_work))
     }
 
     fn upgrade_state(&self) -> UpgradeState {

@@ -54,6 +54,7 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
     let (mut config, origin) = file::load(args.config.as_deref())?;
     override_with(&mut config, args, socket);
     if args.check_config {
+        config.kept_policies().map_err(StartError::from)?;
         let origin = origin.map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string());
         println!("{origin}: good");
         return Ok(());

@@ -50,20 +50,40 @@ impl Host {
     /// and attaches.
     pub fn start(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.toml"), config).unwrap();
+        let child = Self::daemon(&folder);
+        let mut host = Self { child, folder };
+        host.until_ready();
+        host
+    }
+
+    /// Kills the daemon and starts another with the same files.
+    pub fn kill_and_start(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.child = Self::daemon(&self.folder);
+        self.until_ready();
+    }
+
+    /// Its folder: `d.toml` is its configuration.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    fn daemon(folder: &tempfile::TempDir) -> Child {
         let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
-        std::fs::write(&file, config).unwrap();
         let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", "100ms"]);
         command.arg("--socket").arg(&socket).arg("--config").arg(&file);
-        let log = folder.path().join("log");
-        let child =
-            command.stdin(Stdio::piped()).stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
-        let mut host = Self { child, folder };
-        while !std::fs::read_to_string(&log).unwrap().contains("daemon is ready") {
-            assert_eq!(host.child.try_wait().unwrap(), None, "the daemon has ended");
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        command.stdin(Stdio::piped()).stderr(log).spawn().unwrap()
+    }
+
+    fn until_ready(&mut self) {
+        while !std::fs::read_to_string(self.folder.path().join("log")).unwrap().contains("daemon is ready") {
+            assert_eq!(self.child.try_wait().unwrap(), None, "the daemon has ended");
             std::thread::sleep(Duration::from_millis(5));
         }
-        host.channel().connect().wait().unwrap();
-        host
+        self.channel().connect().wait().unwrap();
     }
 
     /// A channel through the daemon, as soon as it is there.
