@@ -3,13 +3,16 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test demo bench conformance r2p2 fmt lint
+.PHONY: help test counts demo bench conformance r2p2 fmt lint
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
 	@$(CARGO) xtask test
+
+counts: ## instructions of codec, rings and calls, beside those in docs/counts.toml; needs valgrind
+	@$(CARGO) xtask counts
 
 demo: ## build it and watch it work: two daemons, a service, a client, on this machine
 	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search \

@@ -3,14 +3,17 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::{Tree, rules, suite};
+use xtask::{Tree, counts, rules, suite};
 
 const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
+       cargo xtask counts [--update]
 
 test      run every check there is, and sum up
 tidy      hold the work tree, or these folders of it, to the house rules (CONTRIBUTING.md)
---update  first break comment lines that are too long, and lower ratchet entries to what the code is now";
+--update  first break comment lines that are too long, and lower ratchet entries to what the code is now
+counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
+--update  write that file instead";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -22,16 +25,15 @@ fn main() -> ExitCode {
         _ => return usage(),
     };
     match words.as_slice() {
-        ["test"] if !update => {
-            if suite::run() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+        ["test"] if !update => code(suite::run()),
+        ["counts"] => code(counts::run(update)),
         ["tidy", folders @ ..] => tidy(update, folders),
         _ => usage(),
     }
+}
+
+fn code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn usage() -> ExitCode {

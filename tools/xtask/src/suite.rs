@@ -177,12 +177,12 @@ fn summary(verdicts: &[Verdict]) -> String {
     out
 }
 
-fn is_here(tool: &str) -> bool {
+pub(crate) fn is_here(tool: &str) -> bool {
     let asked = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
 }
 
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| Tree::root().join("target"), PathBuf::from)
 }
 
