@@ -33,7 +33,8 @@ pub(crate) struct Lease {
 #[derive(Debug)]
 pub(crate) struct Leases {
     leases: HashMap<RequestKey, Lease>,
-    /// Those out, in the order they went: all end after the same time.
+    /// Those out, in the order they went: all end after the same time. The first is always out; behind it are some that
+    /// have ended.
     out: VecDeque<(Instant, RequestKey)>,
     memory: Memory,
     lease_ns: u64,
@@ -90,23 +91,23 @@ impl Leases {
         lease.state = State::Done;
         self.live -= 1;
         self.memory.remember(now, key, 0);
+        while self.out.front().is_some_and(|(since, key)| !self.is_out(key, *since)) {
+            self.out.pop_front();
+        }
         Some(was)
     }
 
     /// A lease whose time is over.
     pub fn poll_expired(&mut self, now: Instant) -> Option<(RequestKey, Lease)> {
-        while let Some((since, key)) = self.out.front().copied() {
-            let out = self.leases.get(&key).filter(|lease| lease.state == State::Out && lease.since == since);
-            let ended = out.is_none();
-            if !ended && now.since_ns(since) < self.lease_ns {
-                return None;
-            }
-            self.out.pop_front();
-            if let Some(lease) = self.end(now, key).filter(|_| !ended) {
-                return Some((key, lease));
-            }
+        let (since, key) = self.out.front().copied()?;
+        if now.since_ns(since) < self.lease_ns {
+            return None;
         }
-        None
+        self.end(now, key).map(|lease| (key, lease))
+    }
+
+    fn is_out(&self, key: &RequestKey, since: Instant) -> bool {
+        self.leases.get(key).is_some_and(|lease| lease.state == State::Out && lease.since == since)
     }
 
     /// Forgets what nobody repeats any more.

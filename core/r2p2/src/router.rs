@@ -92,6 +92,8 @@ impl Router {
             _ => None,
         };
         let again = part.is_some_and(|part| part.again);
+        // Ids come round: one that may be used again must not be taken for the request that had it before.
+        self.leases.forget(now);
         match self.leases.find(&key).map(|lease| (lease.state, lease.worker)) {
             Some((State::Queued, _)) => self.counters.duplicates += 1,
             Some((State::Out | State::Done, Some(worker))) if again => {

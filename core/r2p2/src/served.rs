@@ -4,11 +4,12 @@ use crate::extension::Identity;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use bytes::Bytes;
+use core::hash::{Hash, Hasher};
 use core::net::SocketAddrV4;
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
 
 /// Names a request at its server: an RPC is (client address, client port, id), and in the extended mode that use of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RequestKey {
     pub(crate) client: SocketAddrV4,
     pub(crate) id: u16,
@@ -60,6 +61,17 @@ pub struct Timing {
     pub queue_ns: u64,
     /// Being worked on.
     pub service_ns: u64,
+}
+
+/// Two words instead of seven short pieces: every datagram is looked up by its key, and the keyed hash of the standard
+/// library, which clients cannot aim at, takes most of its time for pieces.
+impl Hash for RequestKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (ip, port) = (u64::from(u32::from(*self.client.ip())), u64::from(self.client.port()));
+        state.write_u64(ip << 32 | port << 16 | u64::from(self.id));
+        let identity = self.identity.map(|one| 1 << 48 | u64::from(one.epoch) << 16 | u64::from(one.round));
+        state.write_u64(identity.unwrap_or(0));
+    }
 }
 
 impl RequestKey {

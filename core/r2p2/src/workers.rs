@@ -167,7 +167,6 @@ impl Router {
     }
 
     pub(crate) fn expire_leases(&mut self, now: Instant) {
-        self.leases.forget(now);
         while let Some((key, lease)) = self.leases.poll_expired(now) {
             self.counters.lapsed += 1;
             let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { continue };

@@ -214,3 +214,23 @@ fn strangers_change_nothing() {
     router.handle_request(now, address(1, 33_000), &request);
     assert!(router.poll_forward().is_none(), "the id of a request just over is a duplicate on its way");
 }
+
+/// A busy client has used every id within a second, long before the router has a timer to look at.
+#[test]
+fn an_id_that_comes_round_is_a_new_request() {
+    let config = RouterConfig { workers: vec![(worker(1), 1)], lease_ns: 60 * S, ..router_config() };
+    let (mut router, mut now) = (Router::new(config, START), START.plus_ns(S));
+    for round in 0..3 {
+        router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, 1, 0, 1, round]);
+        assert_eq!(router.poll_forward().map(|forward| forward.to), Some(worker(1)), "round {round}");
+        let about = FeedbackFor { id: 1, port: 33_000, ip: u32::from(Ipv4Addr::new(10, 77, 0, 1)) };
+        router.handle_feedback(
+            now,
+            worker(1),
+            &[&[0xcc, 8, 0x20, 0xc0, 0, 1, 0, 1][..], &about.encode()].concat(),
+        );
+        assert_eq!(router.next_timeout(), None, "nothing is out");
+        now = now.plus_ns(50 * MS);
+    }
+    assert_eq!(router.counters().duplicates, 0);
+}

@@ -1,6 +1,6 @@
 //! UDP sockets, and raw ones that send in another's name.
 
-use quinn_udp::{RecvMeta, UdpSocketState};
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, SocketFlags, SocketType, bind,
@@ -60,6 +60,8 @@ const BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
 const PIECE_BYTES_MAX: usize = 64 << 10;
 /// Bytes the kernel keeps of what has not been read: bursts of many clients meet here.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
+/// What the kernel cuts into datagrams must itself fit into one.
+const RUN_BYTES_MAX: usize = 65_535 - IP_HEADER_BYTES - UDP_HEADER_BYTES;
 const IP_HEADER_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
 
@@ -72,9 +74,13 @@ impl Datagrams {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let fd = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
         bind(&fd, &address)?;
-        // As much as the host allows; less is no reason not to run.
-        let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER_BYTES);
+        // As much as the host allows, or with CAP_NET_ADMIN more than that; less is no reason not to run.
+        if sockopt::set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER_BYTES).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&fd, RECEIVE_BUFFER_BYTES);
+        }
         let state = UdpSocketState::new((&fd).into())?;
+        // Nobody looks at the type of service, and every datagram would bring it.
+        sockopt::set_ip_recvtos(&fd, false)?;
         // That forbids fragments, as QUIC wants it. A path with less room than Ethernet's cuts our datagrams instead.
         sockopt::set_ip_mtu_discover(&fd, sockopt::Ipv4PathMtuDiscovery::WANT)?;
         Ok(Self { fd, state })
@@ -132,8 +138,49 @@ impl Datagrams {
         }
     }
 
-    /// Sends datagrams; how many the kernel took. What it did not take is lost, as datagrams may be.
+    /// Sends datagrams; how many the kernel took. What it did not take is lost, as datagrams may be. Those to one
+    /// address keep their order; equal lengths in a row travel through the kernel as one (UDP GSO).
     pub fn send(&self, batch: &[Outgoing<'_>]) -> usize {
+        let mut sorted = batch.to_vec();
+        sorted.sort_by_key(|one| one.to);
+        let (mut sent, mut apart, mut contents) = (0, Vec::new(), Vec::new());
+        let mut rest = &sorted[..];
+        while let Some(first) = rest.first() {
+            let (run, others) = rest.split_at(run_of(rest, self.state.max_gso_segments()));
+            rest = others;
+            if run.len() == 1 {
+                apart.push(*first);
+                continue;
+            }
+            // What this address was to get before it goes first.
+            if apart.last().is_some_and(|one: &Outgoing<'_>| one.to == first.to) {
+                sent += self.send_apart(&std::mem::take(&mut apart));
+            }
+            sent += self.send_together(run, &mut contents);
+        }
+        sent + self.send_apart(&apart)
+    }
+
+    /// A run as one: the kernel cuts it into pieces of the first one's length.
+    fn send_together(&self, run: &[Outgoing<'_>], contents: &mut Vec<u8>) -> usize {
+        contents.clear();
+        run.iter().flat_map(|one| one.pieces).for_each(|piece| contents.extend_from_slice(piece));
+        let transmit = Transmit {
+            destination: run[0].to.into(),
+            ecn: None,
+            contents,
+            segment_size: Some(run[0].bytes()),
+            src_ip: None,
+        };
+        match self.state.try_send((&self.fd).into(), &transmit) {
+            Ok(()) => run.len(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            // The way there cannot do this: its packets are shorter, or the device computes no checksums.
+            Err(_) => self.send_apart(run),
+        }
+    }
+
+    fn send_apart(&self, batch: &[Outgoing<'_>]) -> usize {
         batch.chunks(BATCH_MAX).map(|chunk| self.send_chunk(chunk)).sum()
     }
 
@@ -214,6 +261,22 @@ impl RawDatagrams {
             chunk.iter().map(|one| SocketAddrV4::new(*one.to.ip(), 0).into()).collect();
         send_all(self.fd.as_fd(), &addresses, &pieces)
     }
+}
+
+impl Outgoing<'_> {
+    fn bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len()).sum()
+    }
+}
+
+/// How many of a batch, from the first on, can go as one: to one address, of one length, and the last may be shorter.
+fn run_of(batch: &[Outgoing<'_>], count_max: usize) -> usize {
+    let (to, bytes) = (batch[0].to, batch[0].bytes());
+    let count_max = count_max.min(RUN_BYTES_MAX / bytes.max(1)).min(batch.len());
+    let equal = batch.iter().take(count_max).take_while(|one| one.to == to && one.bytes() == bytes).count();
+    let last = batch.get(equal).filter(|one| equal < count_max && one.to == to && one.bytes() < bytes);
+    let short = last.is_some_and(|one| one.bytes() > 0);
+    if bytes == 0 { 1 } else { (equal + usize::from(short)).max(1) }
 }
 
 /// Hands a chunk to the kernel; a datagram it refuses is skipped.

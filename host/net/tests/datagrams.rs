@@ -1,6 +1,8 @@
 //! Shows that datagrams arrive as they were sent, many at once, and that a raw socket sends in another's name with a
 //! checksum the kernel accepts. Without the right to have a raw socket that part says so and shows nothing.
 
+use proptest::collection::vec;
+use proptest::prelude::*;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 use trunkline_net::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
@@ -34,6 +36,37 @@ fn many_at_once() {
     let mut batch = DatagramBatch::new();
     other.receive_batch(&mut batch).unwrap();
     assert!(batch.is_empty() && batch.iter().next().is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever goes through the kernel as one comes out as it was: nothing joined, cut, lost, or out of its order.
+    #[test]
+    fn equal_lengths_in_a_row(runs in vec((0usize..2, length(), 1usize..50), 1..8)) {
+        let one = Datagrams::bind(ANY).unwrap();
+        let others = [Datagrams::bind(ANY).unwrap(), Datagrams::bind(ANY).unwrap()];
+        let to = others.each_ref().map(|other| other.address().unwrap());
+        let bodies: Vec<(usize, Vec<u8>)> = runs
+            .iter()
+            .flat_map(|(other, bytes, count)| (0..*count).map(move |i| (*other, vec![i as u8; *bytes])))
+            .collect();
+        let batch: Vec<_> = bodies
+            .iter()
+            .map(|(other, body)| (to[*other], body.split_at(body.len() / 2)))
+            .map(|(to, (head, rest))| Outgoing { to, pieces: [head, rest] })
+            .collect();
+        prop_assert_eq!(one.send(&batch), bodies.len());
+        for (index, other) in others.iter().enumerate() {
+            let sent: Vec<_> = bodies.iter().filter(|(to, _)| *to == index).map(|(_, body)| body).collect();
+            let received = receive(other, sent.len());
+            prop_assert_eq!(received.iter().map(|(body, _)| body).collect::<Vec<_>>(), sent);
+        }
+    }
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0usize), Just(1), Just(700), Just(1400), 0..3000usize]
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the router costs: single-packet requests through it and past it, in turns, with the CPU time of its thread.
 //!
-//! `cargo run --release -p trunkline-router --example load [CALLS]`
+//! `cargo run --release -p trunkline-router --example load [CALLS [AT_ONCE]]`
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -14,14 +14,16 @@ use trunkline_net::Datagrams;
 use trunkline_r2p2::{ClientEvent, Config, Mode, RouterConfig};
 use trunkline_router::{Forwarding, RouterProcess, Settings};
 
-const AT_ONCE: [usize; 2] = [1, 64];
+const AT_ONCE: [usize; 3] = [1, 64, 512];
 const ROUNDS: usize = 5;
 
 fn main() {
-    let calls = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(50_000);
+    let argument = |index| std::env::args().nth(index).and_then(|text| text.parse::<usize>().ok());
+    let calls = argument(1).unwrap_or(50_000);
+    let at_once = argument(2).map_or(AT_ONCE.to_vec(), |at_once| vec![at_once]);
     for forwarding in [Forwarding::Preserve, Forwarding::Proxy] {
         for mode in [Mode::Compatible, Mode::Extended] {
-            for at_once in AT_ONCE {
+            for at_once in at_once.clone() {
                 measure(forwarding, mode, at_once, if at_once == 1 { calls / 10 } else { calls });
             }
         }
@@ -33,7 +35,7 @@ fn measure(forwarding: Forwarding, mode: Mode, at_once: usize, calls: usize) {
     let worker_at = socket.address().expect("it has one");
     let joins = mode == Mode::Extended;
     let config = RouterConfig {
-        workers: if joins { Vec::new() } else { vec![(worker_at, 64)] },
+        workers: if joins { Vec::new() } else { vec![(worker_at, at_once.max(64) as u16)] },
         join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
         ..RouterConfig::default()
     };
@@ -46,8 +48,10 @@ fn measure(forwarding: Forwarding, mode: Mode, at_once: usize, calls: usize) {
     let shared = router.shared();
     let (stop_worker, stop_router) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        scope.spawn(|| router.run(&stop_router));
-        let worker = Config { mode, slots: 64, routers: vec![control], ..Config::default() };
+        let thread = thread::Builder::new().name("router".into());
+        thread.spawn_scoped(scope, || router.run(&stop_router)).expect("a thread");
+        let worker =
+            Config { mode, slots: at_once.max(64) as u16, routers: vec![control], ..Config::default() };
         scope.spawn(|| work(&socket, worker, &stop_worker));
         thread::sleep(Duration::from_millis(500));
         let mut rows: Vec<[f64; 3]> = Vec::new();

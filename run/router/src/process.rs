@@ -20,6 +20,8 @@ pub struct RouterProcess {
     data: Datagrams,
     control: Datagrams,
     way: Way,
+    /// Proxy mode: parts of requests that are known already, to be sent on with what the router lets go.
+    passing: Vec<Forward>,
     poller: Poller,
     ready: Vec<Ready>,
     batch: DatagramBatch,
@@ -87,6 +89,7 @@ impl RouterProcess {
             data,
             control,
             way,
+            passing: Vec::new(),
             poller,
             ready: Vec::new(),
             batch: DatagramBatch::new(),
@@ -146,13 +149,13 @@ impl RouterProcess {
     }
 
     fn take_requests(&mut self, now: Instant) {
-        let Self { data, router, way, poller, batch, .. } = self;
-        take(data, batch, |client, datagram| match way {
-            Way::Proxy(proxy) => match router.worker_of(client, datagram) {
-                Some(worker) => drop(proxy.send(now, poller, client, worker, datagram)),
+        let Self { data, router, way, passing, batch, .. } = self;
+        let passes = matches!(way, Way::Proxy(_));
+        take(data, batch, |client, datagram| {
+            match passes.then(|| router.worker_of(client, datagram)).flatten() {
+                Some(to) => passing.push(Forward { client, to, datagram: datagram.to_vec() }),
                 None => router.handle_request(now, client, datagram),
-            },
-            Way::Raw(_) => router.handle_request(now, client, datagram),
+            }
         });
     }
 
@@ -172,22 +175,25 @@ impl RouterProcess {
     fn take_answers(&mut self, flow: Token) {
         let Self { data, way: Way::Proxy(proxy), batch, .. } = self else { return };
         let Some((socket, client)) = proxy.flow(flow) else { return };
-        take(socket, batch, |_, datagram| {
-            data.send(&[Outgoing { to: client, pieces: [datagram, &[]] }]);
+        take_batches(socket, batch, |batch| {
+            let out = batch.iter().map(|(_, datagram)| Outgoing { to: client, pieces: [datagram, &[]] });
+            data.send(&out.collect::<Vec<_>>());
         });
     }
 
     /// What came of it goes where it belongs.
     fn let_out(&mut self, now: Instant) {
-        let forwards: Vec<Forward> = std::iter::from_fn(|| self.router.poll_forward()).collect();
+        let mut forwards = std::mem::take(&mut self.passing);
+        forwards.extend(std::iter::from_fn(|| self.router.poll_forward()));
         match &mut self.way {
             Way::Raw(raw) => {
                 let batch: Vec<_> = forwards.iter().map(disguised).collect();
                 raw.send(&batch);
             }
             Way::Proxy(proxy) => {
-                for Forward { client, to, datagram } in &forwards {
-                    proxy.send(now, &self.poller, *client, *to, datagram);
+                forwards.sort_by_key(|one| one.client);
+                for of_client in forwards.chunk_by(|one, next| one.client == next.client) {
+                    proxy.send(now, &self.poller, of_client);
                 }
             }
         }
@@ -216,13 +222,18 @@ impl Way {
     }
 }
 
-/// Takes what waits at a socket, a few batches at most; the poller tells again.
+/// Takes what waits at a socket, one datagram after the other.
 fn take(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl FnMut(SocketAddrV4, &[u8])) {
+    take_batches(socket, batch, |batch| batch.iter().for_each(|(from, datagram)| each(from, datagram)));
+}
+
+/// Takes what waits at a socket, a few batches at most; the poller tells again.
+fn take_batches(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl FnMut(&DatagramBatch)) {
     for _ in 0..BATCHES_PER_TURN {
         if let Err(error) = socket.receive_batch(batch) {
             return tracing::error!(%error, "cannot receive datagrams");
         }
-        batch.iter().for_each(|(from, datagram)| each(from, datagram));
+        each(batch);
         if !batch.is_full() {
             return;
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::Instant;
 use trunkline_net::{Datagrams, Interest, Outgoing, Poller, Token};
-use trunkline_r2p2::FeedbackFor;
+use trunkline_r2p2::{FeedbackFor, Forward};
 
 /// The clients, each by the port workers know it by.
 #[derive(Debug)]
@@ -32,24 +32,19 @@ impl Proxy {
         Self { ip, flows: HashMap::new(), clients: HashMap::new() }
     }
 
-    /// Sends a client's datagram to a worker, from the client's socket. `false` if it is lost.
-    pub fn send(
-        &mut self,
-        now: Instant,
-        poller: &Poller,
-        client: SocketAddrV4,
-        to: SocketAddrV4,
-        datagram: &[u8],
-    ) -> bool {
+    /// Sends datagrams of one client to their workers, from the client's socket.
+    pub fn send(&mut self, now: Instant, poller: &Poller, of_client: &[Forward]) {
+        let Some(client) = of_client.first().map(|one| one.client) else { return };
         if !self.flows.contains_key(&client)
             && let Err(error) = self.open(now, poller, client)
         {
-            tracing::warn!(%client, %error, "cannot open a socket for a client: its request is lost");
-            return false;
+            tracing::warn!(%client, %error, "cannot open a socket for a client: its requests are lost");
+            return;
         }
-        let Some(flow) = self.flows.get_mut(&client) else { return false };
+        let Some(flow) = self.flows.get_mut(&client) else { return };
         flow.used = now;
-        flow.socket.send(&[Outgoing { to, pieces: [datagram, &[]] }]) == 1
+        let batch = of_client.iter().map(|one| Outgoing { to: one.to, pieces: [&one.datagram, &[]] });
+        flow.socket.send(&batch.collect::<Vec<_>>());
     }
 
     /// A client's socket, where workers answer it, and the client.
