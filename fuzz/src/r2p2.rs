@@ -51,11 +51,12 @@ pub(crate) fn events(bytes: &[u8]) {
     let Some((mode, mut rest)) = bytes.split_first() else { return };
     let mode = MODES[usize::from(*mode) % 3];
     let config = Arc::new(Config { mode, calls_max: 8, remembered_max: 8, ..Config::default() });
-    let (mut client, mut server) = (Client::new(Arc::clone(&config), 1), Server::new(config, Instant(0)));
+    let (mut client, mut server) =
+        (Client::new(Arc::clone(&config), 1), Server::new(Arc::clone(&config), Instant(0)));
     let (mut now, mut held, mut made, mut ended) = (START, Vec::new(), 0, 0);
     while let [what, amount, tail @ ..] = rest {
         let (taken, tail) = tail.split_at(usize::from(*amount).min(tail.len()));
-        match what % 6 {
+        match what % 7 {
             0 => server.handle_datagram(now, address(*what), taken),
             1 => client.handle_datagram(now, address(*what), taken),
             2 => now = now.plus_ns(u64::from(*amount) * 10_000_000),
@@ -71,7 +72,8 @@ pub(crate) fn events(bytes: &[u8]) {
                     );
                 }
             }
-            _ => exchange(now, &mut client, &mut server, *amount),
+            5 => exchange(now, &mut client, &mut server, *amount),
+            _ => hand_over(&config, now, &mut client, &mut server),
         }
         server.handle_timeout(now);
         client.handle_timeout(now);
@@ -87,6 +89,60 @@ pub(crate) fn events(bytes: &[u8]) {
     client.handle_timeout(now.plus_ns(100_000_000_000));
     ended += std::iter::from_fn(|| client.poll_event()).count() as u64;
     assert_eq!(ended, made, "every call ends once");
+}
+
+/// Both go on as others, which know what the first have written down.
+fn hand_over(config: &Arc<Config>, now: Instant, client: &mut Client, server: &mut Server) {
+    let mut taken = Client::new(Arc::clone(config), 2);
+    let state = ciborium::from_reader(written(client).as_slice()).expect("it was written");
+    taken.take_up(state).expect("it is sound");
+    *client = taken;
+    let mut taken = Server::new(Arc::clone(config), now);
+    let state = ciborium::from_reader(written(server).as_slice()).expect("it was written");
+    taken.take_up(state).expect("it is sound");
+    *server = taken;
+}
+
+fn written(endpoint: &impl serde::Serialize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(endpoint, &mut bytes).expect("it can be written");
+    bytes
+}
+
+/// The state of a client or a server that was handed over: what is taken up goes on.
+pub(crate) fn states(bytes: &[u8]) {
+    let config = Arc::new(Config { mode: Mode::Extended, ..Config::default() });
+    let (mut client, mut server) = (Client::new(Arc::clone(&config), 1), Server::new(config, START));
+    let read = ciborium::from_reader(bytes).ok();
+    let took_client = read.is_some_and(|state| client.take_up(state).is_ok());
+    let read = ciborium::from_reader(bytes).ok();
+    let took_server = read.is_some_and(|state| server.take_up(state).is_ok());
+    if took_client || took_server {
+        for step in 0..12 {
+            let now = START.plus_ns(step * 1_000_000_000);
+            client.handle_timeout(now);
+            server.handle_timeout(now);
+            exchange(now, &mut client, &mut server, 3);
+            server.executing().into_iter().for_each(|key| server.refuse(now, key, Reason::Busy));
+        }
+    }
+}
+
+/// A client and a server in the middle of everything.
+pub(crate) fn state_seeds() -> Vec<Vec<u8>> {
+    let config = Arc::new(Config { mode: Mode::Extended, ..Config::default() });
+    let (mut client, mut server) = (Client::new(Arc::clone(&config), 1), Server::new(config, Instant(0)));
+    for (number, amount) in [1, 80, 200, 2].into_iter().enumerate() {
+        client.call(START, call(START, amount)).expect("it is short");
+        exchange(START, &mut client, &mut server, 6);
+        while let Some(ServerEvent::Request(request)) = server.poll_event() {
+            let body = vec![3; 2000 * (number % 2)];
+            server.reply(START, request.key, body.into(), Some([1; 64]), Timing::default());
+        }
+    }
+    client.call(START, call(START, 90)).expect("it is short");
+    exchange(START, &mut client, &mut server, 1);
+    vec![written(&client), written(&server)]
 }
 
 /// Each gets what the other has said, but for one in `lost`.

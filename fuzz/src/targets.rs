@@ -51,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "service_config", run: service::config, seeds: service::config_seeds },
     Target { name: "load_report", run: service::load_report, seeds: service::load_report_seeds },
     Target { name: "target", run: service::target, seeds: service::target_seeds },
+    Target { name: "r2p2_state", run: r2p2::states, seeds: r2p2::state_seeds },
     Target { name: "engine_state", run: handover::state, seeds: handover::state_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];

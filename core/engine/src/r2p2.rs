@@ -10,10 +10,14 @@ use crate::engine::{Engine, Turn};
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::Instant;
-use trunkline_r2p2::{Client, Config, Mode, RequestKey, Server, Timing, Transmit};
+use trunkline_r2p2::{
+    CallName, Client, ClientState, Config, Mode, RequestKey, Server, ServerState, Timing, Transmit, Unsound,
+};
 use trunkline_telemetry::PeerIndex;
 
 /// How R2P2 is spoken.
@@ -39,9 +43,11 @@ pub enum R2p2Port {
 }
 
 /// The ports and the books.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct R2p2 {
+    #[serde(skip)]
     settings: R2p2Settings,
+    #[serde(skip)]
     seed: u64,
     client: Option<Client>,
     pub server: Option<Server>,
@@ -50,29 +56,43 @@ pub(crate) struct R2p2 {
     /// Calls made, until they are answered.
     pub made: HashMap<CallKey, Made>,
     /// Bytes of those.
+    #[serde(skip)]
     pub made_bytes: usize,
     /// Calls that wait for such bytes to become fewer.
     pub blocked: VecDeque<CallKey>,
     /// Requests whose calls are over and were never answered: nobody waits for them.
     pub unanswered: Vec<RequestKey>,
     /// Numbers of other hosts in reports.
+    #[serde(skip)]
     numbers: HashMap<Named, PeerIndex>,
 }
 
+/// What is read of another's.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct R2p2State {
+    client: Option<ClientState>,
+    server: Option<ServerState>,
+    served: HashMap<RequestKey, Serving>,
+    made: HashMap<CallKey, Made>,
+    blocked: VecDeque<CallKey>,
+    unanswered: Vec<RequestKey>,
+}
+
 /// A call of a peer.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Serving {
     pub call: CallKey,
     /// Leading metadata of the handler, which leaves with the reply.
-    pub headers: Option<Box<[u8]>>,
+    pub headers: Option<ByteBuf>,
 }
 
 /// A call made.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Made {
     pub bytes: usize,
-    /// The request, if it is linear: a server without its type gets it as protobuf.
-    pub linear: Option<Bytes>,
+    /// The request if it is linear, and nothing if not: a server without its type gets it as protobuf.
+    #[serde(with = "trunkline_call::octets")]
+    pub linear: Bytes,
 }
 
 /// Another host, as reports tell hosts apart: servers by address, clients without their port.
@@ -118,8 +138,44 @@ impl R2p2 {
     /// A call made is over, or is made again.
     pub fn forget_made(&mut self, call: CallKey) {
         if let Some(made) = self.made.remove(&call) {
-            self.made_bytes -= made.bytes;
+            self.made_bytes = self.made_bytes.saturating_sub(made.bytes);
         }
+    }
+}
+
+impl R2p2 {
+    /// Goes on with what another process had. Where that served, and this does not, its requests have no server.
+    ///
+    /// # Errors
+    /// [`Unsound`].
+    pub fn take_up(&mut self, state: R2p2State, message_bytes_max: u32) -> Result<(), Unsound> {
+        if let Some(client) = state.client {
+            self.client(message_bytes_max).take_up(client)?;
+        }
+        if let (Some(server), Some(moved)) = (&mut self.server, state.server) {
+            server.take_up(moved)?;
+        }
+        (self.served, self.made) = (state.served, state.made);
+        (self.blocked, self.unanswered) = (state.blocked, state.unanswered);
+        self.made_bytes = self.made.values().map(|made| made.bytes).fold(0, usize::saturating_add);
+        Ok(())
+    }
+
+    /// Whether a call made is still under way.
+    pub fn makes(&self, name: CallName) -> bool {
+        self.client.as_ref().is_some_and(|client| client.has(name))
+    }
+
+    /// Whether a request of a peer can still be answered.
+    pub fn can_answer(&self, request: RequestKey) -> bool {
+        self.server.as_ref().is_some_and(|server| server.is_executing(request))
+    }
+
+    /// Requests whose call did not come along are answered by nobody else.
+    pub fn disown_strays(&mut self) {
+        let Some(server) = &self.server else { return };
+        let strays = server.executing().into_iter().filter(|request| !self.served.contains_key(request));
+        self.unanswered.extend(strays);
     }
 }
 

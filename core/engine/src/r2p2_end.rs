@@ -10,6 +10,7 @@ use crate::registry::Form;
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
+use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::Outcome;
@@ -95,7 +96,7 @@ impl Engine {
         match &item {
             Item::Headers { metadata } => {
                 if let Some(serving) = self.r2p2.served.get_mut(&request) {
-                    serving.headers.get_or_insert_with(|| metadata.as_ref().into());
+                    serving.headers.get_or_insert_with(|| ByteBuf::from(metadata.as_ref()));
                 }
                 Ok(())
             }
@@ -236,7 +237,7 @@ impl Engine {
             })?;
         let bytes = envelope.len();
         self.r2p2.forget_made(key);
-        self.r2p2.made.insert(key, Made { bytes, linear: is_linear.then_some(envelope) });
+        self.r2p2.made.insert(key, Made { bytes, linear: if is_linear { envelope } else { Bytes::new() } });
         self.r2p2.made_bytes += bytes;
         if let Some(call) = self.calls.find_mut(key) {
             call.server = ServerEnd::R2p2 { name, remote };
@@ -284,7 +285,7 @@ impl Engine {
         let reply = ReplyEnvelope {
             is_linear,
             fingerprint,
-            headers: headers.as_deref(),
+            headers: headers.as_ref().map(|headers| headers.as_slice()),
             trailers: &outcome.metadata,
             message,
             ..ReplyEnvelope::of(outcome.code, outcome.execution)

@@ -65,7 +65,7 @@ impl Engine {
         body: &[u8],
         trailer: Option<trunkline_native::Trailer>,
     ) {
-        let request = self.r2p2.made.get(&key).and_then(|made| made.linear.clone());
+        let request = self.r2p2.made.get(&key).map(|made| made.linear.clone());
         self.r2p2.forget_made(key);
         let reply = match ReplyEnvelope::parse(body) {
             Ok(reply) => reply,
@@ -77,8 +77,8 @@ impl Engine {
         self.note_fingerprint(key, reply.fingerprint);
         if reply.is_unreadable {
             let again = match request {
-                Some(request) => self.request_again(turn, key, &request),
-                None => {
+                Some(request) if !request.is_empty() => self.request_again(turn, key, &request),
+                _ => {
                     let (why, executed) = ("it cannot read protobuf".into(), Execution::NotExecuted);
                     Err(Fault::PeerProtocol { why, executed })
                 }

@@ -14,19 +14,20 @@ use crate::registry::MethodKey;
 use crate::remote::{Remote, Speaks};
 use crate::{CallKey, RemoteKey};
 use core::net::{Ipv4Addr, SocketAddrV4};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use trunkline_call::{Deadline, Fault, Instant};
 use trunkline_r2p2::{CallFailure, Mode, NewCall, Policy, RequestEnvelope};
 
 /// What is known of an endpoint reached over R2P2.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct R2p2Remote {
     pub target: SocketAddrV4,
     greeting: Greeting,
     agreed: HashMap<MethodKey, Agreed>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Greeting {
     /// To be sent before the next call.
     Wanted,
@@ -37,7 +38,7 @@ enum Greeting {
 }
 
 /// The request type the servers of a method have there.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Agreed {
     fingerprint: u64,
     /// Some server there has another: linear requests are not tried before this instant.
@@ -66,6 +67,12 @@ impl R2p2Remote {
             None => address.parse().ok()?,
         };
         Some(Self { target, greeting: Greeting::Wanted, agreed: HashMap::new() })
+    }
+
+    /// Whether another process's knowledge is of this endpoint, and holds together.
+    pub fn is_of(&self, endpoint: &str) -> bool {
+        let counted = !matches!(self.greeting, Greeting::Sent(before) if before >= GREETINGS_MAX);
+        counted && Self::of(endpoint).is_some_and(|of| of.target == self.target)
     }
 
     pub fn is_greeting(&self) -> bool {

@@ -62,7 +62,6 @@ pub struct Remote {
     #[serde(skip)]
     pub(crate) pool: Pool,
     /// Reached over R2P2: instead of lanes and pool.
-    #[serde(skip)]
     pub(crate) r2p2: Option<R2p2Remote>,
     /// Calls that wait for a connection, in order.
     pub(crate) waiting: VecDeque<CallKey>,
@@ -138,7 +137,9 @@ impl Remotes {
     pub fn take_up(&mut self, mut moved: Self) -> bool {
         (moved.jitter.0, moved.speaks_at_first) = (self.jitter.0, self.speaks_at_first);
         for (key, remote) in moved.table.iter_mut() {
-            remote.r2p2 = R2p2Remote::of(&remote.endpoint);
+            if !remote.r2p2.as_ref().is_some_and(|known| known.is_of(&remote.endpoint)) {
+                remote.r2p2 = R2p2Remote::of(&remote.endpoint);
+            }
             if moved.by_endpoint.insert(Arc::clone(&remote.endpoint), key).is_some() {
                 return false;
             }

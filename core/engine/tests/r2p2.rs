@@ -4,6 +4,7 @@
 
 mod world;
 
+use std::cell::Cell;
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
 use trunkline_engine::{Protocol, R2p2Port, R2p2Settings};
@@ -13,6 +14,11 @@ use world::*;
 
 const TARGET: Option<&str> = Some("r2p2://10.0.0.2:8000");
 const MS: u64 = 1_000_000;
+
+thread_local! {
+    /// Whether engines are replaced after every step of the scenes of this thread.
+    static REPLACES: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A caller on one host, a server on the other, datagrams between them.
 struct Scene {
@@ -32,9 +38,11 @@ impl Scene {
         world.now = Instant(0);
         for (host, serves) in [(0, false), (1, true)] {
             let settings = R2p2Settings { mode, serves, ..R2p2Settings::default() };
-            world.hosts[host].engine.configure_r2p2(world.now, settings);
+            world.hosts[host].engine.configure_r2p2(world.now, settings.clone());
+            world.r2p2[host] = settings;
         }
         world.now = Instant(60_000 * MS);
+        world.replaces = REPLACES.get();
         let client = world.attach(0, client, TARGET, false);
         let server = world.attach(1, server, None, true);
         Self { world, client, server }
@@ -143,6 +151,78 @@ fn a_greeting_goes_before_the_first_call_and_equal_schemas_before_protobuf() {
     scene.round_trip(b"second");
     assert!(scene.request_is_linear());
     assert_eq!(scene.datagrams(PacketType::Request), 3, "greeted once");
+    scene.nothing_left();
+}
+
+/// Engines write down everything they know of an exchange: what was asked and not answered, answered and not heard,
+/// greeted, agreed on, given up.
+#[test]
+fn all_of_it_goes_on_through_engines_that_are_replaced_after_every_step() {
+    REPLACES.set(true);
+    a_greeting_goes_before_the_first_call_and_equal_schemas_before_protobuf();
+    every_size_up_to_many_packets();
+    programs_of_different_versions_understand_each_other();
+    a_server_without_the_type_gets_the_request_again_as_protobuf();
+    nothing_is_said_beyond_the_authors_protocol_if_so_configured();
+    statuses_and_metadata_travel_both_ways();
+    methods_that_stream_are_refused_before_anything_is_sent();
+    where_nobody_answers_nothing_was_executed();
+    what_is_lost_is_sent_again_and_executed_once();
+    a_server_that_falls_silent_leaves_the_outcome_unknown();
+    a_call_given_up_is_given_up_by_its_handler_too();
+    a_deadline_ends_both_ends();
+    a_handler_that_goes_away_is_said_to_have();
+    an_answer_without_a_message_is_the_handlers_fault();
+    applications_that_keep_their_types_to_themselves_are_held_to_one_message();
+    an_opaque_server_is_held_to_one_message_too();
+    requests_that_are_no_calls_are_answered();
+}
+
+/// A request that was answered, and one that is being worked on, come again to the engine that took over.
+#[test]
+fn a_repetition_is_one_for_the_engine_that_took_over() {
+    let mut scene = Scene::new();
+    scene.round_trip(b"greeted");
+    let repeated = |scene: &mut Scene| {
+        let request = scene.world.datagrams.iter().rev();
+        let is_request =
+            |bytes: &&Vec<u8>| Packet::parse(bytes, true).unwrap().header.kind == PacketType::Request;
+        let request = request.clone().find(is_request).unwrap().clone();
+        let (from, to) = (udp_address(0, R2p2Port::Client), udp_address(1, R2p2Port::Server));
+        let before = scene.world.datagrams.len();
+        scene.world.deliver_datagram(from, to, &request);
+        scene.settle();
+        let answer = scene.world.datagrams.get(before).expect("it is answered");
+        Packet::parse(answer, true).unwrap().header.kind
+    };
+    let call = scene.call(0, b"once", Deadline::NONE);
+    scene.world.replace_engines();
+    assert_eq!(repeated(&mut scene), PacketType::Ack, "it is being worked on");
+    scene.echo();
+    scene.conclude(call, Code::Ok);
+    scene.world.replace_engines();
+    assert_eq!(repeated(&mut scene), PacketType::Reply, "it was answered, and the answer is kept");
+    assert!(scene.server.take().is_empty(), "nothing is executed twice");
+    scene.nothing_left();
+}
+
+/// Where R2P2 is not served any more, whoever works on a request hears that nobody waits for it.
+#[test]
+fn requests_are_given_up_where_nobody_serves_them_any_more() {
+    let mut scene = Scene::new();
+    let call = scene.call(0, b"question", Deadline::NONE);
+    let delivered = scene.server.take_call();
+    scene.world.r2p2[1].serves = false;
+    scene.world.replace_engines();
+    scene.settle();
+    let cancelled = scene.server.take();
+    assert!(matches!(cancelled[..], [Completion::Cancelled { call, .. }] if call == delivered.call));
+    scene.submit_to_server(release(delivered.call, delivered.payload, delivered.metadata, 0));
+    scene.submit_to_server(Submission::Finish(finish(delivered.call, Code::Ok, None)));
+    for _ in 0..100 {
+        scene.pass(100 * MS);
+    }
+    assert_eq!(scene.conclude(call, Code::Unavailable).0.execution, Execution::Unknown);
     scene.nothing_left();
 }
 

@@ -95,22 +95,3 @@ impl<'de> Deserialize<'de> for Streams {
         Ok(streams)
     }
 }
-
-/// A trailer as a string of bytes.
-pub(crate) mod trailer {
-    use crate::Trailer;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
-    use serde_bytes::ByteBuf;
-
-    pub fn serialize<S: Serializer>(trailer: &Option<Trailer>, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(trailer.as_ref().map_or(&[], |trailer| trailer.as_slice()))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Trailer>, D::Error> {
-        let bytes = ByteBuf::deserialize(deserializer)?;
-        if bytes.is_empty() {
-            return Ok(None);
-        }
-        Trailer::try_from(bytes.as_slice()).map(Some).map_err(D::Error::custom)
-    }
-}

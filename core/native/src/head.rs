@@ -19,7 +19,7 @@ pub(crate) struct Head<'a> {
     pub code: u16,
     pub stream: u32,
     pub deadline: Deadline,
-    #[serde(with = "crate::handover::trailer")]
+    #[serde(with = "trunkline_call::octets::trailer")]
     pub trailer: Option<Trailer>,
     #[serde(with = "trunkline_call::octets")]
     pub metadata: Cow<'a, [u8]>,

@@ -16,14 +16,14 @@ use trunkline_call::{Deadline, Execution, Instant, SERVER_TRAILER_BYTES, TimerTa
 #[derive(Debug)]
 pub struct Client {
     config: Arc<Config>,
-    epoch: u32,
+    pub(crate) epoch: u32,
     /// Requests made, begun at random: the lower half is the next request's id.
-    next: u32,
-    calls: HashMap<u16, Call>,
+    pub(crate) next: u32,
+    pub(crate) calls: HashMap<u16, Call>,
     /// Who has shown that it understands the extended mode.
-    extended: HashSet<SocketAddrV4>,
+    pub(crate) extended: HashSet<SocketAddrV4>,
     timers: TimerTable<(u16, u16)>,
-    out: VecDeque<Transmit>,
+    pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ClientEvent>,
     counters: ClientCounters,
 }
@@ -223,7 +223,7 @@ impl Client {
 
     /// Gives a call up; nothing more is said of it. A server that shows the extended mode is told.
     pub fn cancel(&mut self, name: CallName) {
-        if self.calls.get(&name.id).is_some_and(|call| call.identity.round == name.round) {
+        if self.has(name) {
             self.tell_cancelled(name.id);
             self.end(name.id);
         }
@@ -252,6 +252,11 @@ impl Client {
     /// Calls in flight to one target. Looks at all of them: for operators.
     pub fn in_flight(&self, target: SocketAddrV4) -> usize {
         self.calls.values().filter(|call| call.target == target).count()
+    }
+
+    /// Whether this call is in flight.
+    pub fn has(&self, name: CallName) -> bool {
+        self.calls.get(&name.id).is_some_and(|call| call.identity.round == name.round)
     }
 
     /// Whether no call is in flight.
@@ -440,7 +445,7 @@ impl Client {
     }
 
     /// Books the call's next instant, if it is earlier than what is booked.
-    fn arm(&mut self, id: u16) {
+    pub(crate) fn arm(&mut self, id: u16) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         let at = call.next_timeout();
         if let Some((timer, booked)) = call.timer {

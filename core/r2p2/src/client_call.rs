@@ -16,7 +16,7 @@ use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
 ///  Asking ──ACK──▶ Sending ──all acknowledged──▶ Waiting ──▶ (reply complete)
 ///     └───── one packet: ACK, or the reply at once ──▶┘
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Stage {
     /// The first packet is out and nobody has said anything.
     Asking,
@@ -26,7 +26,7 @@ pub(crate) enum Stage {
     Waiting,
 }
 
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Call {
     pub tag: u64,
     pub id: u16,
@@ -39,11 +39,13 @@ pub(crate) struct Call {
     pub deadline: Deadline,
     pub outgoing: Outgoing,
     pub incoming: Incoming,
+    #[serde(with = "trunkline_call::octets::trailer")]
     pub trailer: Option<[u8; SERVER_TRAILER_BYTES]>,
     pub first_sent: Instant,
     /// Questions nobody has answered, and since when.
     pub silent: u32,
     pub silent_since: Instant,
+    #[serde(skip)]
     pub timer: Option<(TimerKey, Instant)>,
     class: u8,
     policy: Policy,
@@ -109,6 +111,13 @@ impl Call {
         let header = Header { kind, policy: Policy::Sticky, flags, id: self.id, order: 1 };
         let extension = Extension { identity: self.identity, part };
         Transmit { to, head: Packet::head(&header, Some(&extension)), body: Bytes::from_static(payload) }
+    }
+
+    /// Goes on with a call another process made. `false` if it contradicts itself.
+    pub fn take_up(&mut self) -> bool {
+        self.silent = self.silent.min(u32::MAX / 2);
+        self.pause_ns = self.pause_ns.min(u64::MAX / 2);
+        self.incoming.take_up() && self.outgoing.take_up(Cut::request(self.extended))
     }
 
     /// Something came from the server: it is there, and the next question can wait.

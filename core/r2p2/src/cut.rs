@@ -5,7 +5,7 @@ use crate::wire::{FIRST_BYTES, PACKETS_MAX_COMPATIBLE, PACKETS_MAX_EXTENDED, PAY
 use std::ops::Range;
 
 /// Payload bytes of the packets of one message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Cut {
     /// Up to here one packet will do.
     single: usize,

@@ -8,19 +8,22 @@ use crate::server::Server;
 use crate::wire::{FeedbackFor, Flags, Header, Packet};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
+use serde::{Deserialize, Serialize};
 use trunkline_call::Instant;
 
 /// What was taken from each router, and how much of it is done.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Books {
     routers: Vec<(SocketAddrV4, Account)>,
+    #[serde(skip)]
     leaving: bool,
     /// Tells this start from the last.
     epoch: u32,
+    #[serde(skip)]
     next_beat: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Account {
     taken: u64,
     served: u64,
@@ -35,12 +38,25 @@ impl Books {
         Self { routers, leaving: false, epoch, next_beat: beats.then_some(now) }
     }
 
+    /// Goes on with what another process has counted: to routers this is the same start. One that is not configured any
+    /// more still hears of its requests.
+    pub fn take_up(&mut self, moved: Self) {
+        self.epoch = moved.epoch;
+        for (router, account) in moved.routers {
+            match self.routers.iter_mut().find(|(known, _)| *known == router) {
+                Some((_, known)) => *known = account,
+                None if account.taken != account.served => self.routers.push((router, account)),
+                None => {}
+            }
+        }
+    }
+
     pub fn taken(&mut self, router: Option<SocketAddrV4>) {
-        self.count(router, |account| account.taken += 1);
+        self.count(router, |account| account.taken = account.taken.wrapping_add(1));
     }
 
     fn served(&mut self, router: Option<SocketAddrV4>) {
-        self.count(router, |account| account.served += 1);
+        self.count(router, |account| account.served = account.served.wrapping_add(1));
     }
 
     pub fn next_beat(&self) -> Option<Instant> {

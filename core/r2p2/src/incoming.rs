@@ -1,19 +1,23 @@
 //! A message on its way in: packets put in order, whatever order they come in.
 
 use crate::extension::AckPart;
-use crate::wire::{Header, Malformed, field};
+use crate::wire::{Header, Malformed, PACKETS_MAX_EXTENDED, field};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 
 /// Packets of one message.
 ///
 /// What comes in order is appended; what is ahead waits beside. Memory follows what has come, never what a header
 /// claims.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Incoming {
+    #[serde(with = "serde_bytes")]
     message: Vec<u8>,
     /// Packets appended: the index of the next.
     next: u16,
-    ahead: BTreeMap<u16, Box<[u8]>>,
+    ahead: BTreeMap<u16, ByteBuf>,
+    #[serde(skip)]
     ahead_bytes: usize,
     /// Known once the first or the last has come.
     count: Option<u16>,
@@ -60,7 +64,7 @@ impl Incoming {
             self.append_waiting();
         } else {
             self.ahead_bytes += payload.len();
-            self.ahead.insert(index, payload.into());
+            self.ahead.insert(index, ByteBuf::from(payload));
             self.unacked = ACK_EVERY;
         }
         Ok(Taken::New)
@@ -97,6 +101,19 @@ impl Incoming {
             (bit < AckPart::BEYOND).then_some(1u128 << bit)
         });
         AckPart { of_reply, done: self.is_complete(), next: self.next, beyond: beyond.sum() }
+    }
+
+    /// Goes on with what another process had of it. `false` if that contradicts itself.
+    pub fn take_up(&mut self) -> bool {
+        self.ahead_bytes = self.ahead.values().map(|payload| payload.len()).sum();
+        self.unacked = self.unacked.min(ACK_EVERY);
+        let in_order = self.ahead.first_key_value().is_none_or(|(first, _)| *first > self.next);
+        let packets_max = self.count.map_or(PACKETS_MAX_EXTENDED, usize::from);
+        let within = self.ahead.last_key_value().is_none_or(|(last, _)| usize::from(*last) < packets_max);
+        in_order
+            && within
+            && usize::from(self.next) <= packets_max
+            && (self.next == 0 || self.count.is_some())
     }
 
     fn learn_count(&mut self, header: &Header) -> Result<(), Malformed> {

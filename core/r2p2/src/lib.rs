@@ -18,7 +18,8 @@
 //! `wire.rs` and `extension.rs` take a datagram apart. In `client.rs` it finds its `Call` (`client_call.rs`), in
 //! `server.rs` its request (`served.rs`); `incoming.rs` puts packets in order, `outgoing.rs` says which may go.
 //! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended. `envelope.rs` stands apart:
-//! the words hosts put before the messages of their services, which nothing else here reads.
+//! the words hosts put before the messages of their services, which nothing else here reads. `handover.rs` lets an
+//! endpoint go on in another process, with what has ended packed by `ended.rs`.
 //!
 //! # Invariants
 //! * A handler sees a request at most once, whatever the network does. A server remembers what has ended for longer
@@ -39,9 +40,11 @@ mod client;
 mod client_call;
 mod config;
 mod cut;
+mod ended;
 mod envelope;
 mod extension;
 mod feedback;
+mod handover;
 mod incoming;
 mod lease;
 mod memory;
@@ -61,6 +64,7 @@ pub use envelope::{EnvelopeError, ReplyEnvelope, RequestEnvelope};
 pub use extension::{
     AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
 };
+pub use handover::{ClientState, ServerState, Unsound};
 pub use router::{Forward, Router};
 pub use router_config::{RouterConfig, RouterCounters};
 pub use served::{RequestKey, Timing};

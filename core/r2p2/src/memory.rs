@@ -60,6 +60,31 @@ impl Memory {
         }
     }
 
+    /// What has ended, and when: oldest first, for each form.
+    pub fn ended(&self) -> impl Iterator<Item = (Instant, RequestKey)> {
+        self.extended.iter().chain(&self.compatible).copied()
+    }
+
+    /// How many of the oldest replies to leave out, so that the others have so many bytes at most.
+    pub fn unkept_within(&self, bytes_max: usize) -> usize {
+        let mut bytes = 0usize;
+        let youngest = self.kept.iter().rev().take_while(|(_, one)| {
+            bytes += one;
+            bytes <= bytes_max
+        });
+        self.kept.len() - youngest.count()
+    }
+
+    /// Nothing is known of what was first sent before.
+    pub fn horizon(&self) -> Instant {
+        self.horizon
+    }
+
+    /// Goes on with what another process knew.
+    pub fn know_since(&mut self, horizon: Instant) {
+        self.horizon = horizon;
+    }
+
     /// A request to forget.
     pub fn poll_expired(&mut self, now: Instant) -> Option<RequestKey> {
         let full = self.extended.len() + self.compatible.len() > self.count_max;

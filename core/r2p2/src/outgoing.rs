@@ -11,8 +11,9 @@ use trunkline_call::Instant;
 /// Compatible messages are let out at once and forgotten: the authors' endpoints acknowledge nothing. In the extended
 /// mode a window follows what arrives (doubling until the first loss, then growing by one per round trip, halved by
 /// each loss), packets named lost by an ACK go again at once, and a timer catches the rest.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Outgoing {
+    #[serde(with = "trunkline_call::octets")]
     pub body: Bytes,
     cut: Cut,
     count: u16,
@@ -39,7 +40,7 @@ pub(crate) struct Outgoing {
     timer: Option<Instant>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Sent {
     at: Instant,
     arrived: bool,
@@ -184,6 +185,22 @@ impl Outgoing {
     /// Whether the retransmission timer has run out.
     pub fn is_overdue(&self, now: Instant) -> bool {
         self.timer.is_some_and(|timer| timer <= now)
+    }
+
+    /// Goes on with what another process had sent of it. `false` if that contradicts itself, or is cut in another way.
+    pub fn take_up(&mut self, cut: Cut) -> bool {
+        let out = self.flight.iter().filter(|sent| !sent.arrived && !sent.lost).count();
+        let flight_max = usize::from(AckPart::BEYOND).min(usize::from(self.count.saturating_sub(self.base)));
+        self.under_way = out as u16;
+        self.round_trip_ns = self.round_trip_ns.min(ROUND_TRIP_NS_MAX);
+        self.rto_ns = self.rto_ns.min(TIMEOUT_NS_MAX);
+        self.burst = self.burst.min(BURST_MAX);
+        self.silent = self.silent.min(u32::MAX / 2);
+        self.cut == cut
+            && cut.count(self.body.len()) == Some(self.count)
+            && self.base <= self.count
+            && self.flight.len() <= flight_max
+            && (WINDOW_MIN..=WINDOW_MAX).contains(&self.window)
     }
 
     fn next_index(&self) -> Option<u16> {

@@ -1,15 +1,17 @@
 //! What a server knows of one request, from its first packet until nobody can ask about it any more.
 
+use crate::cut::Cut;
 use crate::extension::Identity;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use bytes::Bytes;
 use core::hash::{Hash, Hasher};
 use core::net::SocketAddrV4;
+use serde::{Deserialize, Serialize};
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
 
 /// Names a request at its server: an RPC is (client address, client port, id), and in the extended mode that use of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestKey {
     pub(crate) client: SocketAddrV4,
     pub(crate) id: u16,
@@ -21,7 +23,7 @@ pub struct RequestKey {
 ///      │             └────────▶ Kept ──────▶┘           a repetition is never executed
 ///      └──▶ Abandoned
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// Some of it is here.
     Receiving { incoming: Incoming, last: Instant },
@@ -37,7 +39,7 @@ pub(crate) enum Stage {
     Abandoned,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Served {
     pub stage: Stage,
     /// Shows the bit: answers may, too.
@@ -46,16 +48,19 @@ pub(crate) struct Served {
     pub router: Option<SocketAddrV4>,
     pub class: u8,
     pub deadline: Deadline,
+    #[serde(skip)]
     pub timer: Option<(TimerKey, Instant)>,
     /// The reply, while it may have to be sent again.
+    #[serde(skip)]
     pub reply: Bytes,
+    #[serde(with = "trunkline_call::octets::trailer")]
     pub trailer: Option<[u8; SERVER_TRAILER_BYTES]>,
     /// What FEEDBACK said of it.
     pub timing: Timing,
 }
 
 /// How long a request took at its server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     /// Waiting to be begun.
     pub queue_ns: u64,
@@ -71,6 +76,13 @@ impl Hash for RequestKey {
         state.write_u64(ip << 32 | port << 16 | u64::from(self.id));
         let identity = self.identity.map(|one| 1 << 48 | u64::from(one.epoch) << 16 | u64::from(one.round));
         state.write_u64(identity.unwrap_or(0));
+    }
+}
+
+impl Stage {
+    /// Whether it is over, and only remembered.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Kept | Self::Served | Self::Abandoned)
     }
 }
 
@@ -99,6 +111,19 @@ impl Served {
             reply,
             trailer,
             timing,
+        }
+    }
+
+    /// Goes on with a request that is not over and was another process's. `false` if it contradicts itself.
+    pub fn take_up(&mut self, extended: bool) -> bool {
+        match &mut self.stage {
+            Stage::Receiving { incoming, .. } => incoming.take_up(),
+            Stage::Executing { .. } => true,
+            Stage::Replying { outgoing } => {
+                self.reply = outgoing.body.clone();
+                extended && outgoing.take_up(Cut::reply(extended))
+            }
+            Stage::Kept | Stage::Served | Stage::Abandoned => false,
         }
     }
 

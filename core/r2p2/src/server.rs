@@ -23,7 +23,7 @@ pub struct Server {
     pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ServerEvent>,
     pub(crate) live: usize,
-    partial_bytes: usize,
+    pub(crate) partial_bytes: usize,
     pub(crate) books: crate::feedback::Books,
     pub(crate) counters: ServerCounters,
 }
@@ -147,6 +147,16 @@ impl Server {
     /// Whether nothing is in work.
     pub fn is_empty(&self) -> bool {
         self.live == 0
+    }
+
+    /// Whether the owner has this request, and has not answered it.
+    pub fn is_executing(&self, key: RequestKey) -> bool {
+        self.requests.get(&key).is_some_and(|request| matches!(request.stage, Stage::Executing { .. }))
+    }
+
+    /// The requests its owner has and has not answered.
+    pub fn executing(&self) -> Vec<RequestKey> {
+        self.requests.keys().copied().filter(|key| self.is_executing(*key)).collect()
     }
 
     /// What was of no use.

@@ -37,7 +37,7 @@ pub enum PacketType {
 }
 
 /// How a router may treat a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Policy {
     /// Any server will do.

@@ -3,7 +3,7 @@
 
 mod world;
 use std::sync::Arc;
-use trunkline_call::{Execution, Instant};
+use trunkline_call::{Deadline, Execution, Instant};
 use trunkline_r2p2::*;
 use world::*;
 
@@ -69,6 +69,74 @@ fn extended_calls_all_succeed_in_bad_weather() {
             assert_eq!((fate.replies, fate.executed), (1, 1), "seed {seed}, call {tag}: {fate:?}");
         }
     }
+}
+
+/// Endpoints that go on in another process, at any moment: in the middle of messages, between a request and its answer,
+/// while an answer may be asked for again.
+#[test]
+fn endpoints_that_are_handed_over_lose_nothing_and_repeat_nothing() {
+    for seed in 0..SEEDS / 3 {
+        let mut world = world_of(seed, Weather::BAD, extended());
+        world.replaced = if seed % 2 == 0 { 10 } else { 200 };
+        make_calls(&mut world, 40, 20 * S);
+        check_once(&world, seed);
+        for (tag, fate) in &world.fates {
+            assert_eq!((fate.replies, fate.executed), (1, 1), "seed {seed}, call {tag}: {fate:?}");
+        }
+    }
+}
+
+/// What the authors' endpoints do not mend is not made worse.
+#[test]
+fn compatible_endpoints_are_handed_over() {
+    for seed in 0..SEEDS / 3 {
+        let mut world = world_of(seed, Weather { lost: 0, doubled: 100, late: 0 }, Config::default());
+        world.replaced = 200;
+        make_calls(&mut world, 40, 20 * S);
+        check_once(&world, seed);
+        for (tag, fate) in &world.fates {
+            assert_eq!((fate.replies, fate.executed), (1, 1), "seed {seed}, call {tag}: {fate:?}");
+        }
+    }
+}
+
+/// A state is some megabytes at most, whatever is remembered: the oldest replies stay behind, and are known as served.
+#[test]
+fn old_replies_stay_behind() {
+    let (client, config) = (address(1, 33_000), Arc::new(extended()));
+    let mut server = Server::new(Arc::clone(&config), Instant(START.0 - S));
+    let mut requests = Vec::new();
+    for tag in 0..20_000u64 {
+        let mut maker = Client::new(Arc::clone(&config), tag);
+        let new = NewCall {
+            tag,
+            target: address(2, 8000),
+            policy: Policy::Unrestricted,
+            class: 0,
+            deadline: Deadline::NONE,
+            body: pattern(tag, 8).into(),
+        };
+        maker.call(START, new).unwrap();
+        let request = maker.poll_transmit().unwrap().to_vec();
+        server.handle_datagram(START, client, &request);
+        let Some(ServerEvent::Request(taken)) = server.poll_event() else { panic!("it is new") };
+        assert!(server.reply(START, taken.key, vec![7; 1000].into(), None, Timing::default()));
+        requests.push(request);
+    }
+    while server.poll_transmit().is_some() {}
+    let mut bytes = Vec::new();
+    ciborium::into_writer(&server, &mut bytes).unwrap();
+    assert!(bytes.len() < 20 << 20, "{} bytes", bytes.len());
+    let mut next = Server::new(config, START);
+    next.take_up(handed_over(&server)).unwrap();
+    let mut answers = |request: &[u8]| {
+        next.handle_datagram(START, client, request);
+        assert_eq!(next.poll_event(), None, "nothing is executed again");
+        let datagram = next.poll_transmit().unwrap().to_vec();
+        Packet::parse(&datagram, true).unwrap().header.kind
+    };
+    assert_eq!(answers(&requests[0]), PacketType::Drop);
+    assert_eq!(answers(&requests[19_999]), PacketType::Reply);
 }
 
 /// Longer than it takes to suspect somebody, shorter than it takes to give up.

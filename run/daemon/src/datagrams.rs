@@ -25,17 +25,26 @@ pub(crate) struct UdpPorts {
 const BATCHES_PER_TURN: usize = 8;
 
 impl UdpPorts {
-    /// Opens the server's port, if there is one; with a socket that is bound already, if that was handed over.
-    pub fn open(listen: Option<SocketAddrV4>, bound: Option<OwnedFd>, poller: &Poller) -> io::Result<Self> {
-        let server = match (listen, bound) {
+    /// Opens the server's port, if there is one. Sockets that were handed over, of the client and of the server, are
+    /// gone on with; the server's if it still is where it listens.
+    pub fn open(
+        listen: Option<SocketAddrV4>,
+        bound: [Option<OwnedFd>; 2],
+        poller: &Poller,
+    ) -> io::Result<Self> {
+        let [client, server] = bound.map(|socket| socket.map(Datagrams::inherit).transpose());
+        let client = client?;
+        let server = match (listen, server?) {
             (None, _) => None,
-            (Some(_), Some(bound)) => Some(Datagrams::inherit(bound)?),
-            (Some(listen), None) => Some(Datagrams::bind(listen)?),
+            (Some(listen), Some(bound)) if is_at(bound.address()?, listen) => Some(bound),
+            (Some(listen), _) => Some(Datagrams::bind(listen)?),
         };
-        if let Some(socket) = &server {
-            poller.add(socket, Token::Datagrams(R2p2Port::Server).to_poller(), Interest::Read)?;
+        for (socket, port) in [(&client, R2p2Port::Client), (&server, R2p2Port::Server)] {
+            if let Some(socket) = socket {
+                poller.add(socket, Token::Datagrams(port).to_poller(), Interest::Read)?;
+            }
         }
-        Ok(Self { server, client: None, batch: DatagramBatch::new(), out: Default::default() })
+        Ok(Self { server, client, batch: DatagramBatch::new(), out: Default::default() })
     }
 
     /// Where requests arrive.
@@ -43,9 +52,9 @@ impl UdpPorts {
         self.server.as_ref().map(Datagrams::address).transpose()
     }
 
-    /// The socket requests arrive at.
-    pub fn server(&self) -> Option<&Datagrams> {
-        self.server.as_ref()
+    /// The ports that are open.
+    pub fn sockets(&self) -> impl Iterator<Item = (R2p2Port, &Datagrams)> {
+        [R2p2Port::Client, R2p2Port::Server].into_iter().filter_map(|port| Some((port, self.of(port)?)))
     }
 
     fn of(&self, port: R2p2Port) -> Option<&Datagrams> {
@@ -63,6 +72,11 @@ impl UdpPorts {
         }
         Ok(())
     }
+}
+
+/// Whether a socket is where it is configured to be: port 0 is any.
+fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
+    address.ip() == listen.ip() && (listen.port() == 0 || listen.port() == address.port())
 }
 
 impl Shard {

@@ -365,8 +365,8 @@ impl Daemon {
             };
             listening.push(self.watch_listener(address, listener, &poller, listening.len())?);
         }
-        let bound = inherited.as_deref_mut().and_then(|inherited| inherited.datagrams.take());
-        let udp = self.open_udp(config, bound, &poller)?;
+        let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
+        let udp = self.open_udp(config, bound.unwrap_or_default(), &poller)?;
         let engine = make_engine(config, inherited.as_deref())?;
         let waiting =
             WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
@@ -424,7 +424,7 @@ impl Daemon {
     fn open_udp(
         &mut self,
         config: &Config,
-        bound: Option<OwnedFd>,
+        bound: [Option<OwnedFd>; 2],
         poller: &Poller,
     ) -> Result<UdpPorts, StartError> {
         let listen = config.r2p2.listen.0;

@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::expire::Due;
 use crate::handover::HandoverError;
 use crate::peer::{Lent, Peer};
+use crate::r2p2::R2p2;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::Remotes;
 use crate::session::Session;
@@ -39,6 +40,7 @@ struct Leaving<'a> {
     registry: &'a Registry,
     remotes: &'a Remotes,
     clusters: &'a Clusters,
+    r2p2: &'a R2p2,
     timers: &'a TimerTable<Due>,
     policies: &'a Policies,
     retired: &'a [SessionKey],
@@ -47,7 +49,7 @@ struct Leaving<'a> {
 
 impl Engine {
     /// Version of what is written. A reader that does not know it refuses ([`HandoverError::Version`]).
-    pub const STATE_VERSION: u32 = 1;
+    pub const STATE_VERSION: u32 = 2;
 
     /// The schemas a state written now would name.
     pub fn schemas_in_use(&self) -> Vec<Arc<BoundSchema>> {
@@ -85,6 +87,7 @@ impl Engine {
             registry: &self.registry,
             remotes: &self.remotes,
             clusters: &self.clusters,
+            r2p2: &self.r2p2,
             timers: &self.timers,
             policies: &self.policies,
             retired: &self.retired,

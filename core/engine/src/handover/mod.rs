@@ -15,9 +15,9 @@
 //! * `resume.rs` ends what could not come along, and gives everything else a push.
 //!
 //! # What does not come along
-//! HTTP/2 and R2P2 exchanges (their connections live in libraries and sockets of the old process; the host drains them
-//! first), what telemetry has counted, and what balancers have learned. A call whose other end stayed behind ends as
-//! UNAVAILABLE, *unknown*, or is cancelled at its handler.
+//! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), what
+//! telemetry has counted, and what balancers have learned. A call whose other end stayed behind ends as UNAVAILABLE,
+//! *unknown*, or is cancelled at its handler.
 
 pub(crate) mod entries;
 mod export;

@@ -66,12 +66,23 @@ impl Engine {
 
     /// Calls with an end that could not come along.
     fn end_left_behind(&mut self, turn: &mut Turn<'_>) {
+        self.r2p2.disown_strays();
         let calls: Vec<CallKey> = self.calls.iter().map(|(key, _)| key).collect();
         for key in calls {
             let Some(call) = self.calls.find(key) else { continue };
-            if matches!(call.client, ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. }) {
+            let client_left = match call.client {
+                ClientEnd::Grpc { .. } => true,
+                ClientEnd::R2p2 { request } => !self.r2p2.can_answer(request),
+                _ => false,
+            };
+            let server_left = match call.server {
+                ServerEnd::Grpc { .. } => true,
+                ServerEnd::R2p2 { name, .. } => !self.r2p2.makes(name),
+                _ => false,
+            };
+            if client_left {
                 self.cancel(turn, key);
-            } else if matches!(call.server, ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. }) {
+            } else if server_left {
                 let endpoint = "a connection that stayed with the daemon before this one".to_owned();
                 self.fail(turn, key, Fault::ConnectionLost { endpoint, executed: Execution::Unknown });
             }

@@ -6,6 +6,7 @@ use crate::cluster::Clusters;
 use crate::engine::Engine;
 use crate::expire::Due;
 use crate::peer::{Lent, Peer};
+use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::{LaneIndex, Remotes};
 use crate::session::{Route, Session};
@@ -51,6 +52,7 @@ struct Arriving {
     registry: Registry,
     remotes: Remotes,
     clusters: Clusters,
+    r2p2: R2p2State,
     timers: TimerTable<Due>,
     policies: PoliciesState,
     retired: Vec<SessionKey>,
@@ -101,6 +103,9 @@ impl Engine {
             return Err(HandoverError::Unsound("two methods of one path"));
         }
         self.take_up_clusters(arriving.clusters);
+        let message_bytes = self.limits.message_bytes;
+        let taken = self.r2p2.take_up(arriving.r2p2, message_bytes);
+        taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
         self.policies = arriving.policies.take_up(self.clusters.seed).map_err(refused)?;
         self.recount();
         self.check_sound().map_err(HandoverError::Unsound)?;

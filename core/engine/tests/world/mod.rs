@@ -12,7 +12,7 @@ use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission}
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port,
-    SessionFault, SessionKey, Turn,
+    R2p2Settings, SessionFault, SessionKey, Turn,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -74,6 +74,8 @@ pub struct World {
     pub arrives: fn(usize) -> bool,
     /// Engines are replaced: after every step of the world, and at every time a test says so.
     pub replaces: bool,
+    /// How R2P2 is spoken on each host.
+    pub r2p2: Vec<R2p2Settings>,
     limits: Limits,
     /// Applications in line for their completions.
     in_line: Vec<(usize, SessionKey)>,
@@ -124,6 +126,7 @@ impl World {
             datagrams: Vec::new(),
             arrives: |_| true,
             replaces: false,
+            r2p2: vec![R2p2Settings::default(); 2],
             limits,
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
@@ -197,7 +200,8 @@ impl World {
     pub fn replace_engine(&mut self, host: usize) {
         let exported = self.hosts[host].engine.export().unwrap();
         let name = if host == 0 { "near" } else { "far" };
-        let fresh = Engine::new(self.limits.clone(), name, 1);
+        let mut fresh = Engine::new(self.limits.clone(), name, 1);
+        fresh.configure_r2p2(self.now, self.r2p2[host].clone());
         let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
         let Host { engine: old, heaps } = &mut self.hosts[host];
         // Dialled, and neither carried nor refused yet: the host still has the order.
@@ -313,6 +317,9 @@ impl World {
                 self.datagrams.push(bytes.clone());
                 if (self.arrives)(self.datagrams.len() - 1) {
                     self.deliver_datagram(from, transmit.to, &bytes);
+                    if self.replaces {
+                        self.replace_engines();
+                    }
                 }
             }
         }

@@ -81,9 +81,20 @@ pub struct World {
     pub service_ns_max: u64,
     pub reply_bytes: fn(u64) -> usize,
     pub datagrams: u64,
+    /// So often, in thousandths, an endpoint that has something to do goes on as another one first.
+    pub replaced: u64,
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     arrivals: HashMap<u64, Arrival>,
     serial: u64,
+    /// What endpoints were told last.
+    config: Option<Arc<Config>>,
+}
+
+/// What another process reads.
+pub fn handed_over<W: serde::Serialize, R: serde::de::DeserializeOwned>(written: &W) -> R {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(written, &mut bytes).unwrap();
+    ciborium::from_reader(bytes.as_slice()).unwrap()
 }
 
 impl World {
@@ -100,14 +111,17 @@ impl World {
             service_ns_max: 3 * MS,
             reply_bytes: |tag| (tag % 5000) as usize,
             datagrams: 0,
+            replaced: 0,
             due: BinaryHeap::new(),
             arrivals: HashMap::new(),
             serial: 0,
+            config: None,
         }
     }
 
     pub fn client(&mut self, at: SocketAddrV4, config: &Arc<Config>) {
         let seed = self.random.next();
+        self.config = Some(Arc::clone(config));
         self.clients.insert(at, Client::new(Arc::clone(config), seed));
     }
 
@@ -161,6 +175,7 @@ impl World {
     }
 
     fn step(&mut self) {
+        self.replace_endpoints();
         while let Some(Reverse((_, serial))) =
             self.due.peek().copied().filter(|Reverse((at, _))| *at <= self.now)
         {
@@ -187,6 +202,25 @@ impl World {
         let servers = self.servers.iter_mut().filter(|(at, _)| wakes(asleep, **at) <= now);
         servers.for_each(|(_, server)| server.handle_timeout(now));
         self.routers.values_mut().for_each(|router| router.handle_timeout(self.now));
+    }
+
+    /// Some go on as others, which know nothing but what the first have written down.
+    fn replace_endpoints(&mut self) {
+        if self.replaced == 0 {
+            return;
+        }
+        let Self { random, replaced, clients, servers, config, now, .. } = self;
+        let Some(config) = config else { return };
+        for client in clients.values_mut().filter(|_| random.chance(*replaced)) {
+            let state = handed_over(client);
+            *client = Client::new(Arc::clone(config), 1);
+            client.take_up(state).unwrap();
+        }
+        for server in servers.values_mut().filter(|_| random.chance(*replaced)) {
+            let state = handed_over(server);
+            *server = Server::new(Arc::clone(config), *now);
+            server.take_up(state).unwrap();
+        }
     }
 
     fn deliver(&mut self, from: SocketAddrV4, to: SocketAddrV4, bytes: &[u8]) {

@@ -75,7 +75,8 @@ pub(crate) struct InheritedClient {
 pub(crate) struct InheritedShard {
     /// As configured, as it is, and the socket.
     pub listeners: Vec<(String, String, OwnedFd)>,
-    pub datagrams: Option<OwnedFd>,
+    /// Where replies arrive, and requests.
+    pub datagrams: [Option<OwnedFd>; 2],
     pub visitors: Vec<(Vec<u8>, OwnedFd)>,
     pub state: Vec<u8>,
     pub schemas: Vec<Arc<BoundSchema>>,
@@ -180,9 +181,10 @@ impl Inherited {
                 let [socket] = exactly(fds)?;
                 self.shard(shard)?.listeners.push((configured, endpoint, socket));
             }
-            Word::Datagrams { shard } => {
+            Word::Datagrams { shard, is_client } => {
                 let [socket] = exactly(fds)?;
-                self.shard(shard)?.datagrams = Some(socket);
+                let [client, server] = &mut self.shard(shard)?.datagrams;
+                *if is_client { client } else { server } = Some(socket);
             }
             Word::Visitor { shard, first } => {
                 let [socket] = exactly(fds)?;

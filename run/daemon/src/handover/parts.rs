@@ -8,7 +8,7 @@ use serde_bytes::ByteBuf;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use trunkline_engine::{BoundSchema, HandoverError};
+use trunkline_engine::{BoundSchema, HandoverError, R2p2Port};
 use trunkline_policy::{PolicyError, encode_modules};
 use trunkline_shm::{ControlError, RingIndices};
 
@@ -89,8 +89,9 @@ impl Shard {
             let (configured, endpoint) = (listening.configured.clone(), listening.endpoint.clone());
             channel.send(&Word::Listener { shard, configured, endpoint }, &[listening.listener.as_fd()])?;
         }
-        if let Some(socket) = self.udp.server() {
-            channel.send(&Word::Datagrams { shard }, &[socket.as_fd()])?;
+        for (port, socket) in self.udp.sockets() {
+            let word = Word::Datagrams { shard, is_client: port == R2p2Port::Client };
+            channel.send(&word, &[socket.as_fd()])?;
         }
         for (stream, first) in self.visitors.strangers() {
             channel.send(&Word::Visitor { shard, first: first.to_vec() }, &[stream.as_fd()])?;

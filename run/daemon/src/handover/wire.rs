@@ -33,8 +33,8 @@ pub enum Word {
     Client { shard: usize, session: Option<u64>, may_move: bool },
     /// Old: where peers connect, as configured and as it is. Descriptor: the listener.
     Listener { shard: usize, configured: String, endpoint: String },
-    /// Old: the port of R2P2. Descriptor: its socket.
-    Datagrams { shard: usize },
+    /// Old: a port of R2P2, where replies arrive or requests. Descriptor: its socket.
+    Datagrams { shard: usize, is_client: bool },
     /// Old: somebody who has connected and not said what he speaks. Descriptor: his socket.
     Visitor { shard: usize, first: Vec<u8> },
     /// Old: an engine's state, and the descriptor sets it names by place.

@@ -6,6 +6,7 @@ mod kills;
 mod once;
 mod r2p2;
 mod r2p2_weather;
+mod scene;
 mod shutdown;
 mod skew;
 mod support;

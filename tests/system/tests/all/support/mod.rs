@@ -4,12 +4,14 @@ mod barrage;
 mod host;
 mod network;
 mod process;
+mod relay;
 mod router;
 
 pub use barrage::{Barrage, Tally};
 pub use host::Host;
 pub use network::{Network, Weather};
 pub use process::Process;
+pub use relay::Relay;
 pub use router::Router;
 
 use std::time::{Duration, Instant};
