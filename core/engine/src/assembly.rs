@@ -75,6 +75,9 @@ impl Engine {
         shape: Shape,
     ) {
         if direction == Direction::Response {
+            if self.discard_long_answer(turn, call) {
+                return;
+            }
             self.response_begun(turn, call);
         }
         let settled = match &shape {

@@ -564,7 +564,7 @@ impl Kept {
 }
 
 /// A private copy of what an application sends.
-fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
+pub(crate) fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
     match body {
         Body::Lent { session, payload } => {
             let mut bytes = Vec::with_capacity(payload.span.len as usize);

@@ -101,6 +101,11 @@ pub(crate) enum ClientEnd {
         call: CallKey,
         types: Arc<MethodTypes>,
     },
+    /// From nobody: a copy of another call (`mirror.rs`), with its message bytes.
+    Mirror {
+        types: Arc<MethodTypes>,
+        bytes: u32,
+    },
     Peer {
         peer: PeerKey,
         stream: StreamId,
@@ -421,6 +426,7 @@ impl Call {
         match self.client {
             ClientEnd::Session { session, id, .. } => Some((session, id)),
             ClientEnd::Attempt { .. }
+            | ClientEnd::Mirror { .. }
             | ClientEnd::Peer { .. }
             | ClientEnd::Grpc { .. }
             | ClientEnd::R2p2 { .. } => None,

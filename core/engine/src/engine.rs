@@ -89,6 +89,8 @@ pub struct Engine {
     pub(crate) budget: Budget,
     /// Bytes of requests kept for further attempts.
     pub(crate) kept_bytes: usize,
+    /// Bytes of copies under way.
+    pub(crate) mirror_bytes: usize,
     /// Chance, for waits between attempts.
     pub(crate) random: Random,
     pub(crate) draining: bool,
@@ -191,6 +193,7 @@ impl Engine {
             throttles: HashMap::new(),
             budget,
             kept_bytes: 0,
+            mirror_bytes: 0,
             random: Random::new(clock_id),
             draining: false,
             arrived: Instant::default(),

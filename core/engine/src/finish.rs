@@ -90,6 +90,7 @@ impl Engine {
                     self.finish_now(turn, key, item);
                 }
             }
+            ClientEnd::Mirror { .. } => self.discard_answer(turn.now, key, item),
             ClientEnd::Session { session, id, types } => {
                 if self.hand_to_client(turn, key, session, id, &types, item.without_body()).is_err() {
                     let bare = item.without_words();
@@ -181,6 +182,7 @@ impl Engine {
         }
         match call.client {
             ClientEnd::Attempt { .. } => {}
+            ClientEnd::Mirror { bytes, .. } => self.forget_copy(bytes),
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
             ClientEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),

@@ -188,6 +188,8 @@ impl Call {
             (Direction::Request, _, ServerEnd::Session { types, .. }) => {
                 typed(types, types.pattern.client_streams())
             }
+            // Of an answer nobody wants nothing is kept.
+            (Direction::Response, ClientEnd::Mirror { .. }, _) => None,
             (Direction::Response, ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. }, _) => {
                 typed(types, types.pattern.server_streams())
             }

@@ -1,6 +1,6 @@
 //! Handing items to a gRPC peer: as heads, messages and trailers of a stream.
 
-use crate::call::{Body, ClientEnd, Direction, Item};
+use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::{WireBody, for_wire};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
@@ -345,8 +345,10 @@ impl Engine {
         own.unwrap_or_else(|| self.grpc.asking_encoding(metadata))
     }
 
+    /// Whether the engine makes it itself, from a request it keeps, or does not want to make it twice.
     pub(crate) fn is_attempt(&self, key: CallKey) -> bool {
-        self.calls.find(key).is_some_and(|call| matches!(call.client, ClientEnd::Attempt { .. }))
+        let made = |call: &Call| matches!(call.client, ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. });
+        self.calls.find(key).is_some_and(made)
     }
 
     fn streams(&self, key: CallKey, direction: Direction) -> bool {

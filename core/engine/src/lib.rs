@@ -19,11 +19,12 @@
 //!
 //! `start.rs` finds the server end of a new call, `workers.rs` which of several workers of this host, `cluster.rs` the
 //! endpoint if it is elsewhere, `attempts.rs` tries again, `police.rs` asks the policies about it (`policy.rs`
-//! exchanges the chain, `exhibit.rs` makes messages private for them), `remote.rs` the connections to other daemons
-//! and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered there (`r2p2.rs` has its
-//! ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they can end, `expire.rs`
-//! does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is served, `opaque.rs` is
-//! about ends whose types only their application knows, `handover/` an engine that goes on in another process.
+//! exchanges the chain, `exhibit.rs` makes messages private for them, `mirror.rs` sends copies elsewhere), `remote.rs`
+//! the connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
+//! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
+//! can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is
+//! served, `opaque.rs` is about ends whose types only their application knows, `handover/` an engine that goes on in
+//! another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -56,6 +57,7 @@ mod grpc_stream;
 mod handover;
 mod heaps;
 mod limits;
+mod mirror;
 mod names;
 mod observe;
 mod opaque;

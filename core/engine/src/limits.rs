@@ -50,6 +50,9 @@ pub struct Limits {
     pub attempts_percent: u32,
     /// Further attempts per second beside that share, so that a host with few calls has some.
     pub attempts_per_second: u32,
+    /// Bytes of requests that are on their way as copies, to where policies of kind `mirror` say. A copy that does not
+    /// fit is not sent: a thousand of 16 KiB are more than a shadow that keeps up has outstanding.
+    pub mirror_bytes: usize,
     /// Bytes queued on one connection beyond which calls wait in their session instead.
     pub connection_queue_bytes: usize,
 }
@@ -84,6 +87,7 @@ impl Default for Limits {
             attempts_bytes: 64 << 20,
             attempts_percent: 20,
             attempts_per_second: 10,
+            mirror_bytes: 16 << 20,
         }
     }
 }

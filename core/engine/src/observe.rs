@@ -155,7 +155,7 @@ impl Engine {
             ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
             ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
             ClientEnd::R2p2 { request } => Some(self.r2p2_number(Named::Client(*request.client().ip()))),
-            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } => return,
+            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return,
         };
         let peer = peer.unwrap_or(PeerIndex::OTHER);
         let Some(call) = self.calls.find(key) else { return };

@@ -174,6 +174,10 @@ impl Engine {
                     Some(item) => self.try_hand_over(turn, key, direction, item),
                     None => Ok(()),
                 },
+                ClientEnd::Mirror { .. } => {
+                    self.discard_answer(turn.now, key, item);
+                    Ok(())
+                }
                 ClientEnd::Session { session, id, types } => {
                     self.hand_to_client(turn, key, session, id, &types, item)
                 }

@@ -217,7 +217,11 @@ impl Engine {
                 }
             }
             // An attempt's is given back when it is kept.
-            (Direction::Request, ClientEnd::R2p2 { .. } | ClientEnd::Attempt { .. }, _)
+            (
+                Direction::Request,
+                ClientEnd::R2p2 { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. },
+                _,
+            )
             | (
                 Direction::Response,
                 _,
@@ -432,9 +436,9 @@ impl Call {
     pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
         match direction {
             Direction::Request => match &self.client {
-                ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => {
-                    Some(Arc::clone(types))
-                }
+                ClientEnd::Session { types, .. }
+                | ClientEnd::Attempt { types, .. }
+                | ClientEnd::Mirror { types, .. } => Some(Arc::clone(types)),
                 ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {

@@ -152,9 +152,14 @@ impl Engine {
         match self.judge(turn, key, &policed, &opening, &mut exhibit) {
             Ok((mut admission, shown)) => {
                 let added = std::mem::take(&mut admission.metadata);
+                let mirrors = std::mem::take(&mut admission.mirrors);
                 self.enact(turn.now, key, policed, admission, &opening);
                 match with_metadata(exhibit.sealed(shown, opening), added) {
-                    Ok(opening) => self.pass_on(turn, key, Direction::Request, opening),
+                    Ok(opening) => {
+                        let copies = self.copy_for_mirrors(turn, key, &opening, mirrors);
+                        self.pass_on(turn, key, Direction::Request, opening);
+                        self.send_copies(turn, copies);
+                    }
                     Err((opening, fault)) => {
                         self.drop_item(opening);
                         self.fail(turn, key, fault);
@@ -294,7 +299,7 @@ impl Engine {
             _ => String::new(),
         };
         let (peer_address, peer_identity) = match call.client {
-            ClientEnd::Attempt { .. } => ("", ""),
+            ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => ("", ""),
             ClientEnd::R2p2 { .. } => (label.as_str(), ""),
             ClientEnd::Session { .. } => ("", maker.map_or("", |session| &*session.identity)),
             ClientEnd::Peer { peer, .. } => (peers.find(peer).map_or("", |peer| peer.label.as_str()), ""),
@@ -366,8 +371,8 @@ impl Engine {
             ClientEnd::Session { session, .. } => self.sessions.find(*session)?.label.clone(),
             ClientEnd::Peer { peer, .. } => self.peers.find(*peer)?.label.clone(),
             ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(*peer)?.label.clone(),
-            // Attempts are not logged; the call they are made for is.
-            ClientEnd::Attempt { .. } => return None,
+            // Attempts and copies are not logged; the call they are made for is.
+            ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return None,
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
         };
         let entered = match call.maker() {
@@ -386,6 +391,11 @@ impl Engine {
 }
 
 impl Policed {
+    /// Of a call that holds these and passes no policy.
+    pub fn holding(permits: Permits) -> Self {
+        Self { permits, ..Self::default() }
+    }
+
     fn inspects(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.inspects_messages())
     }

@@ -247,7 +247,9 @@ impl Engine {
     pub(crate) fn request_form(&self, key: CallKey) -> Option<Form> {
         let call = self.calls.find(key)?;
         match &call.client {
-            ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types.input.clone()),
+            ClientEnd::Session { types, .. }
+            | ClientEnd::Attempt { types, .. }
+            | ClientEnd::Mirror { types, .. } => Some(types.input.clone()),
             ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => {
                 call.agreed.as_ref().map(|types| types.input.clone())
             }

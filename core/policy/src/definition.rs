@@ -49,7 +49,7 @@ pub struct Definition {
     /// `rate-limit`: keys remembered at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys_max: Option<u32>,
-    /// `fault`, `access-log`: share of the calls, 0 to 100.
+    /// `fault`, `access-log`, `mirror`: share of the calls, 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<f64>,
     /// `fault`: time the call is held.
@@ -58,7 +58,10 @@ pub struct Definition {
     /// `fault`: the code the call ends with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abort: Option<CodeName>,
-    /// `timeout`: time the call may take, if its caller gives it more.
+    /// `mirror`: where copies go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// `timeout`: time the call may take, if its caller gives it more. `mirror`: time a copy may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// `balance`: how an endpoint is picked.
@@ -106,7 +109,7 @@ pub struct Definition {
     /// `queue`: time a call may wait otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ms: Option<u64>,
-    /// `concurrency-limit`, `queue`: calls under way at once.
+    /// `concurrency-limit`, `queue`: calls under way at once. `mirror`: copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
     /// `module`: the shared object, by its absolute path.
@@ -147,6 +150,8 @@ pub enum Kind {
     Module,
     /// Which calls go ahead of which on this host.
     Priority,
+    /// Sends copies of calls elsewhere.
+    Mirror,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -227,6 +232,7 @@ impl Kind {
             Self::Compress => "compress",
             Self::Module => "module",
             Self::Priority => "priority",
+            Self::Mirror => "mirror",
         }
     }
 }

@@ -13,6 +13,7 @@
 //!    its time, log it) adds up in an [`Admission`].
 //! 4. `queue` has calls wait their turn, and lets go those that have waited too long.
 //! 5. `edit` changes lists of definitions, by name.
+//!    `mirror` counts the copies that are sent elsewhere.
 //! 6. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
 //! 7. `module` is what the chain asks of policies that come from outside, behind a trait the host implements;
 //!    `running` upgrades them with their state and ejects faulty ones; `exchange` stages and commits a new chain;
@@ -41,6 +42,7 @@ mod edit;
 mod exchange;
 mod expr;
 mod handover;
+mod mirror;
 mod module;
 mod policies;
 mod queue;
@@ -57,6 +59,7 @@ pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
 pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
 pub use handover::PoliciesState;
+pub use mirror::Mirror;
 pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
     ModuleLoader, ModuleRow, ModuleState, Modules, SettingValue,

@@ -4,6 +4,7 @@ use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
 use crate::definition::{Definition, EncodingName, OnFault};
 use crate::expr::{EvalError, FieldValue, Inputs};
+use crate::mirror::Mirror;
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
 use crate::queue::{self, QueueSettings};
 use crate::refused::PolicyError;
@@ -52,6 +53,8 @@ pub struct Admission {
     pub ticket: Option<Ticket>,
     /// Pairs it gets into its metadata.
     pub metadata: Vec<(String, Vec<u8>)>,
+    /// Where copies of it go, if there is room for them ([`Policies::begin_mirror`]).
+    pub mirrors: Vec<Mirror>,
 }
 
 /// A place in a queue; to be taken by [`Policies::enqueue`].
@@ -74,7 +77,7 @@ pub enum Verdict {
 /// given back by [`Policies::finish`].
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Permits {
-    places: Vec<Slot>,
+    pub(crate) places: Vec<Slot>,
     /// Not of the next process: its modules have not heard how the call began.
     #[serde(skip)]
     watched: Vec<Watched>,
@@ -262,7 +265,7 @@ impl Policies {
                     if let Some(state) = self.states.find(slot) {
                         state.under_way += 1;
                     }
-                    return Some(Verdict::Served(token, Permits { places: vec![slot], watched: Vec::new() }));
+                    return Some(Verdict::Served(token, Permits::of(slot)));
                 }
             }
         }
@@ -327,10 +330,16 @@ impl Admission {
         self.log |= other.log;
         self.permits.join(other.permits);
         self.metadata.extend(other.metadata);
+        self.mirrors.extend(other.mirrors);
     }
 }
 
 impl Permits {
+    /// One place.
+    pub(crate) fn of(slot: Slot) -> Self {
+        Self { places: vec![slot], watched: Vec::new() }
+    }
+
     /// Takes others to these.
     pub fn join(&mut self, other: Self) {
         self.places.extend(other.places);
@@ -378,6 +387,14 @@ impl Asked<'_> {
             }
             Action::Priority(class) => {
                 admission.class.get_or_insert(*class);
+                Ok(())
+            }
+            Action::Mirror { percent, target, timeout_ns, calls_max } => {
+                if self.random.happens(*percent) {
+                    let (slot, target) = (self.step.rule.slot, Arc::clone(target));
+                    let (calls_max, timeout_ns) = (*calls_max, *timeout_ns);
+                    admission.mirrors.push(Mirror { slot, calls_max, target, timeout_ns });
+                }
                 Ok(())
             }
             Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),

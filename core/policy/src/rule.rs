@@ -5,6 +5,7 @@ use crate::expr::{Expression, Wanted};
 use crate::queue::QueueSettings;
 use crate::refused::Wrong;
 use crate::state::Slot;
+use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::Code;
 
@@ -54,6 +55,12 @@ pub(crate) enum Action {
         encoding: EncodingName,
     },
     Priority(Class),
+    Mirror {
+        percent: f64,
+        target: Arc<str>,
+        timeout_ns: u64,
+        calls_max: u32,
+    },
     /// The fields are known once the module is loaded.
     Module {
         fields: Vec<ModuleInput>,
@@ -90,6 +97,13 @@ const RATE_MAX: f64 = 1e9;
 /// Calls that wait are held by the daemon or their senders: a thousand of a KiB are a MiB.
 const WAITING_DEFAULT: u32 = 1000;
 const WAITING_MAX: u32 = 1 << 20;
+/// Copies under way at once: a shadow that keeps up with a thousand calls a second at 50 ms each has fewer.
+const COPIES_DEFAULT: u32 = 64;
+const COPIES_MAX: u32 = 65_536;
+/// Envoy's route timeout.
+const COPY_MS_DEFAULT: u64 = 15_000;
+/// A list of some hundred addresses.
+const TARGET_BYTES_MAX: usize = 4096;
 /// The values of "Fail at Scale" (`queue.rs`).
 const TARGET_MS_DEFAULT: u64 = 5;
 const INTERVAL_MS_DEFAULT: u64 = 100;
@@ -203,7 +217,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 30] = [
+    let all: [(&'static str, bool); 31] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -214,6 +228,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("percent", d.percent.is_some()),
         ("delay_ms", d.delay_ms.is_some()),
         ("abort", d.abort.is_some()),
+        ("target", d.target.is_some()),
         ("timeout_ms", d.timeout_ms.is_some()),
         ("calls_max", d.calls_max.is_some()),
         ("encoding", d.encoding.is_some()),
@@ -240,6 +255,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::RateLimit => &["calls_per_second", "burst", "key", "keys_max", "message"],
         Kind::Fault => &["percent", "delay_ms", "abort", "message"],
         Kind::Timeout => &["timeout_ms"],
+        Kind::Mirror => &["target", "percent", "calls_max", "timeout_ms"],
         Kind::AccessLog => &["percent"],
         Kind::ConcurrencyLimit => &["calls_max", "message"],
         Kind::Compress => &["encoding"],
@@ -280,6 +296,7 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),
+        Kind::Mirror => mirror(definition),
         Kind::Timeout => {
             Ok(Action::Timeout { ns: time_ns("timeout_ms", needed("timeout_ms", definition.timeout_ms)?)? })
         }
@@ -355,6 +372,29 @@ fn fault(definition: &Definition) -> Result<Action, Wrong> {
         ));
     }
     Ok(Action::Fault { percent: percent(definition.percent.unwrap_or(100.0))?, delay_ns, abort })
+}
+
+fn mirror(definition: &Definition) -> Result<Action, Wrong> {
+    if definition.side != Side::Client {
+        let advice = "write \"client\": who calls sends the copy, and a host that serves has none to send";
+        return Err(Wrong::new("side", "is \"server\"", advice));
+    }
+    let target = needed("target", definition.target.as_deref())?;
+    if target.is_empty() || target.len() > TARGET_BYTES_MAX || target.contains(char::is_control) {
+        let advice = "write an address or a name, such as \"tcp://10.0.0.9:7878\" or \"dns:///shadow:80\"";
+        return Err(Wrong::new("target", format!("is {target:?}"), advice));
+    }
+    let calls_max = definition.calls_max.unwrap_or(COPIES_DEFAULT);
+    if !(1..=COPIES_MAX).contains(&calls_max) {
+        let advice = format!("write a number from 1 to {COPIES_MAX}; to send none take the policy out");
+        return Err(Wrong::new("calls_max", format!("is {calls_max}"), advice));
+    }
+    Ok(Action::Mirror {
+        percent: percent(definition.percent.unwrap_or(100.0))?,
+        target: target.into(),
+        timeout_ns: time_ns("timeout_ms", definition.timeout_ms.unwrap_or(COPY_MS_DEFAULT))?,
+        calls_max,
+    })
 }
 
 fn queue(definition: &Definition) -> Result<Action, Wrong> {

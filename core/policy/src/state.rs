@@ -16,7 +16,7 @@ pub(crate) struct Slot {
 pub(crate) struct State {
     pub figures: Figures,
     pub buckets: Buckets,
-    /// Calls under way that hold a permit of a concurrency limit.
+    /// Calls under way that hold a permit of a concurrency limit, or copies of a mirror.
     pub under_way: u32,
     /// Calls that wait for one.
     pub queue: Queue,
@@ -36,6 +36,15 @@ pub struct Figures {
     pub delayed: u64,
     /// Calls for which an expression of it had no value.
     pub errors: u64,
+    /// Copies it sent elsewhere.
+    #[serde(default)]
+    pub mirrored: u64,
+    /// Copies it wanted to send, and for which there was no room.
+    #[serde(default)]
+    pub left_out: u64,
+    /// Copies that ended other than with OK.
+    #[serde(default)]
+    pub failed: u64,
 }
 
 /// All states.
@@ -52,6 +61,9 @@ impl Figures {
         self.refused += other.refused;
         self.delayed += other.delayed;
         self.errors += other.errors;
+        self.mirrored += other.mirrored;
+        self.left_out += other.left_out;
+        self.failed += other.failed;
     }
 }
 
@@ -76,8 +88,8 @@ impl States {
         let empty = (0..).zip(&self.slots).filter(|(_, (_, state))| state.is_none());
         self.free = empty.map(|(index, _)| index).collect();
         for state in self.slots.iter_mut().filter_map(|(_, state)| state.as_mut()) {
-            let Figures { seen, refused, delayed, errors } = &mut state.figures;
-            for count in [seen, refused, delayed, errors] {
+            let Figures { seen, refused, delayed, errors, mirrored, left_out, failed } = &mut state.figures;
+            for count in [seen, refused, delayed, errors, mirrored, left_out, failed] {
                 *count = (*count).min(u64::MAX / 2);
             }
             state.under_way = state.under_way.min(u32::MAX / 2);

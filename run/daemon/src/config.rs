@@ -13,6 +13,7 @@ mod value;
 
 pub use error::ConfigError;
 pub use http2::{Http2Keys, Tls};
+pub(crate) use rules::settle_targets;
 pub use value::{Address, Bytes, Mode, Principal, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,7 @@ pub struct LimitKeys {
     pub attempts_bytes: Bytes,
     pub attempts_percent: u32,
     pub attempts_per_second: u32,
+    pub mirror_bytes: Bytes,
 }
 
 /// `[grpc]`: how gRPC is spoken.
@@ -284,8 +286,9 @@ impl Config {
     /// assert!(error.to_string().starts_with("daemon.toml:2:1: daemon.lisen"));
     /// ```
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ConfigError> {
-        let config: Self =
+        let mut config: Self =
             toml::from_str(text).map_err(|error| ConfigError::of_parser(&error, text, origin))?;
+        settle_policies(&mut config.policy, text, origin)?;
         config.check().map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
         Ok(config)
     }
@@ -295,8 +298,9 @@ impl Config {
     /// # Errors
     /// As [`Config::from_toml`].
     pub fn policies_from_toml(text: &str, origin: &str) -> Result<Vec<Definition>, ConfigError> {
-        let document: PolicyDocument =
+        let mut document: PolicyDocument =
             toml::from_str(text).map_err(|error| ConfigError::of_parser(&error, text, origin))?;
+        settle_policies(&mut document.policy, text, origin)?;
         rules::check_policies(&document.policy)
             .map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
         Ok(document.policy)
@@ -387,6 +391,7 @@ impl Config {
             attempts_bytes: keys.attempts_bytes.as_usize(),
             attempts_percent: keys.attempts_percent,
             attempts_per_second: keys.attempts_per_second,
+            mirror_bytes: keys.mirror_bytes.as_usize(),
         }
     }
 
@@ -428,6 +433,10 @@ impl Config {
             receive_heap_bytes: sessions.heap(wanted.receive_heap_bytes),
         }
     }
+}
+
+fn settle_policies(policies: &mut [Definition], text: &str, origin: &str) -> Result<(), ConfigError> {
+    settle_targets(policies).map_err(|error| ConfigError::of_rule(rules::policy_breach(error), text, origin))
 }
 
 impl Sessions {
@@ -505,6 +514,7 @@ impl Default for LimitKeys {
             attempts_bytes: limits.attempts_bytes.into(),
             attempts_percent: limits.attempts_percent,
             attempts_per_second: limits.attempts_per_second,
+            mirror_bytes: limits.mirror_bytes.into(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The chain of policies of a running daemon: exchanged, kept, listed, handed over.
 
 use crate::command::{Command, Exchanged, ShardSender};
+use crate::config::settle_targets;
 use crate::handle::{Daemon, StartError};
 use crate::policies_file::{ChangeError, PoliciesKept};
 use std::sync::Arc;
@@ -27,11 +28,13 @@ impl Daemon {
         definitions: &[Definition],
         dry_run: bool,
     ) -> Result<Vec<String>, ChangeError> {
-        let chain = Chain::build(definitions)?;
+        let mut definitions = definitions.to_vec();
+        settle_targets(&mut definitions)?;
+        let chain = Chain::build(&definitions)?;
         if dry_run {
             return Ok(self.exchange_policies(&chain, true)?);
         }
-        self.kept.change(definitions, |dry_run| self.exchange_policies(&chain, dry_run))
+        self.kept.change(&definitions, |dry_run| self.exchange_policies(&chain, dry_run))
     }
 
     /// Puts the chain to work that this daemon begins with: the one that was kept, else the configuration's. They were

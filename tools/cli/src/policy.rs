@@ -105,7 +105,9 @@ fn render(list: &ListPoliciesResponse) -> String {
         ]);
     }
     let modules = list.policies.iter().filter(|row| !row.module.is_empty());
-    table.to_string() + &modules.map(module).collect::<String>() + &origin(list)
+    let mirrors = list.policies.iter().filter(|row| !row.target.is_empty());
+    let lines: String = modules.map(module).chain(mirrors.map(mirror)).collect();
+    table.to_string() + &lines + &origin(list)
 }
 
 /// Where the chain comes from and what becomes of it, if that is not what everybody thinks.
@@ -127,6 +129,12 @@ fn origin(list: &ListPoliciesResponse) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// A line about what a mirror has sent.
+fn mirror(row: &Policy) -> String {
+    let Policy { name, target, mirrored, left_out, failed, .. } = row;
+    format!("{name}: copies to {target}: {mirrored} sent, {failed} of them failed; {left_out} left out\n")
 }
 
 /// A line about a policy's module.
@@ -155,7 +163,8 @@ fn to_json(list: &ListPoliciesResponse) -> Value {
             "name": row.name, "kind": row.kind, "side": row.side, "application": row.application,
             "service": row.service, "method": row.method, "seen": row.seen, "refused": row.refused,
             "delayed": row.delayed, "errors": row.errors, "module": row.module, "upgrades": row.upgrades,
-            "fault": row.fault,
+            "fault": row.fault, "target": row.target, "mirrored": row.mirrored, "left_out": row.left_out,
+            "failed": row.failed,
         })
     };
     let source = match list.source {

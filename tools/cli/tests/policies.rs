@@ -307,3 +307,40 @@ fn a_chain_that_was_kept_and_is_damaged_keeps_a_daemon_from_starting() {
     assert_eq!(listed(&host).0, ["no-bells"]);
     std::fs::remove_dir_all(kept.parent().unwrap()).unwrap();
 }
+
+#[test]
+fn what_a_mirror_sends_is_shown_and_noticed_by_nobody() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let shadow = Host::start("[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]");
+    let (_shadow_server, _) = shadow.serve_search();
+    let listed: Value = serde_json::from_str(&shadow.verb(&["list", "--json"], "").out).unwrap();
+    let target = listed["listening"][0].as_str().unwrap();
+    let mirror = format!(
+        "[[policy]]\nname = \"shadow\"\nkind = \"mirror\"\nside = \"client\"\nservice = \"search.v1.Search\"\n\
+         target = {target:?}\n"
+    );
+    let host = Host::start(&mirror);
+    let (_server, client) = host.serve_search();
+    for _ in 0..5 {
+        query(&client, "bell").unwrap();
+    }
+    let wanted = format!("shadow: copies to {target}: 5 sent, 0 of them failed; 0 left out\n");
+    assert!(policy(&host, &["list"]).out.ends_with(&wanted), "{}", policy(&host, &["list"]).out);
+    let top = || shadow.verb(&["explain"], "").out;
+    while !top().contains("5 calls") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // Nobody there any more: callers do not notice, operators do.
+    drop(shadow);
+    for _ in 0..5 {
+        query(&client, "bell").unwrap();
+    }
+    let list = || policy(&host, &["list"]).out;
+    while !list().contains("10 sent, 5 of them failed; 0 left out") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let wrong = file(folder.path(), "wrong.toml", &mirror.replace("side = \"client\"", "side = \"server\""));
+    let refused = policy(&host, &["apply", wrong.to_str().unwrap()]);
+    assert!(refused.err.contains("wrong.toml:4:8: policy[0].side"), "{}", refused.err);
+}

@@ -71,7 +71,8 @@ impl Engine {
         for key in calls {
             let Some(call) = self.calls.find(key) else { continue };
             let client_left = match call.client {
-                ClientEnd::Grpc { .. } => true,
+                // Copies stay with who made them, too: nobody waits for them.
+                ClientEnd::Grpc { .. } | ClientEnd::Mirror { .. } => true,
                 ClientEnd::R2p2 { request } => !self.r2p2.can_answer(request),
                 _ => false,
             };

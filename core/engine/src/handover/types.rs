@@ -139,7 +139,9 @@ impl Engine {
 
 fn types_of(call: &Call) -> [Option<&Arc<MethodTypes>>; 3] {
     let client = match &call.client {
-        ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types),
+        ClientEnd::Session { types, .. }
+        | ClientEnd::Attempt { types, .. }
+        | ClientEnd::Mirror { types, .. } => Some(types),
         _ => None,
     };
     let server = match &call.server {
@@ -151,7 +153,9 @@ fn types_of(call: &Call) -> [Option<&Arc<MethodTypes>>; 3] {
 
 fn types_of_mut(call: &mut Call) -> [Option<&mut Arc<MethodTypes>>; 3] {
     let client = match &mut call.client {
-        ClientEnd::Session { types, .. } | ClientEnd::Attempt { types, .. } => Some(types),
+        ClientEnd::Session { types, .. }
+        | ClientEnd::Attempt { types, .. }
+        | ClientEnd::Mirror { types, .. } => Some(types),
         _ => None,
     };
     let server = match &mut call.server {

@@ -5,7 +5,7 @@ use super::{Bytes, Config};
 use std::fmt::Display;
 use std::path::Path;
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_net::{Endpoint, KeepaliveSettings};
+use trunkline_net::{Endpoint, KeepaliveSettings, Target};
 use trunkline_policy::{Chain, Definition, PolicyError};
 use trunkline_shm::{HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN};
 
@@ -100,7 +100,8 @@ impl Config {
         bytes("limits.grpc_replay_bytes_per_peer", l.grpc_replay_bytes_per_peer, 0, 64 * GIB)?;
         bytes("limits.attempts_bytes", l.attempts_bytes, 0, 64 * GIB)?;
         within("limits.attempts_percent", l.attempts_percent, 0, 400)?;
-        within("limits.attempts_per_second", l.attempts_per_second, 0, 1_000_000)
+        within("limits.attempts_per_second", l.attempts_per_second, 0, 1_000_000)?;
+        bytes("limits.mirror_bytes", l.mirror_bytes, 0, 64 * GIB)
     }
 
     fn check_tls(&self) -> Result<(), Breach> {
@@ -232,6 +233,24 @@ impl Config {
 /// Checks policies by themselves and against each other; what fits a method is known when it is bound.
 pub(super) fn check_policies(definitions: &[Definition]) -> Result<(), Breach> {
     Chain::build(definitions).map(drop).map_err(policy_breach)
+}
+
+/// Brings the targets of mirrors into the one form that all calls' targets have, so that who means the same endpoint
+/// shares its connections.
+pub(crate) fn settle_targets(definitions: &mut [Definition]) -> Result<(), PolicyError> {
+    for (index, definition) in definitions.iter_mut().enumerate() {
+        let Some(text) = &definition.target else { continue };
+        match text.parse::<Target>() {
+            Ok(target) => definition.target = Some(target.to_string()),
+            Err(error) => {
+                let problem = format!("is {text:?}: {error}");
+                let advice = "write an address or a name, as `trunkline call --target` takes it".to_owned();
+                let name = definition.name.clone();
+                return Err(PolicyError { index, name, key: "target", problem, advice });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A policy's error as one of the file.

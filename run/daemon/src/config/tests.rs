@@ -280,9 +280,27 @@ fn the_policy_pages_examples_are_valid() {
     let page = include_str!("../../../../docs/policy.md");
     let example = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert_eq!(Config::policies_from_toml(example, "docs/policy.md").unwrap().len(), 2);
-    for kind in ["access", "rate-limit", "concurrency-limit", "timeout", "fault", "access-log", "module"] {
+    for kind in
+        ["access", "rate-limit", "concurrency-limit", "timeout", "fault", "access-log", "module", "mirror"]
+    {
         assert!(page.contains(&format!("### `{kind}`")), "{kind} has no section in docs/policy.md");
     }
+}
+
+#[test]
+fn targets_of_mirrors_have_one_form() {
+    let text = |target: &str| {
+        format!("[[policy]]\nname = \"a\"\nkind = \"mirror\"\nside = \"client\"\ntarget = {target:?}")
+    };
+    let read = |target: &str| Config::policies_from_toml(&text(target), "p.toml");
+    let settled = read("127.0.0.1:80").unwrap();
+    assert_eq!(settled[0].target.as_deref(), Some("tcp://127.0.0.1:80"));
+    assert_eq!(Config::from_toml(&text("127.0.0.1:80"), "d.toml").unwrap().policy, settled);
+    let error = read("tcp://nowhere").unwrap_err().to_string();
+    assert!(
+        error.starts_with("p.toml:5:10: policy[0].target: (policy \"a\") is \"tcp://nowhere\": "),
+        "{error}"
+    );
 }
 
 #[test]

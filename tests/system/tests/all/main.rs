@@ -3,6 +3,7 @@
 mod crowds;
 mod forks;
 mod kills;
+mod mirror;
 mod once;
 mod r2p2;
 mod r2p2_weather;

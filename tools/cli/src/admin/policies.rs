@@ -141,6 +141,10 @@ fn message(row: PolicyRow) -> Policy {
         refused: figures.refused,
         delayed: figures.delayed,
         errors: figures.errors,
+        target: definition.target.unwrap_or_default(),
+        mirrored: figures.mirrored,
+        left_out: figures.left_out,
+        failed: figures.failed,
         module: module
             .as_ref()
             .map(|module| format!("{} {}", module.name, module.version))
