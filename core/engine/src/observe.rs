@@ -131,6 +131,9 @@ impl Engine {
 
     /// A call made here is over, from the first stamp to the last.
     pub(crate) fn record(&mut self, key: CallKey, now: Instant) {
+        if self.plant.unrecorded {
+            return;
+        }
         let Some(call) = self.calls.find(key) else { return };
         let code = call.outcome.unwrap_or(Code::Unknown);
         let server = call.server_measured.then_some(call.server_stamps);
@@ -150,6 +153,9 @@ impl Engine {
     /// A call from another host was answered.
     pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
         self.police_end(now, key, code);
+        if self.plant.unrecorded {
+            return;
+        }
         let Some(client) = self.calls.find(key).map(|call| call.client.clone()) else { return };
         let peer = match client {
             ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),

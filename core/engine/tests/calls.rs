@@ -4,7 +4,8 @@ mod world;
 
 use trunkline_call::entry::{Call, Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata};
-use trunkline_engine::{Limits, SessionFault};
+use trunkline_engine::{Limits, Plant, SessionFault};
+use trunkline_telemetry::Ask;
 use world::*;
 
 const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
@@ -46,6 +47,23 @@ fn unary_on_one_host() {
         assert_eq!(back, data.iter().rev().copied().collect::<Vec<_>>());
     }
     assert_eq!(world.leftovers(), (0, 0));
+}
+
+#[test]
+fn what_is_not_recorded_is_carried_all_the_same() {
+    for unrecorded in [false, true] {
+        let mut world = World::new();
+        for host in &mut world.hosts {
+            host.engine.plant(Plant { unrecorded, ..Plant::default() });
+        }
+        let mut server = world.attach(1, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, TARGET, false);
+        unary(&mut world, &mut client, &mut server, b"once");
+        for host in &world.hosts[..2] {
+            let seen = host.engine.telemetry().snapshot(world.now, &Ask::default());
+            assert_eq!(seen.series.is_empty(), unrecorded);
+        }
+    }
 }
 
 #[test]

@@ -233,6 +233,8 @@ pub struct Debug {
     pub request_hold_us: u64,
     /// Time every response waits before admission.
     pub response_hold_us: u64,
+    /// Finished calls are not recorded.
+    pub unrecorded: bool,
 }
 
 /// `[grpc_services]`: services of gRPC's own that the daemon answers while no application serves them itself.

@@ -472,6 +472,7 @@ fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<En
     engine.plant(Plant {
         request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
         response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
+        unrecorded: config.debug.unrecorded,
     });
     let Some(inherited) = inherited else { return Ok(engine) };
     let taken = engine.take_over(&inherited.state, &inherited.schemas);
