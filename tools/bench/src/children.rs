@@ -1,5 +1,6 @@
 //! Processes of a run: started by us, measured by their pids, ended by us.
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -110,6 +111,17 @@ impl Talker {
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
+}
+
+/// Starts something on one core, where it then stays: what a thread starts may run where the thread may.
+pub fn on_core<T>(core: usize, start: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+    let before = sched_getaffinity(None)?;
+    let mut one = CpuSet::new();
+    one.set(core);
+    sched_setaffinity(None, &one).map_err(|error| format!("core {core} cannot be used: {error}"))?;
+    let started = start();
+    sched_setaffinity(None, &before)?;
+    started
 }
 
 /// Written aside and renamed, so that a reader sees all of it or nothing.

@@ -120,7 +120,8 @@ impl Foreign {
         had.flat_map(|(library, place)| library.versions(place)).collect()
     }
 
-    fn at(&self, library: Library) -> Result<&Path, Failure> {
+    /// Where it is.
+    pub fn at(&self, library: Library) -> Result<&Path, Failure> {
         match self.had.iter().find(|(other, _)| *other == library) {
             Some((_, Ok(place))) => Ok(place),
             Some((_, Err(why))) => Err(why.clone().into()),

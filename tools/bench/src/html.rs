@@ -2,9 +2,9 @@
 
 use crate::connections::Held;
 use crate::marks::Mark;
-use crate::orders::Order;
 use crate::report::Report;
 use crate::sections::{Figure, Row, Section, Shape};
+use crate::split::{self, Plot};
 use crate::stats::{Spread, short};
 use std::fmt::Write;
 
@@ -45,6 +45,9 @@ pub fn page(report: &Report) -> String {
                 }
             }
         }
+    }
+    for Plot { title, lines } in split::plots(&report.split) {
+        page += &format!("<h3>{}</h3>{}", escape(&title), curves(&lines));
     }
     for extra in report.extras() {
         page += &format!("<pre>{}</pre>", escape(&extra));
@@ -113,25 +116,42 @@ fn bars(rows: &[&Row], figure: Figure) -> String {
     svg + "</svg>"
 }
 
-/// A figure over sizes: one line for each peer, sizes at equal steps because each is a multiple of the one before.
+/// A figure over sizes: one line for each peer.
 fn lines(section: Section, rows: &[&Row], figure: Figure) -> String {
-    const HEIGHT: f64 = 320.0;
-    const FOOT: f64 = 30.0;
-    let mut sizes: Vec<Order> = rows.iter().map(|row| row.order).collect();
-    sizes.dedup();
-    let mut peers: Vec<_> = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for row in rows {
-        if !peers.contains(&row.peer) {
-            peers.push(row.peer);
+        let name = row.peer.name();
+        let Some(spread) = Spread::of(row.values(figure)) else { continue };
+        let point = (section.size(row.order), spread.median);
+        match lines.iter_mut().find(|(other, _)| other == name) {
+            Some((_, points)) => points.push(point),
+            None => lines.push((name.to_owned(), vec![point])),
         }
     }
-    let most = rows.iter().flat_map(|row| row.values(figure)).fold(f64::MIN_POSITIVE, f64::max);
-    let step = (WIDTH - NAME_WIDTH - 60.0) / (sizes.len().max(2) - 1) as f64;
-    let x = |size: Order| 40.0 + step * sizes.iter().position(|other| *other == size).unwrap_or(0) as f64;
+    curves(&lines)
+}
+
+/// A name, and where it is at each step.
+type Line = (String, Vec<(String, f64)>);
+
+/// Lines over steps at equal distances, because each is a multiple of the one before.
+fn curves(lines: &[Line]) -> String {
+    const HEIGHT: f64 = 320.0;
+    const FOOT: f64 = 30.0;
+    let mut steps: Vec<&str> = Vec::new();
+    for (step, _) in lines.iter().flat_map(|(_, points)| points) {
+        if !steps.contains(&step.as_str()) {
+            steps.push(step);
+        }
+    }
+    let most = lines.iter().flat_map(|(_, points)| points).map(|(_, value)| *value);
+    let most = most.fold(f64::MIN_POSITIVE, f64::max);
+    let width = (WIDTH - NAME_WIDTH - 60.0) / (steps.len().max(2) - 1) as f64;
+    let x = |step: &str| 40.0 + width * steps.iter().position(|other| *other == step).unwrap_or(0) as f64;
     let y = |value: f64| (HEIGHT - FOOT) * (1.0 - value / most) + 10.0;
     let mut svg = format!("<svg width=\"{WIDTH}\" height=\"{}\" role=\"img\">", HEIGHT + 10.0);
-    for size in &sizes {
-        let _ = write!(svg, "<text x=\"{}\" y=\"{HEIGHT}\">{}</text>", x(*size) - 20.0, section.size(*size));
+    for step in &steps {
+        let _ = write!(svg, "<text x=\"{}\" y=\"{HEIGHT}\">{}</text>", x(step) - 20.0, escape(step));
     }
     for value in [0.0, most / 2.0, most] {
         let at = y(value);
@@ -143,21 +163,17 @@ fn lines(section: Section, rows: &[&Row], figure: Figure) -> String {
             WIDTH - NAME_WIDTH - 20.0
         );
     }
-    for (index, peer) in peers.iter().enumerate() {
+    for (index, (name, points)) in lines.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
-        let mut points = String::new();
-        for row in rows.iter().filter(|row| row.peer == *peer) {
-            if let Some(spread) = Spread::of(row.values(figure)) {
-                let _ = write!(points, "{:.1},{:.1} ", x(row.order), y(spread.median));
-            }
-        }
+        let points: String =
+            points.iter().map(|(step, value)| format!("{:.1},{:.1} ", x(step), y(*value))).collect();
         let _ = write!(
             svg,
             "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\
              <text x=\"{}\" y=\"{}\" style=\"fill:{colour}\">{}</text>",
             WIDTH - NAME_WIDTH,
             20.0 + 18.0 * index as f64,
-            peer.name()
+            escape(name)
         );
     }
     svg + "</svg>"

@@ -92,7 +92,7 @@ const TWO_GRPC: (Kind, Kind) = (Kind::OursTwoHosts, Kind::GrpcSync);
 const ONE_CHAIN: (Kind, Kind) = (Kind::OursOneHost, Kind::ChainRings);
 const ONE_GRPC: (Kind, Kind) = (Kind::OursOneHost, Kind::GrpcUnix);
 
-const CLAIMS: [Claim; 30] = [
+const CLAIMS: [Claim; 32] = [
     latency("T1", "two daemons over TCP, p50 ÷ bare chain", Figure::P50Us, TWO_CHAIN, 2.5),
     latency("T1", "two daemons over TCP, p50 ÷ gRPC C++ direct", Figure::P50Us, TWO_GRPC, 0.25),
     latency("T2", "two daemons over TCP, p99 ÷ gRPC C++ direct", Figure::P99Us, TWO_GRPC, 1.0),
@@ -131,6 +131,22 @@ const CLAIMS: [Claim; 30] = [
         Bound::AtMost(1.0),
     ),
     rate("two daemons, CPU per call ÷ tonic direct", Figure::CpuUsPerCall, Kind::Tonic, Bound::AtMost(1.0)),
+    mrpc(
+        "T16",
+        "calls recorded, two daemons, calls/s ÷ not recorded",
+        Section::Rate,
+        Figure::CallsPerSecond,
+        (Kind::OursTwoHosts, Kind::OursUnrecorded),
+        Bound::AtLeast(0.97),
+    ),
+    mrpc(
+        "T16",
+        "calls recorded, one host, calls/s ÷ not recorded",
+        Section::Rate,
+        Figure::CallsPerSecond,
+        (Kind::OursOneHost, Kind::OursOneHostUnrecorded),
+        Bound::AtLeast(0.97),
+    ),
     grpc("two daemons by gRPC, p50 ÷ one Envoy hop", Figure::P50Us, Kind::EnvoyOne, Bound::AtMost(1.0)),
     grpc("two daemons by gRPC, p99 ÷ one Envoy hop", Figure::P99Us, Kind::EnvoyOne, Bound::AtMost(1.0)),
     grpc(

@@ -50,6 +50,8 @@ pub enum Policing {
     Content,
     /// Small calls are urgent, bulk streams are not.
     Classes,
+    /// None, and finished calls are not recorded.
+    Unrecorded,
 }
 
 /// Where the client attaches and whom it calls.
@@ -164,11 +166,12 @@ impl Policing {
             Self::Null => "null",
             Self::Content => "content",
             Self::Classes => "classes",
+            Self::Unrecorded => "unrecorded",
         }
     }
 
     fn parse(name: &str) -> Result<Self, Failure> {
-        let all = [Self::Bare, Self::Null, Self::Content, Self::Classes];
+        let all = [Self::Bare, Self::Null, Self::Content, Self::Classes, Self::Unrecorded];
         let found = all.into_iter().find(|policing| policing.name() == name);
         found.ok_or_else(|| format!("no such policies: {name}").into())
     }
@@ -177,6 +180,7 @@ impl Policing {
     fn toml(self) -> String {
         match self {
             Self::Bare => String::new(),
+            Self::Unrecorded => "[debug]\nunrecorded = true\n".to_owned(),
             Self::Null => ["client", "server"]
                 .map(|side| {
                     format!(

@@ -43,6 +43,8 @@ pub enum Kind {
     OursGrpcTwoHosts,
     OursNull,
     OursContent,
+    OursUnrecorded,
+    OursOneHostUnrecorded,
     EnvoyContent,
 }
 
@@ -72,6 +74,8 @@ impl Kind {
             Self::OursGrpcTwoHosts => "trunkline-two-hosts-grpc",
             Self::OursNull => "trunkline-null-policy",
             Self::OursContent => "trunkline-content-policy",
+            Self::OursUnrecorded => "trunkline-two-hosts-unrecorded",
+            Self::OursOneHostUnrecorded => "trunkline-one-host-unrecorded",
             Self::EnvoyContent => "envoy-two-content-filter",
         }
     }
@@ -109,6 +113,8 @@ impl Kind {
             Self::OursContent => {
                 "client – daemon – TCP – daemon – server, a policy on a field at the client's"
             }
+            Self::OursUnrecorded => "client – daemon – TCP – daemon – server, finished calls not recorded",
+            Self::OursOneHostUnrecorded => "client – daemon – server, finished calls not recorded",
             Self::EnvoyContent => {
                 "gRPC C++ client – Envoy – Envoy – gRPC C++ server, a filter (Lua) that parses the message at the \
                  client's"
@@ -127,6 +133,7 @@ impl Kind {
     pub fn library(self) -> &'static [Library] {
         match self {
             Self::ChainRings | Self::ChainTcp | Self::OursOneHost | Self::OursTwoHosts => &[],
+            Self::OursUnrecorded | Self::OursOneHostUnrecorded => &[],
             Self::Tcp | Self::TcpOneBuffer | Self::OursGrpcTwoHosts | Self::OursNull | Self::OursContent => {
                 &[]
             }
@@ -221,6 +228,8 @@ fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) 
         Kind::OursGrpcTwoHosts => ours_on(dir, Hosts::TwoByGrpc, Policing::Bare, work),
         Kind::OursNull => ours_on(dir, Hosts::Two, Policing::Null, work),
         Kind::OursContent => ours_on(dir, Hosts::Two, Policing::Content, work),
+        Kind::OursUnrecorded => ours_on(dir, Hosts::Two, Policing::Unrecorded, work),
+        Kind::OursOneHostUnrecorded => ours_on(dir, Hosts::One, Policing::Unrecorded, work),
         Kind::Tcp => tcp(dir, "filled"),
         Kind::TcpOneBuffer => tcp(dir, "one-buffer"),
         Kind::GrpcSync => cpp(dir, foreign, "sync", ANY_PORT, work),

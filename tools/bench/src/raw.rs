@@ -1,5 +1,6 @@
 //! An application made of the bare ABI: as many of them in one process as wanted, and methods nobody generated code
-//! for. It looks and yields, and never sleeps.
+//! for. It waits as the library does: dozens of them share two cores, and one that only looked would take them from the
+//! others.
 
 use crate::children::{Failure, START_LOOKS, START_PAUSE};
 use rustix::fd::AsFd;
@@ -13,7 +14,8 @@ use trunkline_message::transcode::Transcoder;
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
 use trunkline_shm::{
-    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, create_blob, monotonic_ns, open_session,
+    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, WaitLimits, Waiter, create_blob,
+    monotonic_ns, open_session, wait_for_entries,
 };
 
 /// Methods of a service here, so that one `Bind` fits its packet.
@@ -23,6 +25,7 @@ pub const METHODS_PER_SERVICE: usize = 500;
 pub struct RawApp {
     control: ControlSocket,
     end: AppEnd,
+    waiter: Waiter,
     /// What it may call, as bound.
     pub routes: Vec<RouteIndex>,
     calls: u64,
@@ -104,7 +107,8 @@ impl RawApp {
             receive_heap_bytes: attached.receive_heap_bytes.try_into()?,
         };
         let end = open_session(SessionFds::from_fds(fds)?, &config)?;
-        Ok(Self { control, end, routes: Vec::new(), calls: 0, arrived: Vec::new() })
+        let waiter = Waiter::new(WaitLimits::of_this_process());
+        Ok(Self { control, end, waiter, routes: Vec::new(), calls: 0, arrived: Vec::new() })
     }
 
     /// Serves all of `methods`.
@@ -174,7 +178,7 @@ impl RawApp {
                 return Ok(());
             }
             let Some(completion) = self.next()? else {
-                std::thread::yield_now();
+                self.wait()?;
                 continue;
             };
             let Completion::Finish(finish) = completion else { return Err("not an answer".into()) };
@@ -193,7 +197,7 @@ impl RawApp {
     pub fn answer_all(&mut self, methods: &Methods) -> Result<(), Failure> {
         loop {
             match self.next()? {
-                None => std::thread::yield_now(),
+                None => self.wait()?,
                 Some(Completion::Call(call)) => self.answer(&call, methods)?,
                 Some(_) => {}
             }
@@ -217,6 +221,12 @@ impl RawApp {
             cpu_ns: 0,
             subtree: 0,
         }))
+    }
+
+    fn wait(&mut self) -> Result<(), Failure> {
+        let AppEnd { completions, own_doorbell, .. } = &mut self.end;
+        wait_for_entries(completions, own_doorbell, &[], &mut self.waiter, None)?;
+        Ok(())
     }
 
     /// The next completion that is more than a return of blocks.

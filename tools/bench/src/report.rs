@@ -12,6 +12,8 @@ use crate::orders::Order;
 use crate::peers::Kind;
 use crate::scaling::{self, Scaled};
 use crate::sections::{Absent, Figure, Plan, Row, Section, Shape};
+use crate::shares::{self, Shared};
+use crate::split::{self, Worked};
 use crate::stats::{Spread, short};
 use serde::Serialize;
 use serde_json::Value;
@@ -34,6 +36,10 @@ pub struct Report {
     pub scaling: Vec<Scaled>,
     pub beside: Option<Beside>,
     pub binding: Option<Bound>,
+    /// Empty if not asked for.
+    pub split: Vec<Worked>,
+    /// Empty if not asked for, or without `perf`.
+    pub shares: Vec<Shared>,
     /// The codec's comparison, if its program left one.
     pub codec: Option<Value>,
     pub absent: Vec<Absent>,
@@ -200,7 +206,9 @@ impl Report {
         let scaling = (!self.scaling.is_empty()).then(|| scaling::markdown(&self.scaling));
         let beside = self.beside.as_ref().map(Beside::markdown);
         let binding = self.binding.as_ref().map(Bound::markdown);
-        [scaling, beside, binding].into_iter().flatten().collect()
+        let split = (!self.split.is_empty()).then(|| split::markdown(&self.split));
+        let shares = (!self.shares.is_empty()).then(|| shares::markdown(&self.shares));
+        [scaling, beside, binding, split, shares].into_iter().flatten().collect()
     }
 
     /// The rows of a section.

@@ -3,6 +3,7 @@
 use crate::chain::{self, ChainClient};
 use crate::children::Failure;
 use crate::connections;
+use crate::echo;
 use crate::open;
 use crate::orders::obey;
 use crate::ours::{self, OurClient, Pourer};
@@ -30,6 +31,9 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         ["drive-open", socket, target, "in-turn"] => open::drive(Path::new(socket), target, true),
         ["drive-ours", socket, target, work] => {
             obey(OurClient::connect(Path::new(socket), target, work.parse()?)?)
+        }
+        ["serve-echo", socket, message, wire, making] => {
+            echo::serve(Path::new(socket), message, Path::new(wire), making.parse()?)
         }
         ["serve-bulk", socket] => ours::serve_bulk(Path::new(socket)),
         ["serve-raw", socket, methods, served] => {

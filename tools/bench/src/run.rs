@@ -13,6 +13,8 @@ use crate::open::Shape;
 use crate::report::{About, Report, load};
 use crate::scaling;
 use crate::sections::{Plan, Section};
+use crate::shares;
+use crate::split;
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
@@ -92,6 +94,8 @@ enum What {
     Beside,
     /// How long binding a schema takes.
     Bind,
+    /// The infrastructure in a process of its own beside everything in one, over business work (Split gRPC).
+    Split,
     /// Everything but the bare chain, which is part of latency.
     All,
 }
@@ -133,8 +137,15 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     let beside = more(What::Beside).then(|| beside::measure(plan)).transpose()?;
     let binding = more(What::Bind).then(|| binding::measure(plan)).transpose()?;
     about.load[1] = load();
+    let split = if more(What::Split) { split::measure(plan, foreign)? } else { Vec::new() };
+    let shares = if more(What::Split) { shares::measure(plan, foreign) } else { Ok(Vec::new()) };
+    let shares = shares.unwrap_or_else(|why| {
+        eprintln!("the shares of an application's time are absent: {why}");
+        Vec::new()
+    });
     let mut marks = marks(&rows, idle.as_ref());
     marks.extend(dispatching.iter().flat_map(Dispatching::marks));
+    marks.extend(shares::marks(&shares));
     Ok(Report {
         about,
         marks,
@@ -146,6 +157,8 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
         scaling,
         beside,
         binding,
+        split,
+        shares,
         absent,
     })
 }
@@ -157,10 +170,12 @@ impl Arguments {
         let kinds = sections.iter().flat_map(|section| section.peers()).filter(|kind| plan.wants(**kind));
         let of_connections = self.holds_connections().then_some(connections::LIBRARIES);
         let of_dispatching = (self.what == What::R2p2).then_some(dispatch::LIBRARIES);
+        let of_split = self.what.more()(What::Split).then_some(split::LIBRARIES);
         let kinds = kinds.flat_map(|kind| kind.library()).copied();
         kinds
             .chain(of_connections.into_iter().flatten())
             .chain(of_dispatching.into_iter().flatten())
+            .chain(of_split.into_iter().flatten())
             .collect()
     }
 
@@ -220,6 +235,7 @@ impl What {
             Self::Idle | Self::Connections | Self::R2p2 | Self::Scaling | Self::Beside | Self::Bind => {
                 Vec::new()
             }
+            Self::Split => Vec::new(),
             // The bare chain is part of latency.
             Self::All => Section::ALL.into_iter().filter(|section| *section != Section::Chain).collect(),
         }

@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use tempfile::TempDir;
 use trunkline_call::CallId;
+use trunkline_shm::monotonic_ns;
 
 /// Small calls at once, over whatever there is.
 const OUTSTANDING: usize = 128;
@@ -106,6 +107,7 @@ struct Field {
 
 impl Field {
     fn set_up(of: Of, count: usize) -> Result<Self, Failure> {
+        let began_ns = monotonic_ns();
         let dir = tempfile::tempdir()?;
         let (near, far) = (dir.path().join("near.sock"), dir.path().join("far.sock"));
         let (applications, methods, peers) = match of {
@@ -139,6 +141,7 @@ impl Field {
         let apps = apps?;
         let mut field = Self { apps, methods, next: 0, _processes: processes, _dir: dir };
         field.call_each_once()?;
+        eprintln!("{count:>6} {of:?} are there after {:.1} s", (monotonic_ns() - began_ns) as f64 / 1e9);
         Ok(field)
     }
 

@@ -80,8 +80,17 @@ const LATENCY: [Kind; 9] = [
     Kind::GrpcQueue,
     Kind::Tonic,
 ];
-const RATE: [Kind; 6] =
-    [Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcSync, Kind::GrpcQueue, Kind::Tonic];
+/// Each without recording behind the same with it.
+const RATE: [Kind; 8] = [
+    Kind::Tcp,
+    Kind::OursOneHost,
+    Kind::OursOneHostUnrecorded,
+    Kind::OursTwoHosts,
+    Kind::OursUnrecorded,
+    Kind::GrpcSync,
+    Kind::GrpcQueue,
+    Kind::Tonic,
+];
 const GOODPUT: [Kind; 6] =
     [Kind::TcpOneBuffer, Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcQueue, Kind::Tonic];
 /// Calls that gRPC carries, one at a time: who is called directly, who stands between, and our daemon in each place.

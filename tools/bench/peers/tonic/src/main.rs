@@ -3,10 +3,16 @@
 //! ```text
 //! tonic-peer serve PORT_FILE
 //! tonic-peer drive ADDRESS
+//! tonic-peer serve-echo PORT_FILE MESSAGE WIRE_FILE
+//! tonic-peer drive-echo ADDRESS WIRE_FILE
 //! ```
 //! An order is `MILLIS REQUEST_BYTES OUTSTANDING`, an answer `CALLS ELAPSED_NS P50_NS P99_NS`. Both ends run on
 //! current-thread runtimes, tonic's frugal form.
 #![forbid(unsafe_code)]
+
+mod echo;
+#[path = "../../../src/labour.rs"]
+mod labour;
 
 use bench::bench_client::BenchClient;
 use bench::bench_server::{Bench, BenchServer};
@@ -35,6 +41,8 @@ fn main() -> Result<(), Failure> {
     match words.as_slice() {
         ["serve", port_file] => runtime.block_on(serve(port_file)),
         ["drive", address] => runtime.block_on(drive(address)),
+        ["serve-echo", port_file, message, wire] => runtime.block_on(echo::serve(port_file, message, wire)),
+        ["drive-echo", address, wire] => runtime.block_on(echo::drive(address, wire)),
         ["version"] => {
             println!("tonic 0.14");
             Ok(())
@@ -81,28 +89,43 @@ impl Bench for Counter {
 }
 
 async fn serve(port_file: &str) -> Result<(), Failure> {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-    let aside = format!("{port_file}.new");
-    std::fs::write(&aside, listener.local_addr()?.to_string())?;
-    std::fs::rename(aside, port_file)?;
+    let listener = listen(port_file).await?;
     let service = BenchServer::new(Counter).max_decoding_message_size(usize::MAX);
     // What is set at the server holds only for sockets it accepts itself.
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
     Ok(Server::builder().add_service(service).serve_with_incoming(incoming).await?)
 }
 
+/// Listens somewhere and says where in a file: written aside and renamed, so that a reader sees all of it or nothing.
+async fn listen(port_file: &str) -> Result<tokio::net::TcpListener, Failure> {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let aside = format!("{port_file}.new");
+    std::fs::write(&aside, listener.local_addr()?.to_string())?;
+    std::fs::rename(aside, port_file)?;
+    Ok(listener)
+}
+
+/// The three numbers of an order.
+fn order(line: &str) -> Result<[u64; 3], Failure> {
+    let numbers: Result<Vec<u64>, _> = line.split_whitespace().map(str::parse).collect();
+    numbers?.try_into().map_err(|_| "three numbers expected".into())
+}
+
+/// In nanoseconds, of what is sorted.
+fn quantile(took: &[Duration], percent: usize) -> u128 {
+    took.get(took.len() * percent / 100).copied().unwrap_or_default().as_nanos()
+}
+
 async fn drive(address: &str) -> Result<(), Failure> {
     let client = BenchClient::connect(format!("http://{address}")).await?;
     // Reading blocks the runtime; between orders there is nothing to run.
     for line in std::io::stdin().lines() {
-        let numbers: Result<Vec<u64>, _> = line?.split_whitespace().map(str::parse).collect();
-        let [millis, bytes, outstanding] = numbers?[..] else { return Err("three numbers expected".into()) };
+        let [millis, bytes, outstanding] = order(&line?)?;
         let began = Instant::now();
         let mut took = carry_out(&client, millis, bytes as usize, outstanding as usize).await?;
         let elapsed_ns = began.elapsed().as_nanos();
         took.sort_unstable();
-        let quantile = |share: usize| took.get(took.len() * share / 100).copied().unwrap_or_default().as_nanos();
-        println!("{} {elapsed_ns} {} {}", took.len(), quantile(50), quantile(99));
+        println!("{} {elapsed_ns} {} {}", took.len(), quantile(&took, 50), quantile(&took, 99));
     }
     Ok(())
 }
