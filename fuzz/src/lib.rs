@@ -17,6 +17,7 @@ mod mutate;
 mod r2p2;
 mod service;
 mod targets;
+mod tls;
 
 pub use mutate::Mutator;
 pub use targets::{TARGETS, Target};

@@ -1,6 +1,6 @@
 //! The targets, and the seeds of each.
 
-use crate::{handover, r2p2, service};
+use crate::{handover, r2p2, service, tls};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
@@ -52,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "load_report", run: service::load_report, seeds: service::load_report_seeds },
     Target { name: "target", run: service::target, seeds: service::target_seeds },
     Target { name: "r2p2_state", run: r2p2::states, seeds: r2p2::state_seeds },
+    Target { name: "tls_records", run: tls::records, seeds: tls::seeds },
     Target { name: "engine_state", run: handover::state, seeds: handover::state_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];

@@ -41,6 +41,6 @@ macro_rules! tests {
 
 tests!(
     control descriptors linear transcode native r2p2 r2p2_envelope r2p2_events entries metadata config policies
-    expression modules endpoint first http2 grpc service_config load_report target r2p2_state engine_state
-    reflection
+    expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
+    engine_state reflection
 );

@@ -56,4 +56,7 @@ pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream, Transfer};
 pub use target::{Name, Target, TargetError};
-pub use tls::{Alpn, ClientFiles, Identity, ServerFiles, TlsClient, TlsError, TlsServer, TlsWatch};
+pub use tls::{
+    Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, TlsClient, TlsError, TlsServer,
+    TlsWatch,
+};

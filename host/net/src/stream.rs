@@ -1,7 +1,7 @@
 //! A connected stream socket.
 
 use crate::Endpoint;
-use crate::tls::{Alpn, Identity, Session, Socket as _, TlsClient, TlsServer};
+use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -243,6 +243,26 @@ impl Stream {
     /// What the kernel says when it is set up: the peer may be gone.
     pub fn inherit(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
         Self::accepted(socket, is_tcp)
+    }
+
+    /// Takes over a connected socket and the TLS session on it from another process.
+    ///
+    /// # Errors
+    /// As [`Stream::inherit`].
+    pub fn inherit_secure(socket: OwnedFd, is_tcp: bool, session: Portable) -> io::Result<Self> {
+        let stream = Self::accepted(socket, is_tcp)?;
+        Ok(Self { tls: Some(Box::new(Session::inherited(session))), ..stream })
+    }
+
+    /// Makes it one that another process can go on with, TLS included; it goes on here all the same. `false` if that
+    /// cannot be: only sessions of TLS 1.3 can move.
+    pub fn make_portable(&mut self) -> bool {
+        self.tls.as_mut().is_none_or(|tls| tls.make_portable())
+    }
+
+    /// What goes with the socket to another process, after [`Stream::make_portable`]. `None` if nothing does.
+    pub fn portable(&self) -> Option<Portable> {
+        self.tls.as_ref()?.portable()
     }
 
     /// Whether it is a TCP stream.

@@ -3,14 +3,21 @@
 //! [`TlsServer`] and [`TlsClient`] are loaded from files and never change; when a file does, [`TlsWatch`] says so and
 //! they are loaded anew: connections made from then on use the new ones. `session.rs` is what a stream holds.
 //!
+//! A session of TLS 1.3 can go on in another process: `portable.rs` has what that one needs, `records.rs` makes records
+//! without the library's state.
+//!
 //! TLS 1.2 and 1.3, the cipher suites of rustls over aws-lc-rs. A server asks for ALPN and takes `trunkline` or `h2`; a
 //! client offers the one it is about to speak.
 
 mod files;
 mod identity;
+mod portable;
+mod records;
 mod session;
 
 pub use files::{ClientFiles, ServerFiles, TlsClient, TlsError, TlsServer, TlsWatch};
 pub use identity::Identity;
+pub use portable::{Keys, Portable};
+pub use records::Records;
 pub use session::Alpn;
 pub(crate) use session::{Session, Socket};

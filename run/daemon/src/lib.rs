@@ -54,5 +54,5 @@ pub use config::{
     Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, UdpAddress, Whom,
 };
 pub use handle::{Daemon, StartError, TakenOver};
-pub use handover::{Arrival, HandOver, HandOverError, Handed, TakeOverError};
+pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};

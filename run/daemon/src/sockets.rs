@@ -5,7 +5,7 @@ use crate::shard::{Shard, Token, now};
 use std::io::IoSlice;
 use trunkline_call::Instant;
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
-use trunkline_net::{Interest, Listener, Ready, Stream, Transfer};
+use trunkline_net::{Interest, Listener, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
 /// One connection's socket.
@@ -38,9 +38,18 @@ impl Socket {
         Self { stream, state: State::Open }
     }
 
-    /// Whether it can go on in another process: what TLS knows cannot.
-    pub fn can_move(&self) -> bool {
-        self.state != State::Closing && !self.stream.is_secure()
+    /// Makes it one that can go on in another process, if that can be.
+    pub fn make_portable(&mut self) {
+        if self.state != State::Closing {
+            self.stream.make_portable();
+        }
+    }
+
+    /// Whether it can go on in another process, and the TLS session that goes with it.
+    pub fn can_move(&self) -> Option<Option<Portable>> {
+        let session = self.stream.portable();
+        let can_move = self.state != State::Closing && (session.is_some() || !self.stream.is_secure());
+        can_move.then_some(session)
     }
 
     pub fn stream(&self) -> &Stream {
@@ -96,6 +105,13 @@ impl Shard {
         if ready.readable {
             self.read(key);
         }
+    }
+
+    /// Reads what TLS holds and the poller does not tell.
+    pub fn read_buffered(&mut self) {
+        let buffered = self.sockets.iter().filter(|(_, socket)| socket.stream.has_buffered());
+        let keys: Vec<PeerKey> = buffered.map(|(key, _)| *key).collect();
+        keys.into_iter().for_each(|key| self.read(key));
     }
 
     /// Lets out what connections have queued.
@@ -209,10 +225,14 @@ impl Shard {
             }
             let moved = if socket.stream.is_secure() {
                 let plain = seal(&mut self.engine, &self.heaps, key, left);
-                if plain.is_empty() {
-                    break;
+                match plain.is_empty() {
+                    false => socket.stream.write_vectored(&[IoSlice::new(&plain)]),
+                    // What was taken before may still wait for room.
+                    true => match socket.stream.flush() {
+                        Ok(true) => break,
+                        waits => waits.map(|_| Transfer::NotReady),
+                    },
                 }
-                socket.stream.write_vectored(&[IoSlice::new(&plain)])
             } else {
                 let chunks = gather(&mut self.engine, &self.heaps, key, left);
                 if chunks.is_empty() {

@@ -2,7 +2,7 @@
 
 mod forks;
 mod router;
-mod upgrade;
+pub mod upgrade;
 
 use crate::handler::Handler;
 use crate::journal::Journal;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use trunkline::{Channel, Request, Response, Server, ServerBuilder, ServerHandle, Status, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_telemetry::Ask;
+use upgrade::Dies;
 
 /// Environment variable: where clients' calls go; nowhere in particular if it is not set.
 pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
@@ -98,6 +99,10 @@ fn daemon(path: &str, take_over: Option<&str>) -> Result<(), String> {
         }
         ["policies", file] => policies(&daemon, file).unwrap_or_else(|why| why),
         ["replace"] => upgrade::replace(&daemon, &["daemon", path, "--take-over"]),
+        ["replace-and-kill", who, when] => {
+            let dies = if *who == "old" { Dies::Old } else { Dies::New };
+            upgrade::replace_and_kill(&daemon, &["daemon", path, "--take-over"], dies, when)
+        }
         ["replace-by", how] => upgrade::replace(&daemon, &["stubborn", how]),
         ["replace-with", config] => upgrade::replace(&daemon, &["daemon", config, "--take-over"]),
         ["drain"] => {

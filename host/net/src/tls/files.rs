@@ -1,5 +1,6 @@
 //! Keys and certificates from files.
 
+use super::portable::Capture;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -137,6 +138,7 @@ impl TlsServer {
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(|why| mismatch(&files.certificate, &files.key, &why))?;
+        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
         config.alpn_protocols = super::Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
         Ok(Self { config: Arc::new(config) })
     }
@@ -155,12 +157,13 @@ impl TlsClient {
             true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)),
             false => builder.with_webpki_verifier(verifier(files)?),
         };
-        let config = match &files.identity {
+        let mut config = match &files.identity {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => builder
                 .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
                 .map_err(|why| mismatch(certificate, key, &why))?,
         };
+        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
         Ok(Self { config: Arc::new(config) })
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
+use trunkline_net::Portable;
 use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
 
 /// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
@@ -83,7 +84,7 @@ pub(crate) struct InheritedShard {
     /// What the modules of its chain have exported.
     pub modules: Vec<u8>,
     pub memory: Vec<(SessionKey, Memory, Vec<OwnedFd>)>,
-    pub peers: HashMap<PeerKey, (bool, OwnedFd)>,
+    pub peers: HashMap<PeerKey, (bool, OwnedFd, Option<Portable>)>,
     /// Made here: the new receive heaps.
     pub heaps: Vec<(SessionKey, NewHeap)>,
 }
@@ -136,7 +137,7 @@ impl Arrival {
                     inherited.stopped_ns = stopped_ns;
                     return Ok(inherited);
                 }
-                word => inherited.take(word, fds)?,
+                word => inherited.take(&self.channel, word, fds)?,
             }
         }
     }
@@ -160,7 +161,7 @@ impl Arrival {
 }
 
 impl Inherited {
-    fn take(&mut self, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
+    fn take(&mut self, channel: &Channel, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
         match word {
             Word::Schema(set) => drop(self.schema(&set)?),
             Word::Socket { path, sessions } => {
@@ -199,9 +200,12 @@ impl Inherited {
             Word::Memory { shard, session, memory } => {
                 self.shard(shard)?.memory.push((SessionKey::from_bits(session), memory, fds));
             }
-            Word::Peer { shard, peer, endpoint_is_tcp } => {
+            Word::Peer { shard, peer, endpoint_is_tcp, secure } => {
                 let [socket] = exactly(fds)?;
-                self.shard(shard)?.peers.insert(PeerKey::from_bits(peer), (endpoint_is_tcp, socket));
+                let keys = secure.is_some().then(|| channel.next_keys()).transpose()?;
+                let session = secure.zip(keys).map(|(secure, keys)| secure.with(keys));
+                let peers = &mut self.shard(shard)?.peers;
+                peers.insert(PeerKey::from_bits(peer), (endpoint_is_tcp, socket, session));
             }
             other => return Err(out_of_place(&other)),
         }

@@ -10,6 +10,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -32,6 +33,38 @@ pub struct HandOver {
     /// Longest one step of the new daemon may take: reading a configuration, building schemas, mapping sessions. While
     /// this daemon stands still it bounds how long it does.
     pub step_max: Duration,
+}
+
+/// How far a hand-over is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The program runs.
+    Started {
+        /// The program.
+        binary: PathBuf,
+        /// Its process.
+        process: u32,
+    },
+    /// It can take over.
+    Able {
+        /// What it is called.
+        build: String,
+    },
+    /// It has what takes time to build.
+    Prepared,
+    /// gRPC calls have ended, but for so many.
+    Drained {
+        /// Calls that end as UNAVAILABLE.
+        left: usize,
+    },
+    /// So many of this daemon's threads stand still, and what they had is sent.
+    Standing(usize),
+    /// Everything is sent.
+    Sent,
+    /// It has everything.
+    Ready,
+    /// It is the daemon.
+    Gone,
 }
 
 /// What was handed over.
@@ -79,9 +112,9 @@ impl Daemon {
     ///
     /// # Errors
     /// [`HandOverError`]: the new process is gone, and this daemon goes on as if nothing had been.
-    pub fn hand_over(&self, order: &HandOver, tell: &mut dyn FnMut(String)) -> Result<Handed, HandOverError> {
+    pub fn hand_over(&self, order: &HandOver, tell: &mut dyn FnMut(Step)) -> Result<Handed, HandOverError> {
         let (mut child, socket) = start(order)?;
-        tell(format!("started {}, process {}", order.binary.display(), child.id()));
+        tell(Step::Started { binary: order.binary.clone(), process: child.id() });
         let handed = self.lead(order, child.id(), socket, tell);
         if handed.is_err() {
             // It may have ended by itself; then there is nothing to end.
@@ -96,7 +129,7 @@ impl Daemon {
         order: &HandOver,
         process: u32,
         socket: ControlSocket,
-        tell: &mut dyn FnMut(String),
+        tell: &mut dyn FnMut(Step),
     ) -> Result<Handed, HandOverError> {
         let channel = Channel::new(socket, order.step_max).map_err(|e| HandOverError::Own(e.to_string()))?;
         let channel = Arc::new(channel);
@@ -107,28 +140,28 @@ impl Daemon {
             Word::Unable { why } => return Err(HandOverError::Refused(why)),
             other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
         };
-        tell(format!("it is {build} and can take over"));
+        tell(Step::Able { build: build.clone() });
         self.send_schemas(&channel)?;
-        self.drain_grpc(order.grace, tell);
+        tell(Step::Prepared);
+        tell(Step::Drained { left: self.drain_grpc(order.grace) });
         // A change that was written down and not handed over would come back at the next start.
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
-        let (moved, standing) = self.stop_and_send(&channel, order.step_max)?;
+        let (moved, standing) = self.stop_and_send(&channel, order.step_max, tell)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
+        tell(Step::Sent);
         match channel.next().map_err(lost)?.0 {
             Word::Ready => {}
             Word::Failed { why } => return Err(HandOverError::Refused(why)),
             other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
         }
-        // From here on there is no way back, whatever becomes of the word: the other daemon may have it.
-        let sent = channel.send(&Word::Go, &[]);
+        tell(Step::Ready);
+        // A packet arrives whole or is refused whole. Once it was taken there is no way back: the other daemon has it.
+        channel.send(&Word::Go, &[]).map_err(lost)?;
         let stood_ns = monotonic_ns() - stopped_ns;
         // The threads that wait for these stand still until the process ends.
-        std::mem::forget(standing);
-        std::mem::forget(unchanging);
-        if let Err(error) = sent {
-            tracing::error!(%error, "the new daemon ended at the last moment; this one is gone already");
-        }
+        std::mem::forget((standing, unchanging));
+        tell(Step::Gone);
         let Moved { sessions, connections, calls } = moved;
         Ok(Handed { process, build, sessions, connections, calls, stood_ns })
     }
@@ -148,7 +181,7 @@ impl Daemon {
 
     /// Has gRPC connections end with their calls. Clients connect anew as they do when a server restarts, so this may
     /// be asked several times; what has not ended by then is left behind.
-    fn drain_grpc(&self, grace: Duration, tell: &mut dyn FnMut(String)) {
+    fn drain_grpc(&self, grace: Duration) -> usize {
         const LOOK: Duration = Duration::from_millis(5);
         let until = Instant::now() + grace;
         let streams = || -> usize {
@@ -161,9 +194,7 @@ impl Daemon {
             std::thread::park_timeout(LOOK);
             left = streams();
         }
-        if left > 0 {
-            tell(format!("{left} gRPC calls have not ended in time and will end as UNAVAILABLE"));
-        }
+        left
     }
 
     /// Stops the control thread, then every shard; each sends its parts and stands still. What holds them is dropped
@@ -172,6 +203,7 @@ impl Daemon {
         &self,
         to: &Arc<Channel>,
         step_max: Duration,
+        tell: &mut dyn FnMut(Step),
     ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
         let (mut moved, mut standing) = (Moved::default(), Vec::new());
         let mut part = |give: &dyn Fn(Leave)| {
@@ -191,6 +223,7 @@ impl Daemon {
             moved.sessions += part.sessions;
             moved.connections += part.connections;
             moved.calls += part.calls;
+            tell(Step::Standing(standing.len()));
             Ok(())
         };
         part(&|leave| self.tell_control(ControlMessage::Leave(Box::new(leave))))?;
@@ -201,6 +234,24 @@ impl Daemon {
             })?;
         }
         Ok((moved, standing))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started { binary, process } => write!(f, "started {}, process {process}", binary.display()),
+            Self::Able { build } => write!(f, "it is {build} and can take over"),
+            Self::Prepared => f.write_str("it has the schemas"),
+            Self::Drained { left: 0 } => f.write_str("no gRPC call is under way"),
+            Self::Drained { left } => {
+                write!(f, "{left} gRPC calls have not ended in time and will end as UNAVAILABLE")
+            }
+            Self::Standing(threads) => write!(f, "{threads} of this daemon's threads stand still"),
+            Self::Sent => f.write_str("everything is sent"),
+            Self::Ready => f.write_str("it has everything"),
+            Self::Gone => f.write_str("it is the daemon"),
+        }
     }
 }
 

@@ -27,9 +27,9 @@
 //! new one ends, too; so there are never two, and at worst none: applications then hear UNAVAILABLE and attach again.
 //!
 //! # What does not come along
-//! Connections that speak HTTP/2 or TLS (their state lies in libraries): the former are drained first, then closed;
-//! calls that are left end as UNAVAILABLE, *unknown*. Sessions of the old process itself, and of applications whose
-//! library does not know the word, end as if the daemon had been restarted.
+//! Connections that speak HTTP/2 (their state lies in a library): they are drained first, then closed; calls that are
+//! left end as UNAVAILABLE, *unknown*. TLS below version 1.3, and handshakes under way. Sessions of the old process
+//! itself, and of applications whose library does not know the word, end as if the daemon had been restarted.
 
 mod arrive;
 mod leave;
@@ -39,5 +39,5 @@ mod wire;
 
 pub use arrive::{Arrival, TakeOverError};
 pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
-pub use leave::{HandOver, HandOverError, Handed};
+pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use parts::Leave;

@@ -1,8 +1,9 @@
 //! What the control thread and a shard hand over, each from its own thread, and how they go on if it was in vain.
 
-use super::wire::{Channel, ChannelError, Memory, Word};
+use super::wire::{Channel, ChannelError, Memory, Secure, Word};
 use crate::control::Control;
 use crate::shard::Shard;
+use crate::sockets::Socket;
 use rustix::fd::{AsFd, BorrowedFd};
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
@@ -78,6 +79,7 @@ impl Shard {
     pub fn hand_over(&mut self, leave: &Leave) {
         // What can go, goes: it need not be carried.
         self.let_out();
+        self.sockets.values_mut().for_each(Socket::make_portable);
         let _ = leave.done.send(self.send_parts(&leave.channel));
         let _ = leave.in_vain.recv();
         self.pressing = true;
@@ -107,10 +109,12 @@ impl Shard {
         channel.send(&Word::Modules { shard, states }, &[])?;
         self.send_memory(channel)?;
         let mut moved = Moved { calls: self.engine.snapshot().calls, ..Moved::default() };
-        for (peer, socket) in self.sockets.iter().filter(|(_, socket)| socket.can_move()) {
-            let endpoint_is_tcp = socket.stream().is_tcp();
-            let word = Word::Peer { shard, peer: peer.to_bits(), endpoint_is_tcp };
-            channel.send(&word, &[socket.stream().as_fd()])?;
+        for (peer, socket) in &self.sockets {
+            let Some(session) = socket.can_move() else { continue };
+            let (peer, endpoint_is_tcp) = (peer.to_bits(), socket.stream().is_tcp());
+            let (secure, keys) = session.map(Secure::of).unzip();
+            channel.send(&Word::Peer { shard, peer, endpoint_is_tcp, secure }, &[socket.stream().as_fd()])?;
+            keys.map_or(Ok(()), |keys| channel.send_keys(&keys))?;
             moved.connections += 1;
         }
         Ok(moved)

@@ -65,9 +65,13 @@ impl Shard {
             let heap = self.inherit_memory(key, memory, fds).map_err(TakeOverError::Broken)?;
             from.heaps.push((key, heap));
         }
-        for (key, (is_tcp, socket)) in from.peers.drain() {
+        for (key, (is_tcp, socket, session)) in from.peers.drain() {
+            let inherited = match session {
+                None => Stream::inherit(socket, is_tcp),
+                Some(session) => Stream::inherit_secure(socket, is_tcp, session),
+            };
             // One whose peer has gone meanwhile is lost when it is read.
-            let Ok(stream) = Stream::inherit(socket, is_tcp) else { continue };
+            let Ok(stream) = inherited else { continue };
             if self.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
                 self.sockets.insert(key, Socket::inherited(stream));
             }
@@ -109,6 +113,7 @@ impl Shard {
             memory: &|key| memory.contains(&key) || over.contains(&key),
         };
         self.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut self.heaps }, &brought);
+        self.read_buffered();
         self.let_out();
         tracing::info!(
             shard = self.index,

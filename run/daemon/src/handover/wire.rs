@@ -5,10 +5,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use trunkline_engine::Engine;
+use trunkline_net::{Keys, Portable};
 use trunkline_shm::{
     BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
     create_blob, read_blob,
 };
+use zeroize::Zeroizing;
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
 pub const VERSION: u32 = 100 + Engine::STATE_VERSION;
@@ -43,8 +45,9 @@ pub enum Word {
     Modules { shard: usize, states: serde_bytes::ByteBuf },
     /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
     Memory { shard: usize, session: u64, memory: Memory },
-    /// Old: a connection to another daemon. Descriptor: its socket.
-    Peer { shard: usize, peer: u64, endpoint_is_tcp: bool },
+    /// Old: a connection to another daemon. Descriptor: its socket. With TLS, the keys follow in a packet of their own,
+    /// as they are ([`Channel::send_keys`]).
+    Peer { shard: usize, peer: u64, endpoint_is_tcp: bool, secure: Option<Secure> },
     /// Old: that was all; it stopped at this instant of the host's clock.
     End { stopped_ns: u64 },
     /// New: it is all there.
@@ -55,6 +58,17 @@ pub enum Word {
     Go,
     /// In the packet's place: the word lies in the first descriptor.
     Enclosed,
+}
+
+/// A TLS session, but for its keys.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Secure {
+    /// Plain text nobody has read.
+    plain: serde_bytes::ByteBuf,
+    /// Cipher text that was not taken apart.
+    unread: serde_bytes::ByteBuf,
+    /// Cipher text that waits for the socket.
+    unsent: serde_bytes::ByteBuf,
 }
 
 /// A session's memory, but for the descriptors.
@@ -142,6 +156,40 @@ impl Channel {
             }
             word => Ok((word, fds)),
         }
+    }
+}
+
+impl Channel {
+    /// Sends the keys of a TLS session: a packet of their own, which no buffer and no file keeps.
+    ///
+    /// # Errors
+    /// [`ChannelError`].
+    pub fn send_keys(&self, keys: &Keys) -> Result<(), ChannelError> {
+        Ok(self.socket.send(&keys.to_bytes(), &[])?)
+    }
+
+    /// The keys that follow a word.
+    ///
+    /// # Errors
+    /// [`ChannelError`]: also if they are none.
+    pub fn next_keys(&self) -> Result<Keys, ChannelError> {
+        let mut packet = Zeroizing::new(Vec::new());
+        self.socket.recv(&mut packet, 0)?.ok_or(ChannelError::Ended)?;
+        Keys::of_bytes(&packet).ok_or_else(|| ChannelError::Word("keys of a TLS session".into()))
+    }
+}
+
+impl Secure {
+    /// What goes in the word, and what does not.
+    pub fn of(session: Portable) -> (Self, Keys) {
+        let Portable { keys, plain, unread, unsent } = session;
+        (Self { plain: plain.into(), unread: unread.into(), unsent: unsent.into() }, keys)
+    }
+
+    /// The session.
+    pub fn with(self, keys: Keys) -> Portable {
+        let Self { plain, unread, unsent } = self;
+        Portable { keys, plain: plain.into_vec(), unread: unread.into_vec(), unsent: unsent.into_vec() }
     }
 }
 

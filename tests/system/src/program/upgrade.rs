@@ -1,14 +1,33 @@
 //! Daemons that are replaced, and successors that do not take over.
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, waitid};
 use std::time::Duration;
-use trunkline_daemon::{Arrival, Config, Daemon, HandOver};
+use trunkline_daemon::{Arrival, Config, Daemon, HandOver, HandOverStep};
 
 /// Longest a step of a successor may take: far above what it takes on a loaded machine, and a test waits for it once.
 const STEP_MAX: Duration = Duration::from_secs(3);
 
+/// Who dies in the middle of a hand-over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Dies {
+    Nobody,
+    /// The daemon that hands over.
+    Old,
+    /// The one that takes over.
+    New,
+}
+
+/// Steps by the names they have in orders; `standing` is the second of the two threads of a daemon with one shard.
+pub const STEPS: [&str; 8] = ["started", "able", "prepared", "drained", "standing", "sent", "ready", "gone"];
+
 /// Hands over to this very program with these arguments; the answer is the successor's to give. If that was in vain,
 /// says why.
 pub fn replace(daemon: &Daemon, arguments: &[&str]) -> String {
+    replace_and_kill(daemon, arguments, Dies::Nobody, "")
+}
+
+/// The same, with somebody killed as soon as a step is done. Says which process the successor is, before anything else.
+pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &str) -> String {
     let Ok(binary) = std::env::current_exe() else { return "no program".into() };
     let order = HandOver {
         binary,
@@ -17,9 +36,40 @@ pub fn replace(daemon: &Daemon, arguments: &[&str]) -> String {
         grace: Duration::from_millis(500),
         step_max: STEP_MAX,
     };
-    match daemon.hand_over(&order, &mut |_| {}) {
+    let mut successor = None;
+    let mut watch = |step: HandOverStep| {
+        if let HandOverStep::Started { process, .. } = &step {
+            successor = i32::try_from(*process).ok().and_then(Pid::from_raw);
+            if dies != Dies::Nobody {
+                let _ = super::say(&format!("started {process}"));
+            }
+        }
+        if name_of(&step) == when {
+            let victim = if dies == Dies::Old { Some(getpid()) } else { successor };
+            if let Some(victim) = victim {
+                let _ = kill_process(victim, Signal::KILL);
+                // Dead when the daemon goes on, and not soon after; it is the daemon's to bury.
+                let _ = waitid(WaitId::Pid(victim), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            }
+        }
+    };
+    match daemon.hand_over(&order, &mut watch) {
         Ok(_) => std::process::exit(0),
         Err(why) => format!("goes on: {why}"),
+    }
+}
+
+fn name_of(step: &HandOverStep) -> &'static str {
+    match step {
+        HandOverStep::Started { .. } => STEPS[0],
+        HandOverStep::Able { .. } => STEPS[1],
+        HandOverStep::Prepared => STEPS[2],
+        HandOverStep::Drained { .. } => STEPS[3],
+        HandOverStep::Standing(1) => "control",
+        HandOverStep::Standing(_) => STEPS[4],
+        HandOverStep::Sent => STEPS[5],
+        HandOverStep::Ready => STEPS[6],
+        HandOverStep::Gone => STEPS[7],
     }
 }
 

@@ -13,5 +13,6 @@ mod skew;
 mod support;
 mod topologies;
 mod upgrade;
+mod upgrade_kills;
 mod upgrades;
 mod workers;

@@ -2,7 +2,7 @@
 //! between two; and what must be true of them afterwards.
 
 use crate::once::{Load, are_true_of_the_logs, finish};
-use crate::support::{Host, Process, channel, client, until, until_served};
+use crate::support::{Host, Keys, Process, channel, client, until, until_served};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -22,8 +22,7 @@ pub struct Scene {
     pub near: Host,
     /// Where the server is, if that is another host.
     far: Option<Host>,
-    server: Process,
-    pub client: ProbeClient,
+    _server: Process,
     pub load: Arc<Load>,
     threads: Vec<JoinHandle<()>>,
     talk: Option<Talk>,
@@ -38,6 +37,14 @@ impl Scene {
         Self::new(Host::alone(), Some(far), &target, true)
     }
 
+    /// Two hosts that speak over TCP with TLS, and know each other by it.
+    pub fn secured() -> Self {
+        let keys = Keys::new();
+        let far = Host::secured(&keys, true);
+        let target = far.secured_endpoint();
+        Self::new(Host::secured(&keys, false), Some(far), &target, true)
+    }
+
     /// One host.
     pub fn on_one() -> Self {
         Self::new(Host::alone(), None, "", true)
@@ -45,12 +52,12 @@ impl Scene {
 
     /// These hosts: the server on the far one, if there is one, and calls from the near one to `target`.
     pub fn new(near: Host, far: Option<Host>, target: &str, streams: bool) -> Self {
-        let server = far.as_ref().unwrap_or(&near).server("server");
+        let _server = far.as_ref().unwrap_or(&near).server("server");
         let caller = client(&near, target);
         until_served(&caller);
         let (load, threads) = Load::start(&caller);
         let talk = streams.then(|| Talk::start(&ProbeClient::new(channel(&near, target))));
-        Self { near, far, server, client: caller, load, threads, talk, longest_pause: Duration::ZERO }
+        Self { near, far, _server, load, threads, talk, longest_pause: Duration::ZERO }
     }
 
     /// The host of the server.
@@ -76,12 +83,6 @@ impl Scene {
         self.go_on();
         let paused = self.host(round).replace_daemon();
         self.longest_pause = self.longest_pause.max(paused);
-    }
-
-    /// The server dies, and another one comes.
-    pub fn restart_server(&mut self) {
-        self.server.kill();
-        self.server = self.far.as_ref().unwrap_or(&self.near).server("server");
     }
 
     /// No call has failed, none was executed twice, no stream has broken, and nothing is held. What is worth a line.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
-use trunkline_daemon::{HandOver, Handed};
+use trunkline_daemon::{HandOver, HandOverStep, Handed};
 
 /// Longest one step of the new daemon may take.
 const STEP_MAX: Duration = Duration::from_secs(5);
@@ -34,7 +34,8 @@ pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
         step_max: STEP_MAX,
     };
     tracing::info!(binary = %order.binary.display(), "handing over to another process");
-    let mut tell = |step: String| {
+    let mut tell = |step: HandOverStep| {
+        let step = step.to_string();
         tracing::info!(%step, "hand-over");
         host.upgrading().steps.push(step);
     };

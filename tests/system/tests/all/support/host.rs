@@ -5,6 +5,7 @@ use super::until;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tempfile::TempDir;
 use trunkline_system_tests::program::{LOG_VARIABLE, TARGET_VARIABLE};
 
@@ -18,7 +19,12 @@ pub struct Host {
     /// Where it serves over R2P2, and the routers it tells.
     r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
+    keys: Option<Keys>,
 }
+
+/// A certificate and its key, of all hosts that know each other: each asks for it, and shows it.
+#[derive(Clone)]
+pub struct Keys(Arc<TempDir>);
 
 /// What a daemon holds, by name (`program.rs`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +78,14 @@ impl Host {
         Self::with(Vec::new(), endpoints)
     }
 
+    /// A host that speaks TLS with those who have these keys, and to others not at all.
+    pub fn secured(keys: &Keys, listens: bool) -> Self {
+        let mut host = Self { keys: Some(keys.clone()), ..Self::unstarted() };
+        host.listen.extend(listens.then(|| "tcp://127.0.0.1:0".to_owned()));
+        host.start();
+        host
+    }
+
     fn with(listen: Vec<String>, routes: Vec<String>) -> Self {
         let mut host = Self { listen, routes, ..Self::unstarted() };
         host.start();
@@ -86,6 +100,7 @@ impl Host {
             routes: Vec::new(),
             r2p2: None,
             namespace: None,
+            keys: None,
         }
     }
 
@@ -134,6 +149,11 @@ impl Host {
     /// Where other hosts reach this one.
     pub fn endpoint(&self) -> &str {
         self.listen.first().expect("a host that listens")
+    }
+
+    /// The same, with TLS.
+    pub fn secured_endpoint(&self) -> String {
+        self.endpoint().replace("tcp://", &format!("tls://{}@", Keys::NAME))
     }
 
     /// The file servers on this host log executed orders to.
@@ -218,10 +238,34 @@ impl Host {
         if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
         }
+        if let Some(keys) = &self.keys {
+            text += &keys.config();
+        }
         if !self.routes.is_empty() {
             let _ = write!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}\n", self.routes);
         }
         text
+    }
+}
+
+impl Keys {
+    /// The name in the certificate.
+    const NAME: &str = "host.internal";
+
+    pub fn new() -> Self {
+        let own = rcgen::generate_simple_self_signed(vec![Self::NAME.to_owned()]).unwrap();
+        let keys = Self(Arc::new(tempfile::tempdir().unwrap()));
+        std::fs::write(keys.0.path().join("own.pem"), own.cert.pem()).unwrap();
+        std::fs::write(keys.0.path().join("own.key"), own.signing_key.serialize_pem()).unwrap();
+        keys
+    }
+
+    fn config(&self) -> String {
+        let [certificate, key] = ["own.pem", "own.key"].map(|name| self.0.path().join(name));
+        format!(
+            "[tls]\ncertificate = {certificate:?}\nkey = {key:?}\nclient_ca = {certificate:?}\nca = {certificate:?}\n\
+             required = true\n"
+        )
     }
 }
 

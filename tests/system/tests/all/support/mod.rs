@@ -8,7 +8,7 @@ mod relay;
 mod router;
 
 pub use barrage::{Barrage, Tally};
-pub use host::Host;
+pub use host::{Host, Keys};
 pub use network::{Network, Weather};
 pub use process::Process;
 pub use relay::Relay;

@@ -64,13 +64,37 @@ impl Process {
     /// If it was not replaced.
     pub fn replace(&mut self) -> String {
         let answer = self.ask("replace");
-        let words: Vec<&str> = answer.split(' ').collect();
-        let ["took-over", process, rest @ ..] = words.as_slice() else { panic!("{}: {answer}", self.name) };
+        self.succeeded(&answer)
+    }
+
+    /// The successor answers from now on, which is this process.
+    pub fn succeeded_by(&mut self, successor: Pid) {
+        let greeting = self.hear();
+        self.succeeded(&greeting);
+        assert_eq!(self.successor, Some(successor));
+    }
+
+    fn succeeded(&mut self, greeting: &str) -> String {
+        let words: Vec<&str> = greeting.split(' ').collect();
+        let ["took-over", process, rest @ ..] = words.as_slice() else { panic!("{}: {greeting}", self.name) };
         let process = process.parse().ok().and_then(Pid::from_raw);
         self.successor = Some(process.expect("a process has a number"));
         // It has ended by itself.
         let _ = self.child.wait();
         rest.join(" ")
+    }
+
+    /// Has a daemon replaced, and somebody killed as soon as a step is done: `old` or `new`. The successor's process.
+    pub fn replace_and_kill(&mut self, who: &str, when: &str) -> Pid {
+        let answer = self.ask(&format!("replace-and-kill {who} {when}"));
+        let process = answer.strip_prefix("started ").and_then(|process| process.parse().ok());
+        process.and_then(Pid::from_raw).unwrap_or_else(|| panic!("{}: {answer}", self.name))
+    }
+
+    /// Waits until neither this process nor the one that was to take its place is there.
+    pub fn until_gone(&mut self, successor: Pid) {
+        let _ = self.child.wait();
+        super::until("the other daemon gone, too", || (!is_alive(successor)).then_some(()));
     }
 
     /// Ends it at once and without a chance to say goodbye (SIGKILL), and waits until the kernel has cleaned up.
