@@ -23,7 +23,8 @@ impl Bound {
 /// While both travel a worker with nothing in stock stands idle. With r = travel ÷ service, one more request covers the
 /// gap of a worker whose requests take as long as the mean; those that take less need another for each gap they fall
 /// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times (docs/benchmarks.md); below
-/// r = 3/100 the loss is smaller than what a second request costs that stands behind a long one.
+/// r = 5/100 the loss is smaller than what a second request costs that stands behind a long one, as long as the queue
+/// is short; when it is not, [`crate::Dispatcher`] gives out one more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoundEstimate {
     travel_ns: f64,
@@ -36,7 +37,7 @@ const WEIGHT: f64 = 1.0 / 256.0;
 /// Samples before the measure is used.
 const SAMPLES_MIN: u32 = 32;
 /// Travel by service below which a worker gets its next request only when it is idle.
-const SINGLE_MAX: f64 = 0.03;
+const SINGLE_MAX: f64 = 0.05;
 
 impl BoundEstimate {
     /// One request: `travel_ns` from hand-over to word of its end, less what the worker had it for; `service_ns` in

@@ -39,7 +39,13 @@ pub struct Dispatcher<T> {
     turn: u32,
     /// Something may be given out.
     stirred: bool,
+    /// What waits has waited for long: workers get one more in stock than measuring says.
+    behind: bool,
 }
+
+/// Mean services the first in the queue has waited for when workers get one more in stock; it ends when that is one
+/// again. Where the measure is right, a queue at 90 % of what the workers can do is seldom as old.
+const BEHIND_SERVICES: u64 = 2;
 
 /// What becomes of a new request.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,7 +93,16 @@ impl<T> Dispatcher<T> {
     pub fn new(settings: Settings) -> Self {
         let pool = Pool::new(settings.reservations.clone());
         let (estimate, random) = (BoundEstimate::default(), settings.seed);
-        Self { pool, queues: Queues::new(), estimate, random, turn: 0, stirred: false, settings }
+        Self {
+            pool,
+            queues: Queues::new(),
+            estimate,
+            random,
+            turn: 0,
+            stirred: false,
+            behind: false,
+            settings,
+        }
     }
 
     /// A worker that works on `slots` requests at once.
@@ -157,6 +172,7 @@ impl<T> Dispatcher<T> {
 
     /// What waited and is given out now. Ask after every other call.
     pub fn poll(&mut self, now: Instant) -> Option<Dispatch<T>> {
+        self.look_back(now);
         if let Some(class) = self.queues.oldest(|_| true)
             && let Some(since) = self.queues.head_since(class)
             && now.since_ns(since) >= self.settings.delay_ns_max
@@ -202,7 +218,9 @@ impl<T> Dispatcher<T> {
     pub fn bound(&self) -> Option<u32> {
         match self.settings.policy {
             Policy::Bounded(Bound::Fixed(n)) => Some(n),
-            Policy::Bounded(Bound::Auto) => Some(self.estimate.bound()),
+            Policy::Bounded(Bound::Auto) => {
+                Some((self.estimate.bound() + u32::from(self.behind)).min(Bound::AUTO_MAX))
+            }
             Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo | Policy::JoinShortestQueue => None,
         }
     }
@@ -210,6 +228,18 @@ impl<T> Dispatcher<T> {
     /// What the bound is measured from.
     pub fn estimate(&self) -> &BoundEstimate {
         &self.estimate
+    }
+
+    /// A measure is of what was: with a worker's wake-ups, its timers and a busy host the gap between two requests may
+    /// be longer, and workers that wait for their next one while a queue grows are lost to everybody.
+    fn look_back(&mut self, now: Instant) {
+        let head = self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class));
+        let waited_ns = head.map_or(0, |since| now.since_ns(since));
+        let service_ns = self.estimate.service_ns() as u64;
+        let long_ns = if self.behind { service_ns } else { service_ns.saturating_mul(BEHIND_SERVICES) };
+        let behind = service_ns > 0 && waited_ns > long_ns;
+        self.stirred |= behind && !self.behind;
+        self.behind = behind;
     }
 
     fn submit_sticky(&mut self, class: Class, key: u64, item: T) -> Verdict<T> {

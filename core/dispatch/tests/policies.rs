@@ -34,6 +34,27 @@ fn round_robin_takes_each_in_turn() {
     assert_eq!(picked[..3], picked[3..]);
 }
 
+/// Whatever measuring says: where a queue grows old, workers lose more between two requests than it saw.
+#[test]
+fn an_old_queue_puts_one_more_in_stock() {
+    const MS: u64 = 1_000_000;
+    let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
+    let worker = dispatcher.join(1);
+    (0..100).for_each(|_| dispatcher.note(0, 10 * MS));
+    assert_eq!(to(dispatcher.submit(NOW, Class::default(), None, 0)), worker);
+    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 1), Verdict::Waits);
+    assert_eq!(dispatcher.submit(NOW.plus_ns(15 * MS), Class::default(), None, 2), Verdict::Waits);
+    assert_eq!(dispatcher.poll(NOW.plus_ns(20 * MS)), None);
+    let later = NOW.plus_ns(20 * MS + 1);
+    let waited_ns = 20 * MS + 1;
+    assert_eq!(dispatcher.poll(later), Some(Dispatch::To { worker, item: 1, waited_ns }));
+    assert_eq!(
+        (dispatcher.poll(later), dispatcher.bound()),
+        (None, Some(1)),
+        "what is left has not waited long"
+    );
+}
+
 #[test]
 fn the_shortest_queue_is_joined() {
     let mut dispatcher = Dispatcher::new(settings(Policy::JoinShortestQueue));
