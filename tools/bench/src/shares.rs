@@ -34,8 +34,10 @@ pub enum Part {
     Business,
     /// Writing it where it is sent from.
     Linearization,
-    /// Rings, entries, blocks of the heaps, doorbells, waiting: all that is shared memory.
+    /// Rings, entries, blocks of the heaps: all that is done to shared memory.
     Rings,
+    /// Doorbells, sleeping and being woken: the kernel's part of handing over. The less there is to do, the more.
+    Waiting,
     /// The library's calls, tasks, metadata.
     Library,
     /// What has no source of ours.
@@ -86,7 +88,12 @@ fn shared(plan: &Plan, foreign: &Foreign, payload: &Payload, making: Making) -> 
         text(&data),
     ]))?);
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let parts = parts(&stacks, &program, shift(&maps, &program)?)?;
+    let mut parts = parts(&stacks, &program, shift(&maps, &program)?)?;
+    if making == Making::InPlace {
+        // What writes the answer where it is sent from is what makes it.
+        let linearization = parts.iter_mut().filter(|part| **part == Part::Linearization);
+        linearization.for_each(|part| *part = Part::Business);
+    }
     let mut percent = BTreeMap::new();
     for part in &parts {
         *percent.entry(*part).or_insert(0.0) += 100.0 / parts.len() as f64;
@@ -153,13 +160,17 @@ fn parts(stacks: &[Vec<Place>], program: &Path, shift: u64) -> Result<Vec<Part>,
         let places = stack.iter().enumerate().filter(|(_, (_, object))| object == text(program));
         places.map(|(depth, (address, _))| address + shift - u64::from(depth > 0)).collect()
     };
-    let stacks: Vec<Vec<u64>> = stacks.iter().map(own).collect();
-    let sources = sources(program, &stacks.iter().flatten().copied().collect())?;
-    let of = |stack: &Vec<u64>| {
-        let mut lines = stack.iter().filter_map(|address| sources.get(address)).flatten();
-        lines.find_map(|(function, file)| part(function, file)).unwrap_or(Part::Other)
+    let addresses: Vec<Vec<u64>> = stacks.iter().map(own).collect();
+    let sources = sources(program, &addresses.iter().flatten().copied().collect())?;
+    let of = |(stack, addresses): (&Vec<Place>, &Vec<u64>)| {
+        let mut lines = addresses.iter().filter_map(|address| sources.get(address)).flatten();
+        let in_kernel = stack.first().is_some_and(|(_, object)| object.starts_with('['));
+        match lines.find_map(|(function, file)| part(function, file)) {
+            Some(Part::Rings) if in_kernel => Part::Waiting,
+            part => part.unwrap_or(Part::Other),
+        }
     };
-    Ok(stacks.iter().map(of).collect())
+    Ok(stacks.iter().zip(&addresses).map(of).collect())
 }
 
 /// Functions at addresses with their files, the innermost inlined one first.
@@ -220,18 +231,17 @@ pub fn marks(all: &[Shared]) -> Vec<Mark> {
     };
     let rings =
         ["small", "bench3_m3"].map(|message| of(message, "struct", Part::Rings, 25.0, "ring operations"));
-    let linear = ["large", "bench5_m34"].into_iter().flat_map(|message| {
-        ["struct", "in-place"].map(|making| of(message, making, Part::Linearization, 20.0, "linearization"))
-    });
+    let linear = ["large", "bench5_m34"]
+        .map(|message| of(message, "struct", Part::Linearization, 20.0, "linearization"));
     rings.into_iter().chain(linear).flatten().collect()
 }
 
 /// As the documents have it.
 pub fn markdown(all: &[Shared]) -> String {
-    let parts = [Part::Business, Part::Linearization, Part::Rings, Part::Library, Part::Other];
+    let parts = [Part::Business, Part::Linearization, Part::Rings, Part::Waiting, Part::Library, Part::Other];
     let mut table = "\n### What the split application's processor time goes into, no business work, %\n\n\
-                     | message | answer made | making it | linearization | ring operations | rest of the library \
-                     | other | samples |\n|---|---|---|---|---|---|---|---|\n"
+                     | message | answer made | making it | linearization | ring operations | sleeping, waking \
+                     | rest of the library | other | samples |\n|---|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     for Shared { message, making, samples, percent } in all {
         let cells = parts.map(|part| short(percent.get(&part).copied().unwrap_or_default()));
