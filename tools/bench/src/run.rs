@@ -138,11 +138,7 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     let binding = more(What::Bind).then(|| binding::measure(plan)).transpose()?;
     about.load[1] = load();
     let split = if more(What::Split) { split::measure(plan, foreign)? } else { Vec::new() };
-    let shares = if more(What::Split) { shares::measure(plan, foreign) } else { Ok(Vec::new()) };
-    let shares = shares.unwrap_or_else(|why| {
-        eprintln!("the shares of an application's time are absent: {why}");
-        Vec::new()
-    });
+    let shares = if more(What::Split) { shares::measure(plan, foreign) } else { Vec::new() };
     let mut marks = marks(&rows, idle.as_ref());
     marks.extend(dispatching.iter().flat_map(Dispatching::marks));
     marks.extend(shares::marks(&shares));
