@@ -12,12 +12,27 @@ use trunkline::{Channel, Code, Deadline, Incoming, MetadataError, Receiver, Resp
 pub struct Handler {
     journal: Journal,
     onward: ProbeClient,
+    echoes: Echoes,
 }
+
+/// What becomes of a text that is to be said back, once it is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echoes {
+    /// It is.
+    Answers,
+    /// The call ends with UNAVAILABLE.
+    Fails,
+    /// The call never ends. `Watch` counts it under [`HANGING`].
+    Hangs,
+}
+
+/// The label of echoes that hang.
+pub const HANGING: &str = "hanging echoes";
 
 impl Handler {
     /// A handler that remembers in `journal` and relays through `onward`.
-    pub fn new(journal: Journal, onward: Channel) -> Self {
-        Self { journal, onward: ProbeClient::new(onward) }
+    pub fn new(journal: Journal, onward: Channel, echoes: Echoes) -> Self {
+        Self { journal, onward: ProbeClient::new(onward), echoes }
     }
 
     async fn obey(&self, task: Option<Task>) -> Result<Outcome, Status> {
@@ -56,6 +71,15 @@ impl Probe for Handler {
     async fn echo(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
         let number = request.metadata().text("log").and_then(|number| number.parse().ok());
         number.into_iter().for_each(|number| self.journal.executed(number));
+        match self.echoes {
+            Echoes::Answers => {}
+            Echoes::Fails => return Err(Status::unavailable("ordered to fail")),
+            Echoes::Hangs => {
+                // Dropped with the call: then it is counted as such.
+                let _entry = self.journal.enter(HANGING);
+                std::future::pending::<()>().await;
+            }
+        }
         let ask = request.metadata().first("ask").map(<[u8]>::to_vec);
         let response = Response::new(request.into_inner());
         match ask {

@@ -4,7 +4,7 @@ mod forks;
 mod router;
 pub mod upgrade;
 
-use crate::handler::Handler;
+use crate::handler::{Echoes, Handler};
 use crate::journal::Journal;
 use crate::proto::newer::notes_server::NotesServer as NewerNotes;
 use crate::proto::older::notes_server::NotesServer as OlderNotes;
@@ -31,8 +31,8 @@ pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
 pub const LOG_VARIABLE: &str = "PROBE_LOG";
 
 /// The parts.
-const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | older | newer | client | both | forker | \
-     forker-embedded";
+const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | failing | hanging | older | newer | client | \
+     both | forker | forker-embedded";
 
 /// Plays the part named by `arguments`.
 ///
@@ -44,18 +44,20 @@ pub fn play(arguments: &[String]) -> Result<(), String> {
         ["daemon", config] => daemon(config, None),
         ["daemon", config, "--take-over", descriptor] => daemon(config, Some(descriptor)),
         ["stubborn", how, descriptor] => upgrade::stubborn(how, descriptor),
-        ["server"] => server(&start_server()?),
+        ["server"] => server(&start_server(Echoes::Answers)?),
+        ["failing"] => server(&start_server(Echoes::Fails)?),
+        ["hanging"] => server(&start_server(Echoes::Hangs)?),
         ["older"] => server(&start(Server::builder().add_service(OlderNotes::new(Notes)))?),
         ["newer"] => server(&start(Server::builder().add_service(NewerNotes::new(Notes)))?),
         ["router", listen, control] => router::router(listen, control),
         ["client"] => client(),
         ["both"] => {
-            let _server = start_server()?;
+            let _server = start_server(Echoes::Answers)?;
             client()
         }
         ["forker"] => forks::forker(false),
         ["forker-embedded"] => {
-            let _server = start_server()?;
+            let _server = start_server(Echoes::Answers)?;
             forks::forker(true)
         }
         _ => Err(PARTS.to_owned()),
@@ -143,7 +145,7 @@ fn observed(daemon: &Daemon) -> String {
     words.join(" ")
 }
 
-fn start_server() -> Result<ServerHandle, String> {
+fn start_server(echoes: Echoes) -> Result<ServerHandle, String> {
     let journal = match std::env::var_os(LOG_VARIABLE) {
         None => Journal::default(),
         Some(path) => {
@@ -151,7 +153,7 @@ fn start_server() -> Result<ServerHandle, String> {
             Journal::with_log(log.map_err(|error| error.to_string())?)
         }
     };
-    let handler = Handler::new(journal, Channel::local());
+    let handler = Handler::new(journal, Channel::local(), echoes);
     start(Server::builder().add_service(ProbeServer::new(handler)).workers(2))
 }
 

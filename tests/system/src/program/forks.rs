@@ -1,6 +1,6 @@
 //! A process that has made calls, forks, and makes more on both sides.
 
-use super::{converse, outcome, start_server};
+use super::{Echoes, converse, outcome, start_server};
 use crate::proto::probe::Text;
 use crate::proto::probe::order::Task;
 use crate::scenario::{Stage, WATCHDOG};
@@ -46,7 +46,7 @@ fn child(stage: &Stage, serves: bool) -> i32 {
         std::thread::sleep(WATCHDOG);
         exit(3)
     });
-    let server = serves.then(start_server);
+    let server = serves.then(|| start_server(Echoes::Answers));
     if let Some(Err(why)) = &server {
         eprintln!("child: {why}");
         return 2;

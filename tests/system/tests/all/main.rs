@@ -1,5 +1,6 @@
 //! Real processes, broken in every way that was thought of. One program, so that it is linked once.
 
+mod attempts;
 mod crowds;
 mod forks;
 mod kills;

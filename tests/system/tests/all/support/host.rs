@@ -20,6 +20,9 @@ pub struct Host {
     r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
     keys: Option<Keys>,
+    /// What holds for calls of the probe service, and what else is in the configuration.
+    service_config: String,
+    more: String,
 }
 
 /// A certificate and its key, of all hosts that know each other: each asks for it, and shows it.
@@ -86,6 +89,14 @@ impl Host {
         host
     }
 
+    /// The same with a gRPC service config for those calls, and with more in its configuration.
+    pub fn routed_as(endpoints: Vec<String>, service_config: &str, more: &str) -> Self {
+        let (service_config, more) = (service_config.to_owned(), more.to_owned());
+        let mut host = Self { routes: endpoints, service_config, more, ..Self::unstarted() };
+        host.start();
+        host
+    }
+
     fn with(listen: Vec<String>, routes: Vec<String>) -> Self {
         let mut host = Self { listen, routes, ..Self::unstarted() };
         host.start();
@@ -101,6 +112,8 @@ impl Host {
             r2p2: None,
             namespace: None,
             keys: None,
+            service_config: String::new(),
+            more: String::new(),
         }
     }
 
@@ -243,7 +256,9 @@ impl Host {
         }
         if !self.routes.is_empty() {
             let _ = write!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}\n", self.routes);
+            let _ = write!(text, "service_config = '''{}'''\n", self.service_config);
         }
+        text.push_str(&self.more);
         text
     }
 }
