@@ -58,6 +58,8 @@ pub type Quantiles = [u64; 3];
 pub struct Answer {
     pub calls: u64,
     pub failed: u64,
+    /// One in twenty took longer.
+    pub p95_ns: u64,
     /// From the instant a call was to be made until its answer was there.
     pub took: Quantiles,
     /// What one queue without any way to it would have needed for the same requests.
@@ -168,7 +170,9 @@ fn carry_out(client: &Caller, load: Load) -> Result<Answer, Failure> {
     let took: Vec<u64> = counted.filter_map(|(_, took_ns)| *took_ns).collect();
     let failed = round.ends.iter().filter(|(_, took_ns)| took_ns.is_none()).count() as u64;
     let calls = requests.len() as u64;
-    Ok(Answer { calls, failed, took: quantiles(&Outcome::of(took)), bound: quantiles(&scenario.bound()) })
+    let took = Outcome::of(took);
+    let p95_ns = took.quantile_ns(0.95);
+    Ok(Answer { calls, failed, p95_ns, took: quantiles(&took), bound: quantiles(&scenario.bound()) })
 }
 
 fn quantiles(outcome: &Outcome) -> Quantiles {
@@ -251,8 +255,8 @@ impl FromStr for Load {
 
 impl std::fmt::Display for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { calls, failed, took, bound } = self;
-        write!(f, "{calls} {failed}")?;
+        let Self { calls, failed, p95_ns, took, bound } = self;
+        write!(f, "{calls} {failed} {p95_ns}")?;
         took.iter().chain(bound).try_for_each(|ns| write!(f, " {ns}"))
     }
 }
@@ -261,8 +265,8 @@ impl FromStr for Answer {
     type Err = Failure;
 
     fn from_str(line: &str) -> Result<Self, Failure> {
-        let [calls, failed, a, b, c, d, e, f] = numbers(line.split_whitespace())?;
-        Ok(Self { calls, failed, took: [a, b, c], bound: [d, e, f] })
+        let [calls, failed, p95_ns, a, b, c, d, e, f] = numbers(line.split_whitespace())?;
+        Ok(Self { calls, failed, p95_ns, took: [a, b, c], bound: [d, e, f] })
     }
 }
 
@@ -281,7 +285,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_they_were_written() {
         assert_eq!(LOAD.to_string().parse::<Load>().unwrap(), LOAD);
-        let answer = Answer { calls: 1, failed: 2, took: [3, 4, 5], bound: [6, 7, 8] };
+        let answer = Answer { calls: 1, failed: 2, p95_ns: 9, took: [3, 4, 5], bound: [6, 7, 8] };
         assert_eq!(answer.to_string().parse::<Answer>().unwrap(), answer);
         for damaged in ["", "search", "search 1 2 3", "slow 1 2 3 4", "fixed 1 2 3 x"] {
             assert!(damaged.parse::<Load>().is_err(), "{damaged:?}");

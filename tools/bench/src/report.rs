@@ -6,6 +6,7 @@ use crate::children::Failure;
 use crate::connections::{self, Held};
 use crate::dispatch::Dispatching;
 use crate::foreign::{Foreign, output};
+use crate::hedging::Hedging;
 use crate::idle::Idle;
 use crate::marks::Mark;
 use crate::orders::Order;
@@ -35,6 +36,7 @@ pub struct Report {
     /// Empty if not asked for.
     pub scaling: Vec<Scaled>,
     pub beside: Option<Beside>,
+    pub hedging: Option<Hedging>,
     pub binding: Option<Bound>,
     /// Empty if not asked for.
     pub split: Vec<Worked>,
@@ -205,10 +207,11 @@ impl Report {
     pub fn extras(&self) -> Vec<String> {
         let scaling = (!self.scaling.is_empty()).then(|| scaling::markdown(&self.scaling));
         let beside = self.beside.as_ref().map(Beside::markdown);
+        let hedging = self.hedging.as_ref().map(Hedging::markdown);
         let binding = self.binding.as_ref().map(Bound::markdown);
         let split = (!self.split.is_empty()).then(|| split::markdown(&self.split));
         let shares = (!self.shares.is_empty()).then(|| shares::markdown(&self.shares));
-        [scaling, beside, binding, split, shares].into_iter().flatten().collect()
+        [scaling, beside, hedging, binding, split, shares].into_iter().flatten().collect()
     }
 
     /// The rows of a section.

@@ -26,6 +26,10 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         ["serve", socket] => ours::serve(Path::new(socket)),
         ["routers", port_file, ref policies @ ..] => sleepers::routers(Path::new(port_file), policies),
         ["sleeper", dir, name, routers] => sleepers::sleeper(Path::new(dir), name, routers),
+        ["counted-sleeper", dir, name, slow_us] => {
+            sleepers::counted_sleeper(Path::new(dir), name, slow_us.parse()?)
+        }
+        ["configured-daemon", config] => sleepers::configured_daemon(Path::new(config)),
         ["sleepers-here", socket, threads] => sleepers::sleepers_here(Path::new(socket), threads.parse()?),
         ["drive-open", socket, target] => open::drive(Path::new(socket), target, false),
         ["drive-open", socket, target, "in-turn"] => open::drive(Path::new(socket), target, true),

@@ -6,6 +6,7 @@ use crate::children::Failure;
 use crate::connections::{self, CONNECTIONS};
 use crate::dispatch::{self, Dispatching};
 use crate::foreign::{Foreign, Library};
+use crate::hedging;
 use crate::html;
 use crate::idle;
 use crate::marks::marks;
@@ -92,6 +93,8 @@ enum What {
     Scaling,
     /// A small call beside bulk streams.
     Beside,
+    /// One slow endpoint of eight, with hedging and without.
+    Hedging,
     /// How long binding a schema takes.
     Bind,
     /// The infrastructure in a process of its own beside everything in one, over business work (Split gRPC).
@@ -135,6 +138,7 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
     let more = arguments.what.more();
     let scaling = if more(What::Scaling) { scaling::measure(plan)? } else { Vec::new() };
     let beside = more(What::Beside).then(|| beside::measure(plan)).transpose()?;
+    let hedging = more(What::Hedging).then(|| hedging::measure(plan)).transpose()?;
     let binding = more(What::Bind).then(|| binding::measure(plan)).transpose()?;
     about.load[1] = load();
     let split = if more(What::Split) { split::measure(plan, foreign)? } else { Vec::new() };
@@ -152,6 +156,7 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
         codec: codec.transpose()?,
         scaling,
         beside,
+        hedging,
         binding,
         split,
         shares,
@@ -228,10 +233,14 @@ impl What {
             Self::Grpc => vec![Section::Grpc, Section::GrpcRate],
             Self::Mrpc => Section::MRPC.to_vec(),
             Self::Hprpc => Section::HPRPC.to_vec(),
-            Self::Idle | Self::Connections | Self::R2p2 | Self::Scaling | Self::Beside | Self::Bind => {
-                Vec::new()
-            }
-            Self::Split => Vec::new(),
+            Self::Idle
+            | Self::Connections
+            | Self::R2p2
+            | Self::Scaling
+            | Self::Beside
+            | Self::Hedging
+            | Self::Bind
+            | Self::Split => Vec::new(),
             // The bare chain is part of latency.
             Self::All => Section::ALL.into_iter().filter(|section| *section != Section::Chain).collect(),
         }
