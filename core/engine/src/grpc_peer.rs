@@ -8,13 +8,14 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::{Ending, GrpcStream};
 use crate::opaque::Called;
+use crate::operator::Operator;
 use crate::session::Target;
 use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
 use bytes::Bytes;
 use http::uri::Authority;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern};
+use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern, Status};
 use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
 use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag, TagMap};
@@ -29,6 +30,8 @@ pub struct GrpcPeer {
     pub(crate) identity: PeerIdentity,
     /// The endpoint it was dialled for, if it was dialled here.
     pub(crate) remote: Option<RemoteKey>,
+    /// It asks the daemon itself.
+    pub(crate) operator: Option<Operator>,
     /// Its name in requests.
     pub(crate) authority: Authority,
     /// Streams that are not over: with a call, or with bytes still to leave.
@@ -160,6 +163,7 @@ impl Engine {
             label,
             identity,
             remote,
+            operator: None,
             streams: TagMap::default(),
             ready: false,
             leaving: false,
@@ -200,9 +204,10 @@ impl Engine {
                 return Ok(());
             }
         };
-        match self.served(head.path) {
+        let asked = self.asked_by_operator(peer, head.path);
+        match asked.unwrap_or_else(|| self.served(head.path).map_err(|fault| fault.status())) {
             Ok((called, pattern)) => self.open_from_grpc(turn, peer, tag, head, end, called, pattern),
-            Err(fault) => self.refuse_request(peer, tag, &fault),
+            Err(status) => self.refuse_request(peer, tag, &status),
         }
         Ok(())
     }
@@ -216,11 +221,12 @@ impl Engine {
         turn: &mut Turn<'_>,
         peer: GrpcKey,
         tag: StreamTag,
-        head: RequestHead<'_>,
+        mut head: RequestHead<'_>,
         end: bool,
         called: Called,
         pattern: Pattern,
     ) {
+        head.metadata = self.introduce_operator(peer, head.metadata);
         let deadline = head.timeout_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
         let client = ClientEnd::Grpc { peer, stream: tag };
         let mut call = Call::new(called.method, client, ServerEnd::Nobody, deadline);
@@ -275,8 +281,8 @@ impl Engine {
     }
 
     /// Answers a request that never becomes a call.
-    fn refuse_request(&mut self, peer: GrpcKey, tag: StreamTag, fault: &Fault) {
-        let head = Box::new(response::trailers_only(&Outcome::of(&fault.status())));
+    fn refuse_request(&mut self, peer: GrpcKey, tag: StreamTag, status: &Status) {
+        let head = Box::new(response::trailers_only(&Outcome::of(status)));
         self.http(peer, Command::Response { stream: tag, head, end: true });
     }
 

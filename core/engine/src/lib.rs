@@ -22,9 +22,9 @@
 //! exchanges the chain, `exhibit.rs` makes messages private for them, `mirror.rs` sends copies elsewhere), `remote.rs`
 //! the connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
 //! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
-//! can end, `expire.rs` does what time brings, `observe.rs` tells operators, `services.rs` those who ask what is
-//! served, `opaque.rs` is about ends whose types only their application knows, `handover/` an engine that goes on in
-//! another process.
+//! can end, `expire.rs` does what time brings, `operator.rs` lets in who asks the daemon itself, `observe.rs` tells
+//! operators, `services.rs` those who ask what is served, `opaque.rs` is about ends whose types only their application
+//! knows, `handover/` an engine that goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -61,6 +61,7 @@ mod mirror;
 mod names;
 mod observe;
 mod opaque;
+mod operator;
 mod pace;
 mod pass;
 mod peer;
@@ -92,11 +93,12 @@ pub use handover::{Brought, Exported, HandoverError};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
+pub use operator::Operator;
 pub use peer::PeerFault;
 pub use peer_io::Piece;
 pub use police::{AccessRecord, CALLER_KEY};
 pub use r2p2::{R2p2Port, R2p2Settings};
-pub use registry::{BoundSchema, MessageType, is_own_service};
+pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
 pub use table::{Key, Table};

@@ -4,6 +4,7 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::exhibit::{Exhibit, Shown};
 use crate::expire::Due;
+use crate::operator::introduced;
 use crate::peer_end::conversion_fault;
 use crate::queueing::Queued;
 use crate::registry::{Form, MessageType, MethodKey, is_own_service};
@@ -71,15 +72,7 @@ impl Engine {
             return metadata;
         }
         let identity = self.sessions.find(session).map_or("", |session| &session.identity);
-        // What is malformed is refused with the call.
-        let Ok(mut decoded) = Metadata::decode(&metadata) else { return metadata };
-        decoded.remove(CALLER_KEY);
-        if decoded.insert(CALLER_KEY, identity).is_err() {
-            return Vec::new();
-        }
-        let mut introduced = Vec::with_capacity(decoded.encoded_len());
-        decoded.encode(&mut introduced);
-        introduced
+        introduced(identity, metadata)
     }
 
     /// Notes what applies to a call on one of its sides.

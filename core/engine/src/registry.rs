@@ -119,6 +119,11 @@ pub fn is_own_service(full_name: &str) -> bool {
     full_name.starts_with(OWN_PACKAGE)
 }
 
+/// Whether a method of the host's own services only looks; all others of them change something.
+pub fn is_reading(path: &str) -> bool {
+    path.starts_with("/trunkline.admin.v1.Admin/")
+}
+
 /// Names a path for the life of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MethodKey(pub u32);
@@ -237,6 +242,11 @@ impl Registry {
         if is_own_service(path.trim_start_matches('/')) {
             return None;
         }
+        self.by_path.get(path).copied()
+    }
+
+    /// The key of a path of the host's own services, for those who may ask them.
+    pub fn own_key_of(&self, path: &str) -> Option<MethodKey> {
         self.by_path.get(path).copied()
     }
 

@@ -73,6 +73,11 @@ pub struct Admin {
     pub read: Vec<Principal>,
     /// Who may change: `trunkline policy add`, `set`, `remove`, `apply`.
     pub change: Vec<Principal>,
+    /// Unix sockets at which operators reach the admin API, and nothing else, by gRPC. None: only attached
+    /// applications do.
+    pub listen: Vec<Address>,
+    /// Permissions of those sockets.
+    pub socket_mode: Mode,
     /// File to which a line is added for every change that was tried. Empty: the log only.
     pub audit_log: PathBuf,
     /// File the chain of policies is kept in. Empty: changes at run time end with the daemon.
@@ -473,9 +478,25 @@ impl Default for Admin {
         Self {
             read: vec![Principal::Anyone],
             change,
+            listen: Vec::new(),
+            socket_mode: Mode(0o660),
             audit_log: PathBuf::new(),
             policies_file: PathBuf::new(),
         }
+    }
+}
+
+impl Admin {
+    /// Whether a process may ask a method of the daemon's own.
+    ///
+    /// # Errors
+    /// Why not, and who says so.
+    pub(crate) fn permit(&self, reads: bool, uid: u32, gid: u32) -> Result<(), String> {
+        let (key, allowed) = if reads { ("admin.read", &self.read) } else { ("admin.change", &self.change) };
+        if allowed.iter().any(|principal| principal.covers(uid, gid)) {
+            return Ok(());
+        }
+        Err(format!("not for uid {uid}, gid {gid}; {key} in the daemon's configuration says who may"))
     }
 }
 

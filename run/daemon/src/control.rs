@@ -20,7 +20,7 @@ use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Moved, Reply, decode_request, reply,
     request,
 };
-use trunkline_engine::{AccessRecord, BindError, Binding, SessionKey, is_own_service};
+use trunkline_engine::{AccessRecord, BindError, Binding, SessionKey, is_own_service, is_reading};
 use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
 
 /// The longest sleep while there are files to look at.
@@ -53,9 +53,6 @@ pub(crate) struct Control {
     /// Lines of the access log that are on their way here.
     pub unwritten: Arc<AtomicUsize>,
 }
-
-/// Methods of this service only look; all others of the daemon's own change something.
-const READING: &str = "/trunkline.admin.v1.Admin/";
 
 /// One connection to the control socket.
 pub(crate) struct Client {
@@ -279,17 +276,9 @@ impl Control {
         if !is_own_service(path.trim_start_matches('/')) || self.is_own_process(session) {
             return Ok(());
         }
-        let admin = &self.config.admin;
-        let (key, allowed) = match path.starts_with(READING) {
-            true => ("admin.read", &admin.read),
-            false => ("admin.change", &admin.change),
-        };
         let credentials = self.credentials(session).ok_or("the kernel does not say who asks")?;
-        if allowed.iter().any(|principal| principal.covers(credentials.uid, credentials.gid)) {
-            return Ok(());
-        }
         let (uid, gid) = (credentials.uid, credentials.gid);
-        Err(format!("{path}: not for uid {uid}, gid {gid}; {key} in the daemon's configuration says who may"))
+        self.config.admin.permit(is_reading(path), uid, gid).map_err(|why| format!("{path}: {why}"))
     }
 
     /// Whether a session belongs to the process this daemon runs in, by the kernel's word.

@@ -2,7 +2,7 @@
 
 use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
-use crate::config::Config;
+use crate::config::{Admin, Config};
 use crate::control::{Client, Control, ControlMessage};
 use crate::datagrams::UdpPorts;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
@@ -22,6 +22,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -79,6 +80,7 @@ pub struct Daemon {
     threads: Vec<JoinHandle<()>>,
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
+    admin_endpoints: Vec<String>,
     changes: Arc<Changes>,
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
@@ -201,6 +203,11 @@ impl Daemon {
         &self.endpoints
     }
 
+    /// Where operators connect.
+    pub fn admin_endpoints(&self) -> &[String] {
+        &self.admin_endpoints
+    }
+
     /// What every shard knows about itself, in order.
     pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
         let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
@@ -302,6 +309,7 @@ impl Daemon {
             threads: Vec::new(),
             control_path,
             endpoints: Vec::new(),
+            admin_endpoints: Vec::new(),
             changes: Arc::default(),
             modules: Loader::default(),
             kept,
@@ -356,14 +364,20 @@ impl Daemon {
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
         let mut listening = Vec::new();
-        for address in &config.daemon.listen {
-            let address = address.to_string();
+        let admin = Arc::new(config.admin.clone());
+        let anybodys = config.daemon.listen.iter().map(|address| (address, None));
+        let operators = config.admin.listen.iter().map(|address| (address, Some(Arc::clone(&admin))));
+        for (address, operators) in anybodys.chain(operators) {
+            let (endpoint, address) = (&address.0, address.to_string());
             let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&address));
             let listener = match open {
                 Some(listener) => listener,
                 None => listen(&address, config.daemon.shards > 1)?,
             };
-            listening.push(self.watch_listener(address, listener, &poller, listening.len())?);
+            if operators.is_some() {
+                admit_mode(endpoint, config.admin.socket_mode.0)?;
+            }
+            listening.push(self.watch_listener(address, listener, &poller, listening.len(), operators)?);
         }
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
         let udp = self.open_udp(config, bound.unwrap_or_default(), &poller)?;
@@ -412,13 +426,15 @@ impl Daemon {
         listener: Listener,
         poller: &Poller,
         index: usize,
+        operators: Option<Arc<Admin>>,
     ) -> Result<Listening, StartError> {
         poller.add(&listener, Token::Listener(index).to_poller(), Interest::Read)?;
         let endpoint = listener.endpoint().to_string();
-        if !self.endpoints.contains(&endpoint) {
-            self.endpoints.push(endpoint.clone());
+        let known = if operators.is_some() { &mut self.admin_endpoints } else { &mut self.endpoints };
+        if !known.contains(&endpoint) {
+            known.push(endpoint.clone());
         }
-        Ok(Listening { listener, configured, endpoint })
+        Ok(Listening { listener, configured, endpoint, operators })
     }
 
     fn open_udp(
@@ -477,6 +493,13 @@ fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<En
     let Some(inherited) = inherited else { return Ok(engine) };
     let taken = engine.take_over(&inherited.state, &inherited.schemas);
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
+}
+
+/// Sets who may connect to a socket of operators at all.
+fn admit_mode(endpoint: &Endpoint, mode: u32) -> Result<(), StartError> {
+    let Endpoint::Unix(path) = endpoint else { return Ok(()) };
+    let set = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+    set.map_err(|error| StartError::Listen { endpoint: endpoint.to_string(), error })
 }
 
 fn listen(address: &str, share_port: bool) -> Result<Listener, StartError> {

@@ -1,8 +1,10 @@
 //! The sockets of a shard: bytes in to the engine, bytes out of it.
 
+use crate::config::Admin;
 use crate::heaps::SessionHeaps;
 use crate::shard::{Shard, Token, now};
 use std::io::IoSlice;
+use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
 use trunkline_net::{Interest, Listener, Portable, Ready, Stream, Transfer};
@@ -30,6 +32,8 @@ pub(crate) struct Listening {
     /// As the configuration has it.
     pub configured: String,
     pub endpoint: String,
+    /// Operators connect here, and nobody else: who may do what.
+    pub operators: Option<Arc<Admin>>,
 }
 
 impl Socket {

@@ -4,10 +4,12 @@
 //! and, where TLS is wanted, secured. Then it becomes a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A
 //! visitor costs a descriptor and a few bytes, and has a limited time.
 
+use crate::config::Admin;
 use crate::shard::{Shard, Token, now};
 use std::collections::HashMap;
+use std::io;
 use trunkline_call::TimerKey;
-use trunkline_engine::{Dial, Dialled, PeerIdentity, Turn};
+use trunkline_engine::{Dial, Dialled, Operator, PeerIdentity, Turn};
 use trunkline_native::PREAMBLE;
 use trunkline_net::{
     Alpn, Endpoint, Farewell, First, HTTP1_ANSWER, Interest, Ready, Stream, TLS_REFUSAL, TlsClient,
@@ -42,6 +44,8 @@ struct Visitor {
     stream: Stream,
     doing: Doing,
     alarm: TimerKey,
+    /// It came where operators come.
+    operator: Option<Operator>,
 }
 
 struct Leaving {
@@ -91,6 +95,7 @@ impl Shard {
                 }
             }
         }
+        let operators = listening.operators.clone();
         for stream in accepted {
             if self.visitors.here.len() >= VISITORS_MAX {
                 tracing::warn!(
@@ -99,15 +104,21 @@ impl Shard {
                 );
                 break;
             }
-            let time_ns = self.http_server.unfinished_ns_max;
-            self.admit(stream, Doing::Naming(Vec::new()), time_ns);
+            let operator = operators.as_ref().map(|admin| operator(&stream, admin)).transpose();
+            match operator {
+                Ok(operator) => {
+                    let time_ns = self.http_server.unfinished_ns_max;
+                    self.admit(stream, Doing::Naming(Vec::new()), time_ns, operator);
+                }
+                Err(error) => tracing::warn!(%error, "the kernel does not say who asks"),
+            }
         }
     }
 
     /// A stranger another daemon had.
     pub fn admit_stranger(&mut self, stream: Stream, first: Vec<u8>) {
         let time_ns = self.http_server.unfinished_ns_max;
-        self.admit(stream, Doing::Naming(first), time_ns);
+        self.admit(stream, Doing::Naming(first), time_ns, None);
     }
 
     /// Begins to connect wherever the engine wants a connection.
@@ -121,19 +132,26 @@ impl Shard {
 
     /// Goes on with a visitor the poller named.
     pub fn serve_visitor(&mut self, id: u64, ready: Ready) {
-        let Some(Visitor { mut stream, doing, alarm }) = self.visitors.here.remove(&id) else { return };
+        let Some(visitor) = self.visitors.here.remove(&id) else { return };
+        let Visitor { mut stream, doing, alarm, operator } = visitor;
         let step = self.step(&mut stream, doing, ready.writable);
         if let Step::Wait(doing) = step {
             let interest = doing.interest(&stream);
             let _ = self.poller.set_interest(&stream, Token::Visitor(id).to_poller(), interest);
-            self.visitors.here.insert(id, Visitor { stream, doing, alarm });
+            self.visitors.here.insert(id, Visitor { stream, doing, alarm, operator });
             return;
         }
         self.socket_timers.cancel(alarm);
         match step {
             Step::Wait(_) => {}
+            Step::Native(_) if operator.is_some() => {
+                tracing::info!(
+                    why = "speaks the native protocol where operators speak gRPC",
+                    "connection refused"
+                );
+            }
             Step::Native(first) => self.adopt_native(stream, &first),
-            Step::Http(first) => self.adopt_http(stream, &first),
+            Step::Http(first) => self.adopt_http(stream, &first, operator),
             Step::Dialled(dial) => self.adopt_dialled(stream, dial),
             Step::Dismiss(words, why) => {
                 tracing::info!(peer = %label(&stream), why, "connection refused");
@@ -192,18 +210,18 @@ impl Shard {
             return Err("no root certificates to verify the server with (tls.ca)".into());
         }
         let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
-        self.admit(stream, Doing::Connecting(dial.clone(), name), DIAL_NS_MAX);
+        self.admit(stream, Doing::Connecting(dial.clone(), name), DIAL_NS_MAX, None);
         Ok(())
     }
 
-    fn admit(&mut self, stream: Stream, doing: Doing, time_ns: u64) {
+    fn admit(&mut self, stream: Stream, doing: Doing, time_ns: u64, operator: Option<Operator>) {
         let id = self.visitors.next_id();
         if let Err(error) = self.poller.add(&stream, Token::Visitor(id).to_poller(), doing.interest(&stream))
         {
             tracing::error!(%error, "cannot watch a socket");
         }
         let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Visitor(id));
-        self.visitors.here.insert(id, Visitor { stream, doing, alarm });
+        self.visitors.here.insert(id, Visitor { stream, doing, alarm, operator });
     }
 
     fn step(&self, stream: &mut Stream, doing: Doing, is_writable: bool) -> Step {
@@ -280,8 +298,11 @@ impl Shard {
         self.begin_native(key, stream, first);
     }
 
-    fn adopt_http(&mut self, stream: Stream, first: &[u8]) {
-        let key = self.engine.accept_grpc(now(), label(&stream), identity(&stream));
+    fn adopt_http(&mut self, stream: Stream, first: &[u8], operator: Option<Operator>) {
+        let key = match operator {
+            Some(operator) => self.engine.accept_operator(now(), operator),
+            None => self.engine.accept_grpc(now(), label(&stream), identity(&stream)),
+        };
         self.begin_http_server(key, stream, first);
     }
 
@@ -321,6 +342,8 @@ impl Visitors {
     /// Those who have connected, without TLS, and not said what they speak; with what they have said.
     pub fn strangers(&self) -> impl Iterator<Item = (&Stream, &[u8])> {
         self.here.values().filter_map(|visitor| match &visitor.doing {
+            // Who came where operators come, comes again.
+            _ if visitor.operator.is_some() => None,
             Doing::Naming(first) if !visitor.stream.is_secure() => Some((&visitor.stream, &first[..])),
             _ => None,
         })
@@ -348,6 +371,14 @@ fn greeting(stream: &mut Stream, dial: Dial) -> Step {
         Ok(true) => Step::Dialled(dial),
         Err(error) => Step::Over(Doing::Greeting(dial), format!("TLS: {error}")),
     }
+}
+
+/// Who came where operators come, and what he may.
+fn operator(stream: &Stream, admin: &Admin) -> io::Result<Operator> {
+    let process = stream.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
+    let (uid, gid) = (process.uid, process.gid);
+    let [reads, changes] = [true, false].map(|reads| admin.permit(reads, uid, gid));
+    Ok(Operator { identity: format!("uid:{uid}"), reads, changes })
 }
 
 /// What operators see of a stranger.

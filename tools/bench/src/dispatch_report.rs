@@ -167,7 +167,7 @@ mod tests {
 
     fn row(chooser: &'static str, percent: u32, p99_ms: u64) -> Row {
         let [took, bound] = [p99_ms, 10].map(|ms| [0, ms * 1_000_000, 0]);
-        let round = Round { answer: Answer { calls: 1, failed: 0, took, bound }, cpu_ns: 0 };
+        let round = Round { answer: Answer { calls: 1, failed: 0, p95_ns: 0, took, bound }, cpu_ns: 0 };
         Row { chooser, shape: Shape::Bimodal, percent, rounds: vec![round] }
     }
 

@@ -17,6 +17,10 @@ pub struct Trunkline {
     /// Socket of the daemon [default: $TRUNKLINE_SOCKET, else the usual places]
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Socket of the daemon for operators (admin.listen), for list, top, explain, policy and upgrade
+    /// [default: $TRUNKLINE_ADMIN_SOCKET, else they attach where applications do]
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
+    pub admin_socket: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

@@ -37,6 +37,9 @@ pub fn render(list: &ListResponse) -> String {
         bytes(memory.resident_bytes),
         bytes(memory.receive_heap_bytes),
     );
+    if !list.admin_listening.is_empty() {
+        out.push_str(&format!("operators connect to {}\n", list.admin_listening.join(", ")));
+    }
     section(&mut out, "applications", &applications(&list.applications));
     section(&mut out, "services", &services(&list.services));
     section(&mut out, "peers", &peers(&list.peers));
@@ -123,6 +126,7 @@ fn to_json(list: &ListResponse) -> Value {
         "uptimeNs": list.uptime_ns,
         "socket": list.socket,
         "listening": list.listening,
+        "admin_listening": list.admin_listening,
         "callsInFlight": list.calls_in_flight,
         "applications": list.applications.iter().map(application_json).collect::<Vec<_>>(),
         "services": list.services.iter().map(|row| json!({
@@ -165,6 +169,7 @@ mod tests {
             uptime_ns: 3_725_000_000_000,
             socket: "/run/trunkline.sock".into(),
             listening: vec!["tcp://10.0.0.7:7878".into()],
+            admin_listening: vec!["unix:///run/trunkline-admin.sock".into()],
             calls_in_flight: 3,
             applications: vec![Application {
                 name: "search\u{1b}[2J[7]".into(),
@@ -186,6 +191,7 @@ mod tests {
 alpha (trunkline 0.1.0, process 42, up 1 h 2 min)
 applications attach at /run/trunkline.sock; peers connect to tcp://10.0.0.7:7878
 3 calls in flight; 5.0 MiB resident, 4.0 KiB of receive heaps in use
+operators connect to unix:///run/trunkline-admin.sock
 
 APPLICATION              SHARD  MADE  SERVING  QUEUED  PARKED     HEAP  SERVES
 search\u{fffd}[2J[7] (leaving)      0     0        3       0       0  4.0 KiB  search.v1.Search

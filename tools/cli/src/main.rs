@@ -44,16 +44,19 @@ use trunkline::{Channel, Status};
 const EXIT_STATUS: u8 = 64;
 
 fn main() -> ExitCode {
-    let Trunkline { socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
+    let Trunkline { socket, admin_socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
+    let operator = || operator_channel(socket.clone(), admin_socket.clone());
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
-        Verb::Upgrade(args) => upgrade::upgrade(&channel(socket), &args),
-        Verb::List(args) => list::list(&admin_client(socket), args.json).map_err(explained),
+        Verb::Upgrade(args) => upgrade::upgrade(&operator(), &args),
+        Verb::List(args) => list::list(&AdminClient::new(operator()), args.json).map_err(explained),
         Verb::Explain(args) => {
-            explain::explain(&admin_client(socket), &args.method, args.json).map_err(explained)
+            explain::explain(&AdminClient::new(operator()), &args.method, args.json).map_err(explained)
         }
-        Verb::Top(args) => top::top(&admin_client(socket), args.interval, args.once).map_err(explained),
-        Verb::Policy(verb) => policy::policy(&channel(socket), verb),
+        Verb::Top(args) => {
+            top::top(&AdminClient::new(operator()), args.interval, args.once).map_err(explained)
+        }
+        Verb::Policy(verb) => policy::policy(&operator(), verb),
         Verb::Call(args) => return call(args, socket),
         Verb::Bench(args) => match bench::bench(args, socket) {
             Ok(true) => Ok(()),
@@ -106,11 +109,23 @@ fn exit_code(status: &Status) -> u8 {
     if status.is_ok() { 0 } else { EXIT_STATUS + status.code().number() as u8 }
 }
 
-/// A client of the daemon's admin API. Embedded mode would ask a daemon nobody uses.
-fn admin_client(socket: Option<PathBuf>) -> AdminClient {
-    AdminClient::new(channel(socket))
+/// Environment variable: where operators connect.
+const ADMIN_VARIABLE: &str = "TRUNKLINE_ADMIN_SOCKET";
+
+/// A way to the daemon's admin API: by gRPC to the socket for operators if one is named, with an engine inside this
+/// program; else attached as applications are.
+fn operator_channel(socket: Option<PathBuf>, admin: Option<PathBuf>) -> Channel {
+    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    match admin.or_else(|| variable().filter(|_| socket.is_none())) {
+        Some(path) => {
+            let target = format!("unix:{}", path.display());
+            Channel::builder().name("trunkline").embedded(true).target(&target).connect_lazy()
+        }
+        None => channel(socket),
+    }
 }
 
+/// Attached to the daemon. Embedded mode would ask a daemon nobody uses.
 fn channel(socket: Option<PathBuf>) -> Channel {
     let channel = Channel::builder().name("trunkline").embedded(false);
     let channel = match socket {

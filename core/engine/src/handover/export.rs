@@ -66,7 +66,9 @@ impl Engine {
         let taken: Vec<_> =
             self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none()).map(|(key, _)| key).collect();
         self.commands.extend(taken.into_iter().map(|key| (key, trunkline_grpc::Command::GoAway)));
-        self.grpc_peers.iter().map(|(_, peer)| peer.streams.len()).sum()
+        // Operators who watch would be waited for, and one of them asked for this.
+        let waited_for = self.grpc_peers.iter().filter(|(_, peer)| peer.operator.is_none());
+        waited_for.map(|(_, peer)| peer.streams.len()).sum()
     }
 
     /// Writes the state down, between two turns. Nothing changes here.

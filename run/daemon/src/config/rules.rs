@@ -1,7 +1,7 @@
 //! What a well-typed configuration may still get wrong.
 
 use super::error::{Breach, quoted};
-use super::{Bytes, Config};
+use super::{Address, Bytes, Config};
 use std::fmt::Display;
 use std::path::Path;
 use trunkline_grpc::service_config::ServiceConfig;
@@ -192,6 +192,12 @@ impl Config {
     }
 
     fn check_admin(&self) -> Result<(), Breach> {
+        let local = |address: &&Address| !matches!(address.0, Endpoint::Unix(_) | Endpoint::Abstract(_));
+        if let Some(address) = self.admin.listen.iter().find(local) {
+            let problem = format!("has {address}, where nobody says who asks");
+            let advice = "write a Unix socket, such as \"unix:/run/trunkline-admin.sock\"";
+            return Err(breach("admin.listen", problem, advice));
+        }
         let file = &self.admin.policies_file;
         if self.policies_file().is_none() || file.is_absolute() && file.file_name().is_some() {
             return Ok(());

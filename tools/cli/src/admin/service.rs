@@ -59,6 +59,8 @@ pub struct Facts {
     pub socket: String,
     /// Where other daemons reach it.
     pub listening: Vec<String>,
+    /// Where operators reach it.
+    pub admin_listening: Vec<String>,
     /// Memory of its process, in bytes.
     pub resident_bytes: u64,
 }
@@ -190,6 +192,7 @@ fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
         uptime_ns: facts.uptime_ns,
         socket: facts.socket,
         listening: facts.listening,
+        admin_listening: facts.admin_listening,
         ..ListResponse::default()
     };
     let mut receive_heap_bytes = 0;

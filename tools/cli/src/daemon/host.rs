@@ -87,6 +87,7 @@ impl DaemonHost {
             uptime_ns: u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX),
             socket: self.socket.display().to_string(),
             listening: self.daemon.endpoints().to_vec(),
+            admin_listening: self.daemon.admin_endpoints().to_vec(),
             resident_bytes: resident_bytes(),
         }
     }

@@ -89,7 +89,7 @@ impl Host {
         host
     }
 
-    /// The same with a gRPC service config for those calls, and with more in its configuration.
+    /// A host that sends the calls of the probe service there, with a gRPC service config and more configuration.
     pub fn routed_as(endpoints: Vec<String>, service_config: &str, more: &str) -> Self {
         let (service_config, more) = (service_config.to_owned(), more.to_owned());
         let mut host = Self { routes: endpoints, service_config, more, ..Self::unstarted() };
