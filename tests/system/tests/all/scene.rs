@@ -23,6 +23,8 @@ pub struct Scene {
     /// Where the server is, if that is another host.
     far: Option<Host>,
     _server: Process,
+    /// Where its calls go.
+    pub target: String,
     pub load: Arc<Load>,
     threads: Vec<JoinHandle<()>>,
     talk: Option<Talk>,
@@ -57,7 +59,16 @@ impl Scene {
         until_served(&caller);
         let (load, threads) = Load::start(&caller);
         let talk = streams.then(|| Talk::start(&ProbeClient::new(channel(&near, target))));
-        Self { near, far, _server, load, threads, talk, longest_pause: Duration::ZERO }
+        Self {
+            near,
+            far,
+            _server,
+            target: target.to_owned(),
+            load,
+            threads,
+            talk,
+            longest_pause: Duration::ZERO,
+        }
     }
 
     /// The host of the server.

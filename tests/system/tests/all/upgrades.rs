@@ -1,7 +1,9 @@
-//! Shows policy modules upgraded with their state under constant load, on both hosts of every call: no call fails or is
-//! executed twice, no stream breaks, and no count is lost on the way from one instance to the next.
+//! Shows policy modules upgraded with their state under constant load, on both hosts of every call, alone and while
+//! chains change and daemons are replaced: no call fails or is executed twice, no stream breaks, and no count is lost
+//! on the way from one instance to the next.
 
 use crate::once::{Load, are_true_of_the_logs, finish};
+use crate::scene::Scene;
 use crate::support::{Host, client, echo, until_served};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +16,10 @@ use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
 use trunkline_test_modules as built;
 
 const UPGRADES: usize = 20;
+/// Environment variable: changes of the chain and upgrades of its modules, on each host, in a run that replaces each
+/// daemon at every second one. Twenty are asked for; four are what every run can afford.
+const CHANGES_VARIABLE: &str = "UPGRADE_CHANGES";
+const CHANGES: usize = 4;
 
 /// Modules on the side of the caller: a token bucket nobody empties, changing from version 1 to 2 in the middle.
 fn near_chain(folder: &Path, round: usize) -> String {
@@ -150,4 +156,41 @@ fn modules_are_upgraded_under_load_and_nobody_notices() {
     are_true_of_the_logs(&load, std::slice::from_ref(&far));
     near.until_idle();
     far.until_idle();
+}
+
+/// A rule that is new in every round, and keeps nobody out.
+fn rule(side: &str, round: usize) -> String {
+    format!(
+        "[[policy]]\nname = \"rule-{round}\"\nkind = \"access\"\nside = \"{side}\"\nservice = \"probe.v1.Probe\"\n\
+         deny = 'application == \"nobody {round}\"'\n\n"
+    )
+}
+
+#[test]
+fn chains_modules_and_daemons_change_in_one_run_and_nobody_notices() {
+    let changes = std::env::var(CHANGES_VARIABLE).map_or(CHANGES, |changes| changes.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    built::field_check(folder.path());
+    let files = [folder.path().join("near.toml"), folder.path().join("far.toml")];
+    let mut scene = Scene::secured();
+    let client = client(&scene.near, &scene.target);
+    apply(&mut scene.near, &files[0], &near_chain(folder.path(), 0), 0);
+    apply(scene.far(), &files[1], &far_chain(folder.path(), 0), 0);
+    for round in 1..=changes {
+        let near = rule("client", round) + &near_chain(folder.path(), round);
+        apply(&mut scene.near, &files[0], &near, 1);
+        assert_eq!(refusal(&client), 2 * round - 1, "the count of refusals goes on");
+        apply(scene.far(), &files[1], &(far_chain(folder.path(), round) + &rule("server", round)), 2);
+        assert_eq!(refusal(&client), 2 * round, "the count of refusals goes on");
+        scene.go_on();
+        if round.is_multiple_of(2) {
+            scene.replace(0);
+            scene.replace(1);
+        }
+    }
+    println!(
+        "{changes} changes of the chain, with modules upgraded, on each host, {} replacements of each daemon, TLS: {}",
+        changes / 2,
+        scene.end_untouched()
+    );
 }
