@@ -126,7 +126,7 @@ fn to_json(list: &ListResponse) -> Value {
         "uptimeNs": list.uptime_ns,
         "socket": list.socket,
         "listening": list.listening,
-        "admin_listening": list.admin_listening,
+        "adminListening": list.admin_listening,
         "callsInFlight": list.calls_in_flight,
         "applications": list.applications.iter().map(application_json).collect::<Vec<_>>(),
         "services": list.services.iter().map(|row| json!({

@@ -163,7 +163,7 @@ fn to_json(list: &ListPoliciesResponse) -> Value {
             "name": row.name, "kind": row.kind, "side": row.side, "application": row.application,
             "service": row.service, "method": row.method, "seen": row.seen, "refused": row.refused,
             "delayed": row.delayed, "errors": row.errors, "module": row.module, "upgrades": row.upgrades,
-            "fault": row.fault, "target": row.target, "mirrored": row.mirrored, "left_out": row.left_out,
+            "fault": row.fault, "target": row.target, "mirrored": row.mirrored, "leftOut": row.left_out,
             "failed": row.failed,
         })
     };
@@ -174,6 +174,6 @@ fn to_json(list: &ListPoliciesResponse) -> Value {
     };
     json!({
         "policies": list.policies.iter().map(row).collect::<Vec<_>>(),
-        "source": source, "policies_file": list.policies_file, "set_aside": list.set_aside,
+        "source": source, "policiesFile": list.policies_file, "setAside": list.set_aside,
     })
 }

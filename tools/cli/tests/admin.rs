@@ -167,7 +167,7 @@ fn nothing_else_is_served_there_and_the_api_nowhere_else() {
     }
     let listed: Value = serde_json::from_str(&stage.host.verb(&["list", "--json"], "").out).unwrap();
     let port = listed["listening"][0].as_str().unwrap().replace("tcp://", "http://");
-    assert_eq!(listed["admin_listening"][0], format!("unix://{}", stage.socket.display()));
+    assert_eq!(listed["adminListening"][0], format!("unix://{}", stage.socket.display()));
     for path in [LIST, CHANGE] {
         let refused = ask::<_, Nothing>(port.clone(), path, Nothing {}).unwrap_err();
         assert_eq!(refused.code(), Code::Unimplemented, "{path}");
@@ -194,11 +194,11 @@ fn the_verbs_go_there_and_it_outlives_a_replacement() {
     assert_eq!(stage.verb(&["top", "--once", "--interval", "100ms"]).code, Some(0));
 
     let before =
-        serde_json::from_str::<Value>(&stage.verb(&["list", "--json"]).out).unwrap()["process_id"].clone();
+        serde_json::from_str::<Value>(&stage.verb(&["list", "--json"]).out).unwrap()["processId"].clone();
     let upgraded = stage.verb(&["upgrade"]);
     assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
     let after =
-        serde_json::from_str::<Value>(&stage.verb(&["list", "--json"]).out).unwrap()["process_id"].clone();
+        serde_json::from_str::<Value>(&stage.verb(&["list", "--json"]).out).unwrap()["processId"].clone();
     assert_ne!(before, after);
     assert!(stage.ask::<_, Listed>(LIST, Nothing {}).unwrap().document.contains("name = \"no-bells\""));
 }
