@@ -39,13 +39,13 @@ pub struct Dispatcher<T> {
     turn: u32,
     /// Something may be given out.
     stirred: bool,
-    /// What waits has waited for long: workers get one more in stock than measuring says.
+    /// What waits has waited for long: see [`Dispatcher::stock`].
     behind: bool,
 }
 
 /// Mean services the first in the queue has waited for when workers get one more in stock; it ends when that is one
 /// again. Where the measure is right, a queue at 90 % of what the workers can do is seldom as old.
-const BEHIND_SERVICES: u64 = 2;
+const OLD_SERVICES: u64 = 2;
 
 /// What becomes of a new request.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,13 +131,13 @@ impl<T> Dispatcher<T> {
     /// A new request. `sticky` is the key that decides its worker, if one does.
     pub fn submit(&mut self, now: Instant, class: Class, sticky: Option<u64>, item: T) -> Verdict<T> {
         if let Some(key) = sticky {
-            return self.submit_sticky(class, key, item);
+            return self.submit_sticky(now, class, key, item);
         }
         // Whoever waits comes first, unless it waits for others' workers.
         if self.queues.len_of(class) == 0
-            && let Some(worker) = self.pick(class)
+            && let Some(worker) = self.pick(now, class)
         {
-            self.pool.take(worker);
+            self.pool.take(worker, now);
             return Verdict::To(worker, item);
         }
         if self.queues.len() >= self.settings.queue_max {
@@ -155,7 +155,7 @@ impl<T> Dispatcher<T> {
 
     /// Something is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
     pub fn adopt(&mut self, worker: WorkerKey) {
-        self.pool.take(worker);
+        self.pool.take(worker, Instant::default());
     }
 
     /// Takes out of the queue whatever `keep` does not want.
@@ -183,13 +183,13 @@ impl<T> Dispatcher<T> {
         if !self.stirred {
             return None;
         }
-        let Some(class) = self.queues.oldest(|class| self.has_room(class)) else {
+        let Some(class) = self.queues.oldest(|class| self.has_room(now, class)) else {
             self.stirred = false;
             return None;
         };
-        let worker = self.pick(class)?;
+        let worker = self.pick(now, class)?;
         let waiting = self.queues.pop(class)?;
-        self.pool.take(worker);
+        self.pool.take(worker, now);
         Some(Dispatch::To { worker, item: waiting.item, waited_ns: now.since_ns(waiting.since) })
     }
 
@@ -214,13 +214,11 @@ impl<T> Dispatcher<T> {
         self.pool.outstanding(worker)
     }
 
-    /// The n in force; `None` for policies without.
+    /// The n in force, but for the one more while the queue is old; `None` for policies without.
     pub fn bound(&self) -> Option<u32> {
         match self.settings.policy {
             Policy::Bounded(Bound::Fixed(n)) => Some(n),
-            Policy::Bounded(Bound::Auto) => {
-                Some((self.estimate.bound() + u32::from(self.behind)).min(Bound::AUTO_MAX))
-            }
+            Policy::Bounded(Bound::Auto) => Some(self.estimate.bound()),
             Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo | Policy::JoinShortestQueue => None,
         }
     }
@@ -235,14 +233,13 @@ impl<T> Dispatcher<T> {
     fn look_back(&mut self, now: Instant) {
         let head = self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class));
         let waited_ns = head.map_or(0, |since| now.since_ns(since));
-        let service_ns = self.estimate.service_ns() as u64;
-        let long_ns = if self.behind { service_ns } else { service_ns.saturating_mul(BEHIND_SERVICES) };
-        let behind = service_ns > 0 && waited_ns > long_ns;
+        let long_ns = if self.behind { self.old_ns() / OLD_SERVICES } else { self.old_ns() };
+        let behind = self.estimate.service_ns() > 0.0 && waited_ns > long_ns;
         self.stirred |= behind && !self.behind;
         self.behind = behind;
     }
 
-    fn submit_sticky(&mut self, class: Class, key: u64, item: T) -> Verdict<T> {
+    fn submit_sticky(&mut self, now: Instant, class: Class, key: u64, item: T) -> Verdict<T> {
         let score = |index: u32| mix(key ^ mix(u64::from(index) + 1));
         let Some(worker) = self.pool.highest(class, score) else {
             return Verdict::Refused(item, Refusal::NoWorker);
@@ -250,19 +247,37 @@ impl<T> Dispatcher<T> {
         if self.pool.outstanding(worker).is_some_and(|count| count as usize >= self.settings.queue_max) {
             return Verdict::Refused(item, Refusal::QueueFull);
         }
-        self.pool.take(worker);
+        self.pool.take(worker, now);
         Verdict::To(worker, item)
     }
 
-    fn has_room(&self, class: Class) -> bool {
+    fn has_room(&self, now: Instant, class: Class) -> bool {
         match self.bound() {
-            Some(bound) => self.pool.least_load(class).is_some_and(|load| load < bound),
+            Some(bound) => {
+                self.pool.least_load(class).is_some_and(|load| load < bound)
+                    || self.stock(now, class).is_some()
+            }
             None => self.pool.eligible(class) > 0,
         }
     }
 
-    fn pick(&mut self, class: Class) -> Option<WorkerKey> {
-        if !self.has_room(class) {
+    /// While the queue is old: a worker to put one more in stock at than measuring says. Not one that has been busy for
+    /// longer than such a queue is old: it has met a long request, and nobody knows how long.
+    fn stock(&self, now: Instant, class: Class) -> Option<WorkerKey> {
+        if !self.behind || self.settings.policy != Policy::Bounded(Bound::Auto) {
+            return None;
+        }
+        let (given, worker) = self.pool.freshest(class, self.estimate.bound())?;
+        (now.since_ns(given) <= self.old_ns()).then_some(worker)
+    }
+
+    /// Age from which a queue is old.
+    fn old_ns(&self) -> u64 {
+        (self.estimate.service_ns() as u64).saturating_mul(OLD_SERVICES)
+    }
+
+    fn pick(&mut self, now: Instant, class: Class) -> Option<WorkerKey> {
+        if !self.has_room(now, class) {
             return None;
         }
         match self.settings.policy {
@@ -279,7 +294,11 @@ impl<T> Dispatcher<T> {
             }
             Policy::JoinShortestQueue | Policy::Bounded(_) => {
                 let drawn = self.random();
-                self.pool.least_loaded(class, drawn)
+                let least = self.pool.least_loaded(class, drawn)?;
+                match self.bound() {
+                    Some(bound) if self.pool.least_load(class)? >= bound => self.stock(now, class),
+                    _ => Some(least),
+                }
             }
         }
     }

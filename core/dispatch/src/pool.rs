@@ -1,5 +1,7 @@
 //! The workers, by load.
 
+use trunkline_call::Instant;
+
 /// Classes a pool tells apart. A request of a higher class counts as class 0.
 pub const CLASSES_MAX: usize = 32;
 
@@ -45,6 +47,8 @@ struct Worker {
     /// What it works on at once.
     slots: u32,
     outstanding: u32,
+    /// When it was given its last request.
+    given: Instant,
     group: usize,
     /// Where it lies in its group: load and place; `None` while it takes nothing.
     place: Option<(usize, usize)>,
@@ -83,7 +87,13 @@ impl Pool {
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
-        slot.worker = Some(Worker { slots: slots.max(1), outstanding: 0, group: 0, place: None });
+        slot.worker = Some(Worker {
+            slots: slots.max(1),
+            outstanding: 0,
+            given: Instant::default(),
+            group: 0,
+            place: None,
+        });
         let generation = slot.generation;
         self.len += 1;
         self.place(index);
@@ -122,9 +132,11 @@ impl Pool {
         }
     }
 
-    pub fn take(&mut self, key: WorkerKey) {
+    pub fn take(&mut self, key: WorkerKey, now: Instant) {
         if self.find(key).is_some() {
-            self.change(key.index, |worker| worker.outstanding += 1);
+            self.change(key.index, |worker| {
+                (worker.outstanding, worker.given) = (worker.outstanding + 1, now)
+            });
         }
     }
 
@@ -158,6 +170,14 @@ impl Pool {
         let group = self.groups_of(class).find(|group| self.groups[*group].least() == Some(least))?;
         let level = &self.groups[group].levels[least];
         Some(self.key(level[(drawn % level.len() as u64) as usize]))
+    }
+
+    /// Of the workers with such a load the one that was given its last request last, and when.
+    pub fn freshest(&self, class: Class, load: u32) -> Option<(Instant, WorkerKey)> {
+        let level = self.groups_of(class).filter_map(|group| self.groups[group].levels.get(load as usize));
+        let given =
+            |index: &u32| Some((self.slots[*index as usize].worker.as_ref()?.given, self.key(*index)));
+        level.flatten().filter_map(given).max_by_key(|(given, _)| *given)
     }
 
     /// The worker at a place among those eligible. The order changes as loads do; every place is some worker's.

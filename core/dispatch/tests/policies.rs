@@ -34,25 +34,29 @@ fn round_robin_takes_each_in_turn() {
     assert_eq!(picked[..3], picked[3..]);
 }
 
-/// Whatever measuring says: where a queue grows old, workers lose more between two requests than it saw.
+/// Whatever measuring says: where a queue grows old, workers lose more between two requests than it saw. One that is
+/// busy with a long request gets nothing behind it all the same.
 #[test]
 fn an_old_queue_puts_one_more_in_stock() {
     const MS: u64 = 1_000_000;
     let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
-    let worker = dispatcher.join(1);
+    let workers = [1, 1].map(|slots| dispatcher.join(slots));
     (0..100).for_each(|_| dispatcher.note(0, 10 * MS));
-    assert_eq!(to(dispatcher.submit(NOW, Class::default(), None, 0)), worker);
-    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 1), Verdict::Waits);
-    assert_eq!(dispatcher.submit(NOW.plus_ns(15 * MS), Class::default(), None, 2), Verdict::Waits);
-    assert_eq!(dispatcher.poll(NOW.plus_ns(20 * MS)), None);
-    let later = NOW.plus_ns(20 * MS + 1);
-    let waited_ns = 20 * MS + 1;
-    assert_eq!(dispatcher.poll(later), Some(Dispatch::To { worker, item: 1, waited_ns }));
-    assert_eq!(
-        (dispatcher.poll(later), dispatcher.bound()),
-        (None, Some(1)),
-        "what is left has not waited long"
-    );
+    let busy = [0, 1].map(|item| to(dispatcher.submit(NOW, Class::default(), None, item)));
+    assert!(workers.iter().all(|worker| busy.contains(worker)));
+    for item in 2..5 {
+        assert_eq!(dispatcher.submit(NOW, Class::default(), None, item), Verdict::Waits);
+    }
+    let mut poll = |after_ms: u64, released: Option<WorkerKey>| {
+        released.into_iter().for_each(|worker| dispatcher.release(worker));
+        let now = NOW.plus_ns(after_ms * MS);
+        std::iter::from_fn(|| dispatcher.poll(now)).collect::<Vec<_>>()
+    };
+    let given = |item, after_ms: u64| vec![Dispatch::To { worker: busy[1], item, waited_ns: after_ms * MS }];
+    assert_eq!(poll(10, Some(busy[1])), given(2, 10));
+    assert_eq!(poll(20, None), []);
+    assert_eq!(poll(25, None), given(3, 25), "to who began 15 ms ago");
+    assert_eq!(poll(26, None), [], "not to who began 26 ms ago");
 }
 
 #[test]
