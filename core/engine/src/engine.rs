@@ -7,6 +7,7 @@ use crate::exhibit::Exhibit;
 use crate::expire::Due;
 use crate::grpc_peer::GrpcPeer;
 use crate::grpc_settings::GrpcSettings;
+use crate::handover::grpc::Leaving;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::pace::Pacer;
@@ -53,6 +54,8 @@ pub struct Engine {
     /// gRPC peers whose streams or queues changed.
     pub(crate) touched: Vec<GrpcKey>,
     pub(crate) r2p2: R2p2,
+    /// Whether gRPC connections are being emptied for a hand-over.
+    pub(crate) grpc_leaving: Leaving,
     pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
@@ -171,6 +174,7 @@ impl Engine {
             commands: VecDeque::new(),
             touched: Vec::new(),
             r2p2: R2p2::default(),
+            grpc_leaving: Leaving::default(),
             workers: Workers::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),

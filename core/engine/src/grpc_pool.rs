@@ -12,6 +12,7 @@ use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::PeerIdentity;
 use crate::grpc_stream::Replay;
+use crate::handover::grpc::Leaving;
 use crate::pass::{Blocker, Refusal};
 use crate::remote::{Dial, Dialled, Speaks};
 use crate::{CallKey, GrpcKey, RemoteKey};
@@ -66,7 +67,7 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if remote.pool.is_unused() {
+        if remote.pool.is_unused() && self.grpc_leaving != Leaving::Held {
             return Err(self.unreachable(key, remote_key, item));
         }
         if remote.waiting.len() < limit {
@@ -78,6 +79,9 @@ impl Engine {
 
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
     fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
+        if self.grpc_is_held() {
+            return;
+        }
         let connections_max = self.limits.grpc_connections_per_endpoint;
         let Some(remote) = self.remotes.find(remote_key) else { return };
         let pool = &remote.pool;
@@ -215,6 +219,9 @@ impl Engine {
 
     /// The connection of a pool with the fewest streams, if it takes one more.
     fn pooled_with_room(&self, remote_key: RemoteKey) -> Option<GrpcKey> {
+        if self.grpc_is_held() {
+            return None;
+        }
         let pool = &self.remotes.find(remote_key)?.pool;
         let queue_max = self.limits.connection_queue_bytes as u64;
         let room = |key: &GrpcKey| {

@@ -89,7 +89,7 @@ pub use bind::{BindError, BindRequest, Binding};
 pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
-pub use handover::{Brought, Exported, HandoverError};
+pub use handover::{Brought, Exported, GrpcLeft, HandoverError};
 pub use heaps::Heaps;
 pub use limits::Limits;
 pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};

@@ -5,7 +5,7 @@ mod world;
 
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
 use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
-use trunkline_engine::{GrpcSettings, Limits, Protocol};
+use trunkline_engine::{GrpcSettings, Limits, Protocol, Turn};
 use trunkline_grpc::compress::{Encoding, decompress};
 use trunkline_grpc::{Event, Reason, StreamTag};
 use trunkline_telemetry::{Ask, Coverage, Side};
@@ -463,6 +463,43 @@ fn a_server_that_leaves_finishes_what_it_has_and_gets_no_more() {
     scene.settle();
     assert_eq!(scene.world.webs[0].closed(), Some(Reason::NO_ERROR), "and then it is closed");
     scene.nothing_left();
+}
+
+/// Before the daemon is replaced: what is under way ends, what comes waits in line, and goes on in the engine that
+/// takes over, or in this one if none does.
+#[test]
+fn held_calls_wait_in_line() {
+    for takes_over in [false, true] {
+        let mut scene = Scene::connected(100);
+        let first = scene.call(0, b"1", Deadline::NONE);
+        let tag = scene.world.webs[0].newest();
+        let left = scene.world.hosts[0].engine.leave_grpc(true);
+        assert_eq!((left.unfinished, left.calls), (1, 1));
+        let second = scene.call(0, b"2", Deadline::NONE);
+        assert_eq!(
+            (scene.world.webs.len(), scene.world.webs[0].open().count()),
+            (1, 1),
+            "nothing new is begun"
+        );
+        scene.respond(0, tag, b"a");
+        assert_eq!(scene.conclude(first, Code::Ok).1, b"a");
+        assert_eq!(scene.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+        if takes_over {
+            scene.world.replace_engine(0);
+            // The old connection does not come along.
+            scene.world.webs.clear();
+            scene.settle();
+            scene.ready(0, 100);
+        } else {
+            let (now, host) = (scene.world.now, &mut scene.world.hosts[0]);
+            host.engine.stay_with_grpc(&mut Turn { now, heaps: &mut host.heaps });
+            scene.settle();
+        }
+        let tag = scene.world.webs[0].newest();
+        scene.respond(0, tag, b"b");
+        assert_eq!(scene.conclude(second, Code::Ok).1, b"b");
+        scene.nothing_left();
+    }
 }
 
 #[test]

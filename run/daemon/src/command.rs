@@ -6,7 +6,9 @@ use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use trunkline_engine::{AccessRecord, BindError, Binding, BoundSchema, ServiceState, SessionKey, Snapshot};
+use trunkline_engine::{
+    AccessRecord, BindError, Binding, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot,
+};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
 use trunkline_shm::DaemonEnd;
@@ -49,7 +51,9 @@ pub(crate) enum Command {
     /// Tell from what the schemas in use were built.
     Sources { reply: Sender<Vec<Arc<[u8]>>> },
     /// Ask gRPC clients to leave, and tell how many gRPC calls are under way.
-    LeaveGrpc { reply: Sender<usize> },
+    LeaveGrpc { hold: bool, reply: Sender<GrpcLeft> },
+    /// Not to hand over after all: gRPC is served as before.
+    StayWithGrpc,
     /// Hand everything over to another daemon.
     Leave(Box<Leave>),
     /// Take no new calls.

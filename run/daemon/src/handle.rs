@@ -390,6 +390,7 @@ impl Daemon {
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
             sockets: HashMap::new(),
+            holds_strangers: false,
             https: HttpSockets::default(),
             udp,
             visitors: Visitors::default(),

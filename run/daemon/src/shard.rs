@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
-use trunkline_engine::{BindRequest, Engine, GrpcKey, PeerKey, R2p2Port, SessionKey, Turn};
+use trunkline_engine::{BindRequest, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn};
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
@@ -27,6 +27,8 @@ pub(crate) struct Shard {
     pub heaps: SessionHeaps,
     pub sessions: Sessions,
     pub sockets: HashMap<PeerKey, Socket>,
+    /// Whoever connects waits at the listeners, for the daemon that takes over.
+    pub holds_strangers: bool,
     pub https: HttpSockets,
     pub udp: UdpPorts,
     pub visitors: Visitors,
@@ -166,12 +168,30 @@ impl Shard {
                     let schemas = self.engine.schemas_in_use();
                     let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
                 }
-                Command::LeaveGrpc { reply } => drop(reply.send(self.engine.leave_grpc())),
+                Command::LeaveGrpc { hold, reply } => {
+                    let _ = reply.send(self.leave_grpc(hold));
+                }
+                Command::StayWithGrpc => self.stay_with_grpc(),
                 Command::Leave(leave) => self.hand_over(&leave),
                 Command::Drain => self.engine.drain(now()),
                 Command::Stop => self.stopping = true,
             }
         }
+    }
+
+    /// A step of emptying gRPC connections before a hand-over; how far that is.
+    fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
+        if hold {
+            self.hold_strangers();
+        }
+        self.engine.leave_grpc(hold)
+    }
+
+    /// The hand-over was in vain.
+    fn stay_with_grpc(&mut self) {
+        self.admit_strangers();
+        self.engine.stay_with_grpc(&mut Turn { now: now(), heaps: &mut self.heaps });
+        self.pressing = true;
     }
 
     fn attach(&mut self, end: DaemonEnd, label: String) -> SessionKey {

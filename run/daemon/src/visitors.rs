@@ -115,6 +115,28 @@ impl Shard {
         }
     }
 
+    /// Whoever connects from now on waits in the kernel, for the daemon that takes the listeners over, or until
+    /// [`Shard::admit_strangers`].
+    pub fn hold_strangers(&mut self) {
+        if !std::mem::replace(&mut self.holds_strangers, true) {
+            for listening in &self.listening {
+                let _ = self.poller.remove(&listening.listener);
+            }
+        }
+    }
+
+    /// Nobody takes over.
+    pub fn admit_strangers(&mut self) {
+        if std::mem::take(&mut self.holds_strangers) {
+            for (index, listening) in self.listening.iter().enumerate() {
+                let token = Token::Listener(index).to_poller();
+                if let Err(error) = self.poller.add(&listening.listener, token, Interest::Read) {
+                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot watch a listener");
+                }
+            }
+        }
+    }
+
     /// A stranger another daemon had.
     pub fn admit_stranger(&mut self, stream: Stream, first: Vec<u8>) {
         let time_ns = self.http_server.unfinished_ns_max;

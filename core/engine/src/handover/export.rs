@@ -60,17 +60,6 @@ impl Engine {
         schemas
     }
 
-    /// Asks gRPC clients to go elsewhere with their next calls. Returns how many of their calls are under way, and of
-    /// those made to gRPC servers.
-    pub fn leave_grpc(&mut self) -> usize {
-        let taken: Vec<_> =
-            self.grpc_peers.iter().filter(|(_, peer)| peer.remote.is_none()).map(|(key, _)| key).collect();
-        self.commands.extend(taken.into_iter().map(|key| (key, trunkline_grpc::Command::GoAway)));
-        // Operators who watch would be waited for, and one of them asked for this.
-        let waited_for = self.grpc_peers.iter().filter(|(_, peer)| peer.operator.is_none());
-        waited_for.map(|(_, peer)| peer.streams.len()).sum()
-    }
-
     /// Writes the state down, between two turns. Nothing changes here.
     ///
     /// # Errors

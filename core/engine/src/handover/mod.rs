@@ -12,6 +12,7 @@
 //! * `export.rs` and `take_over.rs` write and read; `types.rs` has the numbered types, `entries.rs` completions;
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
 //!   refused, and never panics later;
+//! * `grpc.rs` empties connections of gRPC beforehand;
 //! * `resume.rs` ends what could not come along, and gives everything else a push.
 //!
 //! # What does not come along
@@ -21,11 +22,13 @@
 
 pub(crate) mod entries;
 mod export;
+pub(crate) mod grpc;
 mod resume;
 mod sound;
 mod take_over;
 mod types;
 
 pub use export::Exported;
+pub use grpc::GrpcLeft;
 pub use resume::Brought;
 pub use take_over::HandoverError;

@@ -2,7 +2,7 @@
 
 use super::parts::{Leave, LeaveError, Moved};
 use super::wire::{Channel, ChannelError, VERSION, Word};
-use crate::command::Command as ShardCommand;
+use crate::command::{Command as ShardCommand, ShardSender};
 use crate::control::ControlMessage;
 use crate::handle::Daemon;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,7 +17,14 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use trunkline_engine::GrpcLeft;
 use trunkline_shm::{ControlSocket, monotonic_ns};
+
+/// How often gRPC connections are looked at while they end.
+const LOOK: Duration = Duration::from_millis(5);
+/// Longest nothing new is begun over gRPC before this daemon stands still: a client hears GOAWAY and leaves within a
+/// round trip or two, a call that is short ends.
+const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// Whom to hand over to.
 #[derive(Clone, Debug)]
@@ -120,6 +127,9 @@ impl Daemon {
             // It may have ended by itself; then there is nothing to end.
             let _ = child.kill();
             let _ = child.wait();
+            self.shards().iter().for_each(|shard| {
+                shard.send(ShardCommand::StayWithGrpc);
+            });
         }
         handed
     }
@@ -179,22 +189,24 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has gRPC connections end with their calls. Clients connect anew as they do when a server restarts, so this may
-    /// be asked several times; what has not ended by then is left behind.
+    /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
+    /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. How many calls are
+    /// left.
     fn drain_grpc(&self, grace: Duration) -> usize {
-        const LOOK: Duration = Duration::from_millis(5);
-        let until = Instant::now() + grace;
-        let streams = || -> usize {
-            let ask =
-                |shard: &crate::command::ShardSender| shard.ask(|reply| ShardCommand::LeaveGrpc { reply });
-            self.shards().iter().filter_map(ask).sum()
+        let leave = |hold| {
+            let ask = |shard: &ShardSender| shard.ask(|reply| ShardCommand::LeaveGrpc { hold, reply });
+            self.shards().iter().filter_map(ask).fold(GrpcLeft::default(), |sum, shard| GrpcLeft {
+                unfinished: sum.unfinished + shard.unfinished,
+                calls: sum.calls + shard.calls,
+            })
         };
-        let mut left = streams();
-        while left > 0 && Instant::now() < until {
-            std::thread::park_timeout(LOOK);
-            left = streams();
+        for (hold, longest) in [(false, grace), (true, HOLD_MAX.min(grace))] {
+            let until = Instant::now() + longest;
+            while leave(hold).unfinished > 0 && Instant::now() < until {
+                std::thread::park_timeout(LOOK);
+            }
         }
-        left
+        leave(true).calls
     }
 
     /// Stops the control thread, then every shard; each sends its parts and stands still. What holds them is dropped

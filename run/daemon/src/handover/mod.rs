@@ -27,7 +27,7 @@
 //! new one ends, too; so there are never two, and at worst none: applications then hear UNAVAILABLE and attach again.
 //!
 //! # What does not come along
-//! Connections that speak HTTP/2 (their state lies in a library): they are drained first, then closed; calls that are
+//! Connections that speak HTTP/2 (their state lies in a library): they are emptied first, then closed; calls that are
 //! left end as UNAVAILABLE, *unknown*. TLS below version 1.3, and handshakes under way. Sessions of the old process
 //! itself, and of applications whose library does not know the word, end as if the daemon had been restarted.
 

@@ -47,6 +47,13 @@ impl Scene {
         Self::new(Host::secured(&keys, false), Some(far), &target, true)
     }
 
+    /// Two hosts that speak gRPC, as with any other server and any other client.
+    pub fn over_grpc() -> Self {
+        let far = Host::over_tcp();
+        let near = Host::routed_as(vec![far.endpoint().to_owned()], "", "[grpc]\nalways = true\n");
+        Self::new(near, Some(far), "", false)
+    }
+
     /// One host.
     pub fn on_one() -> Self {
         Self::new(Host::alone(), None, "", true)
@@ -94,6 +101,15 @@ impl Scene {
         self.go_on();
         let paused = self.host(round).replace_daemon();
         self.longest_pause = self.longest_pause.max(paused);
+    }
+
+    /// Has successors of either daemon die, or refuse when they have everything.
+    pub fn replace_in_vain(&mut self) {
+        for (round, order) in ["replace-by dies", "replace-by refuses"].into_iter().enumerate() {
+            self.go_on();
+            let answer = self.host(round).daemon().ask(order);
+            assert!(answer.starts_with("goes on: "), "{answer}");
+        }
     }
 
     /// No call has failed, none was executed twice, no stream has broken, and nothing is held. What is worth a line.
