@@ -110,15 +110,20 @@ impl Scenario {
 
     /// One queue and as many servers, no travel: the bound.
     pub fn bound(&self) -> Outcome {
+        self.bound_of(&self.requests())
+    }
+
+    /// The same for requests that took other times than they were meant to.
+    pub fn bound_of(&self, requests: &[Request]) -> Outcome {
         let mut free: BinaryHeap<Reverse<u64>> = (0..self.workers).map(|_| Reverse(0)).collect();
-        let mut latencies = Vec::with_capacity(self.requests);
-        for request in self.requests() {
+        let mut latencies = Vec::with_capacity(requests.len());
+        for request in requests {
             let Reverse(idle) = free.pop().expect("there is a worker");
             let end = idle.max(request.arrives) + request.takes_ns;
             free.push(Reverse(end));
             latencies.push(end - request.arrives);
         }
-        latencies.drain(..self.requests / 10);
+        latencies.drain(..requests.len() / 10);
         Outcome::new(latencies, None)
     }
 

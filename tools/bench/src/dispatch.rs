@@ -287,10 +287,11 @@ fn progress(round: usize, name: &str, load: Load, answer: &Answer) -> String {
     let [p50, p99, p999] = answer.took.map(ms);
     format!(
         "r2p2 {:<11} {} % round {round} {name:<18} p50 {p50:>8.2} ms  p99 {p99:>8.2} ms  p99.9 {p999:>8.2} ms  \
-         p99 ÷ bound {:>6.2}  failed {}",
+         p99 ÷ bound {:>6.2}, as served {:>6.2}  failed {}",
         load.shape.name(),
         load.percent,
         answer.took[1] as f64 / answer.bound[1] as f64,
+        answer.took[1] as f64 / answer.bound_as_served[1] as f64,
         answer.failed
     )
 }

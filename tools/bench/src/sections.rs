@@ -290,6 +290,7 @@ impl Section {
         (rows, absent)
     }
 
+    /// Round by round, each begun by another peer: whoever comes behind a heavy one must not be the same every time.
     fn take_turns(
         self,
         plan: &Plan,
@@ -318,7 +319,11 @@ impl Section {
                 }
                 true
             });
+            if !peers.is_empty() {
+                peers.rotate_left(1);
+            }
         }
+        rows.sort_by_key(|row| self.peers().iter().position(|kind| *kind == row.peer));
         rows
     }
 }

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline::{Incoming, Response, Sender, Server, ServerBuilder, Status, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_r2p2::RouterConfig;
@@ -104,9 +104,9 @@ impl Sleeper {
     /// Blocks its thread, so that the worker has nothing else in work meanwhile.
     fn sleep(&self, request: &Incoming<Span>) -> Slept {
         self.seen.fetch_add(1, Ordering::Relaxed);
-        let ns = request.view().ns();
-        std::thread::sleep(Duration::from_nanos(ns) + self.slow);
-        Slept { ns }
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_nanos(request.view().ns()) + self.slow);
+        Slept { ns: began.elapsed().as_nanos().try_into().unwrap_or(u64::MAX) }
     }
 }
 
