@@ -1,6 +1,6 @@
 //! Policies in the way of calls: between admission (`start.rs`) and hand-over (`pass.rs`).
 
-use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::exhibit::{Exhibit, Shown};
 use crate::expire::Due;
@@ -89,7 +89,7 @@ impl Engine {
     /// and the memory is the next call's.
     pub(crate) fn dismiss(&mut self, key: CallKey, mut policed: Box<Policed>, end: Option<(Instant, Code)>) {
         self.leave_queue(key, &mut policed);
-        let permits = std::mem::take(&mut *policed).permits;
+        let permits = policed.clear();
         match end {
             Some((now, code)) => self.policies.finish(now, permits, code),
             None => self.policies.release(permits),
@@ -142,8 +142,9 @@ impl Engine {
             return self.pass_on(turn, key, Direction::Request, opening);
         };
         let mut exhibit = std::mem::take(&mut self.exhibit);
-        match self.judge(turn, key, &policed, &opening, &mut exhibit) {
-            Ok((mut admission, shown)) => {
+        let mut admission = Admission::default();
+        match self.judge(turn, key, &policed, &opening, &mut exhibit, &mut admission) {
+            Ok(shown) => {
                 let added = std::mem::take(&mut admission.metadata);
                 let mirrors = std::mem::take(&mut admission.mirrors);
                 self.enact(turn.now, key, policed, admission, &opening);
@@ -192,12 +193,12 @@ impl Engine {
             return self.drop_item(message);
         };
         let mut exhibit = std::mem::take(&mut self.exhibit);
-        let judged = self.judge(turn, key, &policed, &message, &mut exhibit);
+        let judged = self.judge(turn, key, &policed, &message, &mut exhibit, &mut Admission::default());
         if let Some(call) = self.calls.find_mut(key) {
             call.policed = Some(policed);
         }
         match judged {
-            Ok((_, shown)) => self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, message)),
+            Ok(shown) => self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, message)),
             Err(fault) => {
                 self.drop_item(message);
                 self.fail(turn, key, fault);
@@ -218,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Takes the decision: one look at the message for both sides' policies.
+    /// Takes the decision: one look at the message for both sides' policies, if any of them wants one.
     fn judge(
         &mut self,
         turn: &mut Turn<'_>,
@@ -226,49 +227,59 @@ impl Engine {
         policed: &Policed,
         item: &Item<'_>,
         exhibit: &mut Exhibit,
-    ) -> Result<(Admission, Option<Shown>), Fault> {
-        let Some(call) = self.calls.find(key) else { return Err(Fault::Draining) };
-        let types = Types::of(call, self.request_form(key));
+        admission: &mut Admission,
+    ) -> Result<Option<Shown>, Fault> {
         let wanted = policed.plans.iter().flatten().any(|plan| plan.needs_message());
+        let looked = if wanted { self.look(turn, key, item, exhibit)? } else { None };
+        for (side, plan) in policed.plans.iter().enumerate() {
+            let Some(plan) = plan else { continue };
+            let view = match looked.as_ref().filter(|_| plan.needs_message()) {
+                None => View::EMPTY,
+                Some(Looked { shown, sent, served: Some(served) })
+                    if side == 1 && sent.fingerprint != served.fingerprint =>
+                {
+                    let view = exhibit.translate(turn.heaps, &self.scratch.limits, *shown, sent, served);
+                    view.map_err(|error| conversion_fault(error, Direction::Request))?
+                }
+                Some(Looked { shown, .. }) => exhibit.view(turn.heaps, *shown),
+            };
+            if let Err(rejection) = self.ask(turn.now, key, side, plan, policed, item, view, admission) {
+                self.note_refused(key, rejection.log);
+                return Err(denied(rejection));
+            }
+        }
+        Ok(looked.map(|looked| looked.shown))
+    }
+
+    /// Brings an item's message, if there is one and somebody knows its type, to where nobody can change it.
+    fn look(
+        &self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        item: &Item<'_>,
+        exhibit: &mut Exhibit,
+    ) -> Result<Option<Looked>, Fault> {
+        let Some(call) = self.calls.find(key) else { return Err(Fault::Draining) };
         if let ServerEnd::Session { types, .. } = &call.server
-            && wanted
             && !self.bridgeable(key, types, item)
         {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Fault::SchemaMismatch { why });
         }
-        let limits = &self.scratch.limits.clone();
-        let shown = match (item.body().filter(|_| wanted), &types.sent) {
-            (Some(body), Some(sent)) => {
-                let shown = exhibit.show(turn.heaps, limits, sent, body);
-                Some(shown.map_err(|error| conversion_fault(error, Direction::Request))?)
-            }
+        let typed = |form| match form {
+            Form::Typed(of) => Some(of),
+            Form::Opaque => None,
+        };
+        let served = match &call.server {
+            ServerEnd::Session { types, .. } => typed(types.input.clone()),
             _ => None,
         };
-        let mut all = Admission::default();
-        for (side, plan) in policed.plans.iter().enumerate() {
-            let Some(plan) = plan else { continue };
-            let view = match (shown.filter(|_| plan.needs_message()), &types.sent, &types.served) {
-                (None, ..) => View::EMPTY,
-                (Some(shown), Some(sent), Some(served))
-                    if side == 1 && sent.fingerprint != served.fingerprint =>
-                {
-                    let view = exhibit.translate(turn.heaps, limits, shown, sent, served);
-                    view.map_err(|error| conversion_fault(error, Direction::Request))?
-                }
-                (Some(shown), ..) => exhibit.view(turn.heaps, shown),
-            };
-            let admitted = self.ask(turn.now, key, side, plan, policed, item, view);
-            match admitted {
-                Ok(admission) => all.join(admission),
-                Err(rejection) => {
-                    self.policies.finish(turn.now, std::mem::take(&mut all.permits), rejection.code);
-                    self.note_refused(key, rejection.log | all.log);
-                    return Err(denied(rejection));
-                }
-            }
-        }
-        Ok((all, shown))
+        // What comes from an end that knows no type is protobuf, and of the server's type if of any.
+        let sent = self.request_form(key).and_then(typed).or_else(|| served.clone());
+        let (Some(body), Some(sent)) = (item.body(), sent) else { return Ok(None) };
+        let shown = exhibit.show(turn.heaps, &self.scratch.limits, &sent, body);
+        let shown = shown.map_err(|error| conversion_fault(error, Direction::Request))?;
+        Ok(Some(Looked { shown, sent, served }))
     }
 
     #[allow(clippy::too_many_arguments, reason = "what the inputs of a plan are put together from")]
@@ -281,9 +292,10 @@ impl Engine {
         policed: &Policed,
         item: &Item<'_>,
         request: View<'_>,
-    ) -> Result<Admission, Rejection> {
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
         let Self { policies, calls, sessions, peers, grpc_peers, registry, .. } = self;
-        let Some(call) = calls.find(key) else { return Ok(Admission::default()) };
+        let Some(call) = calls.find(key) else { return Ok(()) };
         let maker = call.maker().and_then(|(session, _)| sessions.find(session));
         let handler = call.handler().and_then(|session| sessions.find(session));
         let application = if side == 0 { maker } else { handler };
@@ -316,10 +328,10 @@ impl Engine {
             request_bytes: item.body().map_or(0, |body| body.len().into()),
         };
         if !opens {
-            return policies.inspect(plan, now, &inputs).map(|()| Admission::default());
+            return policies.inspect(plan, now, &inputs);
         }
         let message = item.body().is_some() || !plan.client_streams();
-        policies.admit(plan, now, &inputs, message)
+        policies.admit(plan, now, &inputs, message, admission)
     }
 
     /// Does what the policies said about a call that may go on.
@@ -389,30 +401,27 @@ impl Policed {
         Self { permits, ..Self::default() }
     }
 
+    /// Makes it the next call's: what it holds is the caller's to give back.
+    fn clear(&mut self) -> Permits {
+        let Self { plans, metadata, permits, log, class, held_until, queued } = self;
+        *plans = [None, None];
+        if !metadata.is_empty() {
+            *metadata = Box::default();
+        }
+        (*log, *class, *held_until, *queued) = (false, None, None, None);
+        std::mem::take(permits)
+    }
+
     fn inspects(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.inspects_messages())
     }
 }
 
-/// The request's type as it is sent, and as the server has it.
-struct Types {
-    sent: Option<MessageType>,
+/// A request where policies may look at it, its type as it was sent, and as the server has it.
+struct Looked {
+    shown: Shown,
+    sent: MessageType,
     served: Option<MessageType>,
-}
-
-impl Types {
-    fn of(call: &Call, sent: Option<Form>) -> Self {
-        let typed = |form| match form {
-            Form::Typed(of) => Some(of),
-            Form::Opaque => None,
-        };
-        let served = match &call.server {
-            ServerEnd::Session { types, .. } => typed(types.input.clone()),
-            _ => None,
-        };
-        // What comes from an end that knows no type is protobuf, and of the server's type if of any.
-        Self { sent: sent.and_then(typed).or_else(|| served.clone()), served }
-    }
 }
 
 /// Whether policies may stand in a method's way: the operator must not be able to lock himself out.

@@ -136,18 +136,19 @@ impl Policies {
         self.seed = !seed;
     }
 
-    /// Asks every policy of a plan about a call that begins. `message` tells whether its first message is there.
+    /// Asks every policy of a plan about a call that begins, and adds what they say to what those of another plan said.
+    /// `message` tells whether its first message is there.
     ///
     /// # Errors
-    /// The first refusal.
+    /// The first refusal; what was held is given back, and the admission worth nothing.
     pub fn admit(
         &mut self,
         plan: &Plan,
         now: Instant,
         inputs: &Inputs<'_>,
         message: bool,
-    ) -> Result<Admission, Rejection> {
-        let mut admission = Admission::default();
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
         self.latest = now;
         for (index, step) in plan.steps.iter().enumerate() {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
@@ -158,14 +159,14 @@ impl Policies {
             }
             let (random, ejected) = (&mut self.random, &mut self.ejected);
             let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
-            if let Err(mut rejection) = asked.ask(inputs, &mut admission) {
+            if let Err(mut rejection) = asked.ask(inputs, admission) {
                 asked.state.figures.refused += 1;
                 self.finish(now, std::mem::take(&mut admission.permits), rejection.code);
                 rejection.log = self.logs(plan, now, inputs, index + 1, admission);
                 return Err(rejection);
             }
         }
-        Ok(admission)
+        Ok(())
     }
 
     /// Asks the policies that look at messages about a later one.
@@ -192,7 +193,7 @@ impl Policies {
         now: Instant,
         inputs: &Inputs<'_>,
         from: usize,
-        mut admission: Admission,
+        admission: &mut Admission,
     ) -> bool {
         let behind = plan.steps.iter().skip(from);
         for step in behind.filter(|step| matches!(step.rule.action, Action::AccessLog { .. })) {
@@ -200,7 +201,7 @@ impl Policies {
             state.figures.seen += 1;
             let (random, ejected) = (&mut self.random, &mut self.ejected);
             let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
-            let _ = asked.ask(inputs, &mut admission);
+            let _ = asked.ask(inputs, admission);
         }
         admission.log
     }
@@ -313,24 +314,6 @@ impl Policies {
             module: self.states.look(rule.slot).and_then(|state| state.module.as_ref()).map(Running::row),
         };
         self.chain.rules.iter().map(row).collect()
-    }
-}
-
-impl Admission {
-    /// What two plans that apply to one call say together.
-    pub fn join(&mut self, other: Self) {
-        self.ticket = self.ticket.or(other.ticket);
-        self.encoding = self.encoding.or(other.encoding);
-        self.class = self.class.or(other.class);
-        self.delay_ns = self.delay_ns.saturating_add(other.delay_ns);
-        self.timeout_ns = match (self.timeout_ns, other.timeout_ns) {
-            (Some(own), Some(other)) => Some(own.min(other)),
-            (own, other) => own.or(other),
-        };
-        self.log |= other.log;
-        self.permits.join(other.permits);
-        self.metadata.extend(other.metadata);
-        self.mirrors.extend(other.mirrors);
     }
 }
 

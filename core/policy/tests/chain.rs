@@ -41,7 +41,9 @@ fn installed(policies: &mut Policies, text: &str) -> Plan {
 
 fn ask(policies: &mut Policies, plan: &Plan, now: Instant) -> Result<trunkline_policy::Admission, Rejection> {
     let (order, metadata) = (sample(), metadata());
-    policies.admit(plan, now, &inputs(View::root(order.bytes()), &metadata), true)
+    let mut admission = trunkline_policy::Admission::default();
+    policies.admit(plan, now, &inputs(View::root(order.bytes()), &metadata), true, &mut admission)?;
+    Ok(admission)
 }
 
 fn policy(name: &str, rest: &str) -> String {

@@ -165,7 +165,9 @@ impl Stage {
     fn ask(&mut self) -> Result<Admission, Rejection> {
         let (order, metadata) = (sample(), metadata());
         let inputs = inputs(View::root(order.bytes()), &metadata);
-        self.policies.admit(self.plan.as_ref().unwrap(), NOW, &inputs, true)
+        let mut admission = Admission::default();
+        self.policies.admit(self.plan.as_ref().unwrap(), NOW, &inputs, true, &mut admission)?;
+        Ok(admission)
     }
 
     /// Asks and gives the token of the call, which is its number.

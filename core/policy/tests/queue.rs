@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use trunkline_call::Instant;
 use trunkline_message::View;
 use trunkline_policy::{
-    Chain, Definition, Inputs, Kind, Modules, Permits, Plan, Policies, Side, Subject, Verdict,
+    Admission, Chain, Definition, Inputs, Kind, Modules, Permits, Plan, Policies, Side, Subject, Verdict,
 };
 
 const MS: u64 = 1_000_000;
@@ -56,8 +56,9 @@ impl Host {
             deadline: trunkline_call::Deadline::NONE,
             request_bytes: 0,
         };
-        match self.policies.admit(&self.plan, self.now, &inputs, true) {
-            Ok(admission) => match admission.ticket {
+        let mut admission = Admission::default();
+        match self.policies.admit(&self.plan, self.now, &inputs, true, &mut admission) {
+            Ok(()) => match admission.ticket {
                 Some(ticket) => self.policies.enqueue(self.now, ticket, token),
                 None => self.work(token, admission.permits),
             },
