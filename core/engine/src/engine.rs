@@ -68,7 +68,7 @@ pub struct Engine {
     pub(crate) telemetry: Telemetry,
     pub(crate) policies: Policies,
     pub(crate) policy_misfits: VecDeque<PolicyError>,
-    pub(crate) exhibit: Exhibit,
+    pub(crate) exhibit: Option<Box<Exhibit>>,
     /// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
     #[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
     pub(crate) spare_policed: Vec<Box<Policed>>,
@@ -187,7 +187,7 @@ impl Engine {
             telemetry: Telemetry::default(),
             policies: Policies::new(clock_id),
             policy_misfits: VecDeque::new(),
-            exhibit: Exhibit::default(),
+            exhibit: None,
             spare_policed: Vec::new(),
             access_records: VecDeque::new(),
             completing: VecDeque::new(),

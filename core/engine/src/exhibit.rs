@@ -119,20 +119,13 @@ impl Exhibit {
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
     }
 
-    /// The item with its message replaced by the copy that was looked at.
-    pub fn sealed<'i>(&'i self, shown: Option<Shown>, item: Item<'i>) -> Item<'i> {
-        let seal = |body| match body {
-            Body::Lent { session, payload } if shown.is_some() => {
-                let linear = payload.encoding == Encoding::Linear;
-                let bytes = if linear { self.private() } else { &self.wire };
-                Body::Sealed { session, payload, bytes: Cow::Borrowed(bytes) }
-            }
-            other => other,
-        };
-        match item {
-            Item::Open { metadata, body, end } => Item::Open { metadata, body: body.map(seal), end },
-            Item::Message { body, end } => Item::Message { body: seal(body), end },
-            other => other,
+    /// Replaces the item's message, which was shown, by the copy that was looked at.
+    pub fn seal<'i>(&'i self, item: &mut Item<'i>) {
+        let (Item::Open { body: Some(body), .. } | Item::Message { body, .. }) = item else { return };
+        if let Body::Lent { session, payload } = *body {
+            let linear = payload.encoding == Encoding::Linear;
+            let bytes = if linear { self.private() } else { &self.wire };
+            *body = Body::Sealed { session, payload, bytes: Cow::Borrowed(bytes) };
         }
     }
 

@@ -141,32 +141,36 @@ impl Engine {
         let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else {
             return self.pass_on(turn, key, Direction::Request, opening);
         };
-        let mut exhibit = std::mem::take(&mut self.exhibit);
-        let mut admission = Admission::default();
-        match self.judge(turn, key, &policed, &opening, &mut exhibit, &mut admission) {
+        let mut exhibit = self.exhibit.take().unwrap_or_default();
+        let (mut opening, mut admission) = (opening, Admission::default());
+        let admitted = match self.judge(turn, key, &policed, &opening, &mut exhibit, &mut admission) {
             Ok(shown) => {
-                let added = std::mem::take(&mut admission.metadata);
-                let mirrors = std::mem::take(&mut admission.mirrors);
-                self.enact(turn.now, key, policed, admission, &opening);
-                match with_metadata(exhibit.sealed(shown, opening), added) {
-                    Ok(opening) => {
-                        let copies = self.copy_for_mirrors(turn, key, &opening, mirrors);
-                        self.pass_on(turn, key, Direction::Request, opening);
-                        self.send_copies(turn, copies);
-                    }
-                    Err((opening, fault)) => {
-                        self.drop_item(opening);
-                        self.fail(turn, key, fault);
-                    }
+                self.enact(turn.now, key, policed, &mut admission, &opening);
+                if shown.is_some() {
+                    exhibit.seal(&mut opening);
                 }
+                add_metadata(&mut opening, &admission.metadata)
+            }
+            Err(fault) => Err(fault),
+        };
+        match admitted {
+            Ok(()) => {
+                let copies = self.copy_for_mirrors(turn, key, &opening, admission.mirrors);
+                self.pass_on(turn, key, Direction::Request, opening);
+                self.send_copies(turn, copies);
             }
             Err(fault) => {
                 self.drop_item(opening);
                 self.fail(turn, key, fault);
             }
         }
+        self.put_away(exhibit);
+    }
+
+    /// For the next message that is looked at.
+    fn put_away(&mut self, mut exhibit: Box<Exhibit>) {
         exhibit.trim();
-        self.exhibit = exhibit;
+        self.exhibit = Some(exhibit);
     }
 
     /// Whether policies look at this item, a message of a stream that is under way.
@@ -192,20 +196,25 @@ impl Engine {
         let Some(policed) = self.calls.find_mut(key).and_then(|call| call.policed.take()) else {
             return self.drop_item(message);
         };
-        let mut exhibit = std::mem::take(&mut self.exhibit);
+        let mut message = message;
+        let mut exhibit = self.exhibit.take().unwrap_or_default();
         let judged = self.judge(turn, key, &policed, &message, &mut exhibit, &mut Admission::default());
         if let Some(call) = self.calls.find_mut(key) {
             call.policed = Some(policed);
         }
         match judged {
-            Ok(shown) => self.pass_on(turn, key, Direction::Request, exhibit.sealed(shown, message)),
+            Ok(shown) => {
+                if shown.is_some() {
+                    exhibit.seal(&mut message);
+                }
+                self.pass_on(turn, key, Direction::Request, message);
+            }
             Err(fault) => {
                 self.drop_item(message);
                 self.fail(turn, key, fault);
             }
         }
-        exhibit.trim();
-        self.exhibit = exhibit;
+        self.put_away(exhibit);
     }
 
     /// A call has ended with `code`: what it held is free, and its line is written.
@@ -340,13 +349,14 @@ impl Engine {
         now: Instant,
         key: CallKey,
         mut policed: Box<Policed>,
-        admission: Admission,
+        admission: &mut Admission,
         opening: &Item<'_>,
     ) {
+        let permits = std::mem::take(&mut admission.permits);
         if self.calls.find(key).is_none() {
-            return self.policies.release(admission.permits);
+            return self.policies.release(permits);
         }
-        policed.permits = admission.permits;
+        policed.permits = permits;
         policed.log = admission.log;
         policed.class = admission.class;
         policed.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
@@ -429,23 +439,23 @@ pub(crate) fn is_policed(path: &str) -> bool {
     !is_own_service(path.trim_start_matches('/'))
 }
 
-/// An opening with the pairs policies add to its metadata.
-fn with_metadata(item: Item<'_>, added: Vec<(String, Vec<u8>)>) -> Result<Item<'_>, (Item<'_>, Fault)> {
-    let Item::Open { metadata, body, end } = item else { return Ok(item) };
+/// Adds to an opening's metadata the pairs policies add.
+fn add_metadata(opening: &mut Item<'_>, added: &[(String, Vec<u8>)]) -> Result<(), Fault> {
+    let Item::Open { metadata, .. } = opening else { return Ok(()) };
     if added.is_empty() {
-        return Ok(Item::Open { metadata, body, end });
+        return Ok(());
     }
     // What came with the call was checked when it came.
-    let mut all = Metadata::decode(&metadata).unwrap_or_default();
+    let mut all = Metadata::decode(metadata).unwrap_or_default();
     let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
     if fits.is_err() {
         let limit = Metadata::BYTES_MAX as u64;
-        let fault = Fault::Limit { name: "bytes of metadata with what policies add", limit };
-        return Err((Item::Open { metadata, body, end }, fault));
+        return Err(Fault::Limit { name: "bytes of metadata with what policies add", limit });
     }
     let mut encoded = Vec::with_capacity(all.encoded_len());
     all.encode(&mut encoded);
-    Ok(Item::Open { metadata: Cow::Owned(encoded), body, end })
+    *metadata = Cow::Owned(encoded);
+    Ok(())
 }
 
 /// A policy's encoding, as gRPC has it.

@@ -253,7 +253,13 @@ impl Policies {
     }
 
     /// The next call that may go on because others have ended, or that must not wait any longer.
+    #[inline]
     pub fn serve(&mut self, now: Instant) -> Option<Verdict> {
+        // Asked after everything that happens; nearly always, nobody waits.
+        if self.freed.is_empty() { None } else { self.serve_freed(now) }
+    }
+
+    fn serve_freed(&mut self, now: Instant) -> Option<Verdict> {
         while let Some(slot) = self.freed.last().copied() {
             let next = self.states.find(slot).and_then(|state| {
                 let room = state.under_way < state.queue.settings.calls_max;
