@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Milliseconds of a round.
     #[arg(long)]
     millis: Option<u64>,
+    /// Pieces of a round, between which the other peers have theirs: noise that lasts longer meets all of them alike.
+    #[arg(long, default_value_t = 1)]
+    slices: usize,
     /// Mean service time of r2p2, in microseconds.
     #[arg(long)]
     mean_us: Option<u64>,
@@ -87,6 +90,8 @@ enum What {
     R2p2,
     /// The figures of mRPC: small and large calls with sidecars and policies.
     Mrpc,
+    /// What policies cost, without the rest of mRPC's figures.
+    Policy,
     /// Those of HPRPC.
     Hprpc,
     /// How a call's cost grows with applications, methods and peers.
@@ -212,6 +217,7 @@ impl Arguments {
         Plan {
             rounds: self.rounds.unwrap_or(rounds),
             round_millis: self.millis.unwrap_or(millis),
+            slices: self.slices,
             warm_up_millis: WARM_UP_MILLIS,
             only: self.only.clone(),
         }
@@ -232,6 +238,7 @@ impl What {
             Self::Goodput => vec![Section::Goodput],
             Self::Grpc => vec![Section::Grpc, Section::GrpcRate],
             Self::Mrpc => Section::MRPC.to_vec(),
+            Self::Policy => vec![Section::MrpcRate, Section::MrpcPolicy],
             Self::Hprpc => Section::HPRPC.to_vec(),
             Self::Idle
             | Self::Connections

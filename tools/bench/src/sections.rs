@@ -4,6 +4,7 @@
 use crate::foreign::Foreign;
 use crate::orders::Order;
 use crate::peers::{Kind, Peer, Sample};
+use crate::stats::Spread;
 use crate::work::Work;
 use serde::Serialize;
 
@@ -47,6 +48,8 @@ pub enum Shape {
 pub struct Plan {
     pub rounds: usize,
     pub round_millis: u64,
+    /// Pieces of a round, between which the other peers have theirs.
+    pub slices: usize,
     pub warm_up_millis: u64,
     /// Names of the peers wanted; all if empty.
     pub only: Vec<String>,
@@ -290,7 +293,8 @@ impl Section {
         (rows, absent)
     }
 
-    /// Round by round, each begun by another peer: whoever comes behind a heavy one must not be the same every time.
+    /// Round by round and slice by slice, each begun by another peer: whoever comes behind a heavy one must not be the
+    /// same every time.
     fn take_turns(
         self,
         plan: &Plan,
@@ -301,30 +305,49 @@ impl Section {
         let mut rows: Vec<Row> = Vec::new();
         let factor =
             if matches!(self, Self::Goodput | Self::MrpcGoodput) { GOODPUT_WARM_UP_FACTOR } else { 1 };
-        let warm_up = Order { millis: plan.warm_up_millis * factor, ..order };
-        for round in 0..=plan.rounds {
-            peers.retain_mut(|peer| {
-                let warm = if round == 0 { warm_up } else { Order { millis: plan.warm_up_millis, ..order } };
-                let sample = peer.round(warm).and_then(|_| peer.round(order));
-                match sample {
-                    Err(error) => {
-                        absent.push(Absent { section: self, peer: peer.kind, reason: error.to_string() });
-                        return false;
-                    }
-                    Ok(_) if round == 0 => {}
-                    Ok(sample) => {
-                        eprintln!("{}", progress(self, round, peer.kind, order, &sample));
-                        keep(&mut rows, Row { section: self, peer: peer.kind, order, samples: vec![sample] });
-                    }
-                }
-                true
-            });
-            if !peers.is_empty() {
-                peers.rotate_left(1);
+        let first = Order { millis: plan.warm_up_millis * factor, ..order };
+        // What comes of the first round is not kept.
+        self.slice(first, order, peers, absent);
+        let slices = plan.slices.max(1);
+        let slice = Order { millis: (order.millis / slices as u64).max(1), ..order };
+        let warm_up = Order { millis: plan.warm_up_millis.min(slice.millis), ..order };
+        for round in 1..=plan.rounds {
+            let taken: Vec<(Kind, Sample)> =
+                (0..slices).flat_map(|_| self.slice(warm_up, slice, peers, absent)).collect();
+            for peer in peers.iter() {
+                let own = taken.iter().filter(|(kind, _)| *kind == peer.kind).map(|(_, sample)| *sample);
+                let Some(sample) = Sample::joined(own.collect()) else { continue };
+                eprintln!("{}", progress(self, round, peer.kind, order, &sample));
+                keep(&mut rows, Row { section: self, peer: peer.kind, order, samples: vec![sample] });
             }
         }
         rows.sort_by_key(|row| self.peers().iter().position(|kind| *kind == row.peer));
         rows
+    }
+
+    /// One piece of a round for every peer. One that fails is absent from then on, with its reason.
+    fn slice(
+        self,
+        warm_up: Order,
+        order: Order,
+        peers: &mut Vec<Peer>,
+        absent: &mut Vec<Absent>,
+    ) -> Vec<(Kind, Sample)> {
+        let mut taken = Vec::new();
+        peers.retain_mut(|peer| match peer.round(warm_up).and_then(|_| peer.round(order)) {
+            Ok(sample) => {
+                taken.push((peer.kind, sample));
+                true
+            }
+            Err(error) => {
+                absent.push(Absent { section: self, peer: peer.kind, reason: error.to_string() });
+                false
+            }
+        });
+        if !peers.is_empty() {
+            peers.rotate_left(1);
+        }
+        taken
     }
 }
 
@@ -339,6 +362,23 @@ impl Row {
     /// One value per round.
     pub fn values(&self, figure: Figure) -> Vec<f64> {
         self.samples.iter().map(|sample| figure.of(sample, self.order)).collect()
+    }
+}
+
+impl Sample {
+    /// The slices of a round as one; `None` without any. Quantiles are the medians of theirs.
+    fn joined(slices: Vec<Self>) -> Option<Self> {
+        let sum = |of: fn(&Self) -> u64| slices.iter().map(of).sum();
+        let median = |of: fn(&Self) -> u64| {
+            Some(Spread::of(slices.iter().map(|slice| of(slice) as f64))?.median as u64)
+        };
+        Some(Self {
+            calls: sum(|slice| slice.calls),
+            elapsed_ns: sum(|slice| slice.elapsed_ns),
+            p50_ns: median(|slice| slice.p50_ns)?,
+            p99_ns: median(|slice| slice.p99_ns)?,
+            cpu_ns: sum(|slice| slice.cpu_ns),
+        })
     }
 }
 
