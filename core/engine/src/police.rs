@@ -89,11 +89,16 @@ impl Engine {
     /// and the memory is the next call's.
     pub(crate) fn dismiss(&mut self, key: CallKey, mut policed: Box<Policed>, end: Option<(Instant, Code)>) {
         self.leave_queue(key, &mut policed);
-        let permits = policed.clear();
+        let permits = std::mem::take(&mut policed.permits);
         match end {
             Some((now, code)) => self.policies.finish(now, permits, code),
             None => self.policies.release(permits),
         }
+        self.spare(policed);
+    }
+
+    fn spare(&mut self, mut policed: Box<Policed>) {
+        policed.clear();
         if self.spare_policed.len() < SPARE_MAX {
             self.spare_policed.push(policed);
         }
@@ -366,8 +371,15 @@ impl Engine {
         {
             policed.metadata = metadata.as_ref().into();
         }
+        // Nearly always nothing is: the next call then finds this memory still in the cache.
+        let kept = if policed.is_idle() {
+            self.spare(policed);
+            None
+        } else {
+            Some(policed)
+        };
         let Some(call) = self.calls.find_mut(key) else { return };
-        call.policed = Some(policed);
+        call.policed = kept;
         call.request_encoding = admission.encoding.map(encoding_of);
         let Some(timeout_ns) = admission.timeout_ns else { return };
         let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
@@ -411,15 +423,22 @@ impl Policed {
         Self { permits, ..Self::default() }
     }
 
-    /// Makes it the next call's: what it holds is the caller's to give back.
-    fn clear(&mut self) -> Permits {
+    /// Makes it the next call's. What it held has been given back.
+    fn clear(&mut self) {
         let Self { plans, metadata, permits, log, class, held_until, queued } = self;
         *plans = [None, None];
         if !metadata.is_empty() {
             *metadata = Box::default();
         }
+        *permits = Permits::default();
         (*log, *class, *held_until, *queued) = (false, None, None, None);
-        std::mem::take(permits)
+    }
+
+    /// Whether nothing is to be remembered until the call ends.
+    fn is_idle(&self) -> bool {
+        let Self { plans: _, metadata: _, permits, log, class, held_until, queued } = self;
+        let waits = held_until.is_some() || queued.is_some();
+        !(waits || *log || class.is_some() || !permits.is_empty() || self.inspects())
     }
 
     fn inspects(&self) -> bool {

@@ -329,6 +329,11 @@ impl Permits {
         Self { places: vec![slot], watched: Vec::new() }
     }
 
+    /// Whether there is nothing to give back.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty() && self.watched.is_empty()
+    }
+
     /// Takes others to these.
     pub fn join(&mut self, other: Self) {
         self.places.extend(other.places);

@@ -205,7 +205,7 @@ impl<'a> Frame<'a> {
         left: &'a Node,
         right: &'a Node,
     ) -> Result<bool, EvalError> {
-        let (left, right) = (self.eval(left)?, self.eval(right)?);
+        let (left, right) = (self.operand(left)?, self.operand(right)?);
         self.charge_bytes(left.bytes())?;
         let order = left.compare(right);
         Ok(match comparison {
@@ -216,6 +216,18 @@ impl<'a> Frame<'a> {
             Comparison::Greater => order == Some(Ordering::Greater),
             Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
         })
+    }
+
+    /// A side of a comparison. Nearly always it is a constant or a field of the request: no recursion for those.
+    #[inline]
+    fn operand(&mut self, node: &'a Node) -> Evaluated<'a> {
+        match node {
+            Node::Constant(constant) => Ok(Value::of_constant(constant)),
+            Node::Field(of, slot) if matches!(**of, Node::Request) => {
+                Ok(Value::of_field(self.inputs.request, slot))
+            }
+            _ => self.eval(node),
+        }
     }
 
     fn text(&mut self, test: TextTest, of: &'a Node, part: &'a Node) -> Result<bool, EvalError> {
