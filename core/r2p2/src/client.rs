@@ -396,7 +396,7 @@ impl Client {
         if self.config.is_gone(call.silent, silent_ns) || !call.extended {
             return self.lose(id);
         }
-        if call.stage == Stage::Asking && silent_ns >= self.config.suspect_ns {
+        if call.stage == Stage::Asking && self.config.is_suspect(call.silent, silent_ns) {
             self.extended.remove(&call.target);
         }
         call.silent += 1;

@@ -28,8 +28,9 @@ pub struct Config {
     pub rto_ns: u64,
     /// Longest pause between two repetitions of a request nobody has acknowledged.
     pub rto_ns_max: u64,
-    /// A request nobody has acknowledged for so long puts its target under suspicion: whoever calls it next should ask
-    /// first who is there. Longer than a router's queue holds anything.
+    /// A request nobody has acknowledged for so long, and so often repeated that anybody else would be taken for gone,
+    /// puts its target under suspicion: whoever calls it next should ask first who is there. Longer than a router's queue
+    /// holds anything.
     pub suspect_ns: u64,
     /// First question to a server that has the request and is silent; doubles.
     pub probe_ns: u64,
@@ -103,5 +104,10 @@ impl Config {
     /// Whether somebody who has left so many questions unanswered for so long is gone.
     pub(crate) fn is_gone(&self, unanswered: u32, silent_ns: u64) -> bool {
         unanswered >= self.silent_max && silent_ns >= self.silent_ns_max
+    }
+
+    /// Whether somebody who has said nothing at all yet is to be asked first, before the next call.
+    pub(crate) fn is_suspect(&self, unanswered: u32, silent_ns: u64) -> bool {
+        unanswered >= self.silent_max && silent_ns >= self.suspect_ns
     }
 }

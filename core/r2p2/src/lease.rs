@@ -1,10 +1,12 @@
 //! A lease for every request a router has sent on: it ends with FEEDBACK, or by itself.
 
-use crate::memory::Memory;
+use crate::history::History;
+use crate::horizon::Horizon;
+use crate::keyed::{Keyed, KeyedMap};
 use crate::router_config::RouterConfig;
 use crate::served::RequestKey;
 use core::net::SocketAddrV4;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use trunkline_call::Instant;
 use trunkline_dispatch::WorkerKey;
 
@@ -27,54 +29,86 @@ pub(crate) struct Lease {
     /// The worker's address: repetitions go there even when it is done.
     pub worker: Option<SocketAddrV4>,
     pub key: Option<WorkerKey>,
+    /// Tells one that is out from an earlier one of the same name.
+    serial: u64,
 }
 
 /// Every lease, and those that are over for as long as somebody may repeat their request.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    leases: HashMap<RequestKey, Lease>,
-    /// Those out, in the order they went: all end after the same time. The first is always out; behind it are some that
-    /// have ended.
-    out: VecDeque<(Instant, RequestKey)>,
-    memory: Memory,
+    /// Those that wait or are out, and the compatible ones that have just ended.
+    leases: KeyedMap<RequestKey, Lease>,
+    /// Those out, in the order they went, each with when it ends by itself on the clock of
+    /// [`crate::attention::Attention`]. The first is always out; behind it are some that have ended.
+    out: VecDeque<Ending>,
+    /// Compatible ones that are over: their names may be used again as soon as no datagram is under way any more.
+    over: VecDeque<(Instant, RequestKey)>,
+    /// Extended ones that are over.
+    history: History,
     lease_ns: u64,
+    lifetime_ns: u64,
     count_max: usize,
     live: usize,
+    serial: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    at: Instant,
+    key: RequestKey,
+    serial: u64,
 }
 
 impl Lease {
-    pub fn queued(now: Instant) -> Self {
-        Self { state: State::Queued, since: now, worker: None, key: None }
-    }
-
-    pub fn out(now: Instant, key: WorkerKey, worker: SocketAddrV4) -> Self {
-        Self { state: State::Out, since: now, worker: Some(worker), key: Some(key) }
+    fn new(state: State, since: Instant) -> Self {
+        Self { state, since, worker: None, key: None, serial: 0 }
     }
 }
 
 impl Leases {
     pub fn new(config: &RouterConfig, now: Instant) -> Self {
+        let horizon = Horizon::new(config.lifetime_ns, config.remember_ns, now);
+        let (remember_ns, rows_max, seed) = (config.remember_ns, config.remembered_rows_max, config.seed);
         Self {
-            leases: HashMap::new(),
+            leases: KeyedMap::with_hasher(Keyed::new(seed)),
             out: VecDeque::new(),
-            memory: Memory::with(config.lifetime_ns, config.remember_ns, config.remembered_max, now),
+            over: VecDeque::new(),
+            history: History::new(horizon, remember_ns, rows_max, seed, now),
             lease_ns: config.lease_ns,
+            lifetime_ns: config.lifetime_ns,
             count_max: config.leases_max,
             live: 0,
+            serial: 0,
         }
     }
 
-    pub fn find(&self, key: &RequestKey) -> Option<&Lease> {
-        self.leases.get(key)
+    pub fn find(&self, key: &RequestKey) -> Option<Lease> {
+        self.leases.get(key).copied().or_else(|| {
+            let worker = self.history.find(key)?;
+            Some(Lease { worker: Some(worker), ..Lease::new(State::Done, Instant::default()) })
+        })
     }
 
-    pub fn insert(&mut self, key: RequestKey, lease: Lease) {
-        if lease.state == State::Out {
-            self.out.push_back((lease.since, key));
-        }
-        if self.leases.insert(key, lease).is_none() {
-            self.live += 1;
-        }
+    /// A request waits here.
+    pub fn queue(&mut self, now: Instant, key: RequestKey) {
+        self.insert(key, Lease::new(State::Queued, now));
+    }
+
+    /// A request goes to a worker; `attended` is the time on the clock leases end by.
+    pub fn send_out(
+        &mut self,
+        now: Instant,
+        attended: Instant,
+        key: RequestKey,
+        worker: (WorkerKey, SocketAddrV4),
+    ) {
+        self.serial += 1;
+        let serial = self.serial;
+        let (worker_key, address) = worker;
+        let lease =
+            Lease { serial, worker: Some(address), key: Some(worker_key), ..Lease::new(State::Out, now) };
+        self.out.push_back(Ending { at: attended.plus_ns(self.lease_ns), key, serial });
+        self.insert(key, lease);
     }
 
     /// Takes out one that never went anywhere.
@@ -88,31 +122,32 @@ impl Leases {
     pub fn end(&mut self, now: Instant, key: RequestKey) -> Option<Lease> {
         let lease = self.leases.get_mut(&key).filter(|lease| lease.state == State::Out)?;
         let was = *lease;
-        lease.state = State::Done;
+        if key.is_extended() {
+            self.leases.remove(&key);
+            was.worker.into_iter().for_each(|worker| self.history.remember(now, &key, worker));
+        } else {
+            lease.state = State::Done;
+            self.over.push_back((now, key));
+        }
         self.live -= 1;
-        self.memory.remember(now, key, 0);
-        while self.out.front().is_some_and(|(since, key)| !self.is_out(key, *since)) {
+        while self.out.front().is_some_and(|first| !self.is_out(first)) {
             self.out.pop_front();
         }
         Some(was)
     }
 
     /// A lease whose time is over.
-    pub fn poll_expired(&mut self, now: Instant) -> Option<(RequestKey, Lease)> {
-        let (since, key) = self.out.front().copied()?;
-        if now.since_ns(since) < self.lease_ns {
-            return None;
-        }
-        self.end(now, key).map(|lease| (key, lease))
-    }
-
-    fn is_out(&self, key: &RequestKey, since: Instant) -> bool {
-        self.leases.get(key).is_some_and(|lease| lease.state == State::Out && lease.since == since)
+    pub fn poll_expired(&mut self, now: Instant, attended: Instant) -> Option<(RequestKey, Lease)> {
+        let first = self.out.front().copied().filter(|first| first.at <= attended)?;
+        self.end(now, first.key).map(|lease| (first.key, lease))
     }
 
     /// Forgets what nobody repeats any more.
     pub fn forget(&mut self, now: Instant) {
-        while let Some(key) = self.memory.poll_expired(now) {
+        while let Some((at, key)) = self.over.front().copied()
+            && now.since_ns(at) >= self.lifetime_ns
+        {
+            self.over.pop_front();
             if self.leases.get(&key).is_some_and(|lease| lease.state == State::Done) {
                 self.leases.remove(&key);
             }
@@ -126,7 +161,7 @@ impl Leases {
     }
 
     pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
-        self.memory.may_have_forgotten(now, age_ns)
+        self.history.may_have_forgotten(now, age_ns)
     }
 
     pub fn is_full(&self) -> bool {
@@ -138,7 +173,20 @@ impl Leases {
         self.live
     }
 
-    pub fn next_timeout(&self) -> Option<Instant> {
-        self.out.front().map(|(since, _)| since.plus_ns(self.lease_ns))
+    /// When the first lease ends by itself, on the clock leases end by.
+    pub fn next_end(&self) -> Option<Instant> {
+        self.out.front().map(|first| first.at)
+    }
+
+    fn insert(&mut self, key: RequestKey, lease: Lease) {
+        if self.leases.insert(key, lease).is_none() {
+            self.live += 1;
+        }
+    }
+
+    fn is_out(&self, ending: &Ending) -> bool {
+        self.leases
+            .get(&ending.key)
+            .is_some_and(|lease| lease.serial == ending.serial && lease.state == State::Out)
     }
 }

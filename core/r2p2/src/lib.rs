@@ -21,6 +21,9 @@
 //! the words hosts put before the messages of their services, which nothing else here reads. `handover.rs` lets an
 //! endpoint go on in another process, with what has ended packed by `ended.rs`.
 //!
+//! A [`Router`] (`router.rs`, `workers.rs`) keeps a lease for what is out (`lease.rs`), remembers what is over
+//! (`history.rs`) and judges silence by the time it was awake (`attention.rs`).
+//!
 //! # Invariants
 //! * A handler sees a request at most once, whatever the network does. A server remembers what has ended for longer
 //!   than anybody repeats it; of what it may have forgotten (it was restarted, its memory was full) it executes
@@ -36,6 +39,7 @@
 //! Limits are a port's, not a client's: one client can fill a server's table, as it can fill its socket buffer.
 #![forbid(unsafe_code)]
 
+mod attention;
 mod client;
 mod client_call;
 mod config;
@@ -45,7 +49,10 @@ mod envelope;
 mod extension;
 mod feedback;
 mod handover;
+mod history;
+mod horizon;
 mod incoming;
+mod keyed;
 mod lease;
 mod memory;
 mod outgoing;

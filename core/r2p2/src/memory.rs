@@ -1,6 +1,7 @@
 //! What has ended and is remembered, so that nothing is executed twice.
 
 use crate::config::Config;
+use crate::horizon::Horizon;
 use crate::served::RequestKey;
 use std::collections::VecDeque;
 use trunkline_call::Instant;
@@ -15,8 +16,7 @@ pub(crate) struct Memory {
     remember_ns: u64,
     count_max: usize,
     bytes_max: usize,
-    /// Nothing is known of what was first sent before.
-    horizon: Instant,
+    horizon: Horizon,
     extended: VecDeque<(Instant, RequestKey)>,
     compatible: VecDeque<(Instant, RequestKey)>,
     kept: VecDeque<(RequestKey, usize)>,
@@ -25,18 +25,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub fn new(config: &Config, now: Instant) -> Self {
-        let bytes_max = config.kept_bytes_max;
-        Self { bytes_max, ..Self::with(config.lifetime_ns, config.remember_ns, config.remembered_max, now) }
-    }
-
-    /// One that keeps no replies.
-    pub fn with(lifetime_ns: u64, remember_ns: u64, count_max: usize, now: Instant) -> Self {
+        let (lifetime_ns, remember_ns) = (config.lifetime_ns, config.remember_ns);
         Self {
             lifetime_ns,
             remember_ns,
-            count_max,
-            bytes_max: 0,
-            horizon: now,
+            count_max: config.remembered_max,
+            bytes_max: config.kept_bytes_max,
+            horizon: Horizon::new(lifetime_ns, remember_ns, now),
             extended: VecDeque::new(),
             compatible: VecDeque::new(),
             kept: VecDeque::new(),
@@ -46,8 +41,7 @@ impl Memory {
 
     /// Whether a request nobody knows, first sent so long ago, may be one that was forgotten.
     pub fn may_have_forgotten(&self, now: Instant, age_ns: u64) -> bool {
-        let horizon = self.horizon.0.max(now.0.saturating_sub(self.remember_ns));
-        now.0.saturating_sub(age_ns).saturating_sub(self.lifetime_ns) < horizon
+        self.horizon.hides(now, age_ns)
     }
 
     /// A request has ended; so many bytes of its reply are kept.
@@ -77,12 +71,12 @@ impl Memory {
 
     /// Nothing is known of what was first sent before.
     pub fn horizon(&self) -> Instant {
-        self.horizon
+        self.horizon.at()
     }
 
     /// Goes on with what another process knew.
     pub fn know_since(&mut self, horizon: Instant) {
-        self.horizon = horizon;
+        self.horizon.set(horizon);
     }
 
     /// A request to forget.
@@ -106,7 +100,7 @@ impl Memory {
             self.kept_bytes -= bytes;
         }
         if !due {
-            self.horizon = self.horizon.max(at);
+            self.horizon.pass(at);
         }
         Some(key)
     }

@@ -1,8 +1,9 @@
 //! The router: requests in, each to one worker, and the books that say which.
 
 use crate::Transmit;
+use crate::attention::Attention;
 use crate::extension::{Extension, Identity, Part, Reason, RequestPart};
-use crate::lease::{Lease, Leases, State};
+use crate::lease::{Leases, State};
 use crate::router_config::{RouterConfig, RouterCounters};
 use crate::served::RequestKey;
 use crate::wire::{DROP, Flags, Header, Packet, PacketType, Policy};
@@ -20,7 +21,10 @@ pub struct Router {
     pub(crate) dispatcher: Dispatcher<Held>,
     pub(crate) workers: Workers,
     pub(crate) leases: Leases,
+    pub(crate) attention: Attention,
     forwards: VecDeque<Forward>,
+    /// Datagrams that have gone, to be written into again.
+    spare: Vec<Vec<u8>>,
     out: VecDeque<Transmit>,
     pub(crate) counters: RouterCounters,
 }
@@ -44,6 +48,11 @@ pub(crate) struct Held {
     datagram: Vec<u8>,
 }
 
+/// Datagrams kept to be written into again: some turns' worth, as an allocator would keep them only for single ones.
+const SPARE_MAX: usize = 256;
+/// A worker is gone after as many looks of the router that found it silent.
+const SILENT_STEPS: u64 = 5;
+
 impl Router {
     /// A router that starts now and knows nothing yet but its configured workers.
     pub fn new(config: RouterConfig, now: Instant) -> Self {
@@ -56,9 +65,11 @@ impl Router {
         };
         let mut router = Self {
             dispatcher: Dispatcher::new(settings),
-            workers: Workers::default(),
+            workers: Workers::new(config.seed),
             leases: Leases::new(&config, now),
+            attention: Attention::new(now, config.silent_ns_max / SILENT_STEPS),
             forwards: VecDeque::new(),
+            spare: Vec::new(),
             out: VecDeque::new(),
             counters: RouterCounters::default(),
             config,
@@ -71,6 +82,7 @@ impl Router {
 
     /// Takes a datagram of a client.
     pub fn handle_request(&mut self, now: Instant, client: SocketAddrV4, datagram: &[u8]) {
+        self.attention.attend(now);
         let Ok(packet) = Packet::parse(datagram, self.config.extended) else {
             self.counters.malformed += 1;
             return;
@@ -107,8 +119,9 @@ impl Router {
 
     /// Does what the time demands.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.attention.attend(now);
         self.expire_leases(now);
-        self.bury_silent_workers(now);
+        self.look_at_workers(now);
         self.give_out(now);
     }
 
@@ -128,6 +141,12 @@ impl Router {
         self.forwards.pop_front()
     }
 
+    /// Takes back what has been sent on, so that the next request needs no memory of the allocator.
+    pub fn take_back(&mut self, sent: impl Iterator<Item = Forward>) {
+        let room = SPARE_MAX.saturating_sub(self.spare.len());
+        self.spare.extend(sent.take(room).map(|forward| forward.datagram));
+    }
+
     /// The next datagram to send in the router's own name.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.out.pop_front()
@@ -135,9 +154,9 @@ impl Router {
 
     /// When to call [`Router::handle_timeout`].
     pub fn next_timeout(&self) -> Option<Instant> {
-        let queue = self.dispatcher.next_timeout();
-        let workers = self.workers.next_timeout(self.config.silent_ns_max);
-        [queue, self.leases.next_timeout(), workers].into_iter().flatten().min()
+        let attended = [self.leases.next_end(), self.workers.next_look()].into_iter().flatten().min();
+        let attended = attended.map(|due| self.attention.real(due));
+        [self.dispatcher.next_timeout(), attended].into_iter().flatten().min()
     }
 
     /// A client nobody has answered yet gives up: told to the worker that has its request.
@@ -183,7 +202,7 @@ impl Router {
         self.counters.requests += 1;
         match self.dispatcher.submit(now, class, sticky, held) {
             Verdict::To(worker, held) => self.forward(now, worker, held),
-            Verdict::Waits => self.leases.insert(key, Lease::queued(now)),
+            Verdict::Waits => self.leases.queue(now, key),
             Verdict::Refused(_, Refusal::QueueFull) => self.refuse(key, Reason::QueueFull, 0),
             Verdict::Refused(_, Refusal::NoWorker) => self.refuse(key, Reason::NoWorker, 0),
         }
@@ -213,7 +232,7 @@ impl Router {
         found.out += 1;
         self.counters.forwarded += 1;
         let to = found.address;
-        self.leases.insert(held.key, Lease::out(now, worker, to));
+        self.leases.send_out(now, self.attention.now(), held.key, (worker, to));
         self.forwards.push_back(Forward { client: held.key.client, to, datagram: held.datagram });
     }
 
@@ -225,8 +244,10 @@ impl Router {
 
     /// The datagram as it goes on: an extended one says where FEEDBACK goes; a compatible one offers the extended mode
     /// only if every worker speaks it, so that no client comes to rely on it by meeting one that does.
-    fn stamped(&self, datagram: &[u8], is_extended: bool, offer: bool) -> Vec<u8> {
-        let mut datagram = datagram.to_vec();
+    fn stamped(&mut self, bytes: &[u8], is_extended: bool, offer: bool) -> Vec<u8> {
+        let mut datagram = self.spare.pop().unwrap_or_default();
+        datagram.clear();
+        datagram.extend_from_slice(bytes);
         if is_extended {
             let at = RequestPart::ROUTER_AT;
             datagram[at..at + 2].copy_from_slice(&self.config.control.port().to_be_bytes());

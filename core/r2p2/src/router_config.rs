@@ -34,15 +34,18 @@ pub struct RouterConfig {
     pub lifetime_ns: u64,
     /// See [`crate::Config::remember_ns`].
     pub remember_ns: u64,
-    /// See [`crate::Config::remembered_max`].
-    pub remembered_max: usize,
-    /// A worker that says when it is there and has not for so long is gone: five times its heartbeat.
+    /// Requests of the extended mode that are over, in rows of up to eight of one client (32 bytes a row, two tables
+    /// of so many rows): the oldest go first, and repetitions as old as they are refused. At the rate one router can
+    /// forward, clients with thousands of requests each fit ten times over.
+    pub remembered_rows_max: usize,
+    /// A worker that says when it is there and has not for so long is gone: five times its heartbeat. Of a time in which
+    /// the router was not called at all only a fifth of this counts, for it heard nobody then.
     pub silent_ns_max: u64,
     /// Leases in a row that ended by themselves after which a worker without heartbeat rests, and for how long.
     pub lapses_max: u32,
     /// See `lapses_max`.
     pub rest_ns: u64,
-    /// Where drawing begins.
+    /// Where drawing begins, and what tables of requests are keyed with: whoever knows it can make them slow.
     pub seed: u64,
 }
 
@@ -64,7 +67,7 @@ impl Default for RouterConfig {
             leases_max: 1 << 18,
             lifetime_ns: 10 * MS,
             remember_ns: 10_000 * MS,
-            remembered_max: 1 << 20,
+            remembered_rows_max: 1 << 18,
             silent_ns_max: 500 * MS,
             lapses_max: 3,
             rest_ns: 1000 * MS,

@@ -1,19 +1,23 @@
 //! The workers of a router: who is there, and what FEEDBACK says about them.
 
 use crate::extension::{FeedbackPart, NO_REQUEST, Part};
+use crate::keyed::{Keyed, KeyedMap};
 use crate::router::Router;
 use crate::served::RequestKey;
 use crate::wire::{FeedbackFor, Packet, PacketType};
 use core::net::{Ipv4Addr, SocketAddrV4};
-use std::collections::HashMap;
 use trunkline_call::Instant;
 use trunkline_dispatch::WorkerKey;
 
 /// Everyone who takes requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Workers {
-    by_address: HashMap<SocketAddrV4, Worker>,
-    addresses: HashMap<WorkerKey, SocketAddrV4>,
+    by_address: KeyedMap<SocketAddrV4, Worker>,
+    addresses: KeyedMap<WorkerKey, SocketAddrV4>,
+    /// How many have said that they are there.
+    beating: usize,
+    /// Nothing is to be done about any of them before that.
+    look_at: Option<Instant>,
 }
 
 #[derive(Clone, Debug)]
@@ -23,7 +27,8 @@ pub(crate) struct Worker {
     pub slots: u32,
     /// Leases out there.
     pub out: u32,
-    /// When it last said that it is there; `None` for one that never does.
+    /// When it last said that it is there; `None` for one that never does. This and `rests_until` are on the clock of
+    /// [`crate::attention::Attention`].
     beat: Option<Instant>,
     /// Which start of it this is.
     epoch: u32,
@@ -54,6 +59,16 @@ pub struct WorkerRow {
 }
 
 impl Workers {
+    pub fn new(seed: u64) -> Self {
+        let keyed = Keyed::new(seed);
+        Self {
+            by_address: KeyedMap::with_hasher(keyed.clone()),
+            addresses: KeyedMap::with_hasher(keyed),
+            beating: 0,
+            look_at: None,
+        }
+    }
+
     pub fn by_key(&mut self, key: WorkerKey) -> Option<&mut Worker> {
         self.by_address.get_mut(self.addresses.get(&key)?)
     }
@@ -64,21 +79,24 @@ impl Workers {
 
     /// Whether every worker understands the extended mode.
     pub fn are_all_extended(&self) -> bool {
-        !self.is_empty() && self.by_address.values().all(|worker| worker.beat.is_some())
+        !self.is_empty() && self.beating == self.by_address.len()
     }
 
-    pub fn next_timeout(&self, silent_ns_max: u64) -> Option<Instant> {
-        let silent = |worker: &Worker| worker.beat.map(|beat| beat.plus_ns(silent_ns_max));
-        self.by_address
-            .values()
-            .filter_map(|worker| silent(worker).into_iter().chain(worker.rests_until).min())
-            .min()
+    /// When to look at them, on the clock their beats are noted by; perhaps early, for they may have been heard since.
+    pub fn next_look(&self) -> Option<Instant> {
+        self.look_at
+    }
+
+    /// Looks at them at that time at the latest.
+    fn look_by(&mut self, at: Instant) {
+        self.look_at = Some(self.look_at.map_or(at, |booked| booked.min(at)));
     }
 }
 
 impl Router {
     /// Takes a datagram at the control port.
     pub fn handle_feedback(&mut self, now: Instant, from: SocketAddrV4, datagram: &[u8]) {
+        self.attention.attend(now);
         let parsed = Packet::parse(datagram, self.config.extended);
         let Some((packet, about)) =
             parsed.ok().and_then(|packet| packet.feedback_for().ok().map(|about| (packet, about)))
@@ -167,14 +185,18 @@ impl Router {
     }
 
     pub(crate) fn expire_leases(&mut self, now: Instant) {
-        while let Some((key, lease)) = self.leases.poll_expired(now) {
+        let attended = self.attention.now();
+        let rested = attended.plus_ns(self.config.rest_ns);
+        let mut any_rests = false;
+        while let Some((key, lease)) = self.leases.poll_expired(now, attended) {
             self.counters.lapsed += 1;
             let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { continue };
             worker.out -= 1;
             worker.lapses += 1;
             let lapsed = worker.lapses >= self.config.lapses_max && worker.beat.is_none();
             if lapsed && worker.rests_until.is_none() {
-                worker.rests_until = Some(now.plus_ns(self.config.rest_ns));
+                worker.rests_until = Some(rested);
+                any_rests = true;
                 self.dispatcher.rest(worker.key, true);
             }
             if key.is_extended() && worker.ahead > 0 {
@@ -183,24 +205,34 @@ impl Router {
                 self.dispatcher.release(worker.key);
             }
         }
+        if any_rests {
+            self.workers.look_by(rested);
+        }
     }
 
-    pub(crate) fn bury_silent_workers(&mut self, now: Instant) {
-        let limit = self.config.silent_ns_max;
-        let all: Vec<SocketAddrV4> = self.workers.by_address.keys().copied().collect();
-        for address in all {
-            let Some(worker) = self.workers.by_address.get_mut(&address) else { continue };
-            if worker.rests_until.is_some_and(|until| until <= now) {
+    pub(crate) fn look_at_workers(&mut self, now: Instant) {
+        let (attended, limit) = (self.attention.now(), self.config.silent_ns_max);
+        if self.workers.look_at.is_none_or(|at| at > attended) {
+            return;
+        }
+        let (mut silent, mut next) = (Vec::new(), None::<Instant>);
+        for worker in self.workers.by_address.values_mut() {
+            if worker.rests_until.is_some_and(|until| until <= attended) {
                 worker.rests_until = None;
                 worker.lapses = 0;
                 self.dispatcher.rest(worker.key, false);
             }
-            if worker.beat.is_some_and(|beat| now.since_ns(beat) >= limit) {
-                if !worker.leaving {
-                    self.counters.lost += 1;
-                }
-                self.bury(now, address);
+            let gone_at = worker.beat.map(|beat| beat.plus_ns(limit));
+            if gone_at.is_some_and(|at| at <= attended) {
+                silent.push((worker.address, worker.leaving));
+            } else {
+                next = [next, gone_at, worker.rests_until].into_iter().flatten().min();
             }
+        }
+        self.workers.look_at = next;
+        for (address, leaving) in silent {
+            self.counters.lost += u64::from(!leaving);
+            self.bury(now, address);
         }
     }
 
@@ -208,6 +240,7 @@ impl Router {
     fn bury(&mut self, now: Instant, address: SocketAddrV4) {
         let Some(worker) = self.workers.by_address.remove(&address) else { return };
         self.workers.addresses.remove(&worker.key);
+        self.workers.beating -= usize::from(worker.beat.is_some());
         for key in self.leases.at(worker.key) {
             self.leases.end(now, key);
         }
@@ -228,7 +261,9 @@ impl Router {
             self.join(from, part.slots.into());
         }
         let Some(worker) = self.workers.by_address.get_mut(&from) else { return false };
-        if worker.beat.replace(now).is_none() {
+        let attended = self.attention.now();
+        if worker.beat.replace(attended).is_none() {
+            self.workers.beating += 1;
             (worker.epoch, worker.served) = (part.epoch, part.served);
             worker.adopted =
                 (part.taken - part.served.min(part.taken)).min(u64::from(part.slots) * 64) as u32;
@@ -236,6 +271,7 @@ impl Router {
                 self.dispatcher.adopt(worker.key);
             }
         }
+        let gone_at = attended.plus_ns(self.config.silent_ns_max);
         if part.leaving && !worker.leaving {
             worker.leaving = true;
             self.counters.left += 1;
@@ -244,6 +280,7 @@ impl Router {
             worker.slots = part.slots.into();
             self.dispatcher.set_slots(worker.key, worker.slots);
         }
+        self.workers.look_by(gone_at);
         true
     }
 
@@ -255,7 +292,7 @@ impl Router {
 
     /// FEEDBACK about a request. It must come from the worker's host; the authors' servers send it from another port.
     fn end_lease(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, part: Option<&FeedbackPart>) {
-        let lease = self.leases.find(&key).copied();
+        let lease = self.leases.find(&key);
         if lease.and_then(|lease| lease.worker).is_some_and(|worker| worker.ip() != from.ip()) {
             self.counters.feedback_foreign += 1;
             return;

@@ -234,3 +234,83 @@ fn an_id_that_comes_round_is_a_new_request() {
     }
     assert_eq!(router.counters().duplicates, 0);
 }
+
+/// What a worker of the extended mode says when nothing has happened: that it is there.
+fn beat() -> Vec<u8> {
+    let part =
+        FeedbackPart { slots: 1, leaving: false, queue_ns: 0, service_ns: 0, epoch: 7, taken: 0, served: 0 };
+    let extension = Extension { identity: Identity::default(), part: Part::Feedback(part) };
+    let header = Header {
+        kind: PacketType::Feedback,
+        policy: Policy::Unrestricted,
+        flags: Flags(Flags::FIRST | Flags::LAST | Flags::OFFER | Flags::EXTENDED),
+        id: 0,
+        order: 1,
+    };
+    [Packet::head(&header, Some(&extension)).as_slice(), &NO_REQUEST.encode()].concat()
+}
+
+/// Lets a router sleep until it wants to be called, again and again, for so long; when that is over.
+fn idle(router: &mut Router, now: trunkline_call::Instant, ns: u64) -> trunkline_call::Instant {
+    let until = now.plus_ns(ns);
+    while let Some(next) = router.next_timeout().filter(|next| *next <= until) {
+        router.handle_timeout(next.max(now));
+    }
+    until
+}
+
+/// A virtual machine that is moved, or a host that swaps: nobody gets a processor, then everybody does.
+#[test]
+fn a_stop_of_the_whole_host_loses_no_worker() {
+    let config = RouterConfig { workers: vec![(worker(2), 1)], ..router_config() };
+    let (mut router, mut now) = (Router::new(config, START), START.plus_ns(S));
+    router.handle_feedback(now, worker(1), &beat());
+    // The second one, which never beats, gets three requests and is silent: three lapses would make it rest.
+    for stop_ns in [500 * MS, 3 * S, 60 * S] {
+        for step in 0..20 {
+            now = idle(&mut router, now, 100 * MS);
+            router.handle_feedback(now, worker(1), &beat());
+            assert_eq!(router.workers().len(), 2, "{step}");
+        }
+        now = idle(&mut router, now, 60 * MS);
+        now = now.plus_ns(stop_ns);
+        // Its timers come first, and the beats only when the workers have woken up, too.
+        router.handle_timeout(now);
+        now = idle(&mut router, now, 99 * MS);
+        assert_eq!((router.workers().len(), router.counters().lost), (2, 0), "a stop of {stop_ns} ns");
+        router.handle_feedback(now, worker(1), &beat());
+    }
+    let heard = now;
+    while router.counters().lost == 0 {
+        now = router.next_timeout().expect("it looks after its workers");
+        router.handle_timeout(now);
+    }
+    assert_eq!(now.since_ns(heard), 500 * MS, "one that is silent while the router is awake is gone");
+    assert_eq!(router.workers().iter().map(|row| row.address).collect::<Vec<_>>(), [worker(2)]);
+}
+
+#[test]
+fn leases_do_not_end_while_the_host_stands_still() {
+    let config = RouterConfig {
+        policy: Picking::Bounded(Bound::Fixed(3)),
+        workers: vec![(worker(1), 1)],
+        ..router_config()
+    };
+    let (mut router, mut now) = (Router::new(config, START), START.plus_ns(S));
+    for id in 0..3 {
+        router.handle_request(now, address(1, 33_000), &[0xcc, 8, 0, 0xc0, 0, id, 0, 1, 1]);
+    }
+    now = now.plus_ns(5 * S);
+    router.handle_timeout(now);
+    assert_eq!((router.counters().lapsed, router.workers()[0].outstanding), (0, 3));
+    let woken = now;
+    while router.counters().lapsed == 0 {
+        now = router.next_timeout().expect("leases are out");
+        router.handle_timeout(now);
+    }
+    // Of the stop one step of a hundred milliseconds has counted.
+    assert_eq!(now.since_ns(woken), 900 * MS);
+    assert!(router.workers()[0].rests, "three lapses in a row");
+    idle(&mut router, now, 1001 * MS);
+    assert!(!router.workers()[0].rests, "it is tried again");
+}

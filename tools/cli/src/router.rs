@@ -2,6 +2,7 @@
 
 use crate::args::RouterArgs;
 use std::fmt::Display;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -47,7 +48,7 @@ fn settings(args: &RouterArgs) -> Settings {
         queue_max: args.queue,
         delay_ns_max: ns(args.delay),
         lease_ns: ns(args.lease),
-        seed: std::process::id().into(),
+        seed: RandomState::new().hash_one(args.listen),
         ..RouterConfig::default()
     };
     Settings { listen: args.listen, control: args.control, forwarding: args.forwarding, router }
