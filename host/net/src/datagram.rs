@@ -21,6 +21,8 @@ pub struct Datagrams {
 #[derive(Debug)]
 pub struct RawDatagrams {
     fd: OwnedFd,
+    /// What goes out next, headers and all, one behind the other.
+    contents: Vec<u8>,
 }
 
 /// A datagram to send: its pieces are sent as one.
@@ -35,7 +37,7 @@ pub struct Outgoing<'a> {
 /// Datagrams received together.
 #[derive(Debug, Default)]
 pub struct DatagramBatch {
-    /// Pieces of [`PIECE_BYTES_MAX`]; nothing until the first use.
+    /// Pieces of [`PIECE_STRIDE`]; nothing until the first use.
     buffer: Vec<u8>,
     /// Sender and length of each piece. One sender's datagrams of equal length may come as one.
     pieces: Vec<RecvMeta>,
@@ -58,6 +60,9 @@ pub struct Disguised<'a> {
 const BATCH_MAX: usize = quinn_udp::BATCH_SIZE;
 /// Room for what the kernel hands over in one piece: it may put the datagrams of one sender together (UDP GRO).
 const PIECE_BYTES_MAX: usize = 64 << 10;
+/// From one such room to the next. Were it a power of two, the beginnings of all, which is all that is used of most,
+/// would have to share a few lines of the caches.
+const PIECE_STRIDE: usize = PIECE_BYTES_MAX + 192;
 /// Bytes the kernel keeps of what has not been read: bursts of many clients meet here.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 /// What the kernel cuts into datagrams must itself fit into one.
@@ -114,11 +119,11 @@ impl Datagrams {
         batch.count = 0;
         if batch.buffer.is_empty() {
             // Taken as zero from the kernel: what is never written to takes no memory.
-            batch.buffer = vec![0; BATCH_MAX * PIECE_BYTES_MAX];
+            batch.buffer = vec![0; BATCH_MAX * PIECE_STRIDE];
             batch.pieces = vec![RecvMeta::default(); BATCH_MAX];
         }
-        let mut pieces: Vec<_> =
-            batch.buffer.chunks_exact_mut(PIECE_BYTES_MAX).map(IoSliceMut::new).collect();
+        let rooms = batch.buffer.chunks_exact_mut(PIECE_STRIDE);
+        let mut pieces: Vec<_> = rooms.map(|room| IoSliceMut::new(&mut room[..PIECE_BYTES_MAX])).collect();
         loop {
             return match self.state.recv((&self.fd).into(), &mut pieces, &mut batch.pieces) {
                 Ok(count) => {
@@ -210,7 +215,7 @@ impl DatagramBatch {
 
     /// Its datagrams with their senders, in the order they came.
     pub fn iter(&self) -> impl Iterator<Item = (SocketAddrV4, &[u8])> {
-        let pieces = self.pieces[..self.count].iter().zip(self.buffer.chunks(PIECE_BYTES_MAX));
+        let pieces = self.pieces[..self.count].iter().zip(self.buffer.chunks(PIECE_STRIDE));
         pieces.flat_map(|(meta, piece)| {
             let piece = &piece[..meta.len.min(PIECE_BYTES_MAX)];
             let from = match meta.addr {
@@ -236,7 +241,7 @@ impl RawDatagrams {
             Ok(fd) => {
                 // It never reads; whatever the kernel would copy to it is not kept.
                 let _ = sockopt::set_socket_recv_buffer_size(&fd, 0);
-                Ok(Some(Self { fd }))
+                Ok(Some(Self { fd, contents: Vec::new() }))
             }
             Err(Errno::PERM | Errno::ACCESS) => Ok(None),
             Err(error) => Err(error.into()),
@@ -244,16 +249,28 @@ impl RawDatagrams {
     }
 
     /// Sends datagrams in their senders' names; how many the kernel took.
-    pub fn send(&self, batch: &[Disguised<'_>]) -> usize {
+    ///
+    /// One by one: what a raw socket is given is a packet, which the kernel does not cut (UDP GSO is for its own
+    /// datagrams), and with a socket of its own bound to the sender's address a sender on this host would lose its
+    /// replies.
+    pub fn send(&mut self, batch: &[Disguised<'_>]) -> usize {
         batch.chunks(BATCH_MAX).map(|chunk| self.send_chunk(chunk)).sum()
     }
 
-    fn send_chunk(&self, chunk: &[Disguised<'_>]) -> usize {
-        let headers: Vec<_> = chunk.iter().map(headers).collect();
+    fn send_chunk(&mut self, chunk: &[Disguised<'_>]) -> usize {
+        self.contents.clear();
+        for one in chunk {
+            self.contents.extend_from_slice(&headers(one));
+            self.contents.extend_from_slice(one.datagram);
+        }
+        let mut rest = &self.contents[..];
         let pieces: Vec<_> = chunk
             .iter()
-            .zip(&headers)
-            .map(|(one, headers)| [IoSlice::new(headers), IoSlice::new(one.datagram)])
+            .map(|one| {
+                let (packet, others) = rest.split_at(IP_HEADER_BYTES + UDP_HEADER_BYTES + one.datagram.len());
+                rest = others;
+                [IoSlice::new(packet)]
+            })
             .collect();
         let pieces: Vec<&[IoSlice<'_>]> = pieces.iter().map(|pieces| &pieces[..]).collect();
         // The kernel takes the port from the header; the address decides the way.

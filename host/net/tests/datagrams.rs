@@ -71,7 +71,7 @@ fn length() -> impl Strategy<Value = usize> {
 
 #[test]
 fn in_another_s_name() {
-    let Some(raw) = RawDatagrams::open().unwrap() else {
+    let Some(mut raw) = RawDatagrams::open().unwrap() else {
         println!("skipped: no right to open a raw socket (CAP_NET_RAW)");
         return;
     };

@@ -20,8 +20,8 @@ pub struct RouterProcess {
     data: Datagrams,
     control: Datagrams,
     way: Way,
-    /// Proxy mode: parts of requests that are known already, to be sent on with what the router lets go.
-    passing: Vec<Forward>,
+    /// What is sent on at the end of a turn; in proxy mode also parts of requests that are known already.
+    forwards: Vec<Forward>,
     poller: Poller,
     ready: Vec<Ready>,
     batch: DatagramBatch,
@@ -89,7 +89,7 @@ impl RouterProcess {
             data,
             control,
             way,
-            passing: Vec::new(),
+            forwards: Vec::new(),
             poller,
             ready: Vec::new(),
             batch: DatagramBatch::new(),
@@ -149,11 +149,11 @@ impl RouterProcess {
     }
 
     fn take_requests(&mut self, now: Instant) {
-        let Self { data, router, way, passing, batch, .. } = self;
+        let Self { data, router, way, forwards, batch, .. } = self;
         let passes = matches!(way, Way::Proxy(_));
         take(data, batch, |client, datagram| {
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
-                Some(to) => passing.push(Forward { client, to, datagram: datagram.to_vec() }),
+                Some(to) => forwards.push(Forward { client, to, datagram: datagram.to_vec() }),
                 None => router.handle_request(now, client, datagram),
             }
         });
@@ -183,7 +183,7 @@ impl RouterProcess {
 
     /// What came of it goes where it belongs.
     fn let_out(&mut self, now: Instant) {
-        let mut forwards = std::mem::take(&mut self.passing);
+        let mut forwards = std::mem::take(&mut self.forwards);
         forwards.extend(std::iter::from_fn(|| self.router.poll_forward()));
         match &mut self.way {
             Way::Raw(raw) => {
@@ -197,6 +197,8 @@ impl RouterProcess {
                 }
             }
         }
+        self.router.take_back(forwards.drain(..));
+        self.forwards = forwards;
         let transmits: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_transmit()).collect();
         let batch: Vec<_> = transmits.iter().map(outgoing).collect();
         self.data.send(&batch);
