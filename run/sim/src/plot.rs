@@ -8,25 +8,26 @@ const HEIGHT: f64 = 420.0;
 const MARGIN: f64 = 56.0;
 /// Latencies above so many times the bound's least are off the plot: a saturated policy would flatten all others.
 const TOP: f64 = 30.0;
-const COLOURS: [&str; 8] = ["#000", "#888", "#b58900", "#268bd2", "#6c71c4", "#2aa198", "#859900", "#dc322f"];
+const COLOURS: [&str; 9] =
+    ["#000", "#888", "#b58900", "#268bd2", "#6c71c4", "#2aa198", "#859900", "#d33682", "#dc322f"];
 
-/// An HTML page: a plot of p99 against load, and the numbers.
-pub fn page(sweep: &Sweep, curves: &[Curve]) -> String {
-    let scenario = &sweep.scenario;
-    let title = format!(
-        "{} workers, {} service, {} µs travel, {} requests a point",
-        scenario.workers,
-        scenario.service,
-        scenario.travel_ns as f64 / 1e3,
-        scenario.requests
-    );
+/// An HTML page: for each sweep a plot of p99 against load, and the numbers.
+pub fn page(sweeps: &[(Sweep, Vec<Curve>)]) -> String {
     let mut out = String::from("<!doctype html><meta charset=utf-8><title>Dispatch policies</title>\n");
     out.push_str(
         "<style>body{font:14px sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}</style>\n",
     );
-    let _ = writeln!(out, "<h1>p99 against load</h1><p>{title}</p>");
-    out.push_str(&plot(curves));
-    out.push_str(&table(curves));
+    out.push_str("<h1>p99 against load</h1>\n");
+    for (Sweep { scenario, .. }, curves) in sweeps {
+        let (workers, service, requests) = (scenario.workers, scenario.service, scenario.requests);
+        let travel_us = scenario.travel_ns as f64 / 1e3;
+        let _ = writeln!(
+            out,
+            "<h2>{workers} workers, {service} service, {travel_us} µs travel, {requests} requests a point</h2>"
+        );
+        out.push_str(&plot(curves));
+        out.push_str(&table(curves));
+    }
     out
 }
 
@@ -99,7 +100,8 @@ mod tests {
         let scenario = Scenario { workers: 4, service, travel_ns: 1000, load: 0.0, requests: 500, seed: 1 };
         let policies = vec![Policy::Random, Policy::default()];
         let sweep = Sweep { scenario, loads: vec![0.5, 2.0], policies };
-        let page = page(&sweep, &sweep.run());
+        let curves = sweep.run();
+        let page = page(&[(sweep, curves)]);
         for name in ["M/G/k bound", "random", "jbsq(auto)"] {
             assert!(page.contains(&format!(">{name}</text>")), "{name}");
             assert_eq!(page.matches(&format!("<td>{name}<td>")).count(), 2);

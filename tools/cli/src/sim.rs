@@ -18,7 +18,7 @@ pub fn sim(args: &SimArgs) -> Result<(), String> {
     let curves = sweep.run();
     print!("{}", table(&curves, args));
     if let Some(path) = &args.plot {
-        std::fs::write(path, page(&sweep, &curves))
+        std::fs::write(path, page(&[(sweep, curves)]))
             .map_err(|error| format!("{}: {error}", path.display()))?;
         println!("plot: {}", path.display());
     }
