@@ -29,8 +29,8 @@ pub struct Config {
     /// Longest pause between two repetitions of a request nobody has acknowledged.
     pub rto_ns_max: u64,
     /// A request nobody has acknowledged for so long, and so often repeated that anybody else would be taken for gone,
-    /// puts its target under suspicion: whoever calls it next should ask first who is there. Longer than a router's queue
-    /// holds anything.
+    /// puts its target under suspicion: whoever calls it next should ask first who is there. Longer than a router's
+    /// queue holds anything.
     pub suspect_ns: u64,
     /// First question to a server that has the request and is silent; doubles.
     pub probe_ns: u64,

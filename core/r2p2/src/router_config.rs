@@ -38,8 +38,8 @@ pub struct RouterConfig {
     /// of so many rows): the oldest go first, and repetitions as old as they are refused. At the rate one router can
     /// forward, clients with thousands of requests each fit ten times over.
     pub remembered_rows_max: usize,
-    /// A worker that says when it is there and has not for so long is gone: five times its heartbeat. Of a time in which
-    /// the router was not called at all only a fifth of this counts, for it heard nobody then.
+    /// A worker that says when it is there and has not for so long is gone: five times its heartbeat. Of a time in
+    /// which the router was not called at all only a fifth of this counts, for it heard nobody then.
     pub silent_ns_max: u64,
     /// Leases in a row that ended by themselves after which a worker without heartbeat rests, and for how long.
     pub lapses_max: u32,

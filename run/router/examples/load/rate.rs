@@ -1,8 +1,8 @@
 //! How many requests a second one core forwards: the router alone on one, clients and workers on another.
 //!
 //! They are made to cost little, so that the router is what is full: requests and answers are written without the
-//! bookkeeping of real endpoints. Requests of a client differ in length, so that the kernel does not join them: those of
-//! many clients on many hosts could not be joined either.
+//! bookkeeping of real endpoints. Requests of a client differ in length, so that the kernel does not join them: those
+//! of many clients on many hosts could not be joined either.
 
 use crate::Spread;
 use crate::route::{Thread, pin, start};
