@@ -318,9 +318,9 @@ impl Engine {
         self.dials.pop_front()
     }
 
-    /// What the daemon has measured.
-    pub fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
+    /// What the daemon has measured. Whoever asks has it counted: calls are pending until then.
+    pub fn telemetry(&mut self) -> &mut Telemetry {
+        &mut self.telemetry
     }
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.

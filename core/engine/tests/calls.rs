@@ -59,7 +59,7 @@ fn what_is_not_recorded_is_carried_all_the_same() {
         let mut server = world.attach(1, PROTO, None, true);
         let mut client = world.attach(0, PROTO, TARGET, false);
         unary(&mut world, &mut client, &mut server, b"once");
-        for host in &world.hosts[..2] {
+        for host in &mut world.hosts[..2] {
             let seen = host.engine.telemetry().snapshot(world.now, &Ask::default());
             assert_eq!(seen.series.is_empty(), unrecorded);
         }

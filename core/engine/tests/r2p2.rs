@@ -317,7 +317,7 @@ fn all_nine_components_are_measured() {
     let mut scene = Scene::new();
     scene.round_trip(b"greeted, and so in the extended mode");
     scene.round_trip(b"measured");
-    let measured = |host: usize, side: Side| {
+    let mut measured = |host: usize, side: Side| {
         let ask = Ask::default();
         let snapshot = scene.world.hosts[host].engine.telemetry().snapshot(scene.world.now, &ask);
         let series: Vec<_> = snapshot.series.into_iter().filter(|one| one.side == side).collect();

@@ -38,6 +38,19 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Counts each of `values` once. Its lines, its sum and its maximum stay at hand meanwhile.
+    pub fn record_all(&mut self, values: impl Iterator<Item = u64>) {
+        let (mut sum, mut max) = (self.sum, self.max);
+        for value in values {
+            let (power, place) = bucket(value);
+            let line = self.line(power);
+            self.lines[line][place] += 1;
+            sum += u128::from(value);
+            max = max.max(value);
+        }
+        (self.sum, self.max) = (sum, max);
+    }
+
     /// The smallest bucket below which at least `share` (0…1) of the values lie, by its middle; the largest value for
     /// 1, 0 if there are none.
     pub fn quantile(&self, share: f64) -> u64 {

@@ -92,7 +92,7 @@ fn every_component_has_its_formula() {
 fn the_sample_is_what_is_printed() {
     let (_, after) = DOCUMENT.split_once("## Reading `trunkline explain`\n\n```text\n").unwrap();
     let (written, _) = after.split_once("```").unwrap();
-    let (telemetry, now) = world::queueing_greeter();
+    let (mut telemetry, now) = world::queueing_greeter();
     let snapshot = telemetry.snapshot(now, &Ask { samples_max: 10_000, ..Ask::default() });
     let printed = render::explanation(&Explanation::of(&snapshot, Side::Made).unwrap());
     assert_eq!(written, printed, "docs/telemetry.md should show:\n{printed}");

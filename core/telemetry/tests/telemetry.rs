@@ -34,7 +34,7 @@ fn whole() -> Ask {
     Ask { samples_max: 100_000, ..Ask::default() }
 }
 
-fn explain(telemetry: &Telemetry, now: Instant) -> Explanation {
+fn explain(telemetry: &mut Telemetry, now: Instant) -> Explanation {
     Explanation::of(&telemetry.snapshot(now, &whole()), Side::Made).expect("calls were made")
 }
 
@@ -47,7 +47,7 @@ fn a_planted_delay_is_found_in_its_component() {
                 parts[planted as usize] += 3_000_000;
             }
         });
-        let explanation = explain(&telemetry, now);
+        let explanation = explain(&mut telemetry, now);
         let largest = explanation.components.iter().max_by(|a, b| a.spread.p99_ns.cmp(&b.spread.p99_ns));
         assert_eq!(largest.map(|row| row.component), Some(planted));
         let tail = explanation
@@ -69,7 +69,7 @@ fn shares_add_up_to_the_whole() {
             record.server = None;
         }
     });
-    let explanation = explain(&telemetry, now);
+    let explanation = explain(&mut telemetry, now);
     let divided: f64 = explanation.components.iter().map(|row| row.spread.share_percent).sum();
     let remote = explanation.remote.expect("a third came back without stamps");
     assert!((divided + remote.share_percent - 100.0).abs() < 1e-6);
@@ -88,7 +88,7 @@ fn errors_are_counted_by_code() {
             _ => Code::Ok,
         };
     });
-    let errors = explain(&telemetry, now).errors;
+    let errors = explain(&mut telemetry, now).errors;
     assert_eq!(errors, [("DEADLINE_EXCEEDED".to_owned(), 20), ("UNAVAILABLE".to_owned(), 10)]);
 }
 
@@ -116,7 +116,7 @@ fn shards_add_up_to_the_host() {
 
 #[test]
 fn a_snapshot_survives_json() {
-    let (telemetry, now) = world::queueing_greeter();
+    let (mut telemetry, now) = world::queueing_greeter();
     let snapshot = telemetry.snapshot(now, &whole());
     let json = serde_json::to_string(&snapshot).unwrap();
     let copy: Snapshot = serde_json::from_str(&json).unwrap();
@@ -126,7 +126,7 @@ fn a_snapshot_survives_json() {
 
 #[test]
 fn a_snapshot_of_absurd_counts_is_explained_anyway() {
-    let (telemetry, now) = world::queueing_greeter();
+    let (mut telemetry, now) = world::queueing_greeter();
     let json = serde_json::to_value(telemetry.snapshot(now, &whole())).unwrap();
     let absurd: Snapshot = serde_json::from_value(with_numbers(json, u64::MAX)).unwrap();
     let mut twice = absurd.clone();
@@ -204,6 +204,31 @@ fn names_beyond_the_limits_share_a_series() {
     let snapshot = telemetry.snapshot(Instant(1), &Ask::default());
     assert!(snapshot.series.len() <= Telemetry::SERIES_MAX);
     assert_eq!(snapshot.sum(Side::Made).calls(), calls + 1, "none is lost");
+}
+
+/// Calls are counted many at a time; who asks in between gets every one, of whatever method, side and coverage.
+#[test]
+fn no_call_is_pending_for_who_asks() {
+    let mut telemetry = Telemetry::new();
+    let peer = telemetry.peer("10.0.0.7:7878", true);
+    let methods = ["/a.A/One", "/a.A/Two", "/a.A/Three"].map(|path| telemetry.method(path));
+    for n in 0..200 {
+        let mut record = call(1_000_000 * (n + 1), methods[n as usize % 3], peer, USUAL);
+        if n % 5 == 0 {
+            record.server = None;
+        }
+        if n % 7 == 0 {
+            record.side = Side::Served;
+        }
+        telemetry.record(record.client.a18, &record);
+        let snapshot = telemetry.snapshot(record.client.a18, &whole());
+        let (made, served) = (snapshot.sum(Side::Made), snapshot.sum(Side::Served));
+        assert_eq!((made.calls() + served.calls(), served.calls()), (n + 1, n / 7 + 1));
+        assert_eq!((made.total.count(), served.total.count()), (made.calls(), served.calls()));
+        let answered = made.components[Component::ServerApplication as usize].count();
+        assert_eq!((answered + made.client_only, made.remote.count()), (made.calls(), made.client_only));
+        assert_eq!(snapshot.samples.len() as u64, n + 1);
+    }
 }
 
 #[test]
