@@ -325,6 +325,21 @@ impl Sessions {
             self.active.push(key);
         }
     }
+
+    /// The session at this place of the active ones is looked at no more if its ring was armed. The last one takes its
+    /// place, so that many that come to rest cost no more than they are; a turn goes through them backwards, and has
+    /// served the last one.
+    pub fn leave_resting(&mut self, index: usize) {
+        let Some(&key) = self.active.get(index) else { return };
+        if self.find(key).is_none_or(|rings| !rings.active) {
+            self.active.swap_remove(index);
+        }
+    }
+
+    /// The same for all of them.
+    pub fn leave_all_resting(&mut self) {
+        (0..self.active.len()).rev().for_each(|index| self.leave_resting(index));
+    }
 }
 
 impl Token {

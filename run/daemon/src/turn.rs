@@ -151,6 +151,7 @@ impl Shard {
         for index in (0..self.sessions.active.len()).rev() {
             let Some(&key) = self.sessions.active.get(index) else { continue };
             worked |= self.drain_session(key);
+            self.sessions.leave_resting(index);
         }
         worked
     }
@@ -197,15 +198,19 @@ impl Shard {
                 }
             }
         }
+        self.sessions.leave_all_resting();
     }
 
     /// A session without entries: after many such turns it is armed and left alone.
     fn rest(&mut self, key: SessionKey) {
         let Some(rings) = self.sessions.find(key) else { return };
         rings.idle_turns += 1;
-        if rings.idle_turns >= IDLE_TURNS_MAX && self.arm(key) {
-            self.sessions.active.retain(|active| *active != key);
-        } else if let Some(rings) = self.sessions.find(key) {
+        if rings.idle_turns < IDLE_TURNS_MAX {
+            return;
+        }
+        if !self.arm(key)
+            && let Some(rings) = self.sessions.find(key)
+        {
             rings.active = true;
         }
     }
