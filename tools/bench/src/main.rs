@@ -26,6 +26,8 @@ mod hedging;
 mod html;
 mod idle;
 mod labour;
+mod large;
+mod large_proto;
 mod marks;
 mod open;
 mod orders;

@@ -266,6 +266,11 @@ const HPRPC: [(Section, &str, usize, f64); 8] = [
     (Section::Numbers, "GetRandNums", 10_000, 1.39),
 ];
 
+/// The same for LargeData by count of members: its text has the first and the last; what lies between is held to the
+/// first.
+const HPRPC_LARGE: [(usize, f64); 7] =
+    [(128, 2.7), (256, 2.7), (512, 2.7), (1024, 2.7), (2048, 2.7), (4096, 2.7), (8192, 12.5)];
+
 /// Share of what a bare stream moves, for requests of at least [`GOODPUT_BYTES_MIN`].
 const GOODPUT_SHARE_MIN: f64 = 0.8;
 const GOODPUT_BYTES_MIN: usize = 128 << 10;
@@ -279,6 +284,7 @@ pub fn marks(rows: &[Row], idle: Option<&Idle>) -> Vec<Mark> {
     marks.extend(goodput(rows));
     marks.extend(mrpc_goodput(rows));
     marks.extend(hprpc(rows));
+    marks.extend(hprpc_large(rows));
     marks.extend(idle.into_iter().flat_map(idle_marks));
     marks
 }
@@ -342,6 +348,30 @@ fn hprpc(rows: &[Row]) -> Vec<Mark> {
     marks
 }
 
+/// Beside every gRPC library that is there.
+fn hprpc_large(rows: &[Row]) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (members, least) in HPRPC_LARGE {
+        let of = |kind| {
+            let is = move |row: &&Row| {
+                row.section == Section::Large && row.peer == kind && row.order.request_bytes == members
+            };
+            rows.iter().find(is)
+        };
+        let Some(ours) = of(Kind::OursTwoHosts) else { continue };
+        for (kind, library) in [(Kind::GrpcSync, "gRPC C++"), (Kind::GrpcGo, "grpc-go")] {
+            let Some(theirs) = of(kind) else { continue };
+            if let Some(ratio) = Spread::of_ratio(&theirs.values(Figure::P50Us), &ours.values(Figure::P50Us))
+            {
+                let what =
+                    format!("LargeData of {members} members, {library}'s time ÷ ours between two hosts");
+                marks.push(mark("T8", what, Bound::AtLeast(least), ratio));
+            }
+        }
+    }
+    marks
+}
+
 fn idle_marks(idle: &Idle) -> Vec<Mark> {
     let mib = (idle.daemon_bytes_each + idle.application_bytes_each) / f64::from(1 << 20);
     let cpu =
@@ -374,7 +404,14 @@ mod tests {
     use crate::peers::Sample;
 
     fn row(peer: Kind, p50s_ns: [u64; 3]) -> Row {
-        let sample = |p50_ns| Sample { calls: 1, elapsed_ns: 1, p50_ns, p99_ns: p50_ns, cpu_ns: 1 };
+        let sample = |p50_ns| Sample {
+            calls: 1,
+            elapsed_ns: 1,
+            p50_ns,
+            p99_ns: p50_ns,
+            cpu_ns: 1,
+            lost_percent: [0.0; 2],
+        };
         let order = Order { millis: 1, request_bytes: 64, outstanding: 1 };
         Row { section: Section::Latency, peer, order, samples: p50s_ns.map(sample).to_vec() }
     }

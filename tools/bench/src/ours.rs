@@ -1,6 +1,7 @@
 //! Trunkline's own processes: daemons, a server, a calling driver, idle applications.
 
 use crate::children::{Child, Failure, START_LOOKS, START_PAUSE, text, wait_for_file, write_file};
+use crate::large::{self, LargeClient, LargeData, LargeServer};
 use crate::orders::{Answer, Caller, Order, SMALL_BYTES_MAX, Times, one_at_a_time};
 use crate::work::{FORBIDDEN, Work, is_forbidden, name_of};
 use std::collections::VecDeque;
@@ -68,6 +69,16 @@ pub fn start(dir: &Path, hosts: Hosts) -> Result<(Vec<Child>, Road), Failure> {
 
 /// The same with policies.
 pub fn start_policed(dir: &Path, hosts: Hosts, policing: Policing) -> Result<(Vec<Child>, Road), Failure> {
+    start_working(dir, hosts, policing, Work::Bytes)
+}
+
+/// The same with a server that has what `work` calls.
+pub fn start_working(
+    dir: &Path,
+    hosts: Hosts,
+    policing: Policing,
+    work: Work,
+) -> Result<(Vec<Child>, Road), Failure> {
     let far = dir.join("far.sock");
     let at_server = if policing == Policing::Content { Policing::Bare } else { policing };
     let (daemon, listens_at) = start_daemon_speaking(&far, HEAP, "native", at_server)?;
@@ -81,7 +92,7 @@ pub fn start_policed(dir: &Path, hosts: Hosts, policing: Policing) -> Result<(Ve
             Road { socket: near, target: listens_at }
         }
     };
-    processes.push(Child::role(&["serve", text(&far)])?);
+    processes.push(Child::role(&["serve", text(&far), work.name()])?);
     Ok((processes, road))
 }
 
@@ -205,9 +216,12 @@ impl Policing {
     }
 }
 
-/// The server process.
-pub fn serve(socket: &Path) -> Result<(), Failure> {
-    Ok(Server::builder().socket(socket).add_service(BenchServer::new(Counter::default())).run()?)
+/// The server process. Large messages are served only where they are called: their schema is large, too.
+pub fn serve(socket: &Path, work: Work) -> Result<(), Failure> {
+    let server = Server::builder().socket(socket);
+    // First, because a client looks for the other one.
+    let server = if work == Work::Large { server.add_service(LargeServer) } else { server };
+    Ok(server.add_service(BenchServer::new(Counter::default())).run()?)
 }
 
 #[derive(Default)]
@@ -385,6 +399,39 @@ impl OurClient {
         };
         many(order, |_| Ok(self.client.get_rand_nums(Count { value })), check)
     }
+
+    fn large(&self, order: Order) -> Result<Answer, Failure> {
+        match order.request_bytes {
+            128 => self.large_of::<128>(order),
+            256 => self.large_of::<256>(order),
+            512 => self.large_of::<512>(order),
+            1024 => self.large_of::<1024>(order),
+            2048 => self.large_of::<2048>(order),
+            4096 => self.large_of::<4096>(order),
+            8192 => self.large_of::<8192>(order),
+            members => Err(format!("there is no message of {members} members").into()),
+        }
+    }
+
+    /// Sets every member of every request, and reads every member of the answer.
+    fn large_of<const N: usize>(&self, order: Order) -> Result<Answer, Failure> {
+        let client = LargeClient::new(self.channel.clone());
+        let wanted: i64 = (0..N).map(|member| i64::from(large::value(member))).sum();
+        let call = |_: u64| {
+            let request = self.channel.build::<LargeData<N>>(|request| {
+                (0..N).for_each(|member| request.set(member, large::value(member)));
+            })?;
+            Ok(client.send_rcv(request))
+        };
+        let check = |_, answer: Result<Response<LargeData<N>>, Status>| -> Result<(), Failure> {
+            let answer = answer?;
+            match (0..N).map(|member| i64::from(answer.view().member(member))).sum::<i64>() {
+                sum if sum == wanted => Ok(()),
+                sum => Err(format!("members of the sum {sum} came").into()),
+            }
+        };
+        many(order, call, check)
+    }
 }
 
 impl Caller for OurClient {
@@ -395,6 +442,7 @@ impl Caller for OurClient {
             Work::Hello => self.hello(order),
             Work::Average => self.average(order),
             Work::Numbers => self.numbers(order),
+            Work::Large => self.large(order),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::children::{Child, Failure, Talker, text, wait_for_file};
 use crate::foreign::{ANY_PORT, Foreign, Library, Serving};
 use crate::orders::{Answer, Order};
 use crate::ours::{self, Hosts, Policing, Road};
-use crate::processes::cpu_ns;
+use crate::processes::{Machine, cpu_ns};
 use crate::sections::Section;
 use crate::work::Work;
 use serde::Serialize;
@@ -164,6 +164,9 @@ pub struct Sample {
     pub p99_ns: u64,
     /// Of all the peer's processes.
     pub cpu_ns: u64,
+    /// Percent of the machine's processors that the machine's host gave to others meanwhile, and that other processes
+    /// took.
+    pub lost_percent: [f64; 2],
 }
 
 /// A running peer; its processes end when it is dropped.
@@ -196,7 +199,7 @@ impl Peer {
 
     /// One round.
     pub fn round(&mut self, order: Order) -> Result<Sample, Failure> {
-        let before_ns = cpu_ns(&self.pids)?;
+        let (before, before_ns) = (Machine::now()?, cpu_ns(&self.pids)?);
         for driver in &mut self.drivers {
             driver.tell(&order.to_string())?;
         }
@@ -210,7 +213,8 @@ impl Peer {
             return Err("no call was answered".into());
         }
         let Answer { calls, elapsed_ns, p50_ns, p99_ns } = sum;
-        Ok(Sample { calls, elapsed_ns, p50_ns, p99_ns, cpu_ns })
+        let lost_percent = Machine::now()?.lost_since(before, cpu_ns);
+        Ok(Sample { calls, elapsed_ns, p50_ns, p99_ns, cpu_ns, lost_percent })
     }
 }
 
@@ -235,15 +239,15 @@ fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) 
         Kind::GrpcSync => cpp(dir, foreign, "sync", ANY_PORT, work),
         Kind::GrpcUnix => cpp(dir, foreign, "sync", &format!("unix:{}/grpc.sock", text(dir)), work),
         Kind::GrpcQueue => cpp(dir, foreign, "queue", ANY_PORT, work),
-        Kind::Tonic => direct(dir, foreign, Library::Tonic),
-        Kind::GrpcGo => direct(dir, foreign, Library::GrpcGo),
+        Kind::Tonic => direct(dir, foreign, Library::Tonic, work),
+        Kind::GrpcGo => direct(dir, foreign, Library::GrpcGo, work),
         Kind::EnvoyOne => cpp_through(dir, foreign, form, Library::Envoy, one, work),
         Kind::EnvoyTwo => cpp_through(dir, foreign, form, Library::Envoy, two, work),
         Kind::EnvoyContent => cpp_through(dir, foreign, form, Library::Envoy, &["in", "filter"], work),
         Kind::NginxTwo => cpp_through(dir, foreign, form, Library::Nginx, two, work),
         Kind::HaproxyTwo => cpp_through(dir, foreign, form, Library::Haproxy, two, work),
         Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address, work)),
-        Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address)),
+        Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address, work)),
         Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?, work),
         Kind::OursToGo => from_ours(dir, foreign.server(Library::GrpcGo, dir)?, work),
     }
@@ -255,7 +259,7 @@ fn chain_of(dir: &Path, hops: Hops) -> Result<Started, Failure> {
 }
 
 fn ours_on(dir: &Path, hosts: Hosts, policing: Policing, work: Work) -> Result<Started, Failure> {
-    let (processes, road) = ours::start_policed(dir, hosts, policing)?;
+    let (processes, road) = ours::start_working(dir, hosts, policing, work)?;
     Ok((processes, our_driver(&road, work)?))
 }
 
@@ -275,9 +279,9 @@ fn cpp(dir: &Path, foreign: &Foreign, form: &str, address: &str, work: Work) -> 
     Ok((vec![server], foreign.cpp_client(&address, work)?))
 }
 
-fn direct(dir: &Path, foreign: &Foreign, library: Library) -> Result<Started, Failure> {
+fn direct(dir: &Path, foreign: &Foreign, library: Library, work: Work) -> Result<Started, Failure> {
     let (server, address) = foreign.server(library, dir)?;
-    Ok((vec![server], foreign.client(library, &address)?))
+    Ok((vec![server], foreign.client(library, &address, work)?))
 }
 
 /// gRPC C++ with proxies between, each in front of the one before.

@@ -32,6 +32,45 @@ pub fn idle_cpu_ns(pids: &[u32]) -> Result<u64, Failure> {
     Ok(sum_ns)
 }
 
+/// What the machine's processors have done so far, all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    busy_ns: u64,
+    idle_ns: u64,
+    /// Given to others by the host of a virtual machine.
+    stolen_ns: u64,
+}
+
+impl Machine {
+    /// Until now.
+    pub fn now() -> Result<Self, Failure> {
+        Self::parse(&fs::read_to_string("/proc/stat")?)
+    }
+
+    fn parse(stat: &str) -> Result<Self, Failure> {
+        let first = stat.lines().next().unwrap_or_default();
+        let times: Result<Vec<u64>, _> = first.split_whitespace().skip(1).take(8).map(str::parse).collect();
+        let [user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen] = times?[..] else {
+            return Err("the machine's stat ends early".into());
+        };
+        Ok(Self {
+            busy_ns: (user + nice + system + interrupts + soft_interrupts) * TICK_NS,
+            idle_ns: (idle + waiting) * TICK_NS,
+            stolen_ns: stolen * TICK_NS,
+        })
+    }
+
+    /// Percent of the processors since `before` that the host gave to others, and that processes here took beside those
+    /// whose time `own_ns` is. To a tick, as everything here.
+    pub fn lost_since(self, before: Self, own_ns: u64) -> [f64; 2] {
+        let since = |of: fn(&Self) -> u64| of(&self).saturating_sub(of(&before));
+        let busy_ns = since(|machine| machine.busy_ns);
+        let stolen_ns = since(|machine| machine.stolen_ns);
+        let all_ns = busy_ns + stolen_ns + since(|machine| machine.idle_ns);
+        [stolen_ns, busy_ns.saturating_sub(own_ns)].map(|ns| 100.0 * ns as f64 / all_ns.max(1) as f64)
+    }
+}
+
 /// Proportional resident memory of `pids` in bytes: a page shared by n processes counts 1/n for each, so that the sum
 /// over all that share it is what it takes.
 pub fn pss_bytes(pids: &[u32]) -> Result<u64, Failure> {
@@ -76,6 +115,16 @@ mod tests {
         assert_eq!(ticks(stat).unwrap(), 300);
         assert!(ticks("7 (a) S 1 7").is_err());
         assert!(ticks("").is_err());
+    }
+
+    #[test]
+    fn what_others_took() {
+        let before = Machine::parse("cpu  10 0 5 100 0 0 0 2 0 0\ncpu0 ...").unwrap();
+        let after = Machine::parse("cpu  40 0 15 140 10 5 5 12 0 0\n").unwrap();
+        // 110 ticks: 50 busy, 50 idle or waiting, 10 stolen.
+        assert_eq!(after.lost_since(before, 28 * TICK_NS), [1000.0 / 110.0, 2200.0 / 110.0]);
+        assert_eq!(before.lost_since(before, 1), [0.0, 0.0]);
+        assert!(Machine::parse("cpu 1 2 3").is_err() && Machine::now().is_ok());
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl Report {
                 Shape::Small => self.small_markdown(section),
                 Shape::Sized(figure) => self.sized_markdown(section, figure),
             };
+            text += &self.lost_markdown(section);
         }
         if let Some(idle) = &self.idle {
             text += &idle_markdown(idle);
@@ -201,6 +202,19 @@ impl Report {
             text.push('\n');
         }
         text
+    }
+
+    /// How quiet the machine was: without it nobody knows what a round is worth.
+    fn lost_markdown(&self, section: Section) -> String {
+        let lost = |of: usize| {
+            let rounds = self.of(section).flat_map(|row| &row.samples);
+            Spread::of(rounds.map(|sample| sample.lost_percent[of]))
+        };
+        let (Some(stolen), Some(others)) = (lost(0), lost(1)) else { return String::new() };
+        format!(
+            "\nMeanwhile the machine's host gave {stolen} % of the processors to others, and other processes took \
+             {others} %.\n"
+        )
     }
 
     /// Tables of what is not a section.

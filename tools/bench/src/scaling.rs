@@ -5,9 +5,10 @@ use crate::children::{Child, Failure, text, wait_for_file};
 use crate::connections::allow_descriptors;
 use crate::orders::{Answer, Order, Times};
 use crate::ours;
+use crate::processes::idle_cpu_ns;
 use crate::raw::{Methods, RawApp};
 use crate::sections::Plan;
-use crate::stats::Spread;
+use crate::stats::{Spread, short};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::Path;
@@ -49,6 +50,9 @@ pub struct Scaled {
     pub calls_per_second: Vec<f64>,
     pub p50_us: Vec<f64>,
     pub p99_us: Vec<f64>,
+    /// Processor time per call of the applications that call (they are this process), of the daemons, and of the
+    /// application that answers.
+    pub cpu_us: [Vec<f64>; 3],
 }
 
 /// Measures every size of everything.
@@ -73,13 +77,18 @@ fn take_turns(of: Of, sizes: &[usize], plan: &Plan) -> Result<Vec<Scaled>, Failu
         calls_per_second: Vec::new(),
         p50_us: Vec::new(),
         p99_us: Vec::new(),
+        cpu_us: Default::default(),
     };
     let mut scaled: Vec<Scaled> = sizes.iter().map(empty).collect();
     let order = |millis| Order { millis, request_bytes: 64, outstanding: OUTSTANDING };
     for round in 0..plan.rounds {
         for (field, row) in fields.iter_mut().zip(&mut scaled) {
             field.carry_out(order(plan.warm_up_millis))?;
+            let before_ns = field.cpu_ns()?;
             let Answer { calls, elapsed_ns, p50_ns, p99_ns } = field.carry_out(order(plan.round_millis))?;
+            for ((row, before_ns), after_ns) in row.cpu_us.iter_mut().zip(before_ns).zip(field.cpu_ns()?) {
+                row.push(after_ns.saturating_sub(before_ns) as f64 / 1e3 / calls as f64);
+            }
             row.calls_per_second.push(calls as f64 / elapsed_ns as f64 * 1e9);
             row.p50_us.push(p50_ns as f64 / 1e3);
             row.p99_us.push(p99_ns as f64 / 1e3);
@@ -101,7 +110,8 @@ struct Field {
     methods: Methods,
     /// The next call's application and route.
     next: usize,
-    _processes: Vec<Child>,
+    daemons: Vec<Child>,
+    servers: Vec<Child>,
     _dir: TempDir,
 }
 
@@ -115,18 +125,18 @@ impl Field {
             Of::Methods => (1, count, 0),
             Of::Peers => (1, 1, count),
         };
-        let mut processes = Vec::new();
+        let mut daemons = Vec::new();
         let mut targets = vec![String::new()];
         if peers > 0 {
             let port_file = far.with_extension("ports");
             let arguments = ["far-daemon", text(&far), text(&port_file), &peers.to_string()];
-            processes.push(Child::role(&arguments)?);
+            daemons.push(Child::role(&arguments)?);
             targets = wait_for_file(&port_file)?.lines().map(str::to_owned).collect();
         }
-        processes.push(ours::start_daemon(&near, HEAP)?.0);
+        daemons.push(ours::start_daemon(&near, HEAP)?.0);
         let at = if peers > 0 { &far } else { &near };
         let served = dir.path().join("served");
-        processes.push(Child::role(&["serve-raw", text(at), &methods.to_string(), text(&served)])?);
+        let servers = vec![Child::role(&["serve-raw", text(at), &methods.to_string(), text(&served)])?];
         wait_for_file(&served)?;
         let methods = Methods::new(methods)?;
         let paths: Vec<&str> = methods.paths().iter().map(String::as_str).collect();
@@ -139,10 +149,16 @@ impl Field {
         };
         let apps: Result<Vec<RawApp>, Failure> = (0..applications).map(attach).collect();
         let apps = apps?;
-        let mut field = Self { apps, methods, next: 0, _processes: processes, _dir: dir };
+        let mut field = Self { apps, methods, next: 0, daemons, servers, _dir: dir };
         field.call_each_once()?;
         eprintln!("{count:>6} {of:?} are there after {:.1} s", (monotonic_ns() - began_ns) as f64 / 1e9);
         Ok(field)
+    }
+
+    /// Of callers, daemons and server, so far.
+    fn cpu_ns(&self) -> Result<[u64; 3], Failure> {
+        let of = |processes: &[Child]| idle_cpu_ns(&processes.iter().map(Child::pid).collect::<Vec<_>>());
+        Ok([idle_cpu_ns(&[std::process::id()])?, of(&self.daemons)?, of(&self.servers)?])
     }
 
     /// What is agreed on or dialled with the first call is.
@@ -200,7 +216,8 @@ pub fn serve(socket: &Path, count: usize, served: &Path) -> Result<(), Failure> 
 pub fn markdown(scaled: &[Scaled]) -> String {
     let mut table = format!(
         "\n### Scaling: small calls, {OUTSTANDING} outstanding over all there is\n\n\
-         | how many | calls/s | ÷ the smallest | p50 µs | p99 µs |\n|---|---|---|---|---|\n"
+         | how many | calls/s | ÷ the smallest | p50 µs | p99 µs \
+         | CPU µs per call: callers, daemons, server |\n|---|---|---|---|---|---|\n"
     );
     for row in scaled {
         let smallest = scaled.iter().find(|other| other.of == row.of).unwrap_or(row);
@@ -211,7 +228,10 @@ pub fn markdown(scaled: &[Scaled]) -> String {
             Spread::of(row.p99_us.iter().copied()),
         ];
         let cells = figures.map(|figure| figure.map_or_else(String::new, |spread| spread.to_string()));
-        table += &format!("| {} {} | {} |\n", row.count, row.of.name(row.count), cells.join(" | "));
+        let cpu = row.cpu_us.each_ref().map(|of| Spread::of(of.iter().copied()));
+        let cpu = cpu.map(|spread| spread.map_or_else(String::new, |spread| short(spread.median))).join(", ");
+        let what = row.of.name(row.count);
+        table += &format!("| {} {what} | {} | {cpu} |\n", row.count, cells.join(" | "));
     }
     table
 }
@@ -252,7 +272,7 @@ mod tests {
             app
         };
         let apps: Vec<RawApp> = (0..5).map(attach).collect();
-        let mut field = Field { apps, methods, next: 0, _processes: Vec::new(), _dir: dir };
+        let mut field = Field { apps, methods, next: 0, daemons: Vec::new(), servers: Vec::new(), _dir: dir };
         field.call_each_once().unwrap();
         assert_eq!(field.next, 15);
         let answer =

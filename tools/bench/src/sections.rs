@@ -2,6 +2,7 @@
 //! whatever else the machine does meets all of them.
 
 use crate::foreign::Foreign;
+use crate::large_proto::{MEMBERS, MEMBERS_OF_CPP};
 use crate::orders::Order;
 use crate::peers::{Kind, Peer, Sample};
 use crate::stats::Spread;
@@ -32,6 +33,7 @@ pub enum Section {
     Hello,
     Average,
     Numbers,
+    Large,
 }
 
 /// How a section is shown.
@@ -135,6 +137,7 @@ const MRPC_GOODPUT: [Kind; 3] = [Kind::OursTwoHosts, Kind::GrpcQueue, Kind::Envo
 const MRPC_POLICY: [Kind; 5] =
     [Kind::OursTwoHosts, Kind::OursContent, Kind::GrpcQueue, Kind::EnvoyTwo, Kind::EnvoyContent];
 const HPRPC: [Kind; 3] = [Kind::OursTwoHosts, Kind::OursOneHost, Kind::GrpcSync];
+const LARGE: [Kind; 4] = [Kind::OursTwoHosts, Kind::OursOneHost, Kind::GrpcSync, Kind::GrpcGo];
 /// Calls outstanding when the price of a policy is asked for.
 const POLICY_OUTSTANDING: usize = 64;
 /// Bytes beside the name.
@@ -156,7 +159,7 @@ const GOODPUT_WARM_UP_FACTOR: u64 = 5;
 
 impl Section {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Chain,
         Self::Latency,
         Self::Rate,
@@ -171,12 +174,13 @@ impl Section {
         Self::Hello,
         Self::Average,
         Self::Numbers,
+        Self::Large,
     ];
     /// Those of mRPC's figures.
     pub const MRPC: [Self; 5] =
         [Self::MrpcLatency, Self::MrpcRate, Self::MrpcRateOfTwo, Self::MrpcGoodput, Self::MrpcPolicy];
     /// Those of HPRPC's.
-    pub const HPRPC: [Self; 3] = [Self::Hello, Self::Average, Self::Numbers];
+    pub const HPRPC: [Self; 4] = [Self::Hello, Self::Average, Self::Numbers, Self::Large];
 
     /// For a heading.
     pub fn title(self) -> &'static str {
@@ -197,6 +201,7 @@ impl Section {
             Self::Hello => "HPRPC's SayHello, one outstanding",
             Self::Average => "HPRPC's Average of n integers, one outstanding, p50 µs",
             Self::Numbers => "HPRPC's GetRandNums of n integers, one outstanding, p50 µs",
+            Self::Large => "HPRPC's LargeData of n members there and back, one outstanding, p50 µs",
         }
     }
 
@@ -210,7 +215,7 @@ impl Section {
         match self {
             Self::Goodput | Self::MrpcGoodput => Shape::Sized(Figure::GigabitsPerSecond),
             Self::MrpcRate | Self::MrpcRateOfTwo => Shape::Sized(Figure::CallsPerSecond),
-            Self::Average | Self::Numbers => Shape::Sized(Figure::P50Us),
+            Self::Average | Self::Numbers | Self::Large => Shape::Sized(Figure::P50Us),
             _ => Shape::Small,
         }
     }
@@ -220,6 +225,7 @@ impl Section {
         match self {
             Self::Goodput | Self::MrpcGoodput => format!("{} KiB", order.request_bytes >> 10),
             Self::Average | Self::Numbers => format!("{} integers", order.request_bytes),
+            Self::Large => format!("{} members", order.request_bytes),
             _ => format!("{} B", order.request_bytes),
         }
     }
@@ -232,6 +238,7 @@ impl Section {
             Self::Hello => Work::Hello,
             Self::Average => Work::Average,
             Self::Numbers => Work::Numbers,
+            Self::Large => Work::Large,
             _ => Work::Bytes,
         }
     }
@@ -255,6 +262,7 @@ impl Section {
             Self::MrpcGoodput => &MRPC_GOODPUT,
             Self::MrpcPolicy => &MRPC_POLICY,
             Self::Hello | Self::Average | Self::Numbers => &HPRPC,
+            Self::Large => &LARGE,
         }
     }
 
@@ -266,6 +274,7 @@ impl Section {
             Self::MrpcRate | Self::MrpcRateOfTwo => vec![of(64, 128), of(32, 128)],
             Self::MrpcPolicy => vec![of(POLICY_BYTES, POLICY_OUTSTANDING)],
             Self::Average | Self::Numbers => INTEGERS.map(|count| of(count, 1)).to_vec(),
+            Self::Large => MEMBERS.map(|members| of(members, 1)).to_vec(),
             Self::Goodput | Self::MrpcGoodput => {
                 GOODPUT_SIZES.map(|(bytes, outstanding)| of(bytes, outstanding)).to_vec()
             }
@@ -288,9 +297,15 @@ impl Section {
             }
         }
         for order in orders {
+            peers.retain(|peer| self.has(peer.kind, order));
             rows.extend(self.take_turns(plan, order, &mut peers, &mut absent));
         }
         (rows, absent)
+    }
+
+    /// Whether a peer can carry out an order. Orders grow: who cannot do one cannot do the next.
+    fn has(self, kind: Kind, order: Order) -> bool {
+        self != Self::Large || kind != Kind::GrpcSync || MEMBERS_OF_CPP.contains(&order.request_bytes)
     }
 
     /// Round by round and slice by slice, each begun by another peer: whoever comes behind a heavy one must not be the
@@ -378,6 +393,10 @@ impl Sample {
             p50_ns: median(|slice| slice.p50_ns)?,
             p99_ns: median(|slice| slice.p99_ns)?,
             cpu_ns: sum(|slice| slice.cpu_ns),
+            lost_percent: [0, 1].map(|of| {
+                let percents = slices.iter().map(|slice| slice.lost_percent[of]);
+                percents.sum::<f64>() / slices.len() as f64
+            }),
         })
     }
 }

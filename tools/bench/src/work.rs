@@ -3,7 +3,8 @@
 use crate::children::Failure;
 use std::str::FromStr;
 
-/// One kind of call. The size of an order means bytes, or for [`Work::Average`] and [`Work::Numbers`] integers.
+/// One kind of call. The size of an order means bytes, or for [`Work::Average`] and [`Work::Numbers`]
+/// integers, for [`Work::Large`] members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Bytes there, their count back.
@@ -18,6 +19,8 @@ pub enum Work {
     Average,
     /// A count there, so many integers back.
     Numbers,
+    /// A message of so many members there and back.
+    Large,
 }
 
 /// One in so many named requests bears [`FORBIDDEN`].
@@ -28,8 +31,8 @@ pub const FORBIDDEN: &str = "mallory";
 pub const PERMITTED: &str = "alice";
 
 impl Work {
-    const ALL: [Self; 6] =
-        [Self::Bytes, Self::Open, Self::Guarded, Self::Hello, Self::Average, Self::Numbers];
+    const ALL: [Self; 7] =
+        [Self::Bytes, Self::Open, Self::Guarded, Self::Hello, Self::Average, Self::Numbers, Self::Large];
 
     /// As drivers are told.
     pub fn name(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Work {
             Self::Hello => "hello",
             Self::Average => "average",
             Self::Numbers => "numbers",
+            Self::Large => "large",
         }
     }
 }

@@ -2,7 +2,7 @@
 //
 //   grpc_client ADDRESS WORK
 //
-// WORK is what it calls: bytes, open, guarded, hello, average, numbers (src/work.rs has their meaning).
+// WORK is what it calls: bytes, open, guarded, hello, average, numbers, large (src/work.rs has their meaning).
 //
 // Order:  MILLIS SIZE OUTSTANDING
 // Answer: CALLS ELAPSED_NS P50_NS P99_NS
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bench.grpc.pb.h"
+#include "large.grpc.pb.h"
 
 
 namespace {
@@ -53,7 +54,12 @@ void Need(const grpc::Status& status) {
   if (!status.ok()) Fail(std::to_string(status.error_code()) + " " + status.error_message());
 }
 
-using Stub = bench::v1::Bench::Stub;
+// The services on one channel.
+struct Stubs {
+  std::unique_ptr<bench::v1::Bench::Stub> bench;
+  std::unique_ptr<large::v1::Large::Stub> large;
+};
+
 template <typename Reply>
 using Reader = std::unique_ptr<grpc::ClientAsyncResponseReader<Reply>>;
 
@@ -65,8 +71,8 @@ class Work {
   using Reply = R;
   virtual ~Work() = default;
   virtual void Fill(uint64_t call, Q* request) const = 0;
-  virtual grpc::Status Call(Stub* stub, grpc::ClientContext* context, const Q& request, R* reply) const = 0;
-  virtual Reader<R> Start(Stub* stub, grpc::ClientContext* context, const Q& request,
+  virtual grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const Q& request, R* reply) const = 0;
+  virtual Reader<R> Start(const Stubs& stubs, grpc::ClientContext* context, const Q& request,
                           grpc::CompletionQueue* queue) const = 0;
   virtual void Check(uint64_t, const grpc::Status& status, const R&) const { Need(status); }
 };
@@ -75,13 +81,13 @@ class BytesWork final : public Work<bench::v1::Bytes, bench::v1::Number> {
  public:
   explicit BytesWork(const Order& order) : small_(order.IsSmall()), data_(order.Data()) {}
   void Fill(uint64_t, bench::v1::Bytes* request) const override { request->set_data(data_); }
-  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Bytes& request,
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Bytes& request,
                     bench::v1::Number* reply) const override {
-    return small_ ? stub->Small(context, request, reply) : stub->Sink(context, request, reply);
+    return small_ ? stubs.bench->Small(context, request, reply) : stubs.bench->Sink(context, request, reply);
   }
-  Reader<bench::v1::Number> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Bytes& request,
+  Reader<bench::v1::Number> Start(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Bytes& request,
                                   grpc::CompletionQueue* queue) const override {
-    return small_ ? stub->AsyncSmall(context, request, queue) : stub->AsyncSink(context, request, queue);
+    return small_ ? stubs.bench->AsyncSmall(context, request, queue) : stubs.bench->AsyncSink(context, request, queue);
   }
 
  private:
@@ -97,13 +103,13 @@ class NamedWork final : public Work<bench::v1::Named, bench::v1::Number> {
     request->set_name(IsForbidden(call) ? "mallory" : "alice");
     request->set_data(data_);
   }
-  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Named& request,
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Named& request,
                     bench::v1::Number* reply) const override {
-    return stub->Guarded(context, request, reply);
+    return stubs.bench->Guarded(context, request, reply);
   }
-  Reader<bench::v1::Number> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Named& request,
+  Reader<bench::v1::Number> Start(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Named& request,
                                   grpc::CompletionQueue* queue) const override {
-    return stub->AsyncGuarded(context, request, queue);
+    return stubs.bench->AsyncGuarded(context, request, queue);
   }
   void Check(uint64_t call, const grpc::Status& status, const bench::v1::Number& reply) const override {
     if (guarded_ && IsForbidden(call)) {
@@ -123,14 +129,14 @@ class NamedWork final : public Work<bench::v1::Named, bench::v1::Number> {
 class HelloWork final : public Work<bench::v1::HelloRequest, bench::v1::HelloReply> {
  public:
   void Fill(uint64_t, bench::v1::HelloRequest* request) const override { request->set_name("world"); }
-  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::HelloRequest& request,
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::HelloRequest& request,
                     bench::v1::HelloReply* reply) const override {
-    return stub->SayHello(context, request, reply);
+    return stubs.bench->SayHello(context, request, reply);
   }
-  Reader<bench::v1::HelloReply> Start(Stub* stub, grpc::ClientContext* context,
+  Reader<bench::v1::HelloReply> Start(const Stubs& stubs, grpc::ClientContext* context,
                                       const bench::v1::HelloRequest& request,
                                       grpc::CompletionQueue* queue) const override {
-    return stub->AsyncSayHello(context, request, queue);
+    return stubs.bench->AsyncSayHello(context, request, queue);
   }
 };
 
@@ -146,13 +152,13 @@ class AverageWork final : public Work<bench::v1::Numbers, bench::v1::Mean> {
   void Fill(uint64_t, bench::v1::Numbers* request) const override {
     request->mutable_values()->Add(values_.begin(), values_.end());
   }
-  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Numbers& request,
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Numbers& request,
                     bench::v1::Mean* reply) const override {
-    return stub->Average(context, request, reply);
+    return stubs.bench->Average(context, request, reply);
   }
-  Reader<bench::v1::Mean> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Numbers& request,
+  Reader<bench::v1::Mean> Start(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Numbers& request,
                                 grpc::CompletionQueue* queue) const override {
-    return stub->AsyncAverage(context, request, queue);
+    return stubs.bench->AsyncAverage(context, request, queue);
   }
 
  private:
@@ -163,24 +169,56 @@ class NumbersWork final : public Work<bench::v1::Count, bench::v1::Numbers> {
  public:
   explicit NumbersWork(const Order& order) : count_(int(order.request_bytes)) {}
   void Fill(uint64_t, bench::v1::Count* request) const override { request->set_value(count_); }
-  grpc::Status Call(Stub* stub, grpc::ClientContext* context, const bench::v1::Count& request,
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Count& request,
                     bench::v1::Numbers* reply) const override {
-    return stub->GetRandNums(context, request, reply);
+    return stubs.bench->GetRandNums(context, request, reply);
   }
-  Reader<bench::v1::Numbers> Start(Stub* stub, grpc::ClientContext* context, const bench::v1::Count& request,
+  Reader<bench::v1::Numbers> Start(const Stubs& stubs, grpc::ClientContext* context, const bench::v1::Count& request,
                                    grpc::CompletionQueue* queue) const override {
-    return stub->AsyncGetRandNums(context, request, queue);
+    return stubs.bench->AsyncGetRandNums(context, request, queue);
   }
 
  private:
   int count_;
 };
 
+// A message of many members. It is filled once and encoded for every call; of the answer, which is decoded whole, the
+// last member is looked at.
+template <typename M>
+class LargeWork final : public Work<M, M> {
+ public:
+  using Method = grpc::Status (large::v1::Large::Stub::*)(grpc::ClientContext*, const M&, M*);
+  explicit LargeWork(Method method) : method_(method), last_(M::descriptor()->field(M::descriptor()->field_count() - 1)) {
+    for (int member = 1; member <= M::descriptor()->field_count(); ++member) {
+      request_.GetReflection()->SetInt32(&request_, M::descriptor()->FindFieldByNumber(member),
+                                         member * 7919 % 100'000 + 1);
+    }
+  }
+  void Fill(uint64_t, M*) const override {}
+  grpc::Status Call(const Stubs& stubs, grpc::ClientContext* context, const M&, M* reply) const override {
+    return (stubs.large.get()->*method_)(context, request_, reply);
+  }
+  Reader<M> Start(const Stubs&, grpc::ClientContext*, const M&, grpc::CompletionQueue*) const override {
+    Fail("large messages are called one at a time");
+  }
+  void Check(uint64_t, const grpc::Status& status, const M& reply) const override {
+    Need(status);
+    if (Last(reply) != Last(request_)) Fail("another last member came back");
+  }
+
+ private:
+  int32_t Last(const M& message) const { return message.GetReflection()->GetInt32(message, last_); }
+
+  Method method_;
+  const google::protobuf::FieldDescriptor* last_;
+  M request_;
+};
+
 // Named calls are counted over all orders, so that the server's count has a meaning.
 uint64_t calls_made = 0;
 
 template <typename W>
-std::vector<uint64_t> OneAtATime(Stub* stub, const Order& order, const W& work) {
+std::vector<uint64_t> OneAtATime(const Stubs& stubs, const Order& order, const W& work) {
   const uint64_t end = NowNs() + order.millis * 1'000'000;
   std::vector<uint64_t> took;
   for (uint64_t began = NowNs(); began < end;) {
@@ -189,7 +227,7 @@ std::vector<uint64_t> OneAtATime(Stub* stub, const Order& order, const W& work) 
     typename W::Request request;
     typename W::Reply reply;
     work.Fill(call, &request);
-    work.Check(call, work.Call(stub, &context, request, &reply), reply);
+    work.Check(call, work.Call(stubs, &context, request, &reply), reply);
     const uint64_t now = NowNs();
     took.push_back(now - began);
     began = now;
@@ -208,22 +246,22 @@ struct Pending {
 };
 
 template <typename W>
-void Start(Stub* stub, grpc::CompletionQueue* queue, const W& work) {
+void Start(const Stubs& stubs, grpc::CompletionQueue* queue, const W& work) {
   auto* pending = new Pending<W>;
   pending->call = calls_made++;
   pending->began = NowNs();
   typename W::Request request;
   work.Fill(pending->call, &request);
-  pending->reader = work.Start(stub, &pending->context, request, queue);
+  pending->reader = work.Start(stubs, &pending->context, request, queue);
   pending->reader->Finish(&pending->reply, &pending->status, pending);
 }
 
 template <typename W>
-std::vector<uint64_t> ManyAtOnce(Stub* stub, const Order& order, const W& work) {
+std::vector<uint64_t> ManyAtOnce(const Stubs& stubs, const Order& order, const W& work) {
   const uint64_t end = NowNs() + order.millis * 1'000'000;
   std::vector<uint64_t> took;
   grpc::CompletionQueue queue;
-  for (size_t i = 0; i < order.outstanding; ++i) Start(stub, &queue, work);
+  for (size_t i = 0; i < order.outstanding; ++i) Start(stubs, &queue, work);
   size_t under_way = order.outstanding;
   void* tag = nullptr;
   bool ok = false;
@@ -234,7 +272,7 @@ std::vector<uint64_t> ManyAtOnce(Stub* stub, const Order& order, const W& work) 
     took.push_back(now - done->began);
     done.reset();
     if (now < end) {
-      Start(stub, &queue, work);
+      Start(stubs, &queue, work);
     } else {
       --under_way;
     }
@@ -243,17 +281,35 @@ std::vector<uint64_t> ManyAtOnce(Stub* stub, const Order& order, const W& work) 
 }
 
 template <typename W>
-std::vector<uint64_t> CarryOut(Stub* stub, const Order& order, const W& work) {
-  return order.outstanding == 1 ? OneAtATime(stub, order, work) : ManyAtOnce(stub, order, work);
+std::vector<uint64_t> CarryOut(const Stubs& stubs, const Order& order, const W& work) {
+  return order.outstanding == 1 ? OneAtATime(stubs, order, work) : ManyAtOnce(stubs, order, work);
 }
 
-std::vector<uint64_t> CarryOut(Stub* stub, const Order& order, const std::string& work) {
-  if (work == "bytes") return CarryOut(stub, order, BytesWork(order));
-  if (work == "open") return CarryOut(stub, order, NamedWork(order, false));
-  if (work == "guarded") return CarryOut(stub, order, NamedWork(order, true));
-  if (work == "hello") return CarryOut(stub, order, HelloWork());
-  if (work == "average") return CarryOut(stub, order, AverageWork(order));
-  if (work == "numbers") return CarryOut(stub, order, NumbersWork(order));
+// The size of an order is the number of members.
+std::vector<uint64_t> CarryOutLarge(const Stubs& stubs, const Order& order) {
+  using large::v1::Large;
+  switch (order.request_bytes) {
+    case 128:
+      return CarryOut(stubs, order, LargeWork<large::v1::LargeData128>(&Large::Stub::SendRcv128));
+    case 256:
+      return CarryOut(stubs, order, LargeWork<large::v1::LargeData256>(&Large::Stub::SendRcv256));
+    case 512:
+      return CarryOut(stubs, order, LargeWork<large::v1::LargeData512>(&Large::Stub::SendRcv512));
+    case 1024:
+      return CarryOut(stubs, order, LargeWork<large::v1::LargeData1024>(&Large::Stub::SendRcv1024));
+    default:
+      Fail("more members than are worth compiling");
+  }
+}
+
+std::vector<uint64_t> CarryOut(const Stubs& stubs, const Order& order, const std::string& work) {
+  if (work == "bytes") return CarryOut(stubs, order, BytesWork(order));
+  if (work == "open") return CarryOut(stubs, order, NamedWork(order, false));
+  if (work == "guarded") return CarryOut(stubs, order, NamedWork(order, true));
+  if (work == "hello") return CarryOut(stubs, order, HelloWork());
+  if (work == "average") return CarryOut(stubs, order, AverageWork(order));
+  if (work == "numbers") return CarryOut(stubs, order, NumbersWork(order));
+  if (work == "large") return CarryOutLarge(stubs, order);
   Fail("no such work: " + work);
 }
 
@@ -271,11 +327,11 @@ int main(int argc, char** argv) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   auto channel = grpc::CreateCustomChannel(argv[1], grpc::InsecureChannelCredentials(), arguments);
-  auto stub = bench::v1::Bench::NewStub(channel);
+  const Stubs stubs{bench::v1::Bench::NewStub(channel), large::v1::Large::NewStub(channel)};
   Order order;
   while (std::cin >> order.millis >> order.request_bytes >> order.outstanding) {
     const uint64_t began = NowNs();
-    auto took = CarryOut(stub.get(), order, std::string(argv[2]));
+    auto took = CarryOut(stubs, order, std::string(argv[2]));
     const uint64_t elapsed = NowNs() - began;
     std::sort(took.begin(), took.end());
     std::cout << took.size() << ' ' << elapsed << ' ' << Percentile(&took, 0.5) << ' ' << Percentile(&took, 0.99)

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "bench.grpc.pb.h"
+#include "large.grpc.pb.h"
 
 
 namespace {
@@ -74,6 +75,24 @@ class SyncService final : public bench::v1::Bench::Service {
                            bench::v1::Numbers* reply) override {
     return Done(request, reply);
   }
+};
+
+// Sends messages of many members back.
+class LargeService final : public large::v1::Large::Service {
+  template <typename M>
+  static grpc::Status Back(const M* request, M* reply) {
+    *reply = *request;
+    return grpc::Status::OK;
+  }
+  using Context = grpc::ServerContext;
+  using D128 = large::v1::LargeData128;
+  using D256 = large::v1::LargeData256;
+  using D512 = large::v1::LargeData512;
+  using D1024 = large::v1::LargeData1024;
+  grpc::Status SendRcv128(Context*, const D128* request, D128* reply) override { return Back(request, reply); }
+  grpc::Status SendRcv256(Context*, const D256* request, D256* reply) override { return Back(request, reply); }
+  grpc::Status SendRcv512(Context*, const D512* request, D512* reply) override { return Back(request, reply); }
+  grpc::Status SendRcv1024(Context*, const D1024* request, D1024* reply) override { return Back(request, reply); }
 };
 
 // A call on the completion queue.
@@ -166,6 +185,7 @@ int main(int argc, char** argv) {
   }
   const bool queued = std::string(argv[1]) == "queue";
   SyncService sync;
+  LargeService large;
   bench::v1::Bench::AsyncService async;
   grpc::ServerBuilder builder;
   int port = 0;
@@ -177,6 +197,7 @@ int main(int argc, char** argv) {
     queue = builder.AddCompletionQueue();
   } else {
     builder.RegisterService(&sync);
+    builder.RegisterService(&large);
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (!server) return 1;

@@ -2,6 +2,7 @@
 //
 //	grpc-go-peer serve PORT_FILE
 //	grpc-go-peer drive ADDRESS
+//	grpc-go-peer drive-large ADDRESS
 //
 // An order is `MILLIS REQUEST_BYTES OUTSTANDING`, an answer `CALLS ELAPSED_NS P50_NS P99_NS`. A goroutine for each call
 // outstanding, as a Go program would do it.
@@ -24,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"grpcgopeer/benchpb"
+	"grpcgopeer/largepb"
 )
 
 // Requests up to this size are the small call; its data is shorter by tag and length.
@@ -38,13 +40,17 @@ func main() {
 	case len(words) == 2 && words[0] == "serve":
 		log.Fatal(serve(words[1]))
 	case len(words) == 2 && words[0] == "drive":
-		if err := drive(words[1]); err != nil {
+		if err := drive(words[1], small); err != nil {
+			log.Fatal(err)
+		}
+	case len(words) == 2 && words[0] == "drive-large":
+		if err := drive(words[1], large); err != nil {
 			log.Fatal(err)
 		}
 	case len(words) == 1 && words[0] == "version":
 		fmt.Printf("grpc-go %s (%s)\n", grpc.Version, runtime.Version())
 	default:
-		log.Fatal("usage: grpc-go-peer serve PORT_FILE | drive ADDRESS | version")
+		log.Fatal("usage: grpc-go-peer serve PORT_FILE | drive ADDRESS | drive-large ADDRESS | version")
 	}
 }
 
@@ -67,6 +73,7 @@ func serve(portFile string) error {
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(math.MaxInt32))
 	benchpb.RegisterBenchServer(server, counter{})
+	largepb.RegisterLargeServer(server, mirror{})
 	// Written aside and renamed, so that a reader sees all of it or nothing.
 	aside := portFile + ".new"
 	if err := os.WriteFile(aside, []byte(listener.Addr().String()), 0o600); err != nil {
@@ -78,21 +85,46 @@ func serve(portFile string) error {
 	return server.Serve(listener)
 }
 
-func drive(address string) error {
+// A call, made again and again.
+type call func() error
+
+// What is called: the size of an order says how large it is.
+type work func(connection *grpc.ClientConn, size int) (call, error)
+
+func small(connection *grpc.ClientConn, bytes int) (call, error) {
+	client := benchpb.NewBenchClient(connection)
+	method, length := client.Sink, bytes
+	if bytes <= smallBytesMax {
+		method, length = client.Small, bytes-smallOverhead
+	}
+	data := make([]byte, length)
+	for index := range data {
+		data[index] = 7
+	}
+	return func() error {
+		_, err := method(context.Background(), &benchpb.Bytes{Data: data})
+		return err
+	}, nil
+}
+
+func drive(address string, work work) error {
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer connection.Close()
-	client := benchpb.NewBenchClient(connection)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		var millis, bytes, outstanding int
-		if _, err := fmt.Sscan(lines.Text(), &millis, &bytes, &outstanding); err != nil {
+		var millis, size, outstanding int
+		if _, err := fmt.Sscan(lines.Text(), &millis, &size, &outstanding); err != nil {
+			return err
+		}
+		call, err := work(connection, size)
+		if err != nil {
 			return err
 		}
 		began := time.Now()
-		took, err := carryOut(client, time.Duration(millis)*time.Millisecond, bytes, outstanding)
+		took, err := carryOut(call, time.Duration(millis)*time.Millisecond, outstanding)
 		if err != nil {
 			return err
 		}
@@ -103,15 +135,7 @@ func drive(address string) error {
 	return lines.Err()
 }
 
-func carryOut(client benchpb.BenchClient, last time.Duration, bytes, outstanding int) ([]time.Duration, error) {
-	call, length := client.Sink, bytes
-	if bytes <= smallBytesMax {
-		call, length = client.Small, bytes-smallOverhead
-	}
-	data := make([]byte, length)
-	for index := range data {
-		data[index] = 7
-	}
+func carryOut(call call, last time.Duration, outstanding int) ([]time.Duration, error) {
 	end := time.Now().Add(last)
 	took := make([][]time.Duration, outstanding)
 	failed := make([]error, outstanding)
@@ -119,7 +143,7 @@ func carryOut(client benchpb.BenchClient, last time.Duration, bytes, outstanding
 	for caller := range outstanding {
 		callers.Go(func() {
 			for began := time.Now(); began.Before(end); {
-				if _, failed[caller] = call(context.Background(), &benchpb.Bytes{Data: data}); failed[caller] != nil {
+				if failed[caller] = call(); failed[caller] != nil {
 					return
 				}
 				now := time.Now()
