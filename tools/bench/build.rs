@@ -1,4 +1,5 @@
-//! Generates what the measures call, constants of the large messages, and an echo service for each message of the split.
+//! Generates what the measures call, constants of the large messages, and an echo service for each message of the
+//! split.
 
 #[path = "build/echoes.rs"]
 mod echoes;

@@ -55,8 +55,8 @@ pub(crate) struct Counted {
 pub const CODES: usize = Code::ALL.len();
 
 impl Series {
-    /// Counts calls of this series that have one coverage. Histogram by histogram, because each has cache lines of its own: over calls they
-    /// would all be fetched for each.
+    /// Counts calls of this series that have one coverage. Histogram by histogram, because each has cache lines of its
+    /// own: call by call they would all be fetched for each.
     pub(crate) fn record(&mut self, calls: &[Counted], coverage: Coverage) {
         for call in calls {
             self.codes[usize::from(call.code.number())] += 1;

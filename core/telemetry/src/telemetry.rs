@@ -86,8 +86,9 @@ impl Telemetry {
     /// Until this many calls, none is slow: a twentieth of fewer is nobody.
     const SLOW_AFTER_CALLS: u32 = 20;
 
-    /// Calls that are counted together. A call touches some fifty cache lines in fifteen histograms; one after the other
-    /// they would be fetched for each call anew, from caches that carry messages meanwhile. So many fit the innermost.
+    /// Calls that are counted together. A call touches some fifty cache lines in fifteen histograms; one after the
+    /// other they would be fetched for each call anew, from caches that carry messages meanwhile. So many fit the
+    /// innermost.
     const PENDING_CALLS: usize = 64;
 
     /// Nothing recorded.

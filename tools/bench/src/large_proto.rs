@@ -1,6 +1,6 @@
-//! The schema of HPRPC's LargeData: messages of 128 to 8192 integers, each a member of its own, and a service that sends
-//! them back. It is written when it is needed and not kept: sixteen thousand lines that say the same. The build script
-//! compiles this very file.
+//! The schema of HPRPC's LargeData: messages of 128 to 8192 integers, each a member of its own, and a service that
+//! sends them back. It is written when it is needed and not kept: sixteen thousand lines that say the same. The build
+//! script compiles this very file.
 
 use std::fmt::Write;
 
