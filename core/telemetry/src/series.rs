@@ -57,30 +57,33 @@ pub const CODES: usize = Code::ALL.len();
 impl Series {
     /// Counts calls of this series that have one coverage. Histogram by histogram, because each has cache lines of its
     /// own: call by call they would all be fetched for each.
-    pub(crate) fn record(&mut self, calls: &[Counted], coverage: Coverage) {
-        for call in calls {
+    pub(crate) fn record<'c>(
+        &mut self,
+        calls: impl Iterator<Item = &'c Counted> + Clone,
+        coverage: Coverage,
+    ) {
+        for call in calls.clone() {
             self.codes[usize::from(call.code.number())] += 1;
             self.clipped += u64::from(call.parts.clipped);
             self.kernel_stamped += u64::from(!call.parts.stand_ins.contains(Stamp::K6));
             self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
+            self.client_only += u64::from(coverage == Coverage::ClientOnly);
         }
-        let of = |value: fn(&Counted) -> u64| calls.iter().map(value);
-        self.total.record_all(of(|call| call.total_ns));
-        self.request_bytes.record_all(of(|call| call.request_bytes));
-        self.response_bytes.record_all(of(|call| call.response_bytes));
+        self.total.record_all(calls.clone().map(|call| call.total_ns));
+        self.request_bytes.record_all(calls.clone().map(|call| call.request_bytes));
+        self.response_bytes.record_all(calls.clone().map(|call| call.response_bytes));
         for component in measured(coverage) {
-            let parts = calls.iter().map(|call| call.parts[*component]);
+            let parts = calls.clone().map(|call| call.parts[*component]);
             self.components[*component as usize].record_all(parts);
         }
         if coverage != Coverage::ClientOnly {
-            self.request_wakeup.record_all(of(|call| call.parts.request_wakeup_ns));
+            self.request_wakeup.record_all(calls.clone().map(|call| call.parts.request_wakeup_ns));
         }
         if coverage != Coverage::ServerOnly {
-            self.response_wakeup.record_all(of(|call| call.parts.response_wakeup_ns));
+            self.response_wakeup.record_all(calls.clone().map(|call| call.parts.response_wakeup_ns));
         }
         if coverage == Coverage::ClientOnly {
-            self.client_only += calls.len() as u64;
-            self.remote.record_all(of(|call| call.parts[Component::ServerApplication]));
+            self.remote.record_all(calls.map(|call| call.parts[Component::ServerApplication]));
         }
     }
 

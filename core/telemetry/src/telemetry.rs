@@ -41,17 +41,8 @@ pub struct Telemetry {
     /// Per method: its series, ascending by (peer, side).
     by_method: Vec<Vec<(PeerIndex, Side, u32)>>,
     recorder: FlightRecorder,
-    /// Calls taken in and not counted yet, oldest first.
-    pending: Vec<Pending>,
-    /// Room for counting them.
-    counting: Vec<Counted>,
-}
-
-/// A call as it was taken in.
-#[derive(Debug)]
-struct Pending {
-    now: Instant,
-    record: Record,
+    /// Calls written down and not counted yet, oldest first.
+    pending: Vec<Counted>,
 }
 
 #[derive(Debug)]
@@ -104,7 +95,6 @@ impl Telemetry {
             ]],
             recorder: FlightRecorder::new(),
             pending: Vec::with_capacity(Self::PENDING_CALLS),
-            counting: Vec::with_capacity(Self::PENDING_CALLS),
         };
         telemetry.peer("(local)", true);
         telemetry
@@ -134,34 +124,13 @@ impl Telemetry {
         PeerIndex(index)
     }
 
-    /// Takes a finished call in. `now` bounds what its application may claim. It is counted with the next ones
-    /// together, or when somebody asks.
+    /// Takes a finished call in. `now` bounds what its application may claim. It is written down at once, and counted
+    /// with the next ones together, or when somebody asks.
     ///
     /// Allocates only for the first call of a (side, method, peer), for a first value of a new order of magnitude, and
     /// while the recorder fills.
     pub fn record(&mut self, now: Instant, record: &Record) {
-        self.pending.push(Pending { now, record: *record });
-        if self.pending.len() >= Self::PENDING_CALLS {
-            self.settle();
-        }
-    }
-
-    /// Counts what is pending.
-    fn settle(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
-        let mut counting = std::mem::take(&mut self.counting);
-        counting.extend(pending.drain(..).map(|call| self.divide(call)));
-        let kind = |call: &Counted| (call.slot, call.parts.coverage as u8);
-        counting.sort_unstable_by_key(kind);
-        for calls in counting.chunk_by(|a, b| kind(a) == kind(b)) {
-            self.count(calls);
-        }
-        counting.clear();
-        (self.pending, self.counting) = (pending, counting);
-    }
-
-    /// One call's time divided, and the call written down.
-    fn divide(&mut self, Pending { now, mut record }: Pending) -> Counted {
+        let mut record = *record;
         record.client.a18 = record.client.a18.min(now);
         let lines = record.lines();
         let clock = self.clock(record.peer, &lines);
@@ -170,7 +139,7 @@ impl Telemetry {
         let slot = self.slot(&record);
         let slow = total_ns > self.series[slot].slow_ns;
         self.recorder.record(now, &record, &parts, slow);
-        Counted {
+        self.pending.push(Counted {
             slot: slot as u32,
             code: record.code,
             request_bytes: record.request_bytes,
@@ -178,15 +147,44 @@ impl Telemetry {
             parts,
             total_ns,
             half_width_ns: clock.half_width_ns,
+        });
+        if self.pending.len() >= Self::PENDING_CALLS {
+            self.settle();
+        }
+    }
+
+    /// Counts what is pending, calls of one series and coverage together. Mostly all are: a busy application calls one
+    /// method, and answers come from one peer.
+    fn settle(&mut self) {
+        let mut pending = std::mem::take(&mut self.pending);
+        let kind = |call: &Counted| (call.slot, call.parts.coverage as u8);
+        let first = pending.first().map(kind);
+        if pending.iter().all(|call| Some(kind(call)) == first) {
+            self.count(pending.iter());
+        } else {
+            self.count_by_kind(&pending, kind);
+        }
+        pending.clear();
+        self.pending = pending;
+    }
+
+    /// Sorts numbers and not calls, which are two cache lines each.
+    fn count_by_kind(&mut self, pending: &[Counted], kind: impl Fn(&Counted) -> (u32, u8)) {
+        let kind = |n: &u8| pending.get(usize::from(*n)).map(&kind);
+        let mut order: [u8; Self::PENDING_CALLS] = std::array::from_fn(|n| n as u8);
+        let order = &mut order[..pending.len()];
+        order.sort_unstable_by_key(kind);
+        for run in order.chunk_by(|a, b| kind(a) == kind(b)) {
+            self.count(run.iter().filter_map(|n| pending.get(usize::from(*n))));
         }
     }
 
     /// Counts calls of one series and coverage.
-    fn count(&mut self, calls: &[Counted]) {
-        let Some(first) = calls.first() else { return };
+    fn count<'c>(&mut self, calls: impl Iterator<Item = &'c Counted> + Clone) {
+        let Some(first) = calls.clone().next() else { return };
         let keyed = &mut self.series[first.slot as usize];
-        keyed.series.record(calls, first.parts.coverage);
-        keyed.note_slow(calls.len());
+        keyed.series.record(calls.clone(), first.parts.coverage);
+        keyed.note_slow(calls.count());
     }
 
     /// The series and, if asked for, calls one by one, with names instead of numbers.
