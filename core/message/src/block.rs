@@ -154,10 +154,8 @@ impl<'b, E: Extent> Block<'b, E> {
 
     #[inline]
     fn put<const N: usize>(&mut self, field: FieldAt, value: [u8; N]) {
-        self.builder.store(self.within(field.slot()), value);
-        let word = self.within(field.word());
-        let bits = self.builder.load_u32(word) | field.mask();
-        self.builder.store(word, bits.to_le_bytes());
+        let (slot, word) = (self.within(field.slot()), self.within(field.word()));
+        self.builder.store_present(slot, value, word, field.mask());
     }
 
     fn put_pair(&mut self, field: FieldAt, offset: u32, count: usize) {

@@ -162,6 +162,22 @@ impl<E: Extent> Builder<E> {
         write(self.extent.bytes_mut(), at, value);
     }
 
+    /// Stores a slot's value and sets the field's bit in its presence word. Finding the extent's bytes costs more than
+    /// writing them, where they lie in a heap, so it is done once.
+    #[inline]
+    pub(crate) fn store_present<const N: usize>(
+        &mut self,
+        slot: usize,
+        value: [u8; N],
+        word: usize,
+        mask: u32,
+    ) {
+        let bytes = self.extent.bytes_mut();
+        write(bytes, slot, value);
+        let bits = read_u32(bytes, word) | mask;
+        write(bytes, word, bits.to_le_bytes());
+    }
+
     #[inline]
     pub(crate) fn store_pair(&mut self, at: usize, offset: u32, count: u32) {
         self.store(at, pair(offset, count));

@@ -425,7 +425,8 @@ impl OurClient {
         };
         let check = |_, answer: Result<Response<LargeData<N>>, Status>| -> Result<(), Failure> {
             let answer = answer?;
-            match (0..N).map(|member| i64::from(answer.view().member(member))).sum::<i64>() {
+            let answer = answer.view();
+            match (0..N).map(|member| i64::from(answer.member(member))).sum::<i64>() {
                 sum if sum == wanted => Ok(()),
                 sum => Err(format!("members of the sum {sum} came").into()),
             }
