@@ -4,6 +4,7 @@ use crate::bound::{Bound, BoundEstimate};
 use crate::policy::Policy;
 use crate::pool::{Class, Pool, Reservation, WorkerKey};
 use crate::queue::Queues;
+use crate::remaining::Remaining;
 use trunkline_call::Instant;
 
 /// What a dispatcher is told at birth.
@@ -35,17 +36,25 @@ pub struct Dispatcher<T> {
     pool: Pool,
     queues: Queues<T>,
     estimate: BoundEstimate,
+    remaining: Remaining,
+    /// Workers that have begun what they had in stock, at the instant of the next question.
+    begun: Vec<WorkerKey>,
     random: u64,
     turn: u32,
     /// Something may be given out.
     stirred: bool,
-    /// What waits has waited for long: see [`Dispatcher::stock`].
+    /// What waits has waited for long: see [`Dispatcher::roomy`].
     behind: bool,
 }
 
-/// Mean services the first in the queue has waited for when workers get one more in stock; it ends when that is one
-/// again. Where the measure is right, a queue at 90 % of what the workers can do is seldom as old.
-const OLD_SERVICES: u64 = 2;
+/// The queue is old when its first has waited for so much of a mean service, and no more when for half of that: the
+/// sooner, the more of a service a worker loses between two, but never sooner and never later than these.
+const OLD_SERVICES: (f64, f64) = (0.5, 2.0);
+/// What is lost at which a queue is old after one mean service.
+const OLD_TRAVEL: f64 = 0.015;
+/// A request goes into stock only behind one that is expected to end within so many mean services: services without
+/// memory always do, whoever has outlived most of the others does not.
+const STOCK_SERVICES: f64 = 1.5;
 
 /// What becomes of a new request.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,6 +106,8 @@ impl<T> Dispatcher<T> {
             pool,
             queues: Queues::new(),
             estimate,
+            remaining: Remaining::default(),
+            begun: Vec::new(),
             random,
             turn: 0,
             stirred: false,
@@ -151,6 +162,9 @@ impl<T> Dispatcher<T> {
     pub fn release(&mut self, worker: WorkerKey) {
         self.pool.release(worker);
         self.stirred = true;
+        if self.pool.outstanding(worker).is_some_and(|count| count > 0) {
+            self.begun.push(worker);
+        }
     }
 
     /// Something is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
@@ -167,11 +181,15 @@ impl<T> Dispatcher<T> {
     pub fn note(&mut self, travel_ns: u64, service_ns: u64) {
         let before = self.bound();
         self.estimate.note(travel_ns, service_ns);
+        self.remaining.note(service_ns);
         self.stirred |= self.bound() > before;
     }
 
     /// What waited and is given out now. Ask after every other call.
     pub fn poll(&mut self, now: Instant) -> Option<Dispatch<T>> {
+        while let Some(worker) = self.begun.pop() {
+            self.pool.begin(worker, now);
+        }
         self.look_back(now);
         if let Some(class) = self.queues.oldest(|_| true)
             && let Some(since) = self.queues.head_since(class)
@@ -233,8 +251,10 @@ impl<T> Dispatcher<T> {
     fn look_back(&mut self, now: Instant) {
         let head = self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class));
         let waited_ns = head.map_or(0, |since| now.since_ns(since));
-        let long_ns = if self.behind { self.old_ns() / OLD_SERVICES } else { self.old_ns() };
-        let behind = self.estimate.service_ns() > 0.0 && waited_ns > long_ns;
+        let (service_ns, travel_ns) = (self.estimate.service_ns(), self.estimate.travel_ns());
+        let (least, most) = OLD_SERVICES;
+        let old_ns = (OLD_TRAVEL * service_ns / travel_ns.max(1.0)).clamp(least, most) * service_ns;
+        let behind = service_ns > 0.0 && waited_ns as f64 > if self.behind { old_ns / 2.0 } else { old_ns };
         self.stirred |= behind && !self.behind;
         self.behind = behind;
     }
@@ -252,28 +272,30 @@ impl<T> Dispatcher<T> {
     }
 
     fn has_room(&self, now: Instant, class: Class) -> bool {
-        match self.bound() {
-            Some(bound) => {
-                self.pool.least_load(class).is_some_and(|load| load < bound)
-                    || self.stock(now, class).is_some()
-            }
-            None => self.pool.eligible(class) > 0,
+        match self.settings.policy {
+            Policy::Bounded(Bound::Fixed(n)) => self.pool.least_load(class).is_some_and(|load| load < n),
+            Policy::Bounded(Bound::Auto) => self.roomy(now, class).is_some(),
+            _ => self.pool.eligible(class) > 0,
         }
     }
 
-    /// While the queue is old: a worker to put one more in stock at than measuring says. Not one that has been busy for
-    /// longer than such a queue is old: it has met a long request, and nobody knows how long.
-    fn stock(&self, now: Instant, class: Class) -> Option<WorkerKey> {
-        if !self.behind || self.settings.policy != Policy::Bounded(Bound::Auto) {
+    /// JBSQ(auto): a worker with room by what was measured; one more goes into stock while the queue is old. Where that
+    /// would be a worker's second request, it goes to the worker that is expected to end its first the soonest, and to
+    /// none that has met a long one.
+    fn roomy(&self, now: Instant, class: Class) -> Option<WorkerKey> {
+        let drawn = mix(self.random);
+        let load = self.pool.least_load(class)?;
+        if load >= self.estimate.bound() + u32::from(self.behind) {
             return None;
         }
-        let (given, worker) = self.pool.freshest(class, self.estimate.bound())?;
-        (now.since_ns(given) <= self.old_ns()).then_some(worker)
-    }
-
-    /// Age from which a queue is old.
-    fn old_ns(&self) -> u64 {
-        (self.estimate.service_ns() as u64).saturating_mul(OLD_SERVICES)
+        // Of what was in stock nobody knows when it began; and short services are over before it matters.
+        if load != 1 || self.estimate.bound() > 2 {
+            return self.pool.least_loaded(class, drawn);
+        }
+        let travel_ns = self.estimate.travel_ns() as u64;
+        let left_ns = |began| self.remaining.expected_ns(now.since_ns(began).saturating_sub(travel_ns));
+        let (left_ns, worker) = self.pool.soonest(class, load, drawn, left_ns)?;
+        (left_ns as f64 <= self.estimate.service_ns() * STOCK_SERVICES).then_some(worker)
     }
 
     fn pick(&mut self, now: Instant, class: Class) -> Option<WorkerKey> {
@@ -292,13 +314,14 @@ impl<T> Dispatcher<T> {
                 let load = |worker| self.pool.outstanding(worker);
                 Some(if load(other) < load(one) { other } else { one })
             }
+            Policy::Bounded(Bound::Auto) => {
+                let found = self.roomy(now, class);
+                self.random();
+                found
+            }
             Policy::JoinShortestQueue | Policy::Bounded(_) => {
                 let drawn = self.random();
-                let least = self.pool.least_loaded(class, drawn)?;
-                match self.bound() {
-                    Some(bound) if self.pool.least_load(class)? >= bound => self.stock(now, class),
-                    _ => Some(least),
-                }
+                self.pool.least_loaded(class, drawn)
             }
         }
     }

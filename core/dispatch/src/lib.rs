@@ -10,7 +10,9 @@
 //! at once, so that it may wait behind a long one. *JBSQ(n)* (Kogias et al., USENIX ATC 2019) lets a worker have at
 //! most n outstanding, the one in work included; the rest wait in one queue here, and its head goes to the worker with
 //! most free places. JBSQ(1) is a single queue, JBSQ(∞) is join-shortest-queue. The smallest n that keeps workers busy
-//! while word of a finished request travels is best; [`Bound::Auto`] measures it (`bound.rs`).
+//! while word of a finished request travels is best; [`Bound::Auto`] measures it (`bound.rs`). While a queue is old it
+//! goes one further, and puts a worker's second request behind the first that is expected to end soonest, by the
+//! service times there were (`remaining.rs`); behind one that has outlived most others it puts none.
 //!
 //! *Classes*: workers may be reserved for a class, so that short requests never stand behind long ones (Demoulin et
 //! al., *When Idling is Ideal*, SOSP 2021). *Sticky* requests go to the worker their key hashes to, as long as it is
@@ -35,6 +37,7 @@ mod dispatcher;
 mod policy;
 mod pool;
 mod queue;
+mod remaining;
 
 pub use bound::{Bound, BoundEstimate};
 pub use dispatcher::{Dispatch, Dispatcher, Refusal, Settings, Verdict};

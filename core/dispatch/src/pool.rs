@@ -5,6 +5,9 @@ use trunkline_call::Instant;
 /// Classes a pool tells apart. A request of a higher class counts as class 0.
 pub const CLASSES_MAX: usize = 32;
 
+/// Workers of a group that are looked at for the one that ends soonest: as good as all, and a thousand cost no more.
+const LOOKS: usize = 16;
+
 /// A request's class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class(u8);
@@ -47,8 +50,8 @@ struct Worker {
     /// What it works on at once.
     slots: u32,
     outstanding: u32,
-    /// When it was given its last request.
-    given: Instant,
+    /// When it began the last request it began, as far as is known here.
+    began: Instant,
     group: usize,
     /// Where it lies in its group: load and place; `None` while it takes nothing.
     place: Option<(usize, usize)>,
@@ -90,7 +93,7 @@ impl Pool {
         slot.worker = Some(Worker {
             slots: slots.max(1),
             outstanding: 0,
-            given: Instant::default(),
+            began: Instant::default(),
             group: 0,
             place: None,
         });
@@ -135,8 +138,18 @@ impl Pool {
     pub fn take(&mut self, key: WorkerKey, now: Instant) {
         if self.find(key).is_some() {
             self.change(key.index, |worker| {
-                (worker.outstanding, worker.given) = (worker.outstanding + 1, now)
+                worker.outstanding += 1;
+                if worker.outstanding <= worker.slots {
+                    worker.began = now;
+                }
             });
+        }
+    }
+
+    /// One of its requests has ended, and another begun if it had one in stock.
+    pub fn begin(&mut self, key: WorkerKey, now: Instant) {
+        if self.find(key).is_some() {
+            self.change(key.index, |worker| worker.began = now);
         }
     }
 
@@ -172,12 +185,26 @@ impl Pool {
         Some(self.key(level[(drawn % level.len() as u64) as usize]))
     }
 
-    /// Of the workers with such a load the one that was given its last request last, and when.
-    pub fn freshest(&self, class: Class, load: u32) -> Option<(Instant, WorkerKey)> {
-        let level = self.groups_of(class).filter_map(|group| self.groups[group].levels.get(load as usize));
-        let given =
-            |index: &u32| Some((self.slots[*index as usize].worker.as_ref()?.given, self.key(*index)));
-        level.flatten().filter_map(given).max_by_key(|(given, _)| *given)
+    /// Of workers with such a load, [`LOOKS`] of them from a place that was drawn, the one with the least of what
+    /// `left_ns` says of the instant it began.
+    pub fn soonest(
+        &self,
+        class: Class,
+        load: u32,
+        drawn: u64,
+        left_ns: impl Fn(Instant) -> u64,
+    ) -> Option<(u64, WorkerKey)> {
+        let levels = self.groups_of(class).filter_map(|group| self.groups[group].levels.get(load as usize));
+        let looks = levels.flat_map(|level| {
+            let from = drawn as usize % level.len().max(1);
+            (from..from + level.len().min(LOOKS)).map(|place| level[place % level.len()])
+        });
+        looks
+            .filter_map(|index| {
+                let worker = self.slots[index as usize].worker.as_ref()?;
+                Some((left_ns(worker.began), self.key(index)))
+            })
+            .min_by_key(|(left_ns, _)| *left_ns)
     }
 
     /// The worker at a place among those eligible. The order changes as loads do; every place is some worker's.

@@ -34,17 +34,20 @@ fn round_robin_takes_each_in_turn() {
     assert_eq!(picked[..3], picked[3..]);
 }
 
-/// Whatever measuring says: where a queue grows old, workers lose more between two requests than it saw. One that is
-/// busy with a long request gets nothing behind it all the same.
+/// Whatever measuring says: where a queue grows old, workers lose more between two requests than it saw. One more goes
+/// to the worker that is expected to end soonest, and none behind a request that has outlived most others.
 #[test]
 fn an_old_queue_puts_one_more_in_stock() {
     const MS: u64 = 1_000_000;
     let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
     let workers = [1, 1].map(|slots| dispatcher.join(slots));
-    (0..100).for_each(|_| dispatcher.note(0, 10 * MS));
+    // One in ten takes ten times as long; between two requests a worker loses a twentieth of the mean.
+    for item in 0..1280 {
+        dispatcher.note(500_000, if item % 10 == 0 { 50 * MS } else { 5 * MS });
+    }
     let busy = [0, 1].map(|item| to(dispatcher.submit(NOW, Class::default(), None, item)));
     assert!(workers.iter().all(|worker| busy.contains(worker)));
-    for item in 2..5 {
+    for item in 2..6 {
         assert_eq!(dispatcher.submit(NOW, Class::default(), None, item), Verdict::Waits);
     }
     let mut poll = |after_ms: u64, released: Option<WorkerKey>| {
@@ -52,11 +55,12 @@ fn an_old_queue_puts_one_more_in_stock() {
         let now = NOW.plus_ns(after_ms * MS);
         std::iter::from_fn(|| dispatcher.poll(now)).collect::<Vec<_>>()
     };
-    let given = |item, after_ms: u64| vec![Dispatch::To { worker: busy[1], item, waited_ns: after_ms * MS }];
-    assert_eq!(poll(10, Some(busy[1])), given(2, 10));
-    assert_eq!(poll(20, None), []);
-    assert_eq!(poll(25, None), given(3, 25), "to who began 15 ms ago");
-    assert_eq!(poll(26, None), [], "not to who began 26 ms ago");
+    let given = |item, after_ms: u64| Dispatch::To { worker: busy[1], item, waited_ns: after_ms * MS };
+    assert_eq!(poll(3, None), [], "the queue is not old");
+    assert_eq!(poll(8, None), [], "both have met a long one");
+    assert_eq!(poll(8, Some(busy[1])), [given(2, 8), given(3, 8)], "one in work and one in stock");
+    assert_eq!(poll(13, Some(busy[1])), [given(4, 13)]);
+    assert_eq!(poll(40, None), []);
 }
 
 #[test]
