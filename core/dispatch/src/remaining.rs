@@ -36,7 +36,7 @@ impl Remaining {
         }
     }
 
-    /// What is left, in the mean, of a request that has taken `age_ns` so far. One that has taken longer than any before
+    /// What is left, in the mean, of a request that has taken `age_ns` so far. One that took longer than any before
     /// is expected to take as long again; so is every one as long as nothing is known.
     pub fn expected_ns(&self, age_ns: u64) -> u64 {
         match self.means_ns[bucket(age_ns)] {
