@@ -160,6 +160,10 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Dispatching, Failure> {
             }
         }
     }
+    rows.sort_by_key(|row: &Row| {
+        let load = plan.loads().position(|load| load == (row.shape, row.percent));
+        (load, CHOOSERS.iter().position(|chooser| chooser.name == row.chooser))
+    });
     Ok(Dispatching { plan: plan.clone(), rows, absent })
 }
 
@@ -180,6 +184,10 @@ fn ask_all(
             false
         }
     });
+    // Whoever comes behind one that has emptied a long queue must not be the same every time.
+    if !peers.is_empty() {
+        peers.rotate_left(1);
+    }
     rounds
 }
 
