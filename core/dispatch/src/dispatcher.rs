@@ -299,10 +299,13 @@ impl<T> Dispatcher<T> {
     }
 
     fn pick(&mut self, now: Instant, class: Class) -> Option<WorkerKey> {
-        if !self.has_room(now, class) {
-            return None;
-        }
         match self.settings.policy {
+            Policy::Bounded(Bound::Auto) => {
+                let found = self.roomy(now, class);
+                self.random();
+                found
+            }
+            _ if !self.has_room(now, class) => None,
             Policy::Random => self.draw(class),
             Policy::RoundRobin => {
                 let (worker, index) = self.pool.after(class, self.turn)?;
@@ -313,11 +316,6 @@ impl<T> Dispatcher<T> {
                 let (one, other) = (self.draw(class)?, self.draw(class)?);
                 let load = |worker| self.pool.outstanding(worker);
                 Some(if load(other) < load(one) { other } else { one })
-            }
-            Policy::Bounded(Bound::Auto) => {
-                let found = self.roomy(now, class);
-                self.random();
-                found
             }
             Policy::JoinShortestQueue | Policy::Bounded(_) => {
                 let drawn = self.random();
