@@ -273,3 +273,25 @@ fn streams_are_looked_at_message_by_message_and_only_by_access() {
     let misfit = chain(&policy("a", limit)).unwrap().plan(&subject("/shop.v1.Shop/Stream")).1.unwrap();
     assert!(misfit.to_string().contains("has a stream of them"), "{misfit}");
 }
+
+/// A call from one application of a host to another passes both sides' policies with one admission.
+#[test]
+fn what_the_first_side_gave_is_taken_back_when_the_second_refuses() {
+    let mut policies = Policies::new(7);
+    let text = caller("limit", "kind = \"concurrency-limit\"\ncalls_max = 1")
+        + &policy("wall", "kind = \"access\"\ndeny = 'request.note != \"-\"'");
+    let staged = policies.stage(chain(&text).unwrap(), Modules::default()).unwrap();
+    let path = "/shop.v1.Shop/Buy";
+    let [first, second] = [Side::Client, Side::Server]
+        .map(|side| staged.chain().plan(&Subject { side, ..subject(path) }).0.expect("something applies"));
+    policies.commit(staged);
+    let (order, metadata) = (sample(), metadata());
+    let inputs = inputs(View::root(order.bytes()), &metadata);
+    for _ in 0..3 {
+        let mut admission = trunkline_policy::Admission::default();
+        policies.admit(&first, Instant(0), &inputs, true, &mut admission).expect("the only place is free");
+        assert!(!admission.permits.is_empty());
+        let refused = policies.admit(&second, Instant(0), &inputs, true, &mut admission).unwrap_err();
+        assert_eq!((refused.policy.as_str(), admission.permits.is_empty()), ("wall", true));
+    }
+}
