@@ -25,15 +25,24 @@ pub(crate) struct Line {
     pub(crate) word: AtomicU32,
 }
 
-/// The three shared words of one ring.
+/// Where a consumer that sleeps says so, and the producer that wakes it says when it rang.
+#[repr(C, align(128))]
+pub(crate) struct Bell {
+    /// 1 while the consumer is about to block or blocks; the producer that takes it back to 0 must ring.
+    pub(crate) sleeping: AtomicU32,
+    /// When it last did, in nanoseconds modulo 2^32, never 0. A hint: the consumer learns from it what waking costs.
+    pub(crate) rung: AtomicU32,
+}
+
+/// The shared words of one ring.
 #[repr(C)]
 pub(crate) struct RingLines {
     /// Entries ever published, modulo 2^32. Written by the producer only.
     pub(crate) tail: Line,
     /// Entries ever consumed, modulo 2^32. Written by the consumer only.
     pub(crate) head: Line,
-    /// 1 while the consumer is about to block or blocks; the producer that takes it back to 0 must ring.
-    pub(crate) sleeping: Line,
+    /// Written by both.
+    pub(crate) bell: Bell,
 }
 
 /// What the region begins with. The daemon writes it once and never reads it again; it is for tools and for the
@@ -64,7 +73,8 @@ const _: () = {
     assert!(size_of::<RingLines>() == 3 * LINE_BYTES);
     assert!(offset_of!(RingLines, tail) == 0);
     assert!(offset_of!(RingLines, head) == 128);
-    assert!(offset_of!(RingLines, sleeping) == 256);
+    assert!(offset_of!(RingLines, bell) == 256);
+    assert!(offset_of!(Bell, sleeping) == 0 && offset_of!(Bell, rung) == 4);
     assert!(offset_of!(RingsHeader, magic) == 0);
     assert!(offset_of!(RingsHeader, version) == 4);
     assert!(offset_of!(RingsHeader, submission_entries) == 8);

@@ -9,7 +9,7 @@
 
 use crate::entry::Entry;
 use crate::ring_memory::RingMemory;
-use crate::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence, monotonic_ns};
 
 /// Why a ring operation did not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -201,8 +201,17 @@ impl Producer {
         // SYNC: pairs with the fence in `Consumer::arm`. Either we see its flag or it sees our tail (Dekker).
         fence(Ordering::SeqCst);
         let sleeping = self.memory.sleeping();
-        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0
+        let sleeps = sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0;
+        if sleeps {
+            self.memory.rung().store(clock_word(monotonic_ns()), Ordering::Relaxed);
+        }
+        sleeps
     }
+}
+
+/// A time as a shared word holds it: no time is 0.
+fn clock_word(now_ns: u64) -> u32 {
+    now_ns as u32 | 1
 }
 
 /// The side that reads entries. `Send`: may move to another thread, but one thread at a time uses it.
@@ -213,12 +222,14 @@ pub struct Consumer {
     /// The last tail we believed.
     tail: u32,
     armed: bool,
+    /// When the producer rang, as last seen.
+    rung: u32,
 }
 
 impl Consumer {
     /// A consumer that has consumed up to `head`; 0 in a new ring.
     pub(crate) fn resume(memory: RingMemory, head: u32) -> Consumer {
-        Consumer { memory, head, tail: head, armed: false }
+        Consumer { memory, head, tail: head, armed: false, rung: 0 }
     }
 
     /// Entries consumed, modulo 2^32.
@@ -288,6 +299,18 @@ impl Consumer {
             self.memory.sleeping().swap(0, Ordering::Relaxed);
         }
         self.armed = false;
+    }
+
+    /// How long ago the producer rang, in nanoseconds, if it has since this was last asked; for a sleeper that was woken
+    /// ([`crate::Waiter::woken`]). Alleged by the producer, and right for two seconds.
+    pub fn rung_ns_ago(&mut self, now_ns: u64) -> Option<u64> {
+        if self.memory.is_foreign() {
+            return None;
+        }
+        let rung = self.memory.rung().load(Ordering::Relaxed);
+        let is_news = rung != std::mem::replace(&mut self.rung, rung) && rung != 0;
+        // A ring later than `now_ns` was long ago, or is just now.
+        is_news.then(|| clock_word(now_ns).wrapping_sub(rung) as i32).map(|ago| ago.max(0) as u64)
     }
 
     /// Whether the last [`Consumer::arm`] still stands on our side (the producer may have taken it and rung).

@@ -80,7 +80,12 @@ mod mapped {
 
         #[inline]
         pub(crate) fn sleeping(&self) -> &AtomicU32 {
-            &self.lines().sleeping.word
+            &self.lines().bell.sleeping
+        }
+
+        #[inline]
+        pub(crate) fn rung(&self) -> &AtomicU32 {
+            &self.lines().bell.rung
         }
 
         /// Writes the entry with running number `index`, word by word.
@@ -139,6 +144,7 @@ mod modelled {
         tail: AtomicU32,
         head: AtomicU32,
         sleeping: AtomicU32,
+        rung: AtomicU32,
         slots: Vec<UnsafeCell<Entry>>,
     }
 
@@ -153,6 +159,7 @@ mod modelled {
                 tail: AtomicU32::new(start),
                 head: AtomicU32::new(start),
                 sleeping: AtomicU32::new(0),
+                rung: AtomicU32::new(0),
                 slots: (0..capacity).map(|_| UnsafeCell::new(Entry::default())).collect(),
             }))
         }
@@ -167,6 +174,10 @@ mod modelled {
 
         pub(crate) fn sleeping(&self) -> &AtomicU32 {
             &self.0.sleeping
+        }
+
+        pub(crate) fn rung(&self) -> &AtomicU32 {
+            &self.0.rung
         }
 
         pub(crate) fn write(&self, index: u32, entry: &Entry) {

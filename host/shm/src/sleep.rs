@@ -68,7 +68,7 @@ pub fn wait_for_entries(
             return Ok(Woken::Entries);
         }
     }
-    let woken = sleep_until(ring, doorbell, others, now_ns, deadline_ns)?;
+    let woken = sleep_until(ring, doorbell, others, waiter, now_ns, deadline_ns)?;
     match woken {
         Woken::Entries => waiter.arrived(monotonic_ns()),
         Woken::Other(_) | Woken::TimedOut => waiter.ran_dry(),
@@ -81,6 +81,7 @@ fn sleep_until(
     ring: &mut Consumer,
     doorbell: &Doorbell,
     others: &[BorrowedFd<'_>],
+    waiter: &mut Waiter,
     mut now_ns: u64,
     deadline_ns: Option<u64>,
 ) -> Result<Woken, WaitError> {
@@ -96,6 +97,7 @@ fn sleep_until(
         let bits = woken?;
         if bits & 1 != 0 {
             doorbell.quiet()?;
+            ring.rung_ns_ago(monotonic_ns()).into_iter().for_each(|late_ns| waiter.woken(late_ns));
         }
         if ring.ready()? > 0 {
             return Ok(Woken::Entries);

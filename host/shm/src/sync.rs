@@ -1,4 +1,4 @@
-//! The one door to atomics: loom's under `cfg(loom)`, the standard ones otherwise.
+//! The one door to atomics and to the clock: loom's under `cfg(loom)`, the standard ones otherwise.
 //!
 //! Nothing in this crate names `std::sync::atomic` for words that two sides share except through here, so that
 //! what the models check is what runs. Loom's types do not have the layout of the words they stand for; the
@@ -15,3 +15,12 @@ pub(crate) use std::sync::{
     Arc,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
+
+#[cfg(not(loom))]
+pub(crate) use crate::sleep::monotonic_ns;
+
+/// Time stands still in a model.
+#[cfg(loom)]
+pub(crate) fn monotonic_ns() -> u64 {
+    1
+}

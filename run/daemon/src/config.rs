@@ -555,7 +555,7 @@ impl From<Compression> for Encoding {
 
 impl Default for Waiting {
     fn default() -> Self {
-        Self { patience_us_max: 200 }
+        Self { patience_us_max: 2000 }
     }
 }
 

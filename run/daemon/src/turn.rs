@@ -246,6 +246,8 @@ impl Shard {
     fn wake_session(&mut self, key: SessionKey) {
         if let Some(rings) = self.sessions.find(key) {
             let _ = rings.own_doorbell.quiet();
+            let late_ns = rings.submissions.rung_ns_ago(now().0);
+            late_ns.into_iter().for_each(|late_ns| self.waiter.woken(late_ns));
             self.sessions.activate(key);
         }
     }
