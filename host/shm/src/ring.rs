@@ -301,8 +301,8 @@ impl Consumer {
         self.armed = false;
     }
 
-    /// How long ago the producer rang, in nanoseconds, if it has since this was last asked; for a sleeper that was woken
-    /// ([`crate::Waiter::woken`]). Alleged by the producer, and right for two seconds.
+    /// How long ago the producer rang, in nanoseconds, if it has since this was last asked; for a sleeper that was
+    /// woken ([`crate::Waiter::woken`]). Alleged by the producer, and right for two seconds.
     pub fn rung_ns_ago(&mut self, now_ns: u64) -> Option<u64> {
         if self.memory.is_foreign() {
             return None;

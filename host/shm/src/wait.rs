@@ -8,14 +8,14 @@
 //!
 //! A call passes four waiters and six hand-overs, and if one of them sleeps, the wait of every other grows by a
 //! wake-up. The longest patience is therefore as long as six wake-ups, and what a wake-up costs is measured: whoever
-//! rings says when, and the waiter says when it was there ([`Waiter::woken`]). Patience costs nothing to anybody who has
+//! rings says when, and the waiter when it was there ([`Waiter::woken`]). Patience costs nothing to anybody who has
 //! work (the core is yielded), and less CPU than sleeping does as long as the answer comes.
 //!
 //! A yield that took long, a *stall*, went to a thread that computes, or the host of a virtual machine took the core
 //! away. Against the first sleeping helps, for a sleeper preempts such a thread when woken; against the second it does
-//! not, for waking is the very thing that then waits for a core. So after a stall a waiter sleeps for a number of waits,
-//! and compares: the next time it is twice as many if these waits were shorter than those before them, half as many if
-//! not.
+//! not, for waking is the very thing that then waits for a core. So after a stall a waiter sleeps for a number of
+//! waits, and compares: the next time it is twice as many if these waits were shorter than those before them, half as
+//! many if not.
 //!
 //! This file only decides. [`crate::sleep`] has the hands: clock, yield and poll.
 
