@@ -16,25 +16,37 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 /// it answers `true`, this process is a child forked after the session was opened: the library must not touch rings,
 /// heaps or doorbells of that session, closes its descriptors (so that the daemon sees the parent's death when it
 /// comes), forgets it, and attaches anew when the child makes a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ForkGuard {
     born: u64,
+    /// Kept beside it, because asking is on the way of every field that is set.
+    word: &'static AtomicU64,
 }
 
 impl ForkGuard {
     /// Remembers the calling process.
     #[must_use]
     pub fn new() -> ForkGuard {
-        ForkGuard { born: generation() }
+        ForkGuard { born: generation(), word: generation_word() }
     }
 
     /// Whether this is another process than the one that called [`ForkGuard::new`].
     #[inline]
     #[must_use]
     pub fn is_foreign(&self) -> bool {
-        generation() != self.born
+        // A child that has not been named yet reads zero, which nobody was born as.
+        self.word.load(Ordering::Relaxed) != self.born
     }
 }
+
+impl PartialEq for ForkGuard {
+    /// Whether both were made in one process.
+    fn eq(&self, other: &ForkGuard) -> bool {
+        self.born == other.born
+    }
+}
+
+impl Eq for ForkGuard {}
 
 impl Default for ForkGuard {
     fn default() -> ForkGuard {

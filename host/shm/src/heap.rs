@@ -5,11 +5,13 @@
 //! returns its offset, and only a block that was lent can be returned. So a confused or hostile other side can
 //! return the wrong blocks of its own session, and the error names them, but it can never make two owners of one.
 
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io;
 
 use crate::allocator::{BlockAllocator, BlockState, FreeError, rounded};
+use crate::fork::ForkGuard;
 use crate::region::Region;
 
 /// Where bytes lie in a heap: what a ring entry carries.
@@ -72,12 +74,7 @@ impl Heap {
     #[must_use]
     pub fn take_held(&self) -> Vec<Block> {
         let held = self.books().blocks().into_iter().filter(|block| !block.lent);
-        held.map(|BlockState { offset, len, .. }| Block {
-            shared: self.shared.clone(),
-            offset,
-            capacity: len,
-        })
-        .collect()
+        held.map(|BlockState { offset, len, .. }| Block::new(&self.shared, offset, len)).collect()
     }
 
     /// A block of at least `len` bytes to write into. Its first contents are whatever the session wrote there last.
@@ -88,7 +85,7 @@ impl Heap {
         let mut books = self.books();
         let Some(offset) = books.allocate(len) else { return Err(full(&books, len)) };
         drop(books);
-        Ok(Block { shared: self.shared.clone(), offset, capacity: rounded(len) })
+        Ok(Block::new(&self.shared, offset, rounded(len)))
     }
 
     /// Frees the lent block at `offset` because the other side returned it; tells its length in bytes.
@@ -105,7 +102,7 @@ impl Heap {
     /// [`FreeError`] when no lent block begins there.
     pub fn take_back(&self, offset: u32) -> Result<Block, FreeError> {
         let capacity = self.books().take_back(offset)?;
-        Ok(Block { shared: self.shared.clone(), offset, capacity })
+        Ok(Block::new(&self.shared, offset, capacity))
     }
 
     /// Gives the pages above the highest block in use back to the kernel; tells how many bytes.
@@ -165,9 +162,22 @@ pub struct Block {
     shared: Arc<Shared>,
     offset: u32,
     capacity: u32,
+    /// Start of the block's `capacity` bytes in the region that `shared` keeps mapped.
+    base: NonNull<u8>,
+    guard: ForkGuard,
 }
 
+// SAFETY: the block is the only owner of the bytes at `base`, and `shared` keeps them mapped on every thread.
+unsafe impl Send for Block {}
+// SAFETY: as above; through a shared reference the bytes are only read.
+unsafe impl Sync for Block {}
+
 impl Block {
+    fn new(shared: &Arc<Shared>, offset: u32, capacity: u32) -> Block {
+        let base = place_of(shared, offset, capacity);
+        Block { shared: shared.clone(), offset, capacity, base, guard: shared.region.guard() }
+    }
+
     /// Every byte of the block, [`Block::capacity`] of them. Aligned to 64.
     ///
     /// # Panics
@@ -176,8 +186,9 @@ impl Block {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let base = self.base();
-        // SAFETY: `base` is the start of `capacity` mapped bytes. The allocator gave this range to this block alone,
-        // so only `bytes_mut` of the same block writes there; the other process reads at most.
+        // SAFETY: `base` is the start of `capacity` bytes of the region, which `shared` keeps mapped: `place_of` found
+        // it, and `new` and `grow` set both together. The allocator gave this range to this block alone, so only
+        // `bytes_mut` of the same block writes there; the other process reads at most.
         unsafe { std::slice::from_raw_parts(base, self.capacity as usize) }
     }
 
@@ -205,6 +216,7 @@ impl Block {
         let mut books = self.shared.books();
         if books.grow(self.offset, len) {
             self.capacity = rounded(len);
+            self.base = place_of(&self.shared, self.offset, self.capacity);
             return Ok(());
         }
         drop(books);
@@ -243,8 +255,8 @@ impl Block {
 
     #[inline]
     fn base(&self) -> *mut u8 {
-        let range = self.shared.region.range(self.offset, self.capacity as usize);
-        range.expect("a block is used only by the process that opened the session").as_ptr()
+        assert!(!self.guard.is_foreign(), "a block is used only by the process that opened the session");
+        self.base.as_ptr()
     }
 
     /// Drops the handle without returning the block.
@@ -257,12 +269,18 @@ impl Drop for Block {
     fn drop(&mut self) {
         // A lent block has no handle to return; in a forked child the books are a copy whose lock may be held for
         // ever by a thread that was not forked.
-        if self.capacity == 0 || self.shared.region.is_foreign() {
+        if self.capacity == 0 || self.guard.is_foreign() {
             return;
         }
         let freed = self.shared.books().free(self.offset);
         debug_assert!(freed.is_ok(), "a Block's offset is in the books until it is dropped");
     }
+}
+
+/// Where a block lies in this process.
+fn place_of(shared: &Shared, offset: u32, capacity: u32) -> NonNull<u8> {
+    let range = shared.region.range(offset, capacity as usize);
+    range.expect("a block lies in its heap, and is made by the process that opened the session")
 }
 
 #[cold]

@@ -68,6 +68,11 @@ impl Region {
         self.bytes
     }
 
+    /// What tells a forked child from the process that has the mapping.
+    pub(crate) fn guard(&self) -> ForkGuard {
+        self.guard
+    }
+
     /// Whether this process is a forked child that does not have the mapping.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
