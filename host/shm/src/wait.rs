@@ -219,6 +219,7 @@ impl Waiter {
             self.notice_stall(now_ns);
             self.spins = if self.looks <= self.spins { limits.spins_max } else { self.spins / 2 };
         }
+        self.blocked = false;
         let kind = if self.sober > 0 && self.looks == 0 { &mut self.sleeping } else { &mut self.looking };
         kind.add(waited_ns.min(STALL_COUNTS * limits.stall_ns));
         let longest_ns = self.longest_ns();

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 /// Rounds each peer gets; the marks ask for five at least.
 const ROUNDS: usize = 7;
 const ROUND_MILLIS: u64 = 1000;
+const SLICE_MILLIS: u64 = 250;
 const WARM_UP_MILLIS: u64 = 100;
 const IDLE_SECONDS: u64 = 20;
 /// Of `--quick`: to see that it works, not to quote.
@@ -48,8 +49,9 @@ pub struct Arguments {
     #[arg(long)]
     millis: Option<u64>,
     /// Pieces of a round, between which the other peers have theirs: noise that lasts longer meets all of them alike.
-    #[arg(long, default_value_t = 1)]
-    slices: usize,
+    /// A quarter of a second each if nothing is said.
+    #[arg(long)]
+    slices: Option<usize>,
     /// Mean service time of r2p2, in microseconds.
     #[arg(long)]
     mean_us: Option<u64>,
@@ -214,10 +216,11 @@ impl Arguments {
 
     fn plan(&self) -> Plan {
         let (rounds, millis) = if self.quick { (QUICK.0, QUICK.1) } else { (ROUNDS, ROUND_MILLIS) };
+        let round_millis = self.millis.unwrap_or(millis);
         Plan {
             rounds: self.rounds.unwrap_or(rounds),
-            round_millis: self.millis.unwrap_or(millis),
-            slices: self.slices,
+            round_millis,
+            slices: self.slices.unwrap_or((round_millis / SLICE_MILLIS) as usize),
             warm_up_millis: WARM_UP_MILLIS,
             only: self.only.clone(),
         }
