@@ -58,6 +58,12 @@
 //! `0`) and `TRUNKLINE_SOCKET`; else whichever daemon answers in the default places; else one inside the process, which
 //! reads its configuration from the file named by `TRUNKLINE_CONFIG`, if there is one.
 //!
+//! # Waiting
+//! A thread that waits looks for an answer before it sleeps, yielding its core between looks, for as long as six
+//! wake-ups take here (it measures them; 2 ms at most), and not at all when answers are rare. Calls are fast by that,
+//! and it shows as processor time. Where such time is rationed, as by a CPU quota, `TRUNKLINE_PATIENCE_US` bounds it;
+//! `0` sleeps at once. The daemon has `waiting.patience_us_max` for its own threads.
+//!
 //! # Limits
 //! * Threads that wait share as many sessions as there are cores, at most 8; more threads than that follow each other.
 //! * Calls in flight, stream windows and heap sizes are the daemon's to set (docs/shared-memory.md).

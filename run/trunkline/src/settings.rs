@@ -3,10 +3,26 @@
 use crate::hub::Daemon;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trunkline_shm::Places;
+use trunkline_shm::{Places, WaitLimits};
 
 /// Environment variable that turns embedded mode on (`1`) or off (`0`).
 pub(crate) const EMBEDDED_VARIABLE: &str = "TRUNKLINE_EMBEDDED";
+
+/// Environment variable: microseconds a thread looks for an answer at most before it sleeps.
+pub(crate) const PATIENCE_VARIABLE: &str = "TRUNKLINE_PATIENCE_US";
+
+/// How threads of this process wait: as everywhere, but no longer than the environment says.
+pub(crate) fn wait_limits() -> WaitLimits {
+    wait_limits_with(|name| std::env::var_os(name))
+}
+
+fn wait_limits_with(variable: impl Fn(&str) -> Option<OsString>) -> WaitLimits {
+    let said = variable(PATIENCE_VARIABLE);
+    let patience_us = said.as_deref().and_then(|said| said.to_str()?.trim().parse::<u64>().ok());
+    let usual = WaitLimits::of_this_process();
+    let patience_ns_max = patience_us.map_or(usual.patience_ns_max, |us| us.saturating_mul(1000));
+    WaitLimits { patience_ns_max, ..usual }
+}
 
 /// What a builder was told.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +73,21 @@ fn program_name() -> String {
 mod tests {
     //! Lists what wins over what.
     use super::*;
+
+    #[test]
+    fn the_environment_bounds_patience() {
+        let usual = WaitLimits::default().patience_ns_max;
+        for (said, patience_ns_max) in [
+            (None, usual),
+            (Some("0"), 0),
+            (Some(" 50 "), 50_000),
+            (Some("long"), usual),
+            (Some("-1"), usual),
+        ] {
+            let limits = wait_limits_with(|_| said.map(OsString::from));
+            assert_eq!(limits.patience_ns_max, patience_ns_max, "{said:?}");
+        }
+    }
 
     #[test]
     fn code_before_environment_before_default() {

@@ -23,12 +23,13 @@ use super::books::Driver;
 use super::{Effects, Session};
 use crate::clock;
 use crate::kick::Kick;
+use crate::settings;
 use parking_lot::MutexGuard;
 use rustix::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use trunkline_call::Instant;
-use trunkline_shm::{Consumer, Decision, RingError, WaitLimits, Waiter, sleep_on};
+use trunkline_shm::{Consumer, Decision, RingError, Waiter, sleep_on};
 
 /// The right to drain the completion ring, and what the drainer needs.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new(completions: Consumer) -> Self {
-        let waiter = Waiter::new(WaitLimits::of_this_process());
+        let waiter = Waiter::new(settings::wait_limits());
         Self { completions, waiter, effects: Effects::default() }
     }
 }
