@@ -117,7 +117,9 @@ fn compared(update: bool) -> Result<bool, String> {
     }
     let before = kept.get(MADE_WITH).and_then(Value::as_str).unwrap_or("nobody knows what");
     if before != made_with {
-        println!("counts: {COUNTS} was made with {before}; with {made_with} here the difference may be theirs");
+        println!(
+            "counts: {COUNTS} was made with {before}; with {made_with} here the difference may be theirs"
+        );
     }
     Ok(before != made_with)
 }
