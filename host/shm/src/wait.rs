@@ -92,6 +92,9 @@ const SOBER_WAITS_LEAST: u32 = 2;
 /// A wait counts for no more than so many stalls: beyond that nobody called.
 const STALL_COUNTS: u64 = 8;
 
+/// Waits a mean is of, at most: as many as sobriety may last.
+const MEAN_OF_WAITS: u64 = 2048;
+
 /// Share of a new measurement in what waking is taken to cost.
 const WAKE_SHARE: u64 = 8;
 
@@ -120,7 +123,7 @@ pub struct Waiter {
     sober_waits: u32,
     /// Waits since the last stall.
     calm_waits: u32,
-    /// How long waits were since the last stall's consequences ended, and during them.
+    /// How long waits with looks were since the last stall's consequences ended, and those without during them.
     looking: Mean,
     sleeping: Mean,
     waits: u32,
@@ -138,7 +141,11 @@ struct Mean {
 }
 
 impl Mean {
+    /// What was long ago says less and less.
     fn add(&mut self, wait_ns: u64) {
+        if self.count >= MEAN_OF_WAITS {
+            (self.sum_ns, self.count) = (self.sum_ns / 2, self.count / 2);
+        }
         self.sum_ns = self.sum_ns.saturating_add(wait_ns);
         self.count += 1;
     }
@@ -220,8 +227,13 @@ impl Waiter {
             self.spins = if self.looks <= self.spins { limits.spins_max } else { self.spins / 2 };
         }
         self.blocked = false;
-        let kind = if self.sober > 0 && self.looks == 0 { &mut self.sleeping } else { &mut self.looking };
-        kind.add(waited_ns.min(STALL_COUNTS * limits.stall_ns));
+        let counts_ns = waited_ns.min(STALL_COUNTS * limits.stall_ns);
+        match (self.looks, self.sober) {
+            (1.., _) => self.looking.add(counts_ns),
+            (0, 1..) => self.sleeping.add(counts_ns),
+            // Without patience, because calls are rare: says nothing of either.
+            (0, 0) => {}
+        }
         let longest_ns = self.longest_ns();
         self.patience_ns = if waited_ns <= longest_ns.saturating_add(self.wake_ns) {
             let worth_ns = self.patience_ns.max(waited_ns).max(limits.patience_ns_min);
