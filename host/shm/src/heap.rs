@@ -81,6 +81,9 @@ impl Heap {
     ///
     /// # Errors
     /// [`HeapFull`].
+    ///
+    /// # Panics
+    /// In a forked child of the process that opened the session: the memory is not there.
     pub fn allocate(&self, len: u32) -> Result<Block, HeapFull> {
         let mut books = self.books();
         let Some(offset) = books.allocate(len) else { return Err(full(&books, len)) };

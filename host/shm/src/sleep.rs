@@ -97,7 +97,7 @@ fn sleep_until(
         let bits = woken?;
         if bits & 1 != 0 {
             doorbell.quiet()?;
-            ring.rung_ns_ago(monotonic_ns()).into_iter().for_each(|late_ns| waiter.woken(late_ns));
+            waiter.woken(ring.rung_ns_ago(monotonic_ns()));
         }
         if ring.ready()? > 0 {
             return Ok(Woken::Entries);

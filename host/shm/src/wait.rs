@@ -9,7 +9,8 @@
 //! A call passes four waiters and six hand-overs, and if one of them sleeps, the wait of every other grows by a
 //! wake-up. The longest patience is therefore as long as six wake-ups, and what a wake-up costs is measured: whoever
 //! rings says when, and the waiter when it was there ([`Waiter::woken`]). Patience costs nothing to anybody who has
-//! work (the core is yielded), and less CPU than sleeping does as long as the answer comes.
+//! work, for the core is yielded; it costs processor time nobody else wants, more than sleeping does where waits are
+//! longer than what it takes to fall asleep and wake up. So it has a bound, and who pays for such time sets it.
 //!
 //! A yield that took long, a *stall*, went to a thread that computes, or the host of a virtual machine took the core
 //! away. Against the first sleeping helps, for a sleeper preempts such a thread when woken; against the second it does
@@ -208,10 +209,11 @@ impl Waiter {
         if self.looks <= self.spins { Decision::Spin } else { Decision::Yield }
     }
 
-    /// It slept and was there so long after it was rung.
+    /// It slept and was there so long after it was rung ([`crate::Consumer::rung_ns_ago`]), if anybody rang. Says nothing
+    /// when it did not sleep.
     #[inline]
-    pub fn woken(&mut self, late_ns: u64) {
-        if self.blocked {
+    pub fn woken(&mut self, late_ns: Option<u64>) {
+        if let Some(late_ns) = late_ns.filter(|_| self.blocked) {
             let late_ns = late_ns.min(self.limits.wake_ns_max);
             self.wake_ns = (self.wake_ns * (WAKE_SHARE - 1) + late_ns) / WAKE_SHARE;
         }
@@ -245,6 +247,7 @@ impl Waiter {
 
     /// The wait ended without work (a time-out): counts as a long one.
     pub fn ran_dry(&mut self) {
+        self.blocked = false;
         self.patience_ns = self.halved();
     }
 
@@ -439,15 +442,36 @@ mod tests {
             for _ in 0..100 {
                 waiter.begin(0);
                 while waiter.decide(5_000_000) != Decision::Block {}
-                waiter.woken(late_ns);
+                waiter.woken(Some(late_ns));
                 waiter.arrived(1_000);
             }
             assert!(waiter.patience_ns().abs_diff(longest_ns) <= 60, "{}", waiter.patience_ns());
         }
         waiter.begin(0);
-        waiter.woken(0);
+        waiter.woken(Some(0));
         waiter.arrived(0);
+        waiter.woken(Some(0));
         assert_eq!(waiter.patience_ns(), 2_000_000, "it did not sleep");
+        waiter.begin(0);
+        while waiter.decide(5_000_000) != Decision::Block {}
+        waiter.woken(None);
+        waiter.ran_dry();
+        waiter.woken(Some(0));
+        waiter.begin(0);
+        waiter.arrived(0);
+        assert_eq!(waiter.patience_ns(), 2_000_000, "nobody rang, and it sleeps no more");
+    }
+
+    /// Waits that were slept through because calls were rare do not make looking seem slow.
+    #[test]
+    fn rare_calls_say_nothing_of_looking() {
+        let mut waiter = waiter();
+        (0..100).for_each(|_| _ = wait(&mut waiter, 10_000_000));
+        (0..200).for_each(|_| _ = wait(&mut waiter, 8_000));
+        assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept);
+        (0..15).for_each(|_| _ = wait(&mut waiter, 200_000));
+        wait(&mut waiter, 8_000);
+        assert_eq!(waiter.sober_waits, 8, "sleeping was worse than looking");
     }
 
     /// Spinning without yielding goes on while it finds something, stops when it does not, and is tried again.
@@ -493,7 +517,7 @@ mod tests {
                 let mut looks = (began_ns..=self.now_ns).step_by(LOOK_NS as usize);
                 let sleeps = looks.any(|at_ns| waiter.decide(at_ns) == Decision::Block);
                 self.now_ns += if sleeps { wake_ns } else { LOOK_NS };
-                waiter.woken(wake_ns);
+                waiter.woken(Some(wake_ns));
                 waiter.arrived(self.now_ns);
                 self.now_ns += if place == 3 { served_ns } else { Self::WORK_NS };
                 self.began_ns[place] = self.now_ns;

@@ -14,6 +14,7 @@ use trunkline_shm::{
 /// Where the words lie, as `docs/shared-memory.md` says.
 const SUBMISSION_TAIL: u64 = 128;
 const SUBMISSION_SLEEPING: u64 = 384;
+const SUBMISSION_RUNG: u64 = 388;
 const COMPLETION_HEAD: u64 = 640;
 
 fn small() -> SessionConfig {
@@ -73,6 +74,27 @@ fn a_liar_about_sleep_is_rung() {
     }
     scribble(&rings, SUBMISSION_SLEEPING, 77);
     assert_eq!(daemon.submissions.pop(), Ok(None));
+}
+
+/// What an application says about when it rang is a number within two seconds, or nothing; the truth is told once.
+#[test]
+fn a_liar_about_when_it_rang_is_bounded() {
+    let (mut daemon, [rings, ..]) = session();
+    let now_ns = 7_000_000_001;
+    let told = [
+        (0, None),
+        (now_ns as u32, Some(0)),
+        (now_ns as u32, None),
+        (now_ns as u32 - 35_000, Some(35_000)),
+        (now_ns as u32 + 1, Some(0)),
+        ((now_ns as u32).wrapping_add(1 << 31), Some(0)),
+        ((now_ns as u32).wrapping_add(1 << 31) + 1, Some(u64::from(u32::MAX / 2))),
+        (0, None),
+    ];
+    for (rung, late_ns) in told {
+        scribble(&rings, SUBMISSION_RUNG, rung);
+        assert_eq!(daemon.submissions.rung_ns_ago(now_ns), late_ns, "{rung}");
+    }
 }
 
 /// Neither a drained, a stuffed nor a blocking doorbell can make the daemon wait.

@@ -101,7 +101,7 @@ impl Shard {
             }
         }
         if !self.sessions.active.is_empty() {
-            return;
+            return self.waiter.arrived(now().0);
         }
         let due = self.engine.next_timeout().into_iter().chain(self.socket_timers.next_due()).min();
         let timer_ns = due.map(|at| at.since_ns(now()));
@@ -246,8 +246,7 @@ impl Shard {
     fn wake_session(&mut self, key: SessionKey) {
         if let Some(rings) = self.sessions.find(key) {
             let _ = rings.own_doorbell.quiet();
-            let late_ns = rings.submissions.rung_ns_ago(now().0);
-            late_ns.into_iter().for_each(|late_ns| self.waiter.woken(late_ns));
+            self.waiter.woken(rings.submissions.rung_ns_ago(now().0));
             self.sessions.activate(key);
         }
     }

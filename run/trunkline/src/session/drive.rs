@@ -161,8 +161,7 @@ impl Session {
             kick.wake_up();
             if woken & 1 != 0 {
                 let _ = self.doorbell.quiet();
-                let late_ns = seat.completions.rung_ns_ago(clock::now().0);
-                late_ns.into_iter().for_each(|late_ns| seat.waiter.woken(late_ns));
+                seat.waiter.woken(seat.completions.rung_ns_ago(clock::now().0));
             }
             if timeout_ns.is_some() {
                 self.tend(clock::now());
