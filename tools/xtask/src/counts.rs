@@ -142,18 +142,30 @@ fn build() -> Result<(), String> {
     }
 }
 
-/// What compiles, and for what; the C library, and the processor.
+/// What compiles, and for what; the C library, what counts, and the processor.
 fn made_with() -> Result<String, String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let said = Command::new(rustc).arg("-vV").output().map_err(|error| format!("rustc: {error}"))?;
-    let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let of = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
-    let library = Command::new("getconf").arg("GNU_LIBC_VERSION").output().map(|said| said.stdout);
-    let library = String::from_utf8_lossy(&library.unwrap_or_default()).trim().to_owned();
-    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let model = model.trim_start_matches([' ', '\t', ':']).trim();
-    Ok(format!("rustc {}, {}, {library}, {model}", of("release:"), of("host:")))
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let compiler = said(&rustc, "-vV")?;
+    let of = |key: &str| compiler.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default().trim();
+    let library = said("getconf", "GNU_LIBC_VERSION").unwrap_or_default();
+    let counter = said("valgrind", "--version")?;
+    let processor = processor(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
+    Ok(format!("rustc {}, {}, {library}, {counter}, {processor}", of("release:"), of("host:")))
+}
+
+/// What a program says of itself.
+fn said(program: &str, asked: &str) -> Result<String, String> {
+    let said = Command::new(program).arg(asked).output().map_err(|error| format!("{program}: {error}"))?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+/// The first processor of `/proc/cpuinfo`: several share a name.
+fn processor(cpus: &str) -> String {
+    let of = |wanted: &str| {
+        let mut pairs = cpus.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(key, _)| key.trim() == wanted).map_or("?", |(_, value)| value.trim())
+    };
+    format!("{} family {} model {}", of("model name"), of("cpu family"), of("model"))
 }
 
 impl Built {
@@ -240,6 +252,13 @@ mod tests {
                     ==1== Collected : 152096\n==1== \n==1== I   refs:      152,096\n";
         assert_eq!(collected(said), Some(152_096));
         assert_eq!(collected("valgrind: no such program"), None);
+    }
+
+    #[test]
+    fn a_processor_is_more_than_its_name() {
+        let cpus = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nmodel\t\t: 2\n";
+        assert_eq!(processor(cpus), "AMD EPYC family 25 model 1");
+        assert_eq!(processor(""), "? family ? model ?");
     }
 
     #[test]
