@@ -209,8 +209,8 @@ impl Waiter {
         if self.looks <= self.spins { Decision::Spin } else { Decision::Yield }
     }
 
-    /// It slept and was there so long after it was rung ([`crate::Consumer::rung_ns_ago`]), if anybody rang. Says nothing
-    /// when it did not sleep.
+    /// It slept and was there so long after it was rung ([`crate::Consumer::rung_ns_ago`]), if anybody rang. Nothing is
+    /// learnt when it did not sleep.
     #[inline]
     pub fn woken(&mut self, late_ns: Option<u64>) {
         if let Some(late_ns) = late_ns.filter(|_| self.blocked) {

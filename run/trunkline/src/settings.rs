@@ -1,4 +1,5 @@
-//! Which daemon to use: what the program says, else what the environment says, else whichever there is.
+//! Which daemon to use: what the program says, else what the environment says, else whichever there is. And how long to
+//! look for an answer, which the environment may bound.
 
 use crate::hub::Daemon;
 use std::ffi::OsString;
