@@ -24,11 +24,14 @@ impl Bound {
 /// gap of a worker whose requests take as long as the mean; those that take less need another for each gap they fall
 /// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times (docs/benchmarks.md); below
 /// r = 1/5 the loss is smaller than what a second request costs that stands behind a long one, as long as the queue is
-/// short; when it is not, [`crate::Dispatcher`] gives out one more.
+/// short; when it is not, [`crate::Dispatcher`] gives out one more. Where there are no long ones nothing is lost by a
+/// second request behind the one that ends the soonest, and the gap is gained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoundEstimate {
     travel_ns: f64,
     service_ns: f64,
+    /// Mean of the services' squares.
+    service_square: f64,
     samples: u32,
 }
 
@@ -38,6 +41,10 @@ const WEIGHT: f64 = 1.0 / 256.0;
 const SAMPLES_MIN: u32 = 32;
 /// Travel by service below which a worker gets its next request only when it is idle.
 const SINGLE_MAX: f64 = 0.2;
+/// Travel by service from which a gap is worth a second request to requests that are alike.
+const GAP_MIN: f64 = 0.005;
+/// Variance by the mean's square up to which requests are alike: a deviation of a third.
+const ALIKE_MAX: f64 = 0.1;
 
 impl BoundEstimate {
     /// One request: `travel_ns` from hand-over to word of its end, less what the worker had it for; `service_ns` in
@@ -47,6 +54,7 @@ impl BoundEstimate {
         let weight = WEIGHT.max(1.0 / f64::from(self.samples));
         self.travel_ns += (travel_ns as f64 - self.travel_ns) * weight;
         self.service_ns += (service_ns as f64 - self.service_ns) * weight;
+        self.service_square += ((service_ns as f64).powi(2) - self.service_square) * weight;
     }
 
     /// The bound that follows.
@@ -56,9 +64,15 @@ impl BoundEstimate {
         }
         let ratio = self.travel_ns / self.service_ns.max(1.0);
         if ratio <= SINGLE_MAX {
-            return 1;
+            return 1 + u32::from(ratio >= GAP_MIN && self.are_alike());
         }
         (1.0 + (2.0 * ratio).ceil()).min(f64::from(Bound::AUTO_MAX)) as u32
+    }
+
+    /// Whether requests take about as long as each other. One in hundreds that takes far longer is enough that they
+    /// do not.
+    fn are_alike(&self) -> bool {
+        self.service_square <= (1.0 + ALIKE_MAX) * self.service_ns.powi(2)
     }
 
     /// Mean travel time as measured.
@@ -77,15 +91,37 @@ mod tests {
     //! Shows what follows from what is measured.
     use super::*;
 
+    /// After a hundred requests of these services by turns.
+    fn bound_after(travel_ns: u64, services_ns: [u64; 2]) -> u32 {
+        let mut estimate = BoundEstimate::default();
+        assert_eq!(estimate.bound(), Bound::DEFAULT);
+        (0..100).for_each(|index| estimate.note(travel_ns, services_ns[index % 2]));
+        estimate.bound()
+    }
+
     #[test]
     fn bound_follows_travel_by_service() {
         let table = [((10, 1_000_000), 1), ((15_000, 1_000_000), 1), ((300_000, 1_000_000), 2)];
         let more = [((15_000, 25_000), 3), ((15_000, 10_000), 4), ((15_000, 700), 32)];
         for ((travel, service), bound) in table.into_iter().chain(more) {
-            let mut estimate = BoundEstimate::default();
-            assert_eq!(estimate.bound(), Bound::DEFAULT);
-            (0..100).for_each(|_| estimate.note(travel, service));
-            assert_eq!(estimate.bound(), bound, "{travel} ns of travel, {service} ns of service");
+            // Every other one takes three times as long.
+            let found = bound_after(travel, [service / 2, service * 3 / 2]);
+            assert_eq!(found, bound, "{travel} ns of travel, {service} ns of service");
         }
+    }
+
+    #[test]
+    fn requests_that_are_alike_get_a_second() {
+        let alike = [900_000, 1_100_000];
+        assert_eq!(bound_after(15_000, alike), 2);
+        assert_eq!(bound_after(1_000, alike), 1, "a gap that small is not worth it");
+        assert_eq!(bound_after(300_000, alike), 2);
+
+        let mut estimate = BoundEstimate::default();
+        (0..1000).for_each(|_| estimate.note(15_000, 1_000_000));
+        assert_eq!(estimate.bound(), 2);
+        estimate.note(15_000, 20_000_000);
+        (0..200).for_each(|_| estimate.note(15_000, 1_000_000));
+        assert_eq!(estimate.bound(), 1, "one took far longer");
     }
 }

@@ -187,8 +187,9 @@ impl<T> Dispatcher<T> {
 
     /// What waited and is given out now. Ask after every other call.
     pub fn poll(&mut self, now: Instant) -> Option<Dispatch<T>> {
+        let travel_ns = self.estimate.travel_ns() as u64;
         while let Some(worker) = self.begun.pop() {
-            self.pool.begin(worker, now);
+            self.pool.begin(worker, Instant(now.0.saturating_sub(travel_ns)));
         }
         self.look_back(now);
         if let Some(class) = self.queues.oldest(|_| true)
@@ -279,17 +280,17 @@ impl<T> Dispatcher<T> {
         }
     }
 
-    /// JBSQ(auto): a worker with room by what was measured; one more goes into stock while the queue is old. Where that
-    /// would be a worker's second request, it goes to the worker that is expected to end its first the soonest, and to
-    /// none that has met a long one.
+    /// JBSQ(auto): a worker with room by what was measured; one more goes into stock while the queue is old. What goes
+    /// into stock goes to the worker that is expected to end soonest what it has in work, and to none that has met a
+    /// long one.
     fn roomy(&self, now: Instant, class: Class) -> Option<WorkerKey> {
         let drawn = mix(self.random);
         let load = self.pool.least_load(class)?;
         if load >= self.estimate.bound() + u32::from(self.behind) {
             return None;
         }
-        // Of what was in stock nobody knows when it began; and short services are over before it matters.
-        if load != 1 || self.estimate.bound() > 2 {
+        // Short services are over before it matters.
+        if load == 0 || self.estimate.bound() > 2 {
             return self.pool.least_loaded(class, drawn);
         }
         let travel_ns = self.estimate.travel_ns() as u64;

@@ -50,7 +50,8 @@ struct Worker {
     /// What it works on at once.
     slots: u32,
     outstanding: u32,
-    /// When it began the last request it began, as far as is known here.
+    /// When the request it has in work was given out, or would have been to begin when it did: a travel later, word of
+    /// its end could be here had it taken no time.
     began: Instant,
     group: usize,
     /// Where it lies in its group: load and place; `None` while it takes nothing.
@@ -146,10 +147,10 @@ impl Pool {
         }
     }
 
-    /// One of its requests has ended, and another begun if it had one in stock.
-    pub fn begin(&mut self, key: WorkerKey, now: Instant) {
+    /// One of its requests has ended, and another begun if it had one in stock: see [`Worker::began`].
+    pub fn begin(&mut self, key: WorkerKey, began: Instant) {
         if self.find(key).is_some() {
-            self.change(key.index, |worker| worker.began = now);
+            self.change(key.index, |worker| worker.began = began);
         }
     }
 

@@ -306,4 +306,13 @@ mod tests {
         let ratio = outcome.quantile_ns(0.99) as f64 / scenario.bound().quantile_ns(0.99) as f64;
         assert!(ratio < 1.2, "p99 is {ratio} times the bound's, n = {:?}", outcome.bound);
     }
+
+    #[test]
+    fn requests_that_are_alike_are_at_the_bound() {
+        let scenario = Scenario { travel_ns: 1_000_000, ..scenario("fixed:10ms", 16, 0.93) };
+        let p99 = |policy| scenario.run(policy).quantile_ns(0.99) as f64;
+        let (auto, robin) = (p99(Policy::Bounded(Bound::Auto)), p99(Policy::RoundRobin));
+        let bound = scenario.bound().quantile_ns(0.99) as f64;
+        assert!(auto < bound * 1.05 && auto < robin * 1.02, "{auto}, bound {bound}, in turn {robin}");
+    }
 }
