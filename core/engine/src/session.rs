@@ -4,7 +4,8 @@ use crate::CallKey;
 use crate::cluster::ClusterKey;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
-use std::collections::{HashMap, VecDeque};
+use foldhash::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::CallId;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
@@ -18,7 +19,8 @@ pub struct Session {
     pub(crate) routes: Vec<Route>,
     /// Who its process is; empty if nobody said.
     pub(crate) identity: Box<str>,
-    /// Calls this session has made and not yet released, by the id it chose.
+    /// Calls this session has made and not yet released, by the id it chose. The hash is keyed, and cheap: each call
+    /// asks three times.
     pub(crate) made: HashMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
     pub(crate) delivered: usize,
@@ -74,7 +76,7 @@ impl Session {
             label,
             routes: Vec::new(),
             identity: Box::default(),
-            made: HashMap::new(),
+            made: HashMap::default(),
             delivered: 0,
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),

@@ -19,7 +19,7 @@ use crate::registry::{MethodKey, Server};
 use crate::session::Target;
 use crate::start::service_of;
 use crate::{CallKey, SessionKey};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use trunkline_call::{Fault, Instant, Pattern};
 use trunkline_dispatch::{Class, Dispatch, Dispatcher, Settings, Verdict, WorkerKey};
 
@@ -349,7 +349,7 @@ impl Service {
             members: Vec::new(),
             version: u64::MAX,
             queued_bytes: 0,
-            waits: HashMap::new(),
+            waits: HashMap::default(),
             stirred: false,
         }
     }
