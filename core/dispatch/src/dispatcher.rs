@@ -289,8 +289,7 @@ impl<T> Dispatcher<T> {
         if load >= self.estimate.bound() + u32::from(self.behind) {
             return None;
         }
-        // Short services are over before it matters.
-        if load == 0 || self.estimate.bound() > 2 {
+        if load == 0 || !self.remaining.is_measured() {
             return self.pool.least_loaded(class, drawn);
         }
         let travel_ns = self.estimate.travel_ns() as u64;

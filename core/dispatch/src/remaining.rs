@@ -36,8 +36,13 @@ impl Remaining {
         }
     }
 
+    /// Whether enough is known to tell workers from each other.
+    pub fn is_measured(&self) -> bool {
+        self.means_ns[0] > 0.0
+    }
+
     /// What is left, in the mean, of a request that has taken `age_ns` so far. One that took longer than any before
-    /// is expected to take as long again; so is every one as long as nothing is known.
+    /// is expected to take as long again; so is every one before [`Remaining::is_measured`].
     pub fn expected_ns(&self, age_ns: u64) -> u64 {
         match self.means_ns[bucket(age_ns)] {
             0.0 => age_ns,

@@ -63,6 +63,33 @@ fn an_old_queue_puts_one_more_in_stock() {
     assert_eq!(poll(40, None), []);
 }
 
+/// Workers that measure nothing get three each, however long they have had the first.
+#[test]
+fn what_is_not_measured_does_not_hold_back() {
+    let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
+    let workers = [1, 1].map(|slots| dispatcher.join(slots));
+    for item in 0..6 {
+        let now = NOW.plus_ns(item * 1_000_000_000);
+        assert!(workers.contains(&to(dispatcher.submit(now, Class::default(), None, item))));
+    }
+    assert!(workers.iter().all(|worker| dispatcher.outstanding(*worker) == Some(3)));
+    assert_eq!(dispatcher.submit(NOW, Class::default(), None, 6), Verdict::Waits);
+}
+
+/// Requests that are alike go behind the one that ends first; second and third places as well.
+#[test]
+fn what_is_alike_goes_behind_the_first_to_end() {
+    const MS: u64 = 1_000_000;
+    let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
+    (0..3).for_each(|_| _ = dispatcher.join(1));
+    (0..128).for_each(|_| dispatcher.note(6 * MS, 10 * MS));
+    assert_eq!(dispatcher.bound(), Some(3));
+    let mut submit = |at_ms: u64| to(dispatcher.submit(NOW.plus_ns(at_ms * MS), Class::default(), None, 0));
+    let in_turn = [0, 3, 6].map(&mut submit);
+    assert_eq!([7, 8, 8].map(&mut submit), in_turn);
+    assert_eq!([9, 9, 9].map(&mut submit), in_turn);
+}
+
 #[test]
 fn the_shortest_queue_is_joined() {
     let mut dispatcher = Dispatcher::new(settings(Policy::JoinShortestQueue));
