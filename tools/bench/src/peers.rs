@@ -32,6 +32,9 @@ pub enum Kind {
     GrpcQueue,
     Tonic,
     GrpcGo,
+    CapNProto,
+    Thrift,
+    ThriftCorked,
     EnvoyOne,
     EnvoyTwo,
     NginxTwo,
@@ -63,6 +66,9 @@ impl Kind {
             Self::GrpcQueue => "grpc-cpp-queue",
             Self::Tonic => "tonic",
             Self::GrpcGo => "grpc-go",
+            Self::CapNProto => "capnproto",
+            Self::Thrift => "thrift",
+            Self::ThriftCorked => "thrift-corked",
             Self::EnvoyOne => "envoy-one",
             Self::EnvoyTwo => "envoy-two",
             Self::NginxTwo => "nginx-two",
@@ -98,6 +104,11 @@ impl Kind {
             Self::GrpcQueue => "gRPC C++ direct over TCP, completion-queue server with one thread",
             Self::Tonic => "tonic direct over TCP, current-thread runtimes",
             Self::GrpcGo => "grpc-go direct over TCP",
+            Self::CapNProto => "Cap'n Proto RPC direct over TCP, an event loop on each side",
+            Self::Thrift => {
+                "Thrift direct over TCP, framed binary; many at once are sent one behind the other"
+            }
+            Self::ThriftCorked => "the same, written by the application only when there is nothing to read",
             Self::EnvoyOne => "gRPC C++ client – Envoy – gRPC C++ server",
             Self::EnvoyTwo => "gRPC C++ client – Envoy – Envoy – gRPC C++ server, as two sidecars",
             Self::NginxTwo => "gRPC C++ client – nginx – nginx – gRPC C++ server",
@@ -142,6 +153,8 @@ impl Kind {
             }
             Self::Tonic => &[Library::Tonic],
             Self::GrpcGo | Self::GoToOurs | Self::OursToGo => &[Library::GrpcGo],
+            Self::CapNProto => &[Library::CapNProto],
+            Self::Thrift | Self::ThriftCorked => &[Library::Thrift],
             Self::EnvoyOne | Self::EnvoyTwo | Self::EnvoyContent => &[Library::GrpcCpp, Library::Envoy],
             Self::NginxTwo => &[Library::GrpcCpp, Library::Nginx],
             Self::HaproxyTwo => &[Library::GrpcCpp, Library::Haproxy],
@@ -241,6 +254,9 @@ fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) 
         Kind::GrpcQueue => cpp(dir, foreign, "queue", ANY_PORT, work),
         Kind::Tonic => direct(dir, foreign, Library::Tonic, work),
         Kind::GrpcGo => direct(dir, foreign, Library::GrpcGo, work),
+        Kind::CapNProto => direct(dir, foreign, Library::CapNProto, work),
+        Kind::Thrift => direct(dir, foreign, Library::Thrift, work),
+        Kind::ThriftCorked => thrift_corked(dir, foreign),
         Kind::EnvoyOne => cpp_through(dir, foreign, form, Library::Envoy, one, work),
         Kind::EnvoyTwo => cpp_through(dir, foreign, form, Library::Envoy, two, work),
         Kind::EnvoyContent => cpp_through(dir, foreign, form, Library::Envoy, &["in", "filter"], work),
@@ -282,6 +298,11 @@ fn cpp(dir: &Path, foreign: &Foreign, form: &str, address: &str, work: Work) -> 
 fn direct(dir: &Path, foreign: &Foreign, library: Library, work: Work) -> Result<Started, Failure> {
     let (server, address) = foreign.server(library, dir)?;
     Ok((vec![server], foreign.client(library, &address, work)?))
+}
+
+fn thrift_corked(dir: &Path, foreign: &Foreign) -> Result<Started, Failure> {
+    let (server, address) = foreign.server_as(Library::Thrift, "serve-corked", dir)?;
+    Ok((vec![server], foreign.client_as(Library::Thrift, "drive-corked", &address)?))
 }
 
 /// gRPC C++ with proxies between, each in front of the one before.

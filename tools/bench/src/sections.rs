@@ -74,7 +74,7 @@ pub struct Absent {
     pub reason: String,
 }
 
-const LATENCY: [Kind; 9] = [
+const LATENCY: [Kind; 11] = [
     Kind::ChainRings,
     Kind::OursOneHost,
     Kind::GrpcUnix,
@@ -84,9 +84,11 @@ const LATENCY: [Kind; 9] = [
     Kind::GrpcSync,
     Kind::GrpcQueue,
     Kind::Tonic,
+    Kind::CapNProto,
+    Kind::Thrift,
 ];
 /// Each without recording behind the same with it.
-const RATE: [Kind; 8] = [
+const RATE: [Kind; 11] = [
     Kind::Tcp,
     Kind::OursOneHost,
     Kind::OursOneHostUnrecorded,
@@ -95,9 +97,20 @@ const RATE: [Kind; 8] = [
     Kind::GrpcSync,
     Kind::GrpcQueue,
     Kind::Tonic,
+    Kind::CapNProto,
+    Kind::Thrift,
+    Kind::ThriftCorked,
 ];
-const GOODPUT: [Kind; 6] =
-    [Kind::TcpOneBuffer, Kind::Tcp, Kind::OursOneHost, Kind::OursTwoHosts, Kind::GrpcQueue, Kind::Tonic];
+const GOODPUT: [Kind; 8] = [
+    Kind::TcpOneBuffer,
+    Kind::Tcp,
+    Kind::OursOneHost,
+    Kind::OursTwoHosts,
+    Kind::GrpcQueue,
+    Kind::Tonic,
+    Kind::CapNProto,
+    Kind::Thrift,
+];
 /// Calls that gRPC carries, one at a time: who is called directly, who stands between, and our daemon in each place.
 const GRPC: [Kind; 12] = [
     Kind::GrpcSync,

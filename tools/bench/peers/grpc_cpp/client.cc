@@ -4,51 +4,21 @@
 //
 // WORK is what it calls: bytes, open, guarded, hello, average, numbers, large (src/work.rs has their meaning).
 //
-// Order:  MILLIS SIZE OUTSTANDING
-// Answer: CALLS ELAPSED_NS P50_NS P99_NS
-//
 // With one outstanding it uses the blocking stub, with more one thread on one completion queue.
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <iostream>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "bench.grpc.pb.h"
 #include "large.grpc.pb.h"
-
+#include "orders.h"
 
 namespace {
 
-// A request's bytes on the wire besides its data: tag and length, two bytes for the small call.
-constexpr size_t kSmallOverhead = 2;
-constexpr size_t kSmallBytesMax = 64;
-
-uint64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-struct Order {
-  uint64_t millis = 0;
-  size_t request_bytes = 0;
-  size_t outstanding = 0;
-
-  bool IsSmall() const { return request_bytes <= kSmallBytesMax; }
-  std::string Data() const { return std::string(IsSmall() ? request_bytes - kSmallOverhead : request_bytes, '\7'); }
-};
-
-[[noreturn]] void Fail(const std::string& why) {
-  std::fprintf(stderr, "grpc_client: %s\n", why.c_str());
-  std::exit(1);
-}
+using peer::Fail;
+using peer::NowNs;
+using peer::Order;
 
 void Need(const grpc::Status& status) {
   if (!status.ok()) Fail(std::to_string(status.error_code()) + " " + status.error_message());
@@ -313,10 +283,6 @@ std::vector<uint64_t> CarryOut(const Stubs& stubs, const Order& order, const std
   Fail("no such work: " + work);
 }
 
-uint64_t Percentile(std::vector<uint64_t>* sorted, double share) {
-  return sorted->empty() ? 0 : (*sorted)[std::min(sorted->size() - 1, size_t(sorted->size() * share))];
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -328,13 +294,5 @@ int main(int argc, char** argv) {
   arguments.SetMaxReceiveMessageSize(-1);
   auto channel = grpc::CreateCustomChannel(argv[1], grpc::InsecureChannelCredentials(), arguments);
   const Stubs stubs{bench::v1::Bench::NewStub(channel), large::v1::Large::NewStub(channel)};
-  Order order;
-  while (std::cin >> order.millis >> order.request_bytes >> order.outstanding) {
-    const uint64_t began = NowNs();
-    auto took = CarryOut(stubs, order, std::string(argv[2]));
-    const uint64_t elapsed = NowNs() - began;
-    std::sort(took.begin(), took.end());
-    std::cout << took.size() << ' ' << elapsed << ' ' << Percentile(&took, 0.5) << ' ' << Percentile(&took, 0.99)
-              << std::endl;
-  }
+  peer::Obey([&](const Order& order) { return CarryOut(stubs, order, std::string(argv[2])); });
 }

@@ -8,14 +8,11 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
-#include <cstdio>
-#include <fstream>
 #include <memory>
-#include <string>
 
 #include "bench.grpc.pb.h"
 #include "large.grpc.pb.h"
-
+#include "orders.h"
 
 namespace {
 
@@ -169,13 +166,6 @@ void ServeQueue(bench::v1::Bench::AsyncService* service, grpc::ServerCompletionQ
   }
 }
 
-// Written aside and renamed, so that a reader sees all of it or nothing.
-void WriteAddress(const std::string& file, const std::string& address, int port) {
-  const std::string aside = file + ".new";
-  std::ofstream(aside) << (port > 1 ? "127.0.0.1:" + std::to_string(port) : address);
-  std::rename(aside.c_str(), file.c_str());
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -201,7 +191,7 @@ int main(int argc, char** argv) {
   }
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (!server) return 1;
-  WriteAddress(argv[3], argv[2], port);
+  peer::WriteAddress(argv[3], port > 1 ? peer::LoopbackAddress(port) : argv[2]);
   if (queued) {
     ServeQueue(&async, queue.get());
   } else {
