@@ -132,6 +132,8 @@ impl RouterProcess {
             tracing::error!(%error, "cannot poll");
         }
         let now = now();
+        // Word of what has ended comes first: a request that came with it goes to a worker that is free.
+        ready.sort_by_key(|event| event.token != CONTROL);
         for event in ready.drain(..) {
             match event.token {
                 DATA => self.take_requests(now),
