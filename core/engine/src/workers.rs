@@ -3,7 +3,7 @@
 //! A worker is a session that serves the service: a thread of a server, or a process. What was put into its ring it
 //! keeps, so a call given to a busy worker waits there although another may be free a moment later. Therefore each has
 //! a bounded number of calls in hand, and the rest wait in one queue (JBSQ(n), `core/dispatch`), whose n is measured: 1
-//! where calls take milliseconds, more where a call is over before word of it is here.
+//! where calls take milliseconds, 2 where they are alike besides, more where a call is over before word of it is here.
 //!
 //! That is right for handlers that work and wrong for those that wait: a thread that awaits something takes other
 //! calls meanwhile. So a worker whose thread is seen to rest (its ring is empty, and armed) gives its places back
