@@ -25,7 +25,7 @@ impl Bound {
 /// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times (docs/benchmarks.md); below
 /// r = 1/5 the loss is smaller than what a second request costs that stands behind a long one, as long as the queue is
 /// short; when it is not, [`crate::Dispatcher`] gives out one more. Where there are no long ones nothing is lost by a
-/// second request behind the one that ends the soonest, and the gap is gained.
+/// second request behind the one that ends the soonest, and the gap is gained ([`BoundEstimate::is_second_free`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoundEstimate {
     travel_ns: f64,
@@ -65,15 +65,16 @@ impl BoundEstimate {
         }
         let ratio = self.travel_ns / self.service_ns.max(1.0);
         if ratio <= SINGLE_MAX {
-            return 1 + u32::from(ratio >= GAP_MIN && self.are_alike());
+            return 1;
         }
         (1.0 + (2.0 * ratio).ceil()).min(f64::from(Bound::AUTO_MAX)) as u32
     }
 
-    /// Whether requests take about as long as each other. One in hundreds that takes far longer is enough that they
-    /// do not.
-    fn are_alike(&self) -> bool {
-        self.service_square <= (1.0 + ALIKE_MAX) * self.service_ns.powi(2)
+    /// Whether the gap is worth a second request, and requests take so much as long as each other that none is a long
+    /// one. One in hundreds that takes far longer is enough that they do not.
+    pub fn is_second_free(&self) -> bool {
+        let has_gap = self.samples >= SAMPLES_MIN && self.travel_ns >= GAP_MIN * self.service_ns;
+        has_gap && self.service_square <= (1.0 + ALIKE_MAX) * self.service_ns.powi(2)
     }
 
     /// Mean travel time as measured.
@@ -93,11 +94,11 @@ mod tests {
     use super::*;
 
     /// After a hundred requests of these services by turns.
-    fn bound_after(travel_ns: u64, services_ns: [u64; 2]) -> u32 {
+    fn after(travel_ns: u64, services_ns: [u64; 2]) -> BoundEstimate {
         let mut estimate = BoundEstimate::default();
-        assert_eq!(estimate.bound(), Bound::DEFAULT);
+        assert_eq!((estimate.bound(), estimate.is_second_free()), (Bound::DEFAULT, false));
         (0..100).for_each(|index| estimate.note(travel_ns, services_ns[index % 2]));
-        estimate.bound()
+        estimate
     }
 
     #[test]
@@ -105,24 +106,21 @@ mod tests {
         let table = [((10, 1_000_000), 1), ((15_000, 1_000_000), 1), ((300_000, 1_000_000), 2)];
         let more = [((15_000, 25_000), 3), ((15_000, 10_000), 4), ((15_000, 700), 32)];
         for ((travel, service), bound) in table.into_iter().chain(more) {
-            // Every other one takes three times as long.
-            let found = bound_after(travel, [service / 2, service * 3 / 2]);
+            let found = after(travel, [service, service]).bound();
             assert_eq!(found, bound, "{travel} ns of travel, {service} ns of service");
         }
     }
 
     #[test]
-    fn requests_that_are_alike_get_a_second() {
+    fn a_second_is_free_where_requests_are_alike() {
         let alike = [900_000, 1_100_000];
-        assert_eq!(bound_after(15_000, alike), 2);
-        assert_eq!(bound_after(1_000, alike), 1, "a gap that small is not worth it");
-        assert_eq!(bound_after(300_000, alike), 2);
+        assert!(after(15_000, alike).is_second_free());
+        assert!(!after(1_000, alike).is_second_free(), "a gap that small is not worth it");
+        assert!(!after(15_000, [500_000, 1_500_000]).is_second_free(), "one is a long one");
 
-        let mut estimate = BoundEstimate::default();
-        (0..1000).for_each(|_| estimate.note(15_000, 1_000_000));
-        assert_eq!(estimate.bound(), 2);
+        let mut estimate = after(15_000, alike);
         estimate.note(15_000, 20_000_000);
         (0..200).for_each(|_| estimate.note(15_000, 1_000_000));
-        assert_eq!(estimate.bound(), 1, "one took far longer");
+        assert!(!estimate.is_second_free(), "one took far longer");
     }
 }

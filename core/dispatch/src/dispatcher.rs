@@ -18,6 +18,9 @@ pub struct Settings {
     pub delay_ns_max: u64,
     /// Workers kept for one class.
     pub reservations: Vec<Reservation>,
+    /// Whether JBSQ(auto) gives a worker a second request where requests are alike. If one then takes longer than any
+    /// before it, what is behind it waits for it.
+    pub seconds_alike: bool,
     /// Where the drawing of random policies and of ties begins.
     pub seed: u64,
 }
@@ -25,7 +28,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let (policy, reservations) = (Policy::default(), Vec::new());
-        Self { policy, queue_max: 65_536, delay_ns_max: 1_000_000_000, reservations, seed: 1 }
+        let (queue_max, delay_ns_max) = (65_536, 1_000_000_000);
+        Self { policy, queue_max, delay_ns_max, reservations, seconds_alike: true, seed: 1 }
     }
 }
 
@@ -237,7 +241,7 @@ impl<T> Dispatcher<T> {
     pub fn bound(&self) -> Option<u32> {
         match self.settings.policy {
             Policy::Bounded(Bound::Fixed(n)) => Some(n),
-            Policy::Bounded(Bound::Auto) => Some(self.estimate.bound()),
+            Policy::Bounded(Bound::Auto) => Some(self.measured_bound()),
             Policy::Random | Policy::RoundRobin | Policy::PowerOfTwo | Policy::JoinShortestQueue => None,
         }
     }
@@ -280,13 +284,19 @@ impl<T> Dispatcher<T> {
         }
     }
 
+    fn measured_bound(&self) -> u32 {
+        let second =
+            self.settings.seconds_alike && self.remaining.is_measured() && self.estimate.is_second_free();
+        self.estimate.bound().max(1 + u32::from(second))
+    }
+
     /// JBSQ(auto): a worker with room by what was measured; one more goes into stock while the queue is old. What goes
     /// into stock goes to the worker that is expected to end soonest what it has in work, and to none that has met a
     /// long one.
     fn roomy(&self, now: Instant, class: Class) -> Option<WorkerKey> {
         let drawn = mix(self.random);
         let load = self.pool.least_load(class)?;
-        if load >= self.estimate.bound() + u32::from(self.behind) {
+        if load >= self.measured_bound() + u32::from(self.behind) {
             return None;
         }
         if load == 0 || !self.remaining.is_measured() {

@@ -3,7 +3,7 @@
 //! A worker is a session that serves the service: a thread of a server, or a process. What was put into its ring it
 //! keeps, so a call given to a busy worker waits there although another may be free a moment later. Therefore each has
 //! a bounded number of calls in hand, and the rest wait in one queue (JBSQ(n), `core/dispatch`), whose n is measured: 1
-//! where calls take milliseconds, 2 where they are alike besides, more where a call is over before word of it is here.
+//! where calls take milliseconds, more where a call is over before word of it is here.
 //!
 //! That is right for handlers that work and wrong for those that wait: a thread that awaits something takes other
 //! calls meanwhile. So a worker whose thread is seen to rest (its ring is empty, and armed) gives its places back
@@ -343,7 +343,14 @@ impl Engine {
 
 impl Service {
     fn new(queue_max: usize, seed: u64) -> Self {
-        let settings = Settings { queue_max, delay_ns_max: DELAY_NS_MAX, seed, ..Settings::default() };
+        // Word is here within microseconds: not worth that a call stands behind one that takes longer than any before.
+        let settings = Settings {
+            queue_max,
+            delay_ns_max: DELAY_NS_MAX,
+            seconds_alike: false,
+            seed,
+            ..Settings::default()
+        };
         Self {
             dispatcher: Dispatcher::new(settings),
             members: Vec::new(),
