@@ -299,7 +299,8 @@ impl<T> Dispatcher<T> {
         if load >= self.measured_bound() + u32::from(self.behind) {
             return None;
         }
-        if load == 0 || !self.remaining.is_measured() {
+        let is_measured = self.estimate.service_ns() > 0.0;
+        if load == 0 || !is_measured {
             return self.pool.least_loaded(class, drawn);
         }
         let travel_ns = self.estimate.travel_ns() as u64;

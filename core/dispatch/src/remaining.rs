@@ -36,7 +36,7 @@ impl Remaining {
         }
     }
 
-    /// Whether enough is known to tell workers from each other.
+    /// Whether enough is known to say who ends first.
     pub fn is_measured(&self) -> bool {
         self.means_ns[0] > 0.0
     }
