@@ -63,6 +63,27 @@ fn an_old_queue_puts_one_more_in_stock() {
     assert_eq!(poll(40, None), []);
 }
 
+/// A few requests tell enough to put nothing behind one that has taken far longer than they did.
+#[test]
+fn little_is_enough_to_know_an_old_request() {
+    const MS: u64 = 1_000_000;
+    let mut dispatcher = Dispatcher::new(settings(Policy::Bounded(Bound::Auto)));
+    (0..2).for_each(|_| _ = dispatcher.join(1));
+    (0..40).for_each(|_| dispatcher.note(50_000, 5 * MS));
+    let [_long, other] = [0, 1].map(|item| to(dispatcher.submit(NOW, Class::default(), None, item)));
+    for item in 2..12 {
+        assert_eq!(dispatcher.submit(NOW, Class::default(), None, item), Verdict::Waits);
+    }
+    for step in 1..=10 {
+        let now = NOW.plus_ns(step * 100 * MS);
+        dispatcher.release(other);
+        while let Some(Dispatch::To { worker, .. }) = dispatcher.poll(now) {
+            assert_eq!(worker, other, "step {step}");
+        }
+    }
+    assert_eq!((dispatcher.queued(), dispatcher.outstanding(other)), (0, Some(1)));
+}
+
 /// Workers that measure nothing get three each, however long they have had the first.
 #[test]
 fn what_is_not_measured_does_not_hold_back() {
