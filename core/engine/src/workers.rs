@@ -71,8 +71,9 @@ pub(crate) struct Place {
 /// A call in the queue.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Queued {
+    /// Whose queue; `None` if it was one of the engine before this one, until the call begins again.
     #[serde(skip)]
-    service: usize,
+    service: Option<usize>,
     pub(crate) target: Target,
     bytes: usize,
 }
@@ -155,9 +156,10 @@ impl Engine {
     /// A call that waited for a worker is over.
     pub(crate) fn stop_waiting(&mut self, key: CallKey) {
         let Some(queued) = self.calls.find_mut(key).and_then(|call| call.queued.take()) else { return };
-        let service = &mut self.workers.services[queued.service];
-        service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
-        service.dispatcher.retain(|one| *one != key);
+        if let Some(service) = self.workers.queue_of(&queued) {
+            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
+            service.dispatcher.retain(|one| *one != key);
+        }
     }
 
     /// A session serves nothing any more.
@@ -242,8 +244,9 @@ impl Engine {
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
         call.client_stamps.wait_ns += waited;
         let opening = call.request.backlog.pop_front();
-        let service = &mut self.workers.services[queued.service];
-        service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
+        if let Some(service) = self.workers.queue_of(&queued) {
+            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
+        }
         match opening {
             Some(opening) => self.start_now(turn, key, queued.target, opening),
             None => self.give_place_back(key),
@@ -260,7 +263,9 @@ impl Engine {
         if let Some(call) = self.calls.find_mut(key) {
             call.queued = Some(queued);
         }
-        self.workers.services[queued.service].queued_bytes += queued.bytes;
+        if let Some(service) = self.workers.queue_of(&queued) {
+            service.queued_bytes += queued.bytes;
+        }
         if let Err(fault) = admitted {
             self.stop_waiting(key);
             self.drop_item(opening);
@@ -302,7 +307,7 @@ impl Engine {
                     let limit = limits.parked_bytes_per_session as u64;
                     return Way::Full(Fault::Limit { name: "bytes of calls waiting for a worker", limit });
                 }
-                Way::Waits(Queued { service: index, target, bytes })
+                Way::Waits(Queued { service: Some(index), target, bytes })
             }
             Verdict::Refused(..) => {
                 let limit = limits.calls_delivered_per_session as u64;
@@ -338,6 +343,12 @@ impl Engine {
             service.enroll(self.registry.in_line(method));
         }
         index
+    }
+}
+
+impl Workers {
+    fn queue_of(&mut self, queued: &Queued) -> Option<&mut Service> {
+        queued.service.and_then(|index| self.services.get_mut(index))
     }
 }
 

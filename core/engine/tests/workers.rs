@@ -248,3 +248,39 @@ fn streams_are_not_held() {
     assert_eq!(scene.delivered(0) + scene.delivered(1), before + 2);
     assert!(!scene.waiting());
 }
+
+#[test]
+fn those_that_wait_go_on_in_the_engine_that_takes_over() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
+    assert!(scene.waiting());
+    scene.world.replace_engine(0);
+    scene.settle();
+    while let Some(worker) = (0..2).find(|worker| scene.delivered(*worker) > 0) {
+        scene.serve(worker);
+    }
+    for call in calls {
+        scene.conclude(call, Code::Ok);
+    }
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+#[test]
+fn those_that_wait_end_with_a_client_that_stays_behind() {
+    let mut scene = Scene::measured();
+    let mut other = scene.world.attach(0, PROTO, None, false);
+    let busy = [scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    let payload = scene.world.blob(&mut other, b"x");
+    let call = other.call(0, Some(payload), true);
+    scene.world.submit(&other, Submission::Call(call)).unwrap();
+    assert!(scene.waiting());
+    scene.world.replace_engine_without(0, &[other.key]);
+    scene.settle();
+    assert!(!scene.waiting());
+    scene.serve(0);
+    scene.serve(1);
+    for call in busy {
+        scene.conclude(call, Code::Ok);
+    }
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}

@@ -198,6 +198,11 @@ impl World {
 
     /// One engine goes on as another.
     pub fn replace_engine(&mut self, host: usize) {
+        self.replace_engine_without(host, &[]);
+    }
+
+    /// The same, without the memory of these sessions.
+    pub fn replace_engine_without(&mut self, host: usize, left_behind: &[SessionKey]) {
         let exported = self.hosts[host].engine.export().unwrap();
         let name = if host == 0 { "near" } else { "far" };
         let mut fresh = Engine::new(self.limits.clone(), name, 1);
@@ -209,7 +214,8 @@ impl World {
             drop(dial);
         }
         let carried: Vec<PeerKey> = self.links.iter().map(|link| link.ends[host]).collect();
-        let brought = Brought { socket: &|key| carried.contains(&key), memory: &|_| true };
+        let brought =
+            Brought { socket: &|key| carried.contains(&key), memory: &|key| !left_behind.contains(&key) };
         engine.go_on_elsewhere(&mut Turn { now: self.now, heaps }, &brought);
         *old = engine;
     }
