@@ -184,7 +184,11 @@ impl Shard {
         if hold {
             self.hold_strangers();
         }
-        self.engine.leave_grpc(hold)
+        let mut left = self.engine.leave_grpc(hold);
+        if hold {
+            left.unfinished += self.visitors.unsettled();
+        }
+        left
     }
 
     /// The hand-over was in vain.

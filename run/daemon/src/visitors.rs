@@ -83,7 +83,7 @@ enum Step {
 impl Shard {
     /// Accepts whatever waits at a listener.
     pub fn accept(&mut self, index: usize) {
-        let Some(listening) = self.listening.get(index) else { return };
+        let Some(listening) = self.listening.get(index).filter(|_| !self.holds_strangers) else { return };
         let mut accepted = Vec::new();
         loop {
             match listening.listener.accept() {
@@ -115,13 +115,14 @@ impl Shard {
         }
     }
 
-    /// Whoever connects from now on waits in the kernel, for the daemon that takes the listeners over, or until
-    /// [`Shard::admit_strangers`].
+    /// Whoever connects from now on waits in the kernel, and whoever has connected is not listened to, for the daemon
+    /// that takes over, or until [`Shard::admit_strangers`].
     pub fn hold_strangers(&mut self) {
         if !std::mem::replace(&mut self.holds_strangers, true) {
             for listening in &self.listening {
                 let _ = self.poller.remove(&listening.listener);
             }
+            self.await_strangers(Interest::Nothing);
         }
     }
 
@@ -134,6 +135,7 @@ impl Shard {
                     tracing::error!(endpoint = %listening.endpoint, %error, "cannot watch a listener");
                 }
             }
+            self.await_strangers(Interest::Read);
         }
     }
 
@@ -154,6 +156,10 @@ impl Shard {
 
     /// Goes on with a visitor the poller named.
     pub fn serve_visitor(&mut self, id: u64, ready: Ready) {
+        let is_held = |visitor: &Visitor| self.holds_strangers && visitor.is_stranger() && !ready.is_gone;
+        if self.visitors.here.get(&id).is_some_and(is_held) {
+            return;
+        }
         let Some(visitor) = self.visitors.here.remove(&id) else { return };
         let Visitor { mut stream, doing, alarm, operator } = visitor;
         let step = self.step(&mut stream, doing, ready.writable);
@@ -223,6 +229,12 @@ impl Shard {
     /// Time is up for last words.
     pub fn farewell_timed_out(&mut self, id: u64) {
         self.visitors.leaving.remove(&id);
+    }
+
+    fn await_strangers(&self, interest: Interest) {
+        for (id, visitor) in self.visitors.here.iter().filter(|(_, visitor)| visitor.is_stranger()) {
+            let _ = self.poller.set_interest(&visitor.stream, Token::Visitor(*id).to_poller(), interest);
+        }
     }
 
     fn connect(&mut self, dial: &Dial) -> Result<(), String> {
@@ -363,17 +375,34 @@ impl Shard {
 impl Visitors {
     /// Those who have connected, without TLS, and not said what they speak; with what they have said.
     pub fn strangers(&self) -> impl Iterator<Item = (&Stream, &[u8])> {
-        self.here.values().filter_map(|visitor| match &visitor.doing {
-            // Who came where operators come, comes again.
-            _ if visitor.operator.is_some() => None,
-            Doing::Naming(first) if !visitor.stream.is_secure() => Some((&visitor.stream, &first[..])),
+        let strangers = self.here.values().filter(|visitor| visitor.is_stranger());
+        strangers.filter_map(|visitor| match &visitor.doing {
+            Doing::Naming(first) => Some((&visitor.stream, &first[..])),
             _ => None,
         })
+    }
+
+    /// Those to wait for before this process ends: they may yet turn out to be clients of gRPC, and cannot go on
+    /// elsewhere; or they have not heard all that was said to them.
+    pub fn unsettled(&self) -> usize {
+        let may_be_clients = |visitor: &&Visitor| match visitor.doing {
+            Doing::Naming(_) => !visitor.is_stranger(),
+            Doing::Securing => true,
+            Doing::Connecting(..) | Doing::Greeting(_) => false,
+        };
+        self.here.values().filter(may_be_clients).count() + self.leaving.len()
     }
 
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+}
+
+impl Visitor {
+    /// It has connected, without TLS, and not said what it speaks. Who came where operators come, comes again.
+    fn is_stranger(&self) -> bool {
+        self.operator.is_none() && matches!(self.doing, Doing::Naming(_)) && !self.stream.is_secure()
     }
 }
 
