@@ -454,7 +454,7 @@ impl Daemon {
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        self.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(run)?);
+        self.threads.push(crate::threads::spawn(name, run)?);
         Ok(())
     }
 

@@ -16,6 +16,7 @@
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handover/` passes all of it to another process, which goes on in this one's place.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
+//!   `threads.rs` says what happens if one of its threads panics.
 //!
 //! # Invariants
 //! * A shard has its engine to itself: no lock is taken on the way of a call.
@@ -44,6 +45,7 @@ mod policies_file;
 mod schemas;
 mod shard;
 mod sockets;
+mod threads;
 mod turn;
 mod visitors;
 mod waker;
