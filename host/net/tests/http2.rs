@@ -5,7 +5,7 @@ mod ends;
 use bytes::Bytes;
 use ends::{End, own, pair, request, response, trailers, until};
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
-use trunkline_net::Http2Settings;
+use trunkline_net::{Http2Settings, Interest};
 
 fn settings() -> (Http2Settings, Http2Settings) {
     (Http2Settings::server(), Http2Settings::client())
@@ -283,6 +283,27 @@ fn leaving_lets_calls_end() {
     let ended =
         until(&mut server, &mut client, |server, client| server.over.clone().zip(client.over.clone()));
     assert_eq!((ended.0.reason, ended.1.reason), (Reason::NO_ERROR, Reason::NO_ERROR));
+}
+
+/// A server that ends without waiting: whoever finds out in writing reads the answer all the same.
+#[test]
+fn an_answer_is_read_though_nobody_takes_more() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"x", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    let body = vec![7; 50_000];
+    answer(&mut server, tag, Bytes::from(body.clone()));
+    (0..10).for_each(|_| server.turn());
+    let http = server.http.take().unwrap();
+    assert_eq!((http.streams_open(), http.interest()), (0, Interest::Read), "all is written");
+    drop(http);
+    for number in 2..5 {
+        start(&mut client, number, b"late", true);
+        client.turn_unready();
+    }
+    until(&mut server, &mut client, |_, client| client.over.clone());
+    assert_eq!(body_of(&client, stream), (body, true));
 }
 
 #[test]

@@ -260,12 +260,15 @@ impl Daemon {
         }
     }
 
-    /// Whether no call is in flight.
+    /// Whether no call is in flight, and what was said to peers has left.
     pub fn is_idle(&self) -> bool {
-        self.observe(&Ask::default()).iter().all(|shard| shard.snapshot.calls == 0)
+        let observed = self.observe(&Ask::default());
+        let mut snapshots = observed.iter().map(|shard| &shard.snapshot);
+        snapshots.all(|one| one.calls == 0 && one.peers.iter().all(|peer| peer.queued_bytes == 0))
     }
 
-    /// Stops every thread and waits for them. Calls in flight end as their connections do.
+    /// Stops every thread and waits for them. Calls in flight end as their connections do; peers get a second to read
+    /// what was said to them.
     pub fn stop(mut self) {
         self.stop_threads();
     }

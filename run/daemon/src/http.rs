@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trunkline_call::{Instant, TimerKey};
 use trunkline_engine::{GrpcKey, Turn};
 use trunkline_grpc::{Command, Event, Reason};
-use trunkline_net::{Ended, Http2, Http2Settings, Interest, Ready, State, Stream};
+use trunkline_net::{Ended, Farewell, Http2, Http2Settings, Interest, Ready, State, Stream};
 
 /// The HTTP/2 connections of a shard.
 #[derive(Default)]
@@ -168,6 +168,11 @@ impl Shard {
 }
 
 impl HttpSockets {
+    /// Ends every connection behind what it has written.
+    pub fn part(&mut self, now: Instant) -> impl Iterator<Item = Farewell> + use<> {
+        std::mem::take(&mut self.open).into_values().map(move |socket| socket.http.into_farewell(now))
+    }
+
     /// Looks at a connection in the next turn.
     fn press(&mut self, key: GrpcKey) {
         let Some(socket) = self.open.get_mut(&key) else { return };

@@ -7,8 +7,8 @@
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
 //! * A connection begins in `visitors.rs`, accepted or dialled, until it is clear what it speaks, and TLS is set up
-//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events. Datagrams have
-//!   no connection: `datagrams.rs`.
+//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events. It ends with a
+//!   farewell, and with the shard: `parting.rs`. Datagrams have no connection: `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
@@ -40,6 +40,7 @@ mod heaps;
 mod http;
 mod keys;
 mod names;
+mod parting;
 mod policies;
 mod policies_file;
 mod schemas;

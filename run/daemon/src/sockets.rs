@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
-use trunkline_net::{Interest, Listener, Portable, Ready, Stream, Transfer};
+use trunkline_net::{Farewell, Interest, Listener, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
 /// One connection's socket.
@@ -59,6 +59,10 @@ impl Socket {
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
+
+    pub fn into_stream(self) -> Stream {
+        self.stream
+    }
 }
 
 /// Bytes read from one connection before the others get their turn.
@@ -68,6 +72,8 @@ const READ_BYTES_PER_TURN: usize = 1 << 20;
 const SHORT_READ_BYTES: usize = 16 << 10;
 /// Bytes written to one connection before the others get their turn.
 const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+/// Reads of so much from a connection that takes nothing any more: above what a kernel keeps for a socket.
+const READS_OF_THE_GONE_MAX: usize = 16;
 /// Bytes encrypted at once: several of the largest records.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Size of the read buffer: several small calls or the beginning of a large one; large bodies are read in place.
@@ -262,7 +268,10 @@ impl Shard {
                     );
                     return Visit::Done;
                 }
-                Err(error) => return Visit::Over(error.to_string()),
+                Err(error) => {
+                    self.hear_out(key);
+                    return Visit::Over(error.to_string());
+                }
             }
         }
         match self.sockets.get(&key) {
@@ -272,9 +281,22 @@ impl Shard {
         }
     }
 
+    /// The peer takes nothing any more. What it said before counts: an answer, or which calls it has not seen.
+    fn hear_out(&mut self, key: PeerKey) {
+        for _ in 0..READS_OF_THE_GONE_MAX {
+            if !matches!(self.read_some(key), Visit::More) {
+                return;
+            }
+        }
+    }
+
     fn lose(&mut self, key: PeerKey, why: &str) {
-        if self.sockets.remove(&key).is_some() {
+        if let Some(socket) = self.sockets.remove(&key) {
             tracing::info!(peer = ?key, %why, "connection over");
+            if socket.state == State::Closing {
+                // It is to read why.
+                self.see_off(Farewell::new(socket.into_stream(), Vec::new(), now()));
+            }
         }
         self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
         // Its calls may want another connection dialled, and a turn that found this out in sending is past dialling.

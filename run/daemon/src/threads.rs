@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_process_ends_with_a_thread_that_panics() {
         if std::env::var_os(VICTIM).is_some() {
-            let ended = spawn("ends", || ()).and_then(|thread| Ok(thread.join().is_ok()));
+            let ended = spawn("ends", || ()).map(|thread| thread.join().is_ok());
             assert!(ended.is_ok_and(|is_ok| is_ok), "the end of a thread ends nothing");
             let panicked = spawn("panics", || panic!("planted")).map(|thread| thread.join().is_err());
             unreachable!("the process outlived its thread: {panicked:?}");

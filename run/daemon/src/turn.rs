@@ -32,6 +32,7 @@ impl Shard {
                 self.wait();
             }
         }
+        self.part();
     }
 
     /// One turn. Whether there was anything to do.

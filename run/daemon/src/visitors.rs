@@ -393,6 +393,11 @@ impl Visitors {
         self.here.values().filter(may_be_clients).count() + self.leaving.len()
     }
 
+    /// Those who were leaving, to be seen off elsewhere.
+    pub fn part(&mut self) -> impl Iterator<Item = Farewell> + use<> {
+        std::mem::take(&mut self.leaving).into_values().map(|leaving| leaving.farewell)
+    }
+
     fn next_id(&mut self) -> u64 {
         self.next += 1;
         self.next

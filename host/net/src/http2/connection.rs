@@ -11,6 +11,7 @@ use super::vigil::{Keepalive, Lifetime, PingPolice};
 use super::wire::{Buffers, Wire};
 use crate::{Interest, Stream};
 use http::{Request, request};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Waker;
 use trunkline_call::Instant;
@@ -46,6 +47,9 @@ pub struct Http2 {
     /// Streams the peer takes, as last told; `None` until its settings have come.
     pub(super) streams_max: Option<u32>,
     pub(super) is_readable: bool,
+    /// The socket takes nothing any more. What the peer said before is still read: answers, and which requests it has
+    /// not seen.
+    pub(super) broken: Option<ErrorKind>,
     pub(super) fault: Option<Fault>,
 }
 
@@ -204,6 +208,7 @@ impl Http2 {
             too_many_pings: false,
             streams_max: None,
             is_readable: false,
+            broken: None,
             fault: None,
             settings,
             link,

@@ -7,7 +7,7 @@ use super::stream::{OpenStream, Rest};
 use super::vigil::{Due, Ending};
 use super::wire::Buffers;
 use crate::Transfer;
-use std::io::IoSlice;
+use std::io::{ErrorKind, IoSlice};
 use std::task::Context;
 use trunkline_call::Instant;
 use trunkline_grpc::{Event, Reason};
@@ -60,9 +60,13 @@ impl Http2 {
         }
         self.is_readable = false;
         let ended = match self.stream.read(&mut buffers.input) {
-            Ok(Transfer::NotReady) => return false,
+            Ok(Transfer::NotReady) => match self.broken {
+                None => return false,
+                Some(kind) => Err(kind),
+            },
             Ok(Transfer::Bytes(bytes)) => {
-                self.is_readable = bytes == buffers.input.len() || self.stream.has_buffered();
+                let is_more_likely = bytes == buffers.input.len() || self.stream.has_buffered();
+                self.is_readable = is_more_likely || self.broken.is_some();
                 self.count_input(now, &buffers.input[..bytes]);
                 self.wire.boxes().fill(buffers, bytes);
                 self.marks.mark();
@@ -102,7 +106,11 @@ impl Http2 {
                 return State::Over(ended);
             }
             match written {
-                Err(why) => return State::Over(self.ended(Reason::INTERNAL_ERROR, why)),
+                Err(kind) => {
+                    self.broken = Some(kind);
+                    self.is_readable = true;
+                    return State::More;
+                }
                 // The outbox has room again for what did not fit.
                 Ok(true) if budget > 0 => {}
                 Ok(true) => return State::More,
@@ -213,17 +221,19 @@ impl Http2 {
     }
 
     /// Writes what is in the outbox, as far as the socket takes it. Whether h2 waited for room and now has it.
-    fn write(&mut self, budget: &mut usize) -> Result<bool, String> {
-        if self.stream.wants_write() {
-            self.stream.flush().map_err(|error| error.to_string())?;
-        }
+    fn write(&mut self, budget: &mut usize) -> Result<bool, ErrorKind> {
         let mut boxes = self.wire.boxes();
+        if self.broken.is_some() {
+            boxes.outbox.clear();
+        } else if self.stream.wants_write() {
+            self.stream.flush().map_err(|error| error.kind())?;
+        }
         let mut sent = 0;
         while sent < boxes.outbox.len() {
             match self.stream.write_vectored(&[IoSlice::new(&boxes.outbox[sent..])]) {
                 Ok(Transfer::Bytes(bytes)) => sent += bytes,
                 Ok(Transfer::NotReady | Transfer::Ended) => break,
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.kind()),
             }
         }
         boxes.sent(sent);

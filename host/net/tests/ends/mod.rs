@@ -40,8 +40,15 @@ impl End {
         if let Some(farewell) = &mut self.farewell {
             farewell.turn(self.now, &mut self.buffers);
         }
+        if let Some(http) = &mut self.http {
+            http.handle_readable();
+        }
+        self.turn_unready();
+    }
+
+    /// One turn, though the poller has said nothing.
+    pub fn turn_unready(&mut self) {
         let Some(http) = &mut self.http else { return };
-        http.handle_readable();
         if let State::Over(ended) = http.turn(self.now, &mut self.buffers, &mut self.events) {
             self.over = Some(ended);
             self.farewell = self.http.take().map(|http| http.into_farewell(self.now));
