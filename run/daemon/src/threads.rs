@@ -3,10 +3,10 @@
 use std::io;
 use std::thread::JoinHandle;
 
-/// Starts a shard or the control thread. If it panics, which is a fault of the daemon's whatever it was fed, the process
-/// is aborted. A daemon that has lost a thread would keep connections and rings open and answer nobody, and every call
-/// would wait for its deadline; one that has ended is noticed at once: by applications, which attach to the next, by
-/// peers, and by the service manager that starts it.
+/// Starts a shard or the control thread. If it panics, which is a fault of the daemon's whatever it was fed, the
+/// process is aborted. A daemon that has lost a thread would keep connections and rings open and answer nobody, and
+/// every call would wait for its deadline; one that has ended is noticed at once: by applications, which attach to the
+/// next, by peers, and by the service manager that starts it.
 ///
 /// # Errors
 /// What the kernel says.
