@@ -299,8 +299,8 @@ impl<T> Dispatcher<T> {
         if load >= self.measured_bound() + u32::from(self.behind) {
             return None;
         }
-        let is_measured = self.estimate.service_ns() > 0.0;
-        if load == 0 || !is_measured {
+        // Before anything is measured, nobody is expected to end sooner than another.
+        if load == 0 || self.estimate.service_ns() == 0.0 {
             return self.pool.least_loaded(class, drawn);
         }
         let travel_ns = self.estimate.travel_ns() as u64;
