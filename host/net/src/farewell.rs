@@ -4,13 +4,12 @@
 //! read with it: a GOAWAY or an HTTP answer would be lost. So our side ends first, and what still comes is thrown away
 //! until the peer ends, too, or time or patience does.
 
-use super::wire::Buffers;
-use crate::{Interest, Stream, Transfer};
+use crate::{Buffers, Interest, Stream, Transfer};
 use std::io::IoSlice;
 use trunkline_call::Instant;
 
 /// Time for the peer to hear and to end.
-const FAREWELL_NS_MAX: u64 = super::settings::SECOND_NS;
+const FAREWELL_NS_MAX: u64 = 1_000_000_000;
 /// Bytes thrown away at most.
 const DISCARDED_BYTES_MAX: usize = 1 << 20;
 

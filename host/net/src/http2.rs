@@ -6,11 +6,10 @@
 //! h2 in either role, `stream.rs` and `table.rs` keep the open streams, `drive.rs` lets all of them work.
 //!
 //! What h2 answers without telling is counted by `meter.rs`, which reads along; pings, age and idleness are in
-//! `vigil.rs`; `settings.rs` names every limit; `farewell.rs` closes so that the peer hears why.
+//! `vigil.rs`; `settings.rs` names every limit.
 
 mod connection;
 mod drive;
-mod farewell;
 mod link;
 mod marks;
 mod meter;
@@ -21,6 +20,5 @@ mod vigil;
 mod wire;
 
 pub use connection::{Ended, Http2, State};
-pub use farewell::Farewell;
 pub use settings::{AgeSettings, Http2Settings, KeepaliveSettings, PingSettings, Rate};
 pub use wire::Buffers;

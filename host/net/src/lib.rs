@@ -38,6 +38,7 @@
 
 mod datagram;
 mod endpoint;
+mod farewell;
 mod first;
 mod http2;
 mod listener;
@@ -48,9 +49,10 @@ mod tls;
 
 pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
+pub use farewell::Farewell;
 pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{
-    AgeSettings, Buffers, Ended, Farewell, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
+    AgeSettings, Buffers, Ended, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
 };
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};

@@ -1,6 +1,5 @@
 //! An HTTP/2 connection over a stream, turned by hand.
 
-use super::farewell::Farewell;
 use super::link::Link;
 use super::marks::Marks;
 use super::meter::Meter;
@@ -9,7 +8,7 @@ use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
 use super::vigil::{Keepalive, Lifetime, PingPolice};
 use super::wire::{Buffers, Wire};
-use crate::{Interest, Stream};
+use crate::{Farewell, Interest, Stream};
 use http::{Request, request};
 use std::io::ErrorKind;
 use std::sync::Arc;
