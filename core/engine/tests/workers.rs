@@ -70,6 +70,18 @@ impl Scene {
         self.settle();
     }
 
+    /// Whatever is delivered is answered, which is all of these, and nothing is left.
+    #[track_caller]
+    fn serve_all(&mut self, calls: Vec<Call>) {
+        while let Some(worker) = (0..2).find(|worker| self.delivered(*worker) > 0) {
+            self.serve(worker);
+        }
+        for call in calls {
+            self.conclude(call, Code::Ok);
+        }
+        assert_eq!(self.world.leftovers(), (0, 0));
+    }
+
     fn rests(&mut self, worker: usize) {
         let Host { engine, heaps } = &mut self.world.hosts[0];
         let mut turn = trunkline_engine::Turn { now: self.world.now, heaps };
@@ -160,13 +172,7 @@ fn methods_whose_handlers_wait_are_not_bounded() {
     }
     (0..20).for_each(|_| calls.push(scene.call(0, Deadline::NONE)));
     assert!(!scene.waiting(), "they were seen to wait");
-    while let Some(worker) = (0..2).find(|worker| scene.delivered(*worker) > 0) {
-        scene.serve(worker);
-    }
-    for call in calls {
-        scene.conclude(call, Code::Ok);
-    }
-    assert_eq!(scene.world.leftovers(), (0, 0));
+    scene.serve_all(calls);
 }
 
 #[test]
@@ -256,13 +262,7 @@ fn those_that_wait_go_on_in_the_engine_that_takes_over() {
     assert!(scene.waiting());
     scene.world.replace_engine(0);
     scene.settle();
-    while let Some(worker) = (0..2).find(|worker| scene.delivered(*worker) > 0) {
-        scene.serve(worker);
-    }
-    for call in calls {
-        scene.conclude(call, Code::Ok);
-    }
-    assert_eq!(scene.world.leftovers(), (0, 0));
+    scene.serve_all(calls);
 }
 
 #[test]
