@@ -22,6 +22,9 @@ use trunkline_shm::{ControlSocket, monotonic_ns};
 
 /// How often gRPC connections are looked at while they end.
 const LOOK: Duration = Duration::from_millis(5);
+/// Longest nothing new is begun over gRPC before this daemon stands still: a client hears GOAWAY and leaves within a
+/// round trip or two, a call that is short ends.
+const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// Whom to hand over to.
 #[derive(Clone, Debug)]
@@ -34,9 +37,6 @@ pub struct HandOver {
     pub build: String,
     /// Time gRPC connections get for their calls to end.
     pub grace: Duration,
-    /// Longest nothing new is begun over gRPC before this daemon stands still: a client hears GOAWAY and leaves within
-    /// a round trip or two, a call that is short ends.
-    pub hold_max: Duration,
     /// Longest one step of the new daemon may take: reading a configuration, building schemas, mapping sessions. While
     /// this daemon stands still it bounds how long it does.
     pub step_max: Duration,
@@ -153,7 +153,7 @@ impl Daemon {
         tell(Step::Able { build: build.clone() });
         self.send_schemas(&channel)?;
         tell(Step::Prepared);
-        tell(Step::Drained { left: self.drain_grpc(order) });
+        tell(Step::Drained { left: self.drain_grpc(order.grace) });
         // A change that was written down and not handed over would come back at the next start.
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
@@ -189,10 +189,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has gRPC connections end with their calls, as far as they do within the grace: those that are there first, so
+    /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
     /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. How many calls are
     /// left.
-    fn drain_grpc(&self, order: &HandOver) -> usize {
+    fn drain_grpc(&self, grace: Duration) -> usize {
         let leave = |hold| {
             let ask = |shard: &ShardSender| shard.ask(|reply| ShardCommand::LeaveGrpc { hold, reply });
             self.shards().iter().filter_map(ask).fold(GrpcLeft::default(), |sum, shard| GrpcLeft {
@@ -200,7 +200,7 @@ impl Daemon {
                 calls: sum.calls + shard.calls,
             })
         };
-        for (hold, longest) in [(false, order.grace), (true, order.hold_max.min(order.grace))] {
+        for (hold, longest) in [(false, grace), (true, HOLD_MAX.min(grace))] {
             let until = Instant::now() + longest;
             while leave(hold).unfinished > 0 && Instant::now() < until {
                 std::thread::park_timeout(LOOK);

@@ -6,8 +6,6 @@ use trunkline_daemon::{Arrival, Config, Daemon, HandOver, HandOverStep};
 
 /// Longest a step of a successor may take: far above what it takes on a loaded machine, and a test waits for it once.
 const STEP_MAX: Duration = Duration::from_secs(3);
-/// Longest gRPC calls have for their end. All of them are short: it passes only where a machine stands still.
-const GRACE: Duration = Duration::from_secs(20);
 
 /// Who dies in the middle of a hand-over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,8 +33,7 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
         binary,
         arguments: arguments.iter().map(Into::into).collect(),
         build: "probe".into(),
-        grace: GRACE,
-        hold_max: GRACE,
+        grace: Duration::from_millis(500),
         step_max: STEP_MAX,
     };
     let mut successor = None;

@@ -10,8 +10,6 @@ use trunkline_daemon::{HandOver, HandOverStep, Handed};
 
 /// Longest one step of the new daemon may take.
 const STEP_MAX: Duration = Duration::from_secs(5);
-/// Longest nothing new is begun over gRPC.
-const HOLD_MAX: Duration = Duration::from_secs(1);
 /// Behind it stands the number of a descriptor.
 const TAKE_OVER: &str = "--take-over";
 
@@ -33,7 +31,6 @@ pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
         grace: wish.grace,
-        hold_max: HOLD_MAX,
         step_max: STEP_MAX,
     };
     tracing::info!(binary = %order.binary.display(), "handing over to another process");
