@@ -70,11 +70,15 @@ impl BoundEstimate {
         (1.0 + (2.0 * ratio).ceil()).min(f64::from(Bound::AUTO_MAX)) as u32
     }
 
+    /// Whether a worker with nothing in stock stands idle for long enough that a second request is worth it.
+    pub fn has_gap(&self) -> bool {
+        self.samples >= SAMPLES_MIN && self.travel_ns >= GAP_MIN * self.service_ns
+    }
+
     /// Whether the gap is worth a second request, and requests take so much as long as each other that none is a long
     /// one. One in hundreds that takes far longer is enough that they do not.
     pub fn is_second_free(&self) -> bool {
-        let has_gap = self.samples >= SAMPLES_MIN && self.travel_ns >= GAP_MIN * self.service_ns;
-        has_gap && self.service_square <= (1.0 + ALIKE_MAX) * self.service_ns.powi(2)
+        self.has_gap() && self.service_square <= (1.0 + ALIKE_MAX) * self.service_ns.powi(2)
     }
 
     /// Mean travel time as measured.

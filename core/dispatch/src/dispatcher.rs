@@ -18,9 +18,9 @@ pub struct Settings {
     pub delay_ns_max: u64,
     /// Workers kept for one class.
     pub reservations: Vec<Reservation>,
-    /// Whether JBSQ(auto) gives a worker a second request where requests are alike. If one then takes longer than any
-    /// before it, what is behind it waits for it.
-    pub seconds_alike: bool,
+    /// Whether JBSQ(auto) gives a worker a second request before the queue is old: where requests are alike, and where
+    /// the first is about to end. If that one then takes longer than any before it, what is behind it waits for it.
+    pub seconds: bool,
     /// Where the drawing of random policies and of ties begins.
     pub seed: u64,
 }
@@ -29,7 +29,7 @@ impl Default for Settings {
     fn default() -> Self {
         let (policy, reservations) = (Policy::default(), Vec::new());
         let (queue_max, delay_ns_max) = (65_536, 1_000_000_000);
-        Self { policy, queue_max, delay_ns_max, reservations, seconds_alike: true, seed: 1 }
+        Self { policy, queue_max, delay_ns_max, reservations, seconds: true, seed: 1 }
     }
 }
 
@@ -56,6 +56,11 @@ pub struct Dispatcher<T> {
 const OLD_SERVICES: (f64, f64) = (0.5, 2.0);
 /// What is lost at which a queue is old after one mean service.
 const OLD_TRAVEL: f64 = 0.015;
+/// A worker gets its second request while others wait, too, and what is risked to be left of its first is within so
+/// many travels: then it is there when it is needed, and hardly ever before.
+const SECOND_TRAVELS: f64 = 8.0;
+/// How many must wait for that. For a single one a worker that is free soon is better than one that might be.
+const SECOND_QUEUE_MIN: usize = 2;
 /// A request goes into stock only behind one that is expected to end within so many mean services: services without
 /// memory always do, whoever has outlived most of the others does not.
 const STOCK_SERVICES: f64 = 1.5;
@@ -285,28 +290,39 @@ impl<T> Dispatcher<T> {
     }
 
     fn measured_bound(&self) -> u32 {
-        let second =
-            self.settings.seconds_alike && self.remaining.is_measured() && self.estimate.is_second_free();
+        let second = self.settings.seconds && self.remaining.is_measured() && self.estimate.is_second_free();
         self.estimate.bound().max(1 + u32::from(second))
     }
 
     /// JBSQ(auto): a worker with room by what was measured; one more goes into stock while the queue is old. What goes
     /// into stock goes to the worker that is expected to end soonest what it has in work, and to none that has met a
-    /// long one.
+    /// long one. While the queue is young, a second goes behind a first that is about to end.
     fn roomy(&self, now: Instant, class: Class) -> Option<WorkerKey> {
         let drawn = mix(self.random);
         let load = self.pool.least_load(class)?;
-        if load >= self.measured_bound() + u32::from(self.behind) {
-            return None;
-        }
+        let (service_ns, travel_ns) = (self.estimate.service_ns(), self.estimate.travel_ns());
+        let has_room = load < self.measured_bound() + u32::from(self.behind);
         // Before anything is measured, nobody is expected to end sooner than another.
-        if load == 0 || self.estimate.service_ns() == 0.0 {
+        if load == 0 || has_room && service_ns == 0.0 {
             return self.pool.least_loaded(class, drawn);
         }
-        let travel_ns = self.estimate.travel_ns() as u64;
-        let left_ns = |began| self.remaining.expected_ns(now.since_ns(began).saturating_sub(travel_ns));
-        let (left_ns, worker) = self.pool.soonest(class, load, drawn, left_ns)?;
-        (left_ns as f64 <= self.estimate.service_ns() * STOCK_SERVICES).then_some(worker)
+        let age_ns = |began| now.since_ns(began).saturating_sub(travel_ns as u64);
+        let ((left_ns, worker), within_ns) = if has_room {
+            let expected_ns = |began| self.remaining.expected_ns(age_ns(began));
+            (self.pool.soonest(class, load, drawn, expected_ns)?, service_ns * STOCK_SERVICES)
+        } else if load == 1 && self.gives_seconds(class) {
+            let risked_ns = |began| self.remaining.risked_ns(age_ns(began));
+            (self.pool.soonest(class, load, drawn, risked_ns)?, travel_ns * SECOND_TRAVELS)
+        } else {
+            return None;
+        };
+        (left_ns as f64 <= within_ns).then_some(worker)
+    }
+
+    /// Whether a worker with one may get a second now, if that one is about to end.
+    fn gives_seconds(&self, class: Class) -> bool {
+        let is_measured = self.remaining.is_measured() && self.estimate.has_gap();
+        self.settings.seconds && is_measured && self.queues.len_of(class) >= SECOND_QUEUE_MIN
     }
 
     fn pick(&mut self, now: Instant, class: Class) -> Option<WorkerKey> {

@@ -9,20 +9,24 @@ const BUCKETS: usize = DOUBLINGS * STEPS;
 const RENEWED_EVERY: u32 = 64;
 /// Of what was counted this is kept at each look: a thousand services later an eighth is left.
 const KEPT: f32 = 0.875;
+/// Services, by weight, below which a mean is none.
+const COUNTS_MIN: f64 = 0.01;
 
 /// Service times as they were, the latest with most weight, and what they say.
 #[derive(Clone, Debug)]
 pub(crate) struct Remaining {
     /// Services by how long they took.
     counts: Box<[f32]>,
-    /// The mean of those that took at least so long, from which age and remainder follow.
+    /// The mean of those that took at least so long, from which age and remainder follow, and their deviation from it.
     means_ns: Box<[f32]>,
+    deviations_ns: Box<[f32]>,
     noted: u32,
 }
 
 impl Default for Remaining {
     fn default() -> Self {
-        Self { counts: vec![0.0; BUCKETS].into(), means_ns: vec![0.0; BUCKETS].into(), noted: 0 }
+        let zeros = || vec![0.0; BUCKETS].into();
+        Self { counts: zeros(), means_ns: zeros(), deviations_ns: zeros(), noted: 0 }
     }
 }
 
@@ -50,14 +54,25 @@ impl Remaining {
         }
     }
 
+    /// The root of the mean square of the same: what is left if the mean is not relied on. Where one in ten of those
+    /// that should end now turns out to be a long one, it is a third of a long one.
+    pub fn risked_ns(&self, age_ns: u64) -> u64 {
+        let deviation_ns = f64::from(self.deviations_ns[bucket(age_ns)]);
+        (self.expected_ns(age_ns) as f64).hypot(deviation_ns) as u64
+    }
+
     fn renew(&mut self) {
-        let (mut count, mut sum_ns) = (0.0_f32, 0.0_f32);
-        for (bucket, (own, mean_ns)) in self.counts.iter_mut().zip(&mut self.means_ns).enumerate().rev() {
-            count += *own;
-            sum_ns += *own * middle_ns(bucket);
-            *own *= KEPT;
+        let (mut count, mut sum_ns, mut sum_square) = (0.0_f64, 0.0_f64, 0.0_f64);
+        for bucket in (0..BUCKETS).rev() {
+            let (own, middle_ns) = (f64::from(self.counts[bucket]), f64::from(middle_ns(bucket)));
+            count += own;
+            sum_ns += own * middle_ns;
+            sum_square += own * middle_ns.powi(2);
+            self.counts[bucket] *= KEPT;
             // What is left of very old ones says nothing any more.
-            *mean_ns = if count > 0.01 { sum_ns / count } else { 0.0 };
+            let mean = |sum: f64| if count > COUNTS_MIN { sum / count } else { 0.0 };
+            self.means_ns[bucket] = mean(sum_ns) as f32;
+            self.deviations_ns[bucket] = (mean(sum_square) - mean(sum_ns).powi(2)).max(0.0).sqrt() as f32;
         }
     }
 }
@@ -114,6 +129,17 @@ mod tests {
         let remaining = after((0..1280).map(|index| if index % 10 == 0 { 50 * MS } else { 5 * MS }));
         let (young, old) = (remaining.expected_ns(4 * MS), remaining.expected_ns(8 * MS));
         assert!(young < 7 * MS && old > 35 * MS, "{young} {old}");
+    }
+
+    #[test]
+    fn a_risk_is_what_the_mean_does_not_say() {
+        let alike = after([10 * MS; 128]);
+        assert!(alike.risked_ns(9 * MS) < 2 * MS, "nothing is risked");
+        assert_eq!(alike.risked_ns(40 * MS), 40 * MS, "longer than any");
+
+        let bimodal = after((0..1280).map(|index| if index % 10 == 0 { 50 * MS } else { 5 * MS }));
+        let (expected, risked) = (bimodal.expected_ns(4 * MS), bimodal.risked_ns(4 * MS));
+        assert!(expected < 7 * MS && (12 * MS..18 * MS).contains(&risked), "{expected} {risked}");
     }
 
     #[test]

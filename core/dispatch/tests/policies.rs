@@ -111,6 +111,33 @@ fn what_is_alike_goes_behind_the_first_to_end() {
     assert_eq!([9, 9, 9].map(&mut submit), in_turn);
 }
 
+/// While others wait, too, a second goes behind a first that is about to end; and none behind one that may be a long
+/// one, for one alone, or where that is not wanted.
+#[test]
+fn a_second_is_there_when_the_first_ends() {
+    const MS: u64 = 1_000_000;
+    // Three workers that have worked for 12 ms when the first of them ends; as many wait since a moment ago.
+    let given = |services_ms: [u64; 10], waiting: usize, seconds: bool| {
+        let settings = Settings { seconds, ..settings(Policy::Bounded(Bound::Auto)) };
+        let mut dispatcher = Dispatcher::new(settings);
+        (0..3).for_each(|_| _ = dispatcher.join(1));
+        (0..1280).for_each(|item| dispatcher.note(MS / 2, services_ms[item % 10] * MS));
+        let first = to(dispatcher.submit(NOW, Class::default(), None, 0));
+        (0..2).for_each(|item| _ = to(dispatcher.submit(NOW, Class::default(), None, item)));
+        for item in 0..waiting {
+            let now = NOW.plus_ns(11 * MS);
+            assert_eq!(dispatcher.submit(now, Class::default(), None, item), Verdict::Waits);
+        }
+        dispatcher.release(first);
+        std::iter::from_fn(|| dispatcher.poll(NOW.plus_ns(12 * MS))).count()
+    };
+    let [between, bimodal] = [[6, 14, 6, 14, 6, 14, 6, 14, 6, 14], [12, 12, 12, 12, 12, 12, 12, 12, 12, 120]];
+    assert_eq!(given(between, 3, true), 2, "to the worker that ended, and behind one that will");
+    assert_eq!(given(between, 2, true), 1, "the other is alone");
+    assert_eq!(given(bimodal, 3, true), 1, "one in ten does not end now");
+    assert_eq!(given(between, 3, false), 1);
+}
+
 #[test]
 fn the_shortest_queue_is_joined() {
     let mut dispatcher = Dispatcher::new(settings(Policy::JoinShortestQueue));

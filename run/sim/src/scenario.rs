@@ -308,6 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn seconds_are_there_when_firsts_end() {
+        // Deviation a third of the mean, as of a search's queries; a tenth of a service is lost between two.
+        let service = Service::measured(&[4, 6, 8, 9, 10, 10, 11, 12, 14, 16], 10e6).unwrap();
+        for load in [0.9, 0.94] {
+            let like = scenario("fixed:10ms", 16, load);
+            let scenario = Scenario { service, travel_ns: 1_000_000, ..like };
+            let p99 = |policy| scenario.run(policy).quantile_ns(0.99) as f64;
+            let (auto, two) = (p99(Policy::Bounded(Bound::Auto)), p99(jbsq(2)));
+            let bound = scenario.bound().quantile_ns(0.99) as f64;
+            assert!(auto < bound * 1.2 && auto < two, "{load}: {auto}, bound {bound}, two {two}");
+        }
+    }
+
+    #[test]
     fn requests_that_are_alike_are_at_the_bound() {
         let scenario = Scenario { travel_ns: 1_000_000, ..scenario("fixed:10ms", 16, 0.93) };
         let p99 = |policy| scenario.run(policy).quantile_ns(0.99) as f64;
