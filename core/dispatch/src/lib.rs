@@ -12,8 +12,8 @@
 //! most free places. JBSQ(1) is a single queue, JBSQ(∞) is join-shortest-queue. The smallest n that keeps workers busy
 //! while word of a finished request travels is best; [`Bound::Auto`] measures it (`bound.rs`). While a queue is old it
 //! goes one further, and puts a worker's second request behind the first that is expected to end soonest, by the
-//! service times there were (`remaining.rs`); behind one that has outlived most others it puts none. While it is young and
-//! some wait, a second goes only behind a first that is about to end, so that it is there when that one has ended.
+//! service times there were (`remaining.rs`); behind one that has outlived most others it puts none. While it is young
+//! and some wait, a second goes only behind a first that is about to end, so that it is there when that one has ended.
 //!
 //! *Classes*: workers may be reserved for a class, so that short requests never stand behind long ones (Demoulin et
 //! al., *When Idling is Ideal*, SOSP 2021). *Sticky* requests go to the worker their key hashes to, as long as it is
