@@ -20,7 +20,7 @@ pub struct Settings {
     pub reservations: Vec<Reservation>,
     /// Whether JBSQ(auto) gives a worker a second request before the queue is old: where requests are alike, and where
     /// the first is about to end. If that one then takes longer than any before it, what is behind it waits for it.
-    pub seconds: bool,
+    pub stocks_early: bool,
     /// Where the drawing of random policies and of ties begins.
     pub seed: u64,
 }
@@ -29,7 +29,7 @@ impl Default for Settings {
     fn default() -> Self {
         let (policy, reservations) = (Policy::default(), Vec::new());
         let (queue_max, delay_ns_max) = (65_536, 1_000_000_000);
-        Self { policy, queue_max, delay_ns_max, reservations, seconds: true, seed: 1 }
+        Self { policy, queue_max, delay_ns_max, reservations, stocks_early: true, seed: 1 }
     }
 }
 
@@ -290,7 +290,8 @@ impl<T> Dispatcher<T> {
     }
 
     fn measured_bound(&self) -> u32 {
-        let second = self.settings.seconds && self.remaining.is_measured() && self.estimate.is_second_free();
+        let second =
+            self.settings.stocks_early && self.remaining.is_measured() && self.estimate.is_second_free();
         self.estimate.bound().max(1 + u32::from(second))
     }
 
@@ -322,7 +323,7 @@ impl<T> Dispatcher<T> {
     /// Whether a worker with one may get a second now, if that one is about to end.
     fn gives_seconds(&self, class: Class) -> bool {
         let is_measured = self.remaining.is_measured() && self.estimate.has_gap();
-        self.settings.seconds && is_measured && self.queues.len_of(class) >= SECOND_QUEUE_MIN
+        self.settings.stocks_early && is_measured && self.queues.len_of(class) >= SECOND_QUEUE_MIN
     }
 
     fn pick(&mut self, now: Instant, class: Class) -> Option<WorkerKey> {

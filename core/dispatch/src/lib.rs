@@ -27,7 +27,8 @@
 //! # Invariants
 //! * What is outstanding at a worker is what was given to it and not released, never less than zero.
 //! * Under JBSQ(n) no worker has more than n times its slots, sticky requests apart.
-//! * Requests of one class are given out in the order they came; nothing waits while a worker may take it.
+//! * Requests of one class are given out in the order they came; nothing waits while a worker may take it, but for a
+//!   second behind a first that is about to end: that is looked at whenever something ends, not as time passes.
 //!
 //! # Limits
 //! [`Settings`]: requests waiting, time waiting. At a limit a request comes back with a [`Refusal`].

@@ -117,8 +117,8 @@ fn what_is_alike_goes_behind_the_first_to_end() {
 fn a_second_is_there_when_the_first_ends() {
     const MS: u64 = 1_000_000;
     // Three workers that have worked for 12 ms when the first of them ends; as many wait since a moment ago.
-    let given = |services_ms: [u64; 10], waiting: usize, seconds: bool| {
-        let settings = Settings { seconds, ..settings(Policy::Bounded(Bound::Auto)) };
+    let given = |services_ms: [u64; 10], waiting: usize, stocks_early: bool| {
+        let settings = Settings { stocks_early, ..settings(Policy::Bounded(Bound::Auto)) };
         let mut dispatcher = Dispatcher::new(settings);
         (0..3).for_each(|_| _ = dispatcher.join(1));
         (0..1280).for_each(|item| dispatcher.note(MS / 2, services_ms[item % 10] * MS));

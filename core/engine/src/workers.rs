@@ -355,8 +355,13 @@ impl Workers {
 impl Service {
     fn new(queue_max: usize, seed: u64) -> Self {
         // Word is here within microseconds: not worth that a call stands behind one that takes longer than any before.
-        let settings =
-            Settings { queue_max, delay_ns_max: DELAY_NS_MAX, seconds: false, seed, ..Settings::default() };
+        let settings = Settings {
+            queue_max,
+            delay_ns_max: DELAY_NS_MAX,
+            stocks_early: false,
+            seed,
+            ..Settings::default()
+        };
         Self {
             dispatcher: Dispatcher::new(settings),
             members: Vec::new(),

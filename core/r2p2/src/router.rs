@@ -62,7 +62,7 @@ impl Router {
             delay_ns_max: config.delay_ns_max,
             reservations: config.reservations.clone(),
             seed: config.seed,
-            seconds: true,
+            stocks_early: true,
         };
         let mut router = Self {
             dispatcher: Dispatcher::new(settings),
