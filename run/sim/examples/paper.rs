@@ -40,6 +40,33 @@ fn findings() {
         table(shape, 5e6, 16, 100_000, &[50, 70, 90]);
         table(shape, 1e6, 16, 15_000, &[50, 70, 90]);
     }
+    for name in ["search", "exponential", "bimodal", "fixed"] {
+        lost(service(name, 10e6));
+    }
+}
+
+/// p99 by the bound's where a worker loses so much between two requests: the median of as many seeds.
+fn lost(service: Service) {
+    const SEEDS: u64 = 11;
+    const POLICIES: [&str; 4] = ["jbsq(auto)", "jbsq(1)", "jbsq(2)", "jsq"];
+    println!("\np99 / bound at loads 0.7, 0.9, 0.94: 16 workers, {service}; {}", POLICIES.join(", "));
+    for travel_ns in [300_000, 600_000, 1_000_000, 1_500_000] {
+        print!("{:>5} us lost", travel_ns / 1000);
+        for load in [0.7, 0.9, 0.94] {
+            let ratio = |policy: Policy, seed| {
+                let scenario = Scenario { workers: 16, service, travel_ns, load, requests: 20_000, seed };
+                scenario.run(policy).quantile_ns(0.99) as f64 / scenario.bound().quantile_ns(0.99) as f64
+            };
+            let median = |name: &str| {
+                let policy: Policy = name.parse().expect("a policy");
+                let mut ratios: Vec<f64> = (1..=SEEDS).map(|seed| ratio(policy, seed)).collect();
+                ratios.sort_by(f64::total_cmp);
+                format!("{:.2}", ratios[ratios.len() / 2])
+            };
+            print!("  | {}", POLICIES.map(median).join(" "));
+        }
+        println!();
+    }
 }
 
 /// Short services behind a long way, and, as measured, searching behind the same relative to its length.
