@@ -79,8 +79,9 @@ pub enum Submission {
     Finish(Finish),
     /// A receive block is no longer needed; after a call's last completion, `a18` says when it was taken.
     Release { call: CallId, block: Span, metadata: Span, a18: Instant },
-    /// This session serves no new calls (graceful shutdown); calls in flight go on.
-    Drain,
+    /// This session serves no new calls (graceful shutdown); calls in flight go on. With `answer` the daemon says
+    /// [`Completion::Drained`]; applications that do not know that word do not ask for it.
+    Drain { answer: bool },
 }
 
 /// What the daemon says to an application.
@@ -105,6 +106,8 @@ pub enum Completion {
     Credit { call: CallId, bytes: u32 },
     /// The daemon is leaving: start no new calls on this session, attach anew.
     GoAway,
+    /// The answer to [`Submission::Drain`], once: no call is delivered behind it, and every one before it has ended.
+    Drained,
 }
 
 /// Most send blocks one [`Completion::Freed`] returns.
@@ -217,7 +220,7 @@ impl Submission {
                 metadata: span(entry[3]),
                 a18: Instant(entry[4]),
             },
-            kind::DRAIN => Self::Drain,
+            kind::DRAIN => Self::Drain { answer: entry[2] == 1 },
             other => return Err(EntryError::UnknownKind(other)),
         })
     }
@@ -238,7 +241,7 @@ impl Submission {
             Self::Release { call, block, metadata, a18 } => {
                 [kind::RELEASE.into(), call.0, unspan(block), unspan(metadata), a18.0, 0, 0, 0]
             }
-            Self::Drain => plain(kind::DRAIN, CallId(0)),
+            Self::Drain { answer } => [kind::DRAIN.into(), 0, answer.into(), 0, 0, 0, 0, 0],
         }
     }
 }
@@ -261,6 +264,7 @@ impl Completion {
             kind::FREED => Self::Freed { offsets: freed(entry) },
             kind::CREDIT => Self::Credit { call, bytes: entry[2] as u32 },
             kind::GO_AWAY => Self::GoAway,
+            kind::DRAIN => Self::Drained,
             other => return Err(EntryError::UnknownKind(other)),
         })
     }
@@ -287,6 +291,7 @@ impl Completion {
             }
             Self::Credit { call, bytes } => [kind::CREDIT.into(), call.0, bytes.into(), 0, 0, 0, 0, 0],
             Self::GoAway => plain(kind::GO_AWAY, CallId(0)),
+            Self::Drained => plain(kind::DRAIN, CallId(0)),
         }
     }
 }
@@ -503,7 +508,8 @@ mod tests {
             Submission::Headers { call: id, metadata: message.span },
             Submission::Finish(finish()),
             Submission::Release { call: id, block: message.span, metadata: message.span, a18: Instant(5) },
-            Submission::Drain,
+            Submission::Drain { answer: false },
+            Submission::Drain { answer: true },
         ] {
             assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
         }
@@ -523,6 +529,7 @@ mod tests {
             Completion::Freed { offsets: std::array::from_fn(|i| i as u32 * 64) },
             Completion::Credit { call: id, bytes: 70_000 },
             Completion::GoAway,
+            Completion::Drained,
         ] {
             assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
         }

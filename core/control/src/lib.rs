@@ -13,7 +13,8 @@
 //!    services it serves, which methods it will call and where. Daemon: [`Bound`] with one number (a route) per method.
 //!    Without a memfd the types stay the application's own, and its messages travel as protobuf.
 //! 4. either side closes the socket: the session ends. Before that the daemon may send [`Detached`] with the reason,
-//!    and an application that leaves in peace sends `Drain` through its submission ring first.
+//!    and an application that leaves in peace sends `Drain` through its submission ring first, and closes after the
+//!    daemon's `Drained`: a call that was on its way to it meanwhile is served.
 //!
 //! A request is answered in order; `tag` is echoed, so that a client may pipeline.
 //!
@@ -22,7 +23,8 @@
 //! * [`DESCRIPTOR_SET_BYTES_MAX`]: one descriptor set.
 //! * [`METHODS_MAX`]: methods of one `Bind`.
 //!
-//! Unknown fields are ignored, unknown requests are answered with `Detached`; a new meaning needs a new ABI version.
+//! Unknown fields are ignored, unknown requests are answered with `Detached`; a new meaning needs a new ABI version,
+//! unless it is an answer to what older ones do not ask.
 #![forbid(unsafe_code)]
 
 mod decode;

@@ -2,6 +2,7 @@
 
 use crate::call::{ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::session::Session;
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -137,8 +138,8 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         match std::mem::replace(&mut call.server, ServerEnd::Nobody) {
             ServerEnd::Session { session, .. } => {
-                if let Some(session) = self.sessions.find_mut(session) {
-                    session.delivered = session.delivered.saturating_sub(1);
+                if self.sessions.find_mut(session).is_some_and(Session::undeliver) {
+                    self.complete(session, Completion::Drained);
                 }
             }
             ServerEnd::Peer { peer, stream } => {

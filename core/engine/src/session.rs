@@ -39,6 +39,9 @@ pub struct Session {
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
     pub(crate) draining: bool,
+    /// It is draining, and is to be told when its last call has ended.
+    #[serde(default)]
+    awaits_drained: bool,
     /// Serves only what nobody else serves.
     pub(crate) stands_by: bool,
     /// Gone: the slot stays until no connection reads its heap any more.
@@ -86,6 +89,7 @@ impl Session {
             parked_bytes: 0,
             lent: 0,
             draining: false,
+            awaits_drained: false,
             stands_by: false,
             gone: false,
         }
@@ -104,6 +108,23 @@ impl Session {
     /// Whether one more call may be delivered to it.
     pub(crate) fn has_room(&self, limits: &Limits) -> bool {
         !self.draining && !self.gone && self.delivered < limits.calls_delivered_per_session
+    }
+
+    /// It serves no new calls. Whether it is to be told now that it has none left: each order is heard once.
+    pub(crate) fn drain(&mut self, answer: bool) -> bool {
+        self.awaits_drained |= answer && !self.draining;
+        self.draining = true;
+        self.has_drained()
+    }
+
+    /// A call delivered to it has ended. Whether it is to be told now that it was the last.
+    pub(crate) fn undeliver(&mut self) -> bool {
+        self.delivered = self.delivered.saturating_sub(1);
+        self.has_drained()
+    }
+
+    fn has_drained(&mut self) -> bool {
+        self.delivered == 0 && std::mem::take(&mut self.awaits_drained)
     }
 
     /// Queues a completion; waiting Freed entries travel along for free.

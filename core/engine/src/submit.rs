@@ -44,7 +44,7 @@ impl Engine {
             Submission::Release { call, block, metadata, a18 } => {
                 self.submit_release(turn, session, call, [block, metadata], a18)
             }
-            Submission::Drain => self.submit_drain(session),
+            Submission::Drain { answer } => self.submit_drain(session, answer),
         }
     }
 
@@ -235,11 +235,13 @@ impl Engine {
         Ok(())
     }
 
-    fn submit_drain(&mut self, session: SessionKey) -> Result<(), SessionFault> {
+    fn submit_drain(&mut self, session: SessionKey, answer: bool) -> Result<(), SessionFault> {
         self.registry.withdraw(session);
         self.dismiss_worker(session);
         self.answer_again();
-        self.session_mut(session)?.draining = true;
+        if self.session_mut(session)?.drain(answer) {
+            self.complete(session, Completion::Drained);
+        }
         Ok(())
     }
 

@@ -358,6 +358,33 @@ fn a_handler_that_dies_ends_its_calls_only() {
 }
 
 #[test]
+fn who_serves_no_new_calls_is_told_once_that_the_last_has_ended() {
+    for asks in [true, false] {
+        let mut world = World::new();
+        let mut server = world.attach(0, PROTO, None, true);
+        let mut client = world.attach(0, PROTO, None, false);
+        let payload = world.blob(&mut client, b"x");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        for _ in 0..2 {
+            world.submit(&server, Submission::Drain { answer: asks }).unwrap();
+        }
+        world.settle(&mut [&mut client, &mut server]);
+        // Which was on its way when the order was given; nothing else is said before its end.
+        let delivered = server.take_call();
+        world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, None))).unwrap();
+        world.submit(&server, Submission::Drain { answer: asks }).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let said = server.take();
+        assert_eq!(said, if asks { vec![Completion::Drained] } else { Vec::new() });
+        let mut idle = world.attach(0, PROTO, None, true);
+        world.submit(&idle, Submission::Drain { answer: asks }).unwrap();
+        world.settle(&mut [&mut client, &mut idle]);
+        assert_eq!(idle.take(), said);
+    }
+}
+
+#[test]
 fn a_full_receive_heap_holds_calls_back_and_loses_none() {
     for (host, target) in [(0, None), (1, TARGET)] {
         let mut world = World::new();

@@ -376,7 +376,7 @@ impl History {
             Completion::Credit { call, bytes } => {
                 *self.charged.entry(call.0).or_default() -= i64::from(bytes);
             }
-            Completion::HalfClose { .. } | Completion::GoAway => {}
+            Completion::HalfClose { .. } | Completion::GoAway | Completion::Drained => {}
         }
     }
 

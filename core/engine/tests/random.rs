@@ -208,7 +208,10 @@ impl History {
                     assert!(self.books.lent.remove(&(app, offset)), "block {offset} came back twice");
                 }
             }
-            Completion::HalfClose { .. } | Completion::Credit { .. } | Completion::GoAway => {}
+            Completion::HalfClose { .. }
+            | Completion::Credit { .. }
+            | Completion::GoAway
+            | Completion::Drained => {}
         }
     }
 

@@ -238,7 +238,7 @@ fn shutdown_drains_finishes_what_runs_and_gives_up_on_what_does_not() {
             thread::spawn(move || server.shutdown(limit).wait())
         };
         let patient = stop(Duration::from_secs(3600));
-        assert_eq!(peer.next_but_release(), Submission::Drain);
+        assert_eq!(peer.next_but_release(), Submission::Drain { answer: true });
         // Delivered before the daemon saw the order: served.
         let late = deliver(&mut peer, 2, "/test.Echo/Say", Some("last"));
         assert_eq!(next_finish(&mut peer).call, late);
@@ -253,13 +253,44 @@ fn shutdown_drains_finishes_what_runs_and_gives_up_on_what_does_not() {
     });
 }
 
+/// A server with nothing to do that is told to stop, and a daemon that has taken its word for that.
+fn stopping(place: &Place) -> (thread::JoinHandle<Result<(), Status>>, Peer) {
+    let (server, mut peer) = serve(place, Parrot);
+    let stopping = thread::spawn(move || server.shutdown(Duration::from_secs(3600)).wait());
+    assert_eq!(peer.next(), Submission::Drain { answer: true });
+    (stopping, peer)
+}
+
 #[test]
 fn shutdown_without_calls_ends_at_once() {
     watched(|| {
         let place = Place::new();
-        let (server, mut peer) = serve(&place, Parrot);
-        let stopping = thread::spawn(move || server.shutdown(Duration::from_secs(3600)).wait());
-        assert_eq!(peer.next(), Submission::Drain);
+        let (stopping, mut peer) = stopping(&place);
+        peer.complete(&Completion::Drained);
+        stopping.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_call_on_its_way_when_the_order_to_stop_is_taken_is_served() {
+    watched(|| {
+        let place = Place::new();
+        let (stopping, mut peer) = stopping(&place);
+        // Its ring is empty and it has nothing to do, and has had time to see both.
+        thread::sleep(Duration::from_millis(20));
+        let late = deliver(&mut peer, 1, "/test.Echo/Say", Some("late"));
+        let answer = next_finish(&mut peer);
+        assert_eq!((answer.call, answer.code), (late, Code::Ok));
+        peer.complete(&Completion::Drained);
+        stopping.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_daemon_that_does_not_answer_an_order_to_stop_holds_nobody_up() {
+    watched(|| {
+        let place = Place::new();
+        let (stopping, _peer) = stopping(&place);
         stopping.join().unwrap().unwrap();
     });
 }

@@ -21,7 +21,11 @@ use trunkline_call::{Code, Instant, Status};
 /// How often a worker that is leaving looks whether the daemon has taken its last entries.
 const LEAVE_TICK_NS: u64 = 1_000_000;
 
-/// How long the daemon may take for that after the last answer.
+/// How long a worker with nothing left to do waits for the daemon to say that nothing will come: daemons older than the
+/// word do not say it.
+const UNANSWERED_NS: u64 = 1_000_000_000;
+
+/// How long the daemon may take to take the last entries after the last answer.
 const LEAVE_NS: u64 = 100_000_000;
 
 /// A worker's thread.
@@ -40,6 +44,13 @@ enum Left {
     Lost,
     /// The server stops.
     Stopped,
+}
+
+/// A worker that has said that it takes no new calls.
+#[derive(Debug, Default)]
+struct Leaving {
+    /// Since when it has had nothing to do.
+    idle_since: Option<Instant>,
 }
 
 impl Worker {
@@ -105,7 +116,7 @@ impl Worker {
 
     /// The worker's loop: calls in, handlers polled, answers out.
     fn serve(&mut self, session: &Arc<Session>, routes: &Routes) -> Left {
-        let mut drained = false;
+        let mut leaving = None;
         loop {
             self.kick.take();
             let mut busy = session.look();
@@ -115,10 +126,11 @@ impl Worker {
                 return Left::Lost;
             }
             if let Some(stop) = self.shared.stop() {
-                if !std::mem::replace(&mut drained, true) {
-                    session.with(|books, effects| books.say(Submission::Drain, effects));
-                }
-                if self.may_leave(session, stop) {
+                let leaving = leaving.get_or_insert_with(|| {
+                    session.with(|books, effects| books.say(Submission::Drain { answer: true }, effects));
+                    Leaving::default()
+                });
+                if self.may_leave(session, stop, leaving) {
                     return Left::Stopped;
                 }
                 if !busy {
@@ -170,10 +182,17 @@ impl Worker {
         }
     }
 
-    /// Whether nothing is left to be done, or no time to do it.
-    fn may_leave(&self, session: &Session, stop: Stop) -> bool {
-        let idle = self.tasks.is_empty() && session.with(|books, _| books.is_served_out()).unwrap_or(true);
-        idle || stop.is_overdue(clock::now())
+    /// Whether nothing is left to be done and nothing will come, or there is no time to do it.
+    fn may_leave(&self, session: &Session, stop: Stop, leaving: &mut Leaving) -> bool {
+        let now = clock::now();
+        let (idle, drained) = session
+            .with(|books, _| (self.tasks.is_empty() && books.is_served_out(), books.has_drained()))
+            .unwrap_or((true, true));
+        if !idle {
+            leaving.idle_since = None;
+        }
+        let unanswered = idle && now.since_ns(*leaving.idle_since.get_or_insert(now)) >= UNANSWERED_NS;
+        idle && (drained || unanswered) || stop.is_overdue(now)
     }
 
     /// After the last answer: gives the daemon a moment to take it.

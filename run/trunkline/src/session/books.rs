@@ -65,6 +65,8 @@ pub(crate) struct Books {
     /// The listener's sleep ends by itself, in time for what had to be tried again when it began.
     pub(super) listener_wakes: bool,
     pub(super) phase: Phase,
+    /// The daemon has said that no call is left here and none will come.
+    pub(super) drained: bool,
 }
 
 /// What is to be done once the books are closed.
@@ -176,6 +178,7 @@ impl Books {
             asleep: false,
             listener_wakes: false,
             phase: Phase::Open,
+            drained: false,
         }
     }
 
@@ -308,9 +311,15 @@ impl Books {
         std::mem::swap(&mut self.dismissed, &mut work.dismissed);
     }
 
-    /// After `Drain`: whether the daemon has taken all we said, and every delivered call was answered.
+    /// Whether the daemon has taken all we said, and every delivered call was answered. After `Drain` more may be on
+    /// their way all the same, until [`Books::has_drained`].
     pub(crate) fn is_served_out(&mut self) -> bool {
         self.inbox.is_empty() && self.is_taken() && !self.calls.keys().any(|call| call.is_delivered())
+    }
+
+    /// Whether the daemon has answered `Drain`.
+    pub(crate) fn has_drained(&self) -> bool {
+        self.drained
     }
 
     /// Whether the daemon has taken everything said to it.

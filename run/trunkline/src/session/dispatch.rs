@@ -31,6 +31,10 @@ impl Books {
                 effects.closed = true;
             }
             Completion::GoAway => {}
+            Completion::Drained => {
+                self.drained = true;
+                effects.worker = true;
+            }
         }
     }
 

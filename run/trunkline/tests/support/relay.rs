@@ -186,7 +186,11 @@ impl Carrier {
             }
             Submission::Finish(end) => self.finish(from, end),
             Submission::Release { block, metadata, .. } => self.release(from, block, metadata),
-            Submission::Drain => self.peers[from].as_mut().unwrap().serves.clear(),
+            Submission::Drain { .. } => {
+                self.peers[from].as_mut().unwrap().serves.clear();
+                // Said early if calls are in hand; the application waits for their ends by itself.
+                self.tell(from, &Completion::Drained);
+            }
         }
     }
 
