@@ -269,6 +269,7 @@ impl<'a> Driver<'a> {
             // A client that only makes calls is told of nothing else.
             Completion::HalfClose { .. }
             | Completion::GoAway
+            | Completion::Drained
             | Completion::Call(_)
             | Completion::Cancelled { .. } => Ok(()),
         }

@@ -168,6 +168,7 @@ impl<'a> Exchange<'a> {
             // A client that makes one call is told of nothing else.
             Completion::HalfClose { .. }
             | Completion::GoAway
+            | Completion::Drained
             | Completion::Call(_)
             | Completion::Cancelled { .. } => Ok(()),
         }
