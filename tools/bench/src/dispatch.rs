@@ -63,6 +63,11 @@ pub const CHOOSERS: [Chooser; 14] = [
     Chooser { name: "one host, in turn", way: Way::Host { in_turn: true } },
 ];
 
+/// What the choosers are called in reports and for `--only`.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CHOOSERS.iter().map(|chooser| chooser.name)
+}
+
 /// How long, how often, with what.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {

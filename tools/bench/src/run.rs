@@ -17,6 +17,7 @@ use crate::sections::{Plan, Section};
 use crate::shares;
 use crate::split;
 use clap::{Parser, ValueEnum};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Rounds each peer gets; the marks ask for five at least.
@@ -112,6 +113,7 @@ enum What {
 
 /// Measures what is asked for and writes the reports; progress goes to standard error, the tables to standard output.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.check_names()?;
     std::fs::create_dir_all(&arguments.out)?;
     let plan = arguments.plan();
     let foreign = Foreign::build(&arguments.libraries(&plan))?;
@@ -172,6 +174,25 @@ fn measure(arguments: &Arguments, plan: &Plan, foreign: &Foreign) -> Result<Repo
 }
 
 impl Arguments {
+    /// Nobody waits minutes for the measures of a name that is misspelt.
+    fn check_names(&self) -> Result<(), Failure> {
+        let kinds = self.what.sections().into_iter().flat_map(Section::peers).map(|kind| kind.name());
+        let choosers = dispatch::names().filter(|_| self.what == What::R2p2);
+        let messages = split::MESSAGES.into_iter().filter(|_| self.what.more()(What::Split));
+        let known: BTreeSet<&str> = kinds.chain(choosers).chain(messages).collect();
+        match self.only.iter().find(|name| !known.contains(name.as_str())) {
+            Some(name) if known.is_empty() => {
+                Err(format!("--only {name:?}: what is asked for measures all of its peers").into())
+            }
+            Some(name) => {
+                let known: Vec<&str> = known.into_iter().collect();
+                Err(format!("--only {name:?} is nobody measured here: write one of {}", known.join(", "))
+                    .into())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What of the field's is needed.
     fn libraries(&self, plan: &Plan) -> Vec<Library> {
         let sections = self.what.sections();

@@ -97,6 +97,9 @@ pub fn payloads(plan: &Plan) -> Vec<Payload> {
     all
 }
 
+/// What the messages are called in reports and for `--only`.
+pub const MESSAGES: [&str; 7] = ["small", "medium", "large", "deep", "bench3_m3", "bench4_m43", "bench5_m34"];
+
 /// Measures every message.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Vec<Worked>, Failure> {
     let turns_per_us = turns_per_us();
