@@ -79,6 +79,13 @@ impl Class {
     }
 }
 
+impl WorkerKey {
+    /// Which of the places for workers is its own: below the largest number of workers there ever were at once.
+    pub fn place(self) -> usize {
+        self.index as usize
+    }
+}
+
 impl Pool {
     pub fn new(reservations: Vec<Reservation>) -> Self {
         let groups = (0..=reservations.len()).map(|_| Group::default()).collect();

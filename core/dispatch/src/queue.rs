@@ -7,8 +7,12 @@ use trunkline_call::Instant;
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
     classes: Vec<VecDeque<Waiting<T>>>,
+    /// A bit for every class of which something waits.
+    waiting: u32,
     len: usize,
 }
+
+const _: () = assert!(CLASSES_MAX <= u32::BITS as usize);
 
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
@@ -18,7 +22,7 @@ pub(crate) struct Waiting<T> {
 
 impl<T> Queues<T> {
     pub fn new() -> Self {
-        Self { classes: (0..CLASSES_MAX).map(|_| VecDeque::new()).collect(), len: 0 }
+        Self { classes: (0..CLASSES_MAX).map(|_| VecDeque::new()).collect(), waiting: 0, len: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -31,25 +35,27 @@ impl<T> Queues<T> {
 
     pub fn push(&mut self, now: Instant, class: Class, item: T) {
         self.classes[class.index()].push_back(Waiting { since: now, item });
+        self.waiting |= 1 << class.index();
         self.len += 1;
     }
 
     pub fn pop(&mut self, class: Class) -> Option<Waiting<T>> {
-        let popped = self.classes[class.index()].pop_front()?;
+        let queue = &mut self.classes[class.index()];
+        let popped = queue.pop_front()?;
+        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
         self.len -= 1;
         Some(popped)
     }
 
     /// The class, among those `may` allows, whose head has waited longest.
     pub fn oldest(&self, may: impl Fn(Class) -> bool) -> Option<Class> {
-        if self.len == 0 {
-            return None;
-        }
-        let heads = self.classes.iter().enumerate().filter_map(|(index, queue)| {
-            let class = Class::new(index as u8);
-            queue.front().map(|head| (head.since, class))
+        let mut left = self.waiting;
+        let classes = std::iter::from_fn(|| {
+            let index = left.trailing_zeros();
+            left &= left.checked_sub(1)?;
+            Some(Class::new(index as u8))
         });
-        heads.filter(|(_, class)| may(*class)).min_by_key(|(since, _)| *since).map(|(_, class)| class)
+        classes.filter(|class| may(*class)).min_by_key(|class| self.head_since(*class))
     }
 
     /// Since when the head of a class has waited.
@@ -59,8 +65,10 @@ impl<T> Queues<T> {
 
     /// Takes out whatever `keep` does not want.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        for queue in &mut self.classes {
+        self.waiting = 0;
+        for (index, queue) in self.classes.iter_mut().enumerate() {
             queue.retain(|waiting| keep(&waiting.item));
+            self.waiting |= u32::from(!queue.is_empty()) << index;
         }
         self.len = self.classes.iter().map(VecDeque::len).sum();
     }

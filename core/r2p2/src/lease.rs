@@ -5,8 +5,9 @@ use crate::horizon::Horizon;
 use crate::keyed::{Keyed, KeyedMap};
 use crate::router_config::RouterConfig;
 use crate::served::RequestKey;
-use core::net::SocketAddrV4;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 use trunkline_call::Instant;
 use trunkline_dispatch::WorkerKey;
 
@@ -29,8 +30,21 @@ pub(crate) struct Lease {
     /// The worker's address: repetitions go there even when it is done.
     pub worker: Option<SocketAddrV4>,
     pub key: Option<WorkerKey>,
-    /// Tells one that is out from an earlier one of the same name.
-    serial: u64,
+    /// Which of all that ever went out it is, if it did.
+    number: u64,
+}
+
+/// What word of a request's end finds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    /// It was out.
+    Now(Lease),
+    /// It is known, and not out.
+    Before,
+    /// Nobody knows it.
+    Unknown,
+    /// The word is not its worker's.
+    Foreign,
 }
 
 /// Every lease, and those that are over for as long as somebody may repeat their request.
@@ -38,9 +52,11 @@ pub(crate) struct Lease {
 pub(crate) struct Leases {
     /// Those that wait or are out, and the compatible ones that have just ended.
     leases: KeyedMap<RequestKey, Lease>,
-    /// Those out, in the order they went, each with when it ends by itself on the clock of
-    /// [`crate::attention::Attention`]. The first is always out; behind it are some that have ended.
+    /// Those out, in the order they went, which is that of their numbers. The first is always out; behind it are some
+    /// that have ended.
     out: VecDeque<Ending>,
+    /// The number of the first.
+    first: u64,
     /// Compatible ones that are over: their names may be used again as soon as no datagram is under way any more.
     over: VecDeque<(Instant, RequestKey)>,
     /// Extended ones that are over.
@@ -49,19 +65,21 @@ pub(crate) struct Leases {
     lifetime_ns: u64,
     count_max: usize,
     live: usize,
-    serial: u64,
 }
 
+/// How one that went out ends by itself.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
+    /// When, on the clock of [`crate::attention::Attention`].
     at: Instant,
     key: RequestKey,
-    serial: u64,
+    /// It has ended.
+    over: bool,
 }
 
 impl Lease {
     fn new(state: State, since: Instant) -> Self {
-        Self { state, since, worker: None, key: None, serial: 0 }
+        Self { state, since, worker: None, key: None, number: 0 }
     }
 }
 
@@ -72,13 +90,13 @@ impl Leases {
         Self {
             leases: KeyedMap::with_hasher(Keyed::new(seed)),
             out: VecDeque::new(),
+            first: 0,
             over: VecDeque::new(),
             history: History::new(horizon, remember_ns, rows_max, seed, now),
             lease_ns: config.lease_ns,
             lifetime_ns: config.lifetime_ns,
             count_max: config.leases_max,
             live: 0,
-            serial: 0,
         }
     }
 
@@ -102,12 +120,11 @@ impl Leases {
         key: RequestKey,
         worker: (WorkerKey, SocketAddrV4),
     ) {
-        self.serial += 1;
-        let serial = self.serial;
+        let number = self.first + self.out.len() as u64;
         let (worker_key, address) = worker;
         let lease =
-            Lease { serial, worker: Some(address), key: Some(worker_key), ..Lease::new(State::Out, now) };
-        self.out.push_back(Ending { at: attended.plus_ns(self.lease_ns), key, serial });
+            Lease { number, worker: Some(address), key: Some(worker_key), ..Lease::new(State::Out, now) };
+        self.out.push_back(Ending { at: attended.plus_ns(self.lease_ns), key, over: false });
         self.insert(key, lease);
     }
 
@@ -118,28 +135,49 @@ impl Leases {
         }
     }
 
-    /// Ends a lease that is out; what it was.
-    pub fn end(&mut self, now: Instant, key: RequestKey) -> Option<Lease> {
-        let lease = self.leases.get_mut(&key).filter(|lease| lease.state == State::Out)?;
-        let was = *lease;
+    /// Ends a lease that is out. With `by`, only if its worker is of that host.
+    pub fn end(&mut self, now: Instant, key: RequestKey, by: Option<Ipv4Addr>) -> Ended {
+        let is_foreign =
+            |worker: Option<SocketAddrV4>| worker.zip(by).is_some_and(|(worker, by)| *worker.ip() != by);
+        let Entry::Occupied(mut entry) = self.leases.entry(key) else {
+            return match self.history.find(&key) {
+                Some(worker) if is_foreign(Some(worker)) => Ended::Foreign,
+                Some(_) => Ended::Before,
+                None => Ended::Unknown,
+            };
+        };
+        let lease = *entry.get();
+        if is_foreign(lease.worker) {
+            return Ended::Foreign;
+        }
+        if lease.state != State::Out {
+            return Ended::Before;
+        }
         if key.is_extended() {
-            self.leases.remove(&key);
-            was.worker.into_iter().for_each(|worker| self.history.remember(now, &key, worker));
+            entry.remove();
+            lease.worker.into_iter().for_each(|worker| self.history.remember(now, &key, worker));
         } else {
-            lease.state = State::Done;
+            entry.get_mut().state = State::Done;
             self.over.push_back((now, key));
         }
         self.live -= 1;
-        while self.out.front().is_some_and(|first| !self.is_out(first)) {
-            self.out.pop_front();
+        if let Some(ending) = self.out.get_mut((lease.number - self.first) as usize) {
+            ending.over = true;
         }
-        Some(was)
+        while self.out.front().is_some_and(|first| first.over) {
+            self.out.pop_front();
+            self.first += 1;
+        }
+        Ended::Now(lease)
     }
 
     /// A lease whose time is over.
     pub fn poll_expired(&mut self, now: Instant, attended: Instant) -> Option<(RequestKey, Lease)> {
         let first = self.out.front().copied().filter(|first| first.at <= attended)?;
-        self.end(now, first.key).map(|lease| (first.key, lease))
+        match self.end(now, first.key, None) {
+            Ended::Now(lease) => Some((first.key, lease)),
+            Ended::Before | Ended::Unknown | Ended::Foreign => None,
+        }
     }
 
     /// Forgets what nobody repeats any more.
@@ -148,8 +186,10 @@ impl Leases {
             && now.since_ns(at) >= self.lifetime_ns
         {
             self.over.pop_front();
-            if self.leases.get(&key).is_some_and(|lease| lease.state == State::Done) {
-                self.leases.remove(&key);
+            if let Entry::Occupied(entry) = self.leases.entry(key)
+                && entry.get().state == State::Done
+            {
+                entry.remove();
             }
         }
     }
@@ -182,11 +222,5 @@ impl Leases {
         if self.leases.insert(key, lease).is_none() {
             self.live += 1;
         }
-    }
-
-    fn is_out(&self, ending: &Ending) -> bool {
-        self.leases
-            .get(&ending.key)
-            .is_some_and(|lease| lease.serial == ending.serial && lease.state == State::Out)
     }
 }

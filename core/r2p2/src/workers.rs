@@ -2,6 +2,7 @@
 
 use crate::extension::{FeedbackPart, NO_REQUEST, Part};
 use crate::keyed::{Keyed, KeyedMap};
+use crate::lease::Ended;
 use crate::router::Router;
 use crate::served::RequestKey;
 use crate::wire::{FeedbackFor, Packet, PacketType};
@@ -12,8 +13,9 @@ use trunkline_dispatch::WorkerKey;
 /// Everyone who takes requests.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    by_address: KeyedMap<SocketAddrV4, Worker>,
-    addresses: KeyedMap<WorkerKey, SocketAddrV4>,
+    /// By the places their keys name.
+    places: Vec<Option<Worker>>,
+    keys: KeyedMap<SocketAddrV4, WorkerKey>,
     /// How many have said that they are there.
     beating: usize,
     /// Nothing is to be done about any of them before that.
@@ -60,31 +62,46 @@ pub struct WorkerRow {
 
 impl Workers {
     pub fn new(seed: u64) -> Self {
-        let keyed = Keyed::new(seed);
-        Self {
-            by_address: KeyedMap::with_hasher(keyed.clone()),
-            addresses: KeyedMap::with_hasher(keyed),
-            beating: 0,
-            look_at: None,
-        }
+        let keys = KeyedMap::with_hasher(Keyed::new(seed));
+        Self { places: Vec::new(), keys, beating: 0, look_at: None }
     }
 
     pub fn by_key(&mut self, key: WorkerKey) -> Option<&mut Worker> {
-        self.by_address.get_mut(self.addresses.get(&key)?)
+        self.places.get_mut(key.place())?.as_mut().filter(|worker| worker.key == key)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_address.is_empty()
+        self.keys.is_empty()
     }
 
     /// Whether every worker understands the extended mode.
     pub fn are_all_extended(&self) -> bool {
-        !self.is_empty() && self.beating == self.by_address.len()
+        !self.is_empty() && self.beating == self.keys.len()
     }
 
     /// When to look at them, on the clock their beats are noted by; perhaps early, for they may have been heard since.
     pub fn next_look(&self) -> Option<Instant> {
         self.look_at
+    }
+
+    fn key_of(&self, address: SocketAddrV4) -> Option<WorkerKey> {
+        self.keys.get(&address).copied()
+    }
+
+    fn insert(&mut self, worker: Worker) {
+        let place = worker.key.place();
+        self.keys.insert(worker.address, worker.key);
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        self.places[place] = Some(worker);
+    }
+
+    fn remove(&mut self, key: WorkerKey) -> Option<Worker> {
+        let worker = self.places.get_mut(key.place())?.take_if(|worker| worker.key == key)?;
+        self.keys.remove(&worker.address);
+        self.beating -= usize::from(worker.beat.is_some());
+        Some(worker)
     }
 
     /// Looks at them at that time at the latest.
@@ -110,10 +127,10 @@ impl Router {
         }
         match packet.extension.map(|extension| (extension.identity, extension.part)) {
             Some((identity, Part::Feedback(part))) => {
-                if !self.know(now, from, &part) {
+                let Some(worker) = self.know(now, from, &part) else {
                     self.counters.feedback_foreign += 1;
                     return;
-                }
+                };
                 if about != NO_REQUEST {
                     self.end_lease(
                         now,
@@ -122,7 +139,7 @@ impl Router {
                         Some(&part),
                     );
                 }
-                self.recount(now, from, &part);
+                self.recount(now, worker, &part);
             }
             _ => self.end_lease(now, from, key_of(&about), None),
         }
@@ -138,7 +155,7 @@ impl Router {
             served: worker.served,
             rests: worker.rests_until.is_some() || worker.leaving,
         };
-        let mut rows: Vec<_> = self.workers.by_address.values().map(row).collect();
+        let mut rows: Vec<_> = self.workers.places.iter().flatten().map(row).collect();
         rows.sort_by_key(|row| row.address);
         rows
     }
@@ -163,7 +180,7 @@ impl Router {
         &self.counters
     }
 
-    pub(crate) fn join(&mut self, address: SocketAddrV4, slots: u32) {
+    pub(crate) fn join(&mut self, address: SocketAddrV4, slots: u32) -> WorkerKey {
         let key = self.dispatcher.join(slots);
         let worker = Worker {
             address,
@@ -179,9 +196,9 @@ impl Router {
             rests_until: None,
             leaving: false,
         };
-        self.workers.by_address.insert(address, worker);
-        self.workers.addresses.insert(key, address);
+        self.workers.insert(worker);
         self.counters.joined += 1;
+        key
     }
 
     pub(crate) fn expire_leases(&mut self, now: Instant) {
@@ -216,7 +233,7 @@ impl Router {
             return;
         }
         let (mut silent, mut next) = (Vec::new(), None::<Instant>);
-        for worker in self.workers.by_address.values_mut() {
+        for worker in self.workers.places.iter_mut().flatten() {
             if worker.rests_until.is_some_and(|until| until <= attended) {
                 worker.rests_until = None;
                 worker.lapses = 0;
@@ -224,46 +241,52 @@ impl Router {
             }
             let gone_at = worker.beat.map(|beat| beat.plus_ns(limit));
             if gone_at.is_some_and(|at| at <= attended) {
-                silent.push((worker.address, worker.leaving));
+                silent.push((worker.key, worker.leaving));
             } else {
                 next = [next, gone_at, worker.rests_until].into_iter().flatten().min();
             }
         }
         self.workers.look_at = next;
-        for (address, leaving) in silent {
+        for (worker, leaving) in silent {
             self.counters.lost += u64::from(!leaving);
-            self.bury(now, address);
+            self.bury(now, worker);
         }
     }
 
     /// A worker is gone; what it had is over, and nobody else gets it: it may have been executed.
-    fn bury(&mut self, now: Instant, address: SocketAddrV4) {
-        let Some(worker) = self.workers.by_address.remove(&address) else { return };
-        self.workers.addresses.remove(&worker.key);
-        self.workers.beating -= usize::from(worker.beat.is_some());
-        for key in self.leases.at(worker.key) {
-            self.leases.end(now, key);
+    fn bury(&mut self, now: Instant, worker: WorkerKey) {
+        if self.workers.remove(worker).is_some() {
+            for key in self.leases.at(worker) {
+                self.leases.end(now, key, None);
+            }
+            self.dispatcher.remove(worker);
         }
-        self.dispatcher.remove(worker.key);
     }
 
     /// Hears a worker of the extended mode: a new one joins if it may, one that began anew loses what it had.
-    fn know(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) -> bool {
-        let began_anew = |worker: &Worker| worker.beat.is_some() && part.epoch != worker.epoch;
-        if self.workers.by_address.get(&from).is_some_and(began_anew) {
-            self.bury(now, from);
+    fn know(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) -> Option<WorkerKey> {
+        let began_anew = |worker: &mut Worker| worker.beat.is_some() && part.epoch != worker.epoch;
+        let mut known = self.workers.key_of(from);
+        if let Some(key) = known
+            && self.workers.by_key(key).is_some_and(began_anew)
+        {
+            self.bury(now, key);
+            known = None;
         }
-        if !self.workers.by_address.contains_key(&from) {
-            let full = self.workers.by_address.len() >= self.config.workers_max;
-            if part.leaving || full || !self.may_join(from) {
-                return false;
+        let key = match known {
+            Some(key) => key,
+            None => {
+                let full = self.workers.keys.len() >= self.config.workers_max;
+                if part.leaving || full || !self.may_join(from) {
+                    return None;
+                }
+                self.join(from, part.slots.into())
             }
-            self.join(from, part.slots.into());
-        }
-        let Some(worker) = self.workers.by_address.get_mut(&from) else { return false };
+        };
+        let worker = self.workers.by_key(key)?;
         let attended = self.attention.now();
-        if worker.beat.replace(attended).is_none() {
-            self.workers.beating += 1;
+        let is_first_beat = worker.beat.replace(attended).is_none();
+        if is_first_beat {
             (worker.epoch, worker.served) = (part.epoch, part.served);
             worker.adopted =
                 (part.taken - part.served.min(part.taken)).min(u64::from(part.slots) * 64) as u32;
@@ -280,8 +303,9 @@ impl Router {
             worker.slots = part.slots.into();
             self.dispatcher.set_slots(worker.key, worker.slots);
         }
+        self.workers.beating += usize::from(is_first_beat);
         self.workers.look_by(gone_at);
-        true
+        Some(key)
     }
 
     fn may_join(&self, from: SocketAddrV4) -> bool {
@@ -292,14 +316,20 @@ impl Router {
 
     /// FEEDBACK about a request. It must come from the worker's host; the authors' servers send it from another port.
     fn end_lease(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, part: Option<&FeedbackPart>) {
-        let lease = self.leases.find(&key);
-        if lease.and_then(|lease| lease.worker).is_some_and(|worker| worker.ip() != from.ip()) {
-            self.counters.feedback_foreign += 1;
-            return;
-        }
-        let Some(lease) = self.leases.end(now, key) else {
-            self.counters.feedback_unknown += 1;
-            return self.end_adopted(from, lease.is_none(), part);
+        let lease = match self.leases.end(now, key, Some(*from.ip())) {
+            Ended::Now(lease) => lease,
+            Ended::Foreign => {
+                self.counters.feedback_foreign += 1;
+                return;
+            }
+            Ended::Before => {
+                self.counters.feedback_unknown += 1;
+                return;
+            }
+            Ended::Unknown => {
+                self.counters.feedback_unknown += 1;
+                return self.end_adopted(from, part);
+            }
         };
         self.counters.feedback += 1;
         let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { return };
@@ -323,9 +353,9 @@ impl Router {
     }
 
     /// FEEDBACK about a request nobody here has routed: perhaps one from before this router began.
-    fn end_adopted(&mut self, from: SocketAddrV4, unknown: bool, part: Option<&FeedbackPart>) {
-        if let (true, Some(part)) = (unknown, part)
-            && let Some(worker) = self.workers.by_address.get_mut(&from)
+    fn end_adopted(&mut self, from: SocketAddrV4, part: Option<&FeedbackPart>) {
+        if let Some(part) = part
+            && let Some(worker) = self.workers.key_of(from).and_then(|key| self.workers.by_key(key))
             && worker.adopted > 0
             && part.served > worker.served
         {
@@ -336,11 +366,10 @@ impl Router {
     }
 
     /// What a worker has served beyond what is known: the FEEDBACK of those was lost, or is late.
-    fn recount(&mut self, now: Instant, from: SocketAddrV4, part: &FeedbackPart) {
-        let Some(worker) = self.workers.by_address.get_mut(&from) else { return };
+    fn recount(&mut self, now: Instant, key: WorkerKey, part: &FeedbackPart) {
+        let Some(worker) = self.workers.by_key(key) else { return };
         let missed = part.served.saturating_sub(worker.served);
         worker.served = worker.served.max(part.served);
-        let key = worker.key;
         let places = missed.min(self.dispatcher.outstanding(key).unwrap_or(0).into()) as u32;
         worker.ahead += places;
         self.counters.recounted += u64::from(places);
@@ -355,7 +384,7 @@ impl Router {
             }
         }
         if worker.leaving && worker.out == 0 {
-            self.bury(now, from);
+            self.bury(now, key);
         }
     }
 }
