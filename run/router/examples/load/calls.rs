@@ -1,6 +1,7 @@
 //! Calls in a closed loop: so many at once, each followed by the next.
 
 use crate::Spread;
+use crate::bare;
 use crate::route::Route;
 use crate::support::{ANY, Time, poller_of, send, wait};
 use std::net::SocketAddrV4;
@@ -23,21 +24,24 @@ const BODY: [u8; 64] = [7; 64];
 pub fn measure(routes: &[Route], at_once: usize, calls: usize, rounds: usize) {
     println!("\n{at_once} at once, {calls} calls a round, {rounds} rounds\n");
     println!(
-        "| | direct, calls/s | routed | CPU µs per request | direct p50, p99 µs | added p50 | added p99 |"
+        "| | direct, calls/s | routed | CPU µs per request | of one datagram sent alone | direct p50, p99 µs | \
+         added p50 | added p99 |"
     );
-    println!("|---|---|---|---|---|---|---|");
-    let mut rows: Vec<[Vec<f64>; 7]> = routes.iter().map(|_| Default::default()).collect();
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut rows: Vec<[Vec<f64>; 8]> = routes.iter().map(|_| Default::default()).collect();
     for _ in 0..rounds {
         for (route, row) in routes.iter().zip(&mut rows) {
             let direct = round(route.worker, route.mode, at_once, calls);
             let before = route.cpu_ns();
             let routed = round(route.listen, route.mode, at_once, calls);
             let cpu_us = (route.cpu_ns() - before) as f64 / 1e3 / calls as f64;
+            let bare_us = bare::send_us();
             let added = [routed.p50_us - direct.p50_us, routed.p99_us - direct.p99_us];
             let all = [
                 direct.per_second,
                 routed.per_second,
                 cpu_us,
+                bare_us,
                 direct.p50_us,
                 direct.p99_us,
                 added[0],
@@ -47,8 +51,11 @@ pub fn measure(routes: &[Route], at_once: usize, calls: usize, rounds: usize) {
         }
     }
     for (route, row) in routes.iter().zip(rows) {
-        let [direct, routed, cpu, p50, p99, more50, more99] = row.map(Spread);
-        println!("| {} | {direct} | {routed} | {cpu} | {p50}, {p99} | {more50} | {more99} |", route.name);
+        let [direct, routed, cpu, bare, p50, p99, more50, more99] = row.map(Spread);
+        println!(
+            "| {} | {direct} | {routed} | {cpu} | {bare} | {p50}, {p99} | {more50} | {more99} |",
+            route.name
+        );
     }
 }
 

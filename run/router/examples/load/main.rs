@@ -2,11 +2,13 @@
 //!
 //! `cargo run --release -p trunkline-router --example load [CALLS [ROUNDS]]`
 //!
-//! First 64 calls at once, then one after the other (`calls.rs`): CPU time of the router's thread per request, and the
-//! latency it adds to the same calls made to the worker directly. Then the largest rate that one core forwards
+//! First 64 calls at once, then one after the other (`calls.rs`): CPU time of the router's thread per request, what the
+//! kernel takes for one datagram in the same round (`bare.rs`), and the latency it adds to the same calls made to the
+//! worker directly. Then the largest rate that one core forwards
 //! (`rate.rs`): the router alone on one core, everything else on another, more and more requests a second until some
 //! are lost; a third as many rounds. Every figure is the median of all rounds, with the least and the most.
 
+mod bare;
 mod calls;
 mod rate;
 mod route;
