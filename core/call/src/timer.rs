@@ -1,9 +1,10 @@
 //! Many deadlines, one question: who is due?
 
 use crate::Instant;
+use foldhash::HashSet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::BinaryHeap;
 
 /// Names one timer in a [`TimerTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -17,6 +18,7 @@ pub struct TimerKey(u64);
 #[derive(Debug)]
 pub struct TimerTable<T> {
     heap: BinaryHeap<Reverse<Timer<T>>>,
+    /// Nobody outside chooses keys, and every call with a deadline asks: the hash is cheap.
     cancelled: HashSet<TimerKey>,
     next_key: u64,
 }
@@ -36,7 +38,7 @@ impl<T> TimerTable<T> {
 
     /// An empty table.
     pub fn new() -> Self {
-        Self { heap: BinaryHeap::new(), cancelled: HashSet::new(), next_key: 0 }
+        Self { heap: BinaryHeap::new(), cancelled: HashSet::default(), next_key: 0 }
     }
 
     /// Adds a timer that is due at `at`.
@@ -109,7 +111,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TimerTable<T> {
             return Err(D::Error::custom("a timer with a key that was never given out"));
         }
         let heap = live.into_iter().map(|(at, key, what)| Reverse(Timer { at, key, what })).collect();
-        Ok(Self { heap, cancelled: HashSet::new(), next_key })
+        Ok(Self { heap, cancelled: HashSet::default(), next_key })
     }
 }
 

@@ -10,9 +10,9 @@ use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
 use crate::table::{Key, Table};
 use crate::{CallKey, RemoteKey};
+use foldhash::HashMap;
 use http::uri::Authority;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 use trunkline_balance::{
     Balancer, EndpointRow, LoadReport, Pick, Readiness, Report, Settings, Wanted, key_of,

@@ -6,7 +6,8 @@ use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
 use crate::{Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
-use std::collections::{HashMap, VecDeque};
+use foldhash::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Execution, Fault, Instant};
@@ -230,10 +231,10 @@ impl Engine {
             connection: Connection::new(side, config, now),
             lane,
             label,
-            announced: HashMap::new(),
-            answers: HashMap::new(),
-            offered: HashMap::new(),
-            assemblies: HashMap::new(),
+            announced: HashMap::default(),
+            answers: HashMap::default(),
+            offered: HashMap::default(),
+            assemblies: HashMap::default(),
             assembling_bytes: 0,
             blocked: VecDeque::new(),
             in_line: false,

@@ -12,11 +12,12 @@ use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_r2p2::{
-    CallName, Client, ClientState, Config, Mode, RequestKey, Server, ServerState, Timing, Transmit, Unsound,
+    CallName, Client, ClientState, Config, KeyedMap, Mode, RequestKey, Server, ServerState, Timing, Transmit,
+    Unsound,
 };
 use trunkline_telemetry::PeerIndex;
 
@@ -52,9 +53,9 @@ pub(crate) struct R2p2 {
     client: Option<Client>,
     pub server: Option<Server>,
     /// Calls of peers by the request they are, until they are answered.
-    pub served: HashMap<RequestKey, Serving>,
+    pub served: KeyedMap<RequestKey, Serving>,
     /// Calls made, until they are answered.
-    pub made: HashMap<CallKey, Made>,
+    pub made: KeyedMap<CallKey, Made>,
     /// Bytes of those.
     #[serde(skip)]
     pub made_bytes: usize,
@@ -64,7 +65,7 @@ pub(crate) struct R2p2 {
     pub unanswered: Vec<RequestKey>,
     /// Numbers of other hosts in reports.
     #[serde(skip)]
-    numbers: HashMap<Named, PeerIndex>,
+    numbers: KeyedMap<Named, PeerIndex>,
 }
 
 /// What is read of another's.
@@ -72,8 +73,8 @@ pub(crate) struct R2p2 {
 pub(crate) struct R2p2State {
     client: Option<ClientState>,
     server: Option<ServerState>,
-    served: HashMap<RequestKey, Serving>,
-    made: HashMap<CallKey, Made>,
+    served: KeyedMap<RequestKey, Serving>,
+    made: KeyedMap<CallKey, Made>,
     blocked: VecDeque<CallKey>,
     unanswered: Vec<RequestKey>,
 }

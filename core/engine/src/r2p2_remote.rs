@@ -14,8 +14,8 @@ use crate::registry::MethodKey;
 use crate::remote::{Remote, Speaks};
 use crate::{CallKey, RemoteKey};
 use core::net::{Ipv4Addr, SocketAddrV4};
+use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
 use trunkline_call::{Deadline, Fault, Instant};
 use trunkline_r2p2::{CallFailure, Mode, NewCall, Policy, RequestEnvelope};
 
@@ -66,7 +66,7 @@ impl R2p2Remote {
             Some(port) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.parse().ok()?),
             None => address.parse().ok()?,
         };
-        Some(Self { target, greeting: Greeting::Wanted, agreed: HashMap::new() })
+        Some(Self { target, greeting: Greeting::Wanted, agreed: HashMap::default() })
     }
 
     /// Whether another process's knowledge is of this endpoint, and holds together.

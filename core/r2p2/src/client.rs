@@ -4,10 +4,11 @@ use crate::Transmit;
 use crate::client_call::{Call, Stage, drop_part};
 use crate::config::{Config, Mode};
 use crate::extension::{Extension, Identity, Part, Reason};
+use crate::keyed::{KeyedMap, KeyedSet};
 use crate::wire::{ACK, DROP, Flags, Header, Packet, PacketType, Policy};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
 use trunkline_call::{Deadline, Execution, Instant, SERVER_TRAILER_BYTES, TimerTable};
@@ -19,9 +20,9 @@ pub struct Client {
     pub(crate) epoch: u32,
     /// Requests made, begun at random: the lower half is the next request's id.
     pub(crate) next: u32,
-    pub(crate) calls: HashMap<u16, Call>,
+    pub(crate) calls: KeyedMap<u16, Call>,
     /// Who has shown that it understands the extended mode.
-    pub(crate) extended: HashSet<SocketAddrV4>,
+    pub(crate) extended: KeyedSet<SocketAddrV4>,
     timers: TimerTable<(u16, u16)>,
     pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ClientEvent>,
@@ -153,8 +154,8 @@ impl Client {
             epoch: (mixed >> 32) as u32,
             next: mixed as u32,
             config,
-            calls: HashMap::new(),
-            extended: HashSet::new(),
+            calls: KeyedMap::default(),
+            extended: KeyedSet::default(),
             timers: TimerTable::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),

@@ -13,13 +13,14 @@ use crate::client_call::Call;
 use crate::ended;
 use crate::extension::Head;
 use crate::feedback::Books;
+use crate::keyed::KeyedSet;
 use crate::served::{RequestKey, Served, Stage};
 use crate::server::Server;
 use crate::transmit::Transmit;
 use core::net::SocketAddrV4;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::{ByteBuf, Bytes};
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use trunkline_call::Instant;
 
 /// The state that was handed over contradicts itself.
@@ -33,7 +34,7 @@ pub struct ClientState {
     epoch: u32,
     next: u32,
     calls: Vec<Call>,
-    extended: HashSet<SocketAddrV4>,
+    extended: KeyedSet<SocketAddrV4>,
     out: VecDeque<Transmit>,
 }
 
@@ -52,7 +53,7 @@ struct ClientLeaving<'a> {
     epoch: u32,
     next: u32,
     calls: Vec<&'a Call>,
-    extended: &'a HashSet<SocketAddrV4>,
+    extended: &'a KeyedSet<SocketAddrV4>,
     out: &'a VecDeque<Transmit>,
 }
 

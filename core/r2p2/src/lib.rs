@@ -72,6 +72,7 @@ pub use extension::{
     AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
 };
 pub use handover::{ClientState, ServerState, Unsound};
+pub use keyed::{Keyed, KeyedMap};
 pub use router::{Forward, Router};
 pub use router_config::{RouterConfig, RouterCounters};
 pub use served::{RequestKey, Timing};

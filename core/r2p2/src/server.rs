@@ -4,11 +4,12 @@ use crate::Transmit;
 use crate::config::Config;
 use crate::extension::{AckPart, Part, Reason, RequestPart};
 use crate::incoming::{Incoming, Taken};
+use crate::keyed::KeyedMap;
 use crate::memory::Memory;
 use crate::served::{RequestKey, Served, Stage};
 use crate::wire::{ACK, DROP, Flags, Packet, PacketType};
 use core::net::SocketAddrV4;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Instant, TimerTable};
 
@@ -16,7 +17,7 @@ use trunkline_call::{Deadline, Instant, TimerTable};
 #[derive(Debug)]
 pub struct Server {
     pub(crate) config: Arc<Config>,
-    pub(crate) requests: HashMap<RequestKey, Served>,
+    pub(crate) requests: KeyedMap<RequestKey, Served>,
     /// Ended requests in the order of their end.
     pub(crate) memory: Memory,
     pub(crate) timers: TimerTable<RequestKey>,
@@ -76,7 +77,7 @@ impl Server {
         Self {
             memory: Memory::new(&config, now),
             books: crate::feedback::Books::new(&config, now),
-            requests: HashMap::new(),
+            requests: KeyedMap::default(),
             timers: TimerTable::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),

@@ -16,10 +16,11 @@ use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
 use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
+use foldhash::HashMap;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -392,7 +393,7 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
-            sockets: HashMap::new(),
+            sockets: HashMap::default(),
             holds_strangers: false,
             https: HttpSockets::default(),
             udp,

@@ -12,7 +12,7 @@ use trunkline_net::{Ended, Farewell, Http2, Http2Settings, Interest, Ready, Stat
 /// The HTTP/2 connections of a shard.
 #[derive(Default)]
 pub(crate) struct HttpSockets {
-    open: HashMap<GrpcKey, Box<HttpSocket>>,
+    open: foldhash::HashMap<GrpcKey, Box<HttpSocket>>,
     /// Connections with commands to carry out, or work left over, each once.
     pressing: Vec<GrpcKey>,
     /// Kept for its memory.

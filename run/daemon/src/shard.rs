@@ -10,7 +10,7 @@ use crate::names::Names;
 use crate::sockets::{Listening, Socket};
 use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;

@@ -61,7 +61,12 @@ const fn ring(name: &'static str, words: &'static [&'static str]) -> Case {
     Case { name, program, words, times: 100_000 }
 }
 
-const CASES: [Case; 18] = [
+const fn routed(name: &'static str, words: &'static [&'static str]) -> Case {
+    let program = Built { package: "trunkline-r2p2", example: "routed_calls" };
+    Case { name, program, words, times: 20_000 }
+}
+
+const CASES: [Case; 21] = [
     calls("call, one host, 1 at once", &["one-host", "none", "1"]),
     calls("call, one host, 128 at once", &["one-host", "none", "128"]),
     calls("call, two hosts, 1 at once", &["two-hosts", "none", "1"]),
@@ -80,6 +85,9 @@ const CASES: [Case; 18] = [
     ring("ring: an entry there and taken", &["entry"]),
     ring("ring: a look for nothing", &["idle"]),
     ring("heap: a block taken, lent and freed", &["block"]),
+    routed("call over R2P2, past a router", &["direct"]),
+    routed("call over R2P2, through a router, compatible", &["compatible"]),
+    routed("call over R2P2, through a router, extended", &["extended"]),
 ];
 
 /// Counts everything. With `update` the repository remembers it; else a count that moved is said, and `false` comes

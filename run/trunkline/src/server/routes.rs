@@ -3,8 +3,7 @@
 use crate::client::refused;
 use crate::codegen::Service;
 use crate::opaque;
-use crate::session::Session;
-use std::collections::HashMap;
+use crate::session::{IdMap, Session};
 use std::sync::Arc;
 use trunkline_call::{RouteIndex, Status};
 
@@ -37,7 +36,7 @@ impl Offer {
 /// Routes of the services bound to one session.
 #[derive(Default)]
 pub(super) struct Routes {
-    by_route: HashMap<RouteIndex, Served>,
+    by_route: IdMap<RouteIndex, Served>,
 }
 
 /// What a route stands for.
