@@ -84,6 +84,21 @@ impl Dispatching {
         marks
     }
 
+    /// How much of the processors there was.
+    fn about_the_host(&self) -> String {
+        let rounds = || self.rows.iter().flat_map(|row| &row.rounds);
+        let stolen = spread(rounds().map(|round| round.stolen_percent).collect());
+        let mut out = format!("\nThe host gave {stolen} % of the processors to others in a round");
+        if let Some(most) = self.plan.stolen_percent_max {
+            let again: u32 = rounds().map(|round| round.again).sum();
+            let _ = write!(
+                out,
+                "; one with more than {most} % was measured again, five times at most: {again} were"
+            );
+        }
+        out + ".\n"
+    }
+
     /// Tables as the documents have them.
     pub fn markdown(&self) -> String {
         let plan = &self.plan;
@@ -93,6 +108,7 @@ impl Dispatching {
             plan.rounds,
             plan.millis
         );
+        out += &self.about_the_host();
         for load in self.loads() {
             let (shape, percent) = load;
             let _ = writeln!(
@@ -182,7 +198,7 @@ mod tests {
     fn row(chooser: &'static str, percent: u32, p99_ms: u64) -> Row {
         let [took, bound, bound_as_served] = [p99_ms, 10, 10].map(|ms| [0, ms * 1_000_000, 0]);
         let answer = Answer { calls: 1, failed: 0, p95_ns: 0, took, bound, bound_as_served };
-        let round = Round { answer, cpu_ns: 0 };
+        let round = Round { answer, cpu_ns: 0, stolen_percent: 0.0, again: 0 };
         Row { chooser, shape: Shape::Bimodal, percent, rounds: vec![round] }
     }
 
@@ -195,6 +211,7 @@ mod tests {
             shapes: vec![Shape::Bimodal],
             percents: vec![50, 90],
             only: Vec::new(),
+            stolen_percent_max: None,
         };
         let ours = [row(OURS, 50, 11), row(OURS, 90, 12)];
         let theirs = [row("nginx", 90, 60), row("nginx least_conn", 50, 10), row("nginx least_conn", 90, 30)];

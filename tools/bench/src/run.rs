@@ -65,6 +65,10 @@ pub struct Arguments {
     /// Only these peers, by name, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Of r2p2: measures a round again, five times at most, during which the host of this virtual machine gave away
+    /// more of the processors than so many percent.
+    #[arg(long)]
+    stolen_max: Option<f64>,
     /// Folder for results.json, report.html and tables.md.
     #[arg(long, default_value = "target/bench-report")]
     out: PathBuf,
@@ -231,6 +235,7 @@ impl Arguments {
             shapes: if self.service.is_empty() { Shape::ALL.to_vec() } else { self.service.clone() },
             percents: or(&self.load, &dispatch::PERCENTS),
             only: self.only.clone(),
+            stolen_percent_max: self.stolen_max,
         };
         Ok(Some(dispatch::measure(&plan, foreign)?))
     }
