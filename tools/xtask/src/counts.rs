@@ -7,9 +7,9 @@
 //! What would move a count without a change of ours is held still: hash tables get the same seeds in every run
 //! (`host/shm/examples/fixed_seeds.rs`, loaded before the C library), valgrind lays out the address space itself and
 //! knows no randomness there, programs run on one thread with the allocator of the C library, and with an empty
-//! environment. So a count is the same from run to run. Another compiler writes other code, and the C library's
-//! functions that move and compare bytes come in variants for processors: the file says what it was made with, and
-//! where that differs the differences are said and not held against anybody.
+//! environment. So a count is the same from run to run, to one in a thousand. Another compiler writes other code, and
+//! the C library's functions that move and compare bytes come in variants for processors: the file says what it was
+//! made with, and where that differs the differences are said and not held against anybody.
 //!
 //! Release builds are counted. Building them takes minutes where nothing is built yet, so this is no part of `make
 //! test`; `.ci/run` calls it after that.
@@ -22,7 +22,7 @@ use toml::{Table, Value};
 
 /// Where the counts are kept.
 pub const COUNTS: &str = "docs/counts.toml";
-/// Runs agree to the instruction; the rest is for changes that are worth less than a word in a commit.
+/// Runs agree to one in a thousand; the rest is for changes that are worth less than a word in a commit.
 const TOLERANCE_PERCENT: f64 = 2.0;
 /// The key under which the file says what it was made with.
 const MADE_WITH: &str = "made_with";
