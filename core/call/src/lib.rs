@@ -16,6 +16,7 @@
 //!   which the server's part travels back to the caller.
 //! * [`entry`]: the 64-byte ring entries an application and its daemon exchange.
 //! * [`TimerTable`]: deadlines of many calls, asked "who is due at this instant?".
+//! * [`KeyedMap`], [`KeyedSet`]: tables whose hash is cheap, with keys nobody outside knows.
 //!
 //! # Invariants
 //! * Decoding never panics: every `decode` takes hostile bytes and returns a value or a [`Fault`].
@@ -27,6 +28,7 @@ mod encoded;
 pub mod entry;
 mod fault;
 mod id;
+mod keyed;
 mod metadata;
 pub mod octets;
 mod stamps;
@@ -38,6 +40,7 @@ mod trailers;
 pub use encoded::{MetadataReader, MetadataWriter};
 pub use fault::{Blame, Fault};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
+pub use keyed::{Keyed, KeyedMap, KeyedSet, mix};
 pub use metadata::{Metadata, MetadataError, MetadataPairs};
 pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
 pub use status::{Code, Execution, Status};

@@ -1,7 +1,6 @@
 //! Many deadlines, one question: who is due?
 
-use crate::Instant;
-use foldhash::HashSet;
+use crate::{Instant, KeyedSet};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +17,7 @@ pub struct TimerKey(u64);
 #[derive(Debug)]
 pub struct TimerTable<T> {
     heap: BinaryHeap<Reverse<Timer<T>>>,
-    /// Nobody outside chooses keys, and every call with a deadline asks: the hash is cheap.
-    cancelled: HashSet<TimerKey>,
+    cancelled: KeyedSet<TimerKey>,
     next_key: u64,
 }
 
@@ -38,7 +36,7 @@ impl<T> TimerTable<T> {
 
     /// An empty table.
     pub fn new() -> Self {
-        Self { heap: BinaryHeap::new(), cancelled: HashSet::default(), next_key: 0 }
+        Self { heap: BinaryHeap::new(), cancelled: KeyedSet::default(), next_key: 0 }
     }
 
     /// Adds a timer that is due at `at`.
@@ -111,7 +109,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for TimerTable<T> {
             return Err(D::Error::custom("a timer with a key that was never given out"));
         }
         let heap = live.into_iter().map(|(at, key, what)| Reverse(Timer { at, key, what })).collect();
-        Ok(Self { heap, cancelled: HashSet::default(), next_key })
+        Ok(Self { heap, cancelled: KeyedSet::default(), next_key })
     }
 }
 

@@ -10,14 +10,13 @@ use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
 use crate::table::{Key, Table};
 use crate::{CallKey, RemoteKey};
-use foldhash::HashMap;
 use http::uri::Authority;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_balance::{
     Balancer, EndpointRow, LoadReport, Pick, Readiness, Report, Settings, Wanted, key_of,
 };
-use trunkline_call::{Code, Fault, Instant, MetadataReader};
+use trunkline_call::{Code, Fault, Instant, KeyedMap, MetadataReader};
 
 /// Names a cluster. Clusters are never forgotten: there are as many as there are targets of services.
 pub(crate) type ClusterKey = Key<Cluster>;
@@ -41,8 +40,8 @@ pub(crate) struct Cluster {
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Clusters {
     table: Table<Cluster>,
-    by_service: HashMap<Box<str>, ClusterKey>,
-    by_target: HashMap<(RemoteKey, Box<str>), ClusterKey>,
+    by_service: KeyedMap<Box<str>, ClusterKey>,
+    by_target: KeyedMap<(RemoteKey, Box<str>), ClusterKey>,
     #[serde(skip)]
     pub seed: u64,
 }

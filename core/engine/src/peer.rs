@@ -8,12 +8,11 @@ use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
 use crate::session::Target;
 use crate::{CallKey, PeerKey, RemoteKey, SessionKey};
-use foldhash::HashMap;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Code, Deadline, Execution, Fault, Instant, ServerStamps};
+use trunkline_call::{Code, Deadline, Execution, Fault, Instant, KeyedMap, ServerStamps};
 use trunkline_native::{
     Arriving, Connection, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer,
 };
@@ -28,14 +27,14 @@ pub struct Peer {
     /// Address, for operators.
     pub(crate) label: String,
     /// Methods this side calls there.
-    pub(crate) announced: HashMap<(MethodKey, [u64; 2]), MethodIndex>,
+    pub(crate) announced: KeyedMap<(MethodKey, [u64; 2]), MethodIndex>,
     /// The request types the peer last said it has for them. The connection goes by what was ever agreed, for that may
     /// be under way; what is sent goes by this.
-    pub(crate) answers: HashMap<MethodIndex, u64>,
+    pub(crate) answers: KeyedMap<MethodIndex, u64>,
     /// Methods the peer calls here, by its own numbers.
-    pub(crate) offered: HashMap<MethodIndex, Offered>,
+    pub(crate) offered: KeyedMap<MethodIndex, Offered>,
     /// Large messages on their way in.
-    pub(crate) assemblies: HashMap<StreamId, Assembly>,
+    pub(crate) assemblies: KeyedMap<StreamId, Assembly>,
     /// Bytes of those that the daemon holds itself.
     pub(crate) assembling_bytes: usize,
     /// Calls with an item that waits for room in the connection's queue.

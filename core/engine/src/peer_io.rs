@@ -6,11 +6,10 @@ use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
 use crate::{Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
-use foldhash::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Execution, Fault, Instant};
+use trunkline_call::{Execution, Fault, Instant, KeyedMap};
 use trunkline_native::{Chunk, Config, Connection, Input, SharedRange, Side};
 
 /// A piece of what a connection writes.
@@ -231,10 +230,10 @@ impl Engine {
             connection: Connection::new(side, config, now),
             lane,
             label,
-            announced: HashMap::default(),
-            answers: HashMap::default(),
-            offered: HashMap::default(),
-            assemblies: HashMap::default(),
+            announced: KeyedMap::default(),
+            answers: KeyedMap::default(),
+            offered: KeyedMap::default(),
+            assemblies: KeyedMap::default(),
             assembling_bytes: 0,
             blocked: VecDeque::new(),
             in_line: false,

@@ -14,10 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::Instant;
+use trunkline_call::{Instant, KeyedMap};
 use trunkline_r2p2::{
-    CallName, Client, ClientState, Config, KeyedMap, Mode, RequestKey, Server, ServerState, Timing, Transmit,
-    Unsound,
+    CallName, Client, ClientState, Config, Mode, RequestKey, Server, ServerState, Timing, Transmit, Unsound,
 };
 use trunkline_telemetry::PeerIndex;
 

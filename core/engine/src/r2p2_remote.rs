@@ -14,9 +14,8 @@ use crate::registry::MethodKey;
 use crate::remote::{Remote, Speaks};
 use crate::{CallKey, RemoteKey};
 use core::net::{Ipv4Addr, SocketAddrV4};
-use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
-use trunkline_call::{Deadline, Fault, Instant};
+use trunkline_call::{Deadline, Fault, Instant, KeyedMap};
 use trunkline_r2p2::{CallFailure, Mode, NewCall, Policy, RequestEnvelope};
 
 /// What is known of an endpoint reached over R2P2.
@@ -24,7 +23,7 @@ use trunkline_r2p2::{CallFailure, Mode, NewCall, Policy, RequestEnvelope};
 pub(crate) struct R2p2Remote {
     pub target: SocketAddrV4,
     greeting: Greeting,
-    agreed: HashMap<MethodKey, Agreed>,
+    agreed: KeyedMap<MethodKey, Agreed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +65,7 @@ impl R2p2Remote {
             Some(port) => SocketAddrV4::new(Ipv4Addr::LOCALHOST, port.parse().ok()?),
             None => address.parse().ok()?,
         };
-        Some(Self { target, greeting: Greeting::Wanted, agreed: HashMap::default() })
+        Some(Self { target, greeting: Greeting::Wanted, agreed: KeyedMap::default() })
     }
 
     /// Whether another process's knowledge is of this endpoint, and holds together.

@@ -4,11 +4,10 @@ use crate::CallKey;
 use crate::cluster::ClusterKey;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
-use foldhash::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::CallId;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
+use trunkline_call::{CallId, KeyedMap};
 use trunkline_policy::Plan;
 
 /// An attached session.
@@ -21,7 +20,7 @@ pub struct Session {
     pub(crate) identity: Box<str>,
     /// Calls this session has made and not yet released, by the id it chose. The hash is keyed, and cheap: each call
     /// asks three times.
-    pub(crate) made: HashMap<CallId, CallKey>,
+    pub(crate) made: KeyedMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
     pub(crate) delivered: usize,
     /// Completions the host has not yet written into the ring.
@@ -79,7 +78,7 @@ impl Session {
             label,
             routes: Vec::new(),
             identity: Box::default(),
-            made: HashMap::default(),
+            made: KeyedMap::default(),
             delivered: 0,
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),

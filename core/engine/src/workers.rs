@@ -19,14 +19,13 @@ use crate::registry::{MethodKey, Server};
 use crate::session::Target;
 use crate::start::service_of;
 use crate::{CallKey, SessionKey};
-use foldhash::HashMap;
-use trunkline_call::{Fault, Instant, Pattern};
+use trunkline_call::{Fault, Instant, KeyedMap, Pattern};
 use trunkline_dispatch::{Class, Dispatch, Dispatcher, Settings, Verdict, WorkerKey};
 
 /// Every service whose calls have been given out so.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    by_service: HashMap<Box<str>, usize>,
+    by_service: KeyedMap<Box<str>, usize>,
     services: Vec<Service>,
 }
 
@@ -38,7 +37,7 @@ struct Service {
     version: u64,
     /// Bytes of waiting calls that the daemon holds itself.
     queued_bytes: usize,
-    waits: HashMap<MethodKey, Tendency>,
+    waits: KeyedMap<MethodKey, Tendency>,
     /// Something may be given out.
     stirred: bool,
 }
@@ -367,7 +366,7 @@ impl Service {
             members: Vec::new(),
             version: u64::MAX,
             queued_bytes: 0,
-            waits: HashMap::default(),
+            waits: KeyedMap::default(),
             stirred: false,
         }
     }

@@ -4,14 +4,13 @@ use crate::Transmit;
 use crate::client_call::{Call, Stage, drop_part};
 use crate::config::{Config, Mode};
 use crate::extension::{Extension, Identity, Part, Reason};
-use crate::keyed::{KeyedMap, KeyedSet};
 use crate::wire::{ACK, DROP, Flags, Header, Packet, PacketType, Policy};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use trunkline_call::{Deadline, Execution, Instant, SERVER_TRAILER_BYTES, TimerTable};
+use trunkline_call::{Deadline, Execution, Instant, KeyedMap, KeyedSet, SERVER_TRAILER_BYTES, TimerTable};
 
 /// The client's end of one UDP port.
 #[derive(Debug)]

@@ -13,7 +13,6 @@ use crate::client_call::Call;
 use crate::ended;
 use crate::extension::Head;
 use crate::feedback::Books;
-use crate::keyed::KeyedSet;
 use crate::served::{RequestKey, Served, Stage};
 use crate::server::Server;
 use crate::transmit::Transmit;
@@ -21,7 +20,7 @@ use core::net::SocketAddrV4;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::{ByteBuf, Bytes};
 use std::collections::VecDeque;
-use trunkline_call::Instant;
+use trunkline_call::{Instant, KeyedSet};
 
 /// The state that was handed over contradicts itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

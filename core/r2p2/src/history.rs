@@ -10,11 +10,10 @@
 //! horizon tells what that loses.
 
 use crate::horizon::Horizon;
-use crate::keyed::{Keyed, KeyedMap};
 use crate::served::RequestKey;
 use core::hash::BuildHasher;
 use core::net::SocketAddrV4;
-use trunkline_call::Instant;
+use trunkline_call::{Instant, Keyed, KeyedMap};
 
 /// Where requests that are over went.
 #[derive(Debug)]

@@ -2,13 +2,12 @@
 
 use crate::history::History;
 use crate::horizon::Horizon;
-use crate::keyed::{Keyed, KeyedMap};
 use crate::router_config::RouterConfig;
 use crate::served::RequestKey;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use trunkline_call::Instant;
+use trunkline_call::{Instant, Keyed, KeyedMap};
 use trunkline_dispatch::WorkerKey;
 
 /// Where a request is.

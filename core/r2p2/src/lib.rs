@@ -52,7 +52,6 @@ mod handover;
 mod history;
 mod horizon;
 mod incoming;
-mod keyed;
 mod lease;
 mod memory;
 mod outgoing;
@@ -72,13 +71,12 @@ pub use extension::{
     AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
 };
 pub use handover::{ClientState, ServerState, Unsound};
-pub use keyed::{Keyed, KeyedMap};
 pub use router::{Forward, Router};
 pub use router_config::{RouterConfig, RouterCounters};
 pub use served::{RequestKey, Timing};
 pub use server::{Request, Server, ServerCounters, ServerEvent};
 pub use transmit::Transmit;
-pub(crate) use transmit::mix;
+pub(crate) use trunkline_call::mix;
 pub use wire::{
     FIRST_BYTES, FeedbackFor, Flags, HEADER_BYTES, Header, MAGIC, Malformed, PACKETS_MAX_COMPATIBLE,
     PACKETS_MAX_EXTENDED, PAYLOAD_BYTES_MAX, Packet, PacketType, Policy,

@@ -4,14 +4,13 @@ use crate::Transmit;
 use crate::config::Config;
 use crate::extension::{AckPart, Part, Reason, RequestPart};
 use crate::incoming::{Incoming, Taken};
-use crate::keyed::KeyedMap;
 use crate::memory::Memory;
 use crate::served::{RequestKey, Served, Stage};
 use crate::wire::{ACK, DROP, Flags, Packet, PacketType};
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Deadline, Instant, TimerTable};
+use trunkline_call::{Deadline, Instant, KeyedMap, TimerTable};
 
 /// The server's end of one UDP port.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
 //! The workers of a router: who is there, and what FEEDBACK says about them.
 
 use crate::extension::{FeedbackPart, NO_REQUEST, Part};
-use crate::keyed::{Keyed, KeyedMap};
 use crate::lease::Ended;
 use crate::router::Router;
 use crate::served::RequestKey;
 use crate::wire::{FeedbackFor, Packet, PacketType};
 use core::net::{Ipv4Addr, SocketAddrV4};
-use trunkline_call::Instant;
+use trunkline_call::{Instant, Keyed, KeyedMap};
 use trunkline_dispatch::WorkerKey;
 
 /// Everyone who takes requests.

@@ -16,7 +16,6 @@ use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, Listening};
 use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
-use foldhash::HashMap;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
@@ -28,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use trunkline_call::{Instant, TimerTable};
+use trunkline_call::{Instant, KeyedMap, TimerTable};
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
@@ -393,7 +392,7 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
-            sockets: HashMap::default(),
+            sockets: KeyedMap::default(),
             holds_strangers: false,
             https: HttpSockets::default(),
             udp,

@@ -4,7 +4,7 @@ use crate::shard::{Shard, Token, now};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use trunkline_call::{Instant, TimerKey};
+use trunkline_call::{Instant, KeyedMap, TimerKey};
 use trunkline_engine::{GrpcKey, Turn};
 use trunkline_grpc::{Command, Event, Reason};
 use trunkline_net::{Ended, Farewell, Http2, Http2Settings, Interest, Ready, State, Stream};
@@ -12,7 +12,7 @@ use trunkline_net::{Ended, Farewell, Http2, Http2Settings, Interest, Ready, Stat
 /// The HTTP/2 connections of a shard.
 #[derive(Default)]
 pub(crate) struct HttpSockets {
-    open: foldhash::HashMap<GrpcKey, Box<HttpSocket>>,
+    open: KeyedMap<GrpcKey, Box<HttpSocket>>,
     /// Connections with commands to carry out, or work left over, each once.
     pressing: Vec<GrpcKey>,
     /// Kept for its memory.

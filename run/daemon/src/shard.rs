@@ -10,11 +10,10 @@ use crate::names::Names;
 use crate::sockets::{Listening, Socket};
 use crate::visitors::{TlsKeys, Visitors};
 use crate::waker::Waker;
-use foldhash::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use trunkline_call::{Instant, TimerTable};
+use trunkline_call::{Instant, KeyedMap, TimerTable};
 use trunkline_engine::{BindRequest, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn};
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
@@ -26,7 +25,7 @@ pub(crate) struct Shard {
     pub engine: Engine,
     pub heaps: SessionHeaps,
     pub sessions: Sessions,
-    pub sockets: HashMap<PeerKey, Socket>,
+    pub sockets: KeyedMap<PeerKey, Socket>,
     /// Whoever connects waits at the listeners, for the daemon that takes over.
     pub holds_strangers: bool,
     pub https: HttpSockets,
