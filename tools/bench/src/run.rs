@@ -182,7 +182,7 @@ impl Arguments {
     fn check_names(&self) -> Result<(), Failure> {
         let kinds = self.what.sections().into_iter().flat_map(Section::peers).map(|kind| kind.name());
         let choosers = dispatch::names().filter(|_| self.what == What::R2p2);
-        let messages = split::MESSAGES.into_iter().filter(|_| self.what.more()(What::Split));
+        let messages = split::names().filter(|_| self.what.more()(What::Split));
         let known: BTreeSet<&str> = kinds.chain(choosers).chain(messages).collect();
         match self.only.iter().find(|name| !known.contains(name.as_str())) {
             Some(name) if known.is_empty() => {
@@ -289,5 +289,25 @@ impl What {
 
     fn includes_idle(self) -> bool {
         matches!(self, Self::Idle | Self::All)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A name nobody has is said before anything is built or measured.
+    use super::*;
+
+    #[test]
+    fn misspelt_names_are_refused() {
+        let check = |words: &[&str]| {
+            let arguments = Arguments::parse_from(["trunkline-bench"].iter().chain(words));
+            arguments.check_names().map_err(|why| why.to_string())
+        };
+        assert_eq!(check(&["r2p2", "--only", "jbsq(auto),HAProxy leastconn"]), Ok(()));
+        assert_eq!(check(&["rate", "--only", "tcp"]), Ok(()));
+        assert_eq!(check(&["split", "--only", "bench3_m3"]), Ok(()));
+        let why = check(&["r2p2", "--only", "nginx,haproxy leastconn"]).unwrap_err();
+        assert!(why.contains("haproxy leastconn") && why.contains("HAProxy leastconn"), "{why}");
+        assert!(check(&["idle", "--only", "tcp"]).is_err(), "what is measured has no peers to choose from");
     }
 }

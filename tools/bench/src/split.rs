@@ -79,26 +79,34 @@ pub struct Round {
     pub p99_us: f64,
 }
 
+/// Messages of `SHAPES`.
+const OWN: [&str; 4] = ["small", "medium", "large", "deep"];
+/// Messages of HyperProtoBench, and their files.
+const OF_HYPERPROTOBENCH: [(&str, &str); 3] = [
+    ("bench3_m3", "bench3_M3.bin"),
+    ("bench4_m43", "bench4_M43.bin"),
+    ("bench5_m34", "synth_bench5_M34.bin"),
+];
+
 /// The messages there are, or those of them that are asked for.
 pub fn payloads(plan: &Plan) -> Vec<Payload> {
     let of = |folder: &Path, name, file: &str| Payload { name, wire: folder.join(file) };
     let shapes = Path::new(SHAPES);
-    let mut all: Vec<Payload> =
-        ["small", "medium", "large", "deep"].map(|name| of(shapes, name, &format!("{name}.bin"))).into();
+    let mut all: Vec<Payload> = OWN.map(|name| of(shapes, name, &format!("{name}.bin"))).into();
     match std::env::var_os(HYPERPROTOBENCH).map(PathBuf::from) {
-        Some(folder) if cfg!(hyperprotobench) => all.extend([
-            of(&folder, "bench3_m3", "bench3_M3.bin"),
-            of(&folder, "bench4_m43", "bench4_M43.bin"),
-            of(&folder, "bench5_m34", "synth_bench5_M34.bin"),
-        ]),
+        Some(folder) if cfg!(hyperprotobench) => {
+            all.extend(OF_HYPERPROTOBENCH.map(|(name, file)| of(&folder, name, file)));
+        }
         _ => eprintln!("split: HyperProtoBench is absent: build and run with {HYPERPROTOBENCH}=FOLDER"),
     }
     all.retain(|payload| plan.only.is_empty() || plan.only.iter().any(|name| name == payload.name));
     all
 }
 
-/// What the messages are called in reports and for `--only`.
-pub const MESSAGES: [&str; 7] = ["small", "medium", "large", "deep", "bench3_m3", "bench4_m43", "bench5_m34"];
+/// What the messages are called in reports and for `--only`, also where those of HyperProtoBench are absent.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(OF_HYPERPROTOBENCH.map(|(name, _)| name))
+}
 
 /// Measures every message.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Vec<Worked>, Failure> {
