@@ -6,6 +6,8 @@ use trunkline_call::{Deadline, Instant};
 use trunkline_r2p2::*;
 
 const MODES: [Mode; 3] = [Mode::Compatible, Mode::Offer, Mode::Extended];
+/// Among the hosts that send to the server.
+const ROUTER: u8 = 7;
 const START: Instant = Instant(100_000_000_000);
 
 /// One datagram: what is parsed is written again as it was.
@@ -50,7 +52,8 @@ pub(crate) fn envelope_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn events(bytes: &[u8]) {
     let Some((mode, mut rest)) = bytes.split_first() else { return };
     let mode = MODES[usize::from(*mode) % 3];
-    let config = Arc::new(Config { mode, calls_max: 8, remembered_max: 8, ..Config::default() });
+    let routers = vec![address(ROUTER)];
+    let config = Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers, ..Config::default() });
     let (mut client, mut server) =
         (Client::new(Arc::clone(&config), 1), Server::new(Arc::clone(&config), Instant(0)));
     let (mut now, mut held, mut made, mut ended) = (START, Vec::new(), 0, 0);
@@ -171,7 +174,7 @@ fn call(now: Instant, amount: u8) -> NewCall {
     NewCall {
         tag: 0,
         target: address(1),
-        policy: Policy::Unrestricted,
+        sticky: false,
         class: 0,
         deadline: Deadline::at(now.plus_ns(3_000_000_000)),
         body: vec![2; usize::from(amount) * 40].into(),
@@ -191,6 +194,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             for _ in 0..4 {
                 while let Some(datagram) = client.poll_transmit() {
                     out.push(datagram.to_vec());
+                    out.push(on_behalf(datagram.to_vec()));
                     server.handle_datagram(START, address(9), &datagram.to_vec());
                 }
                 while let Some(ServerEvent::Request(request)) = server.poll_event() {
@@ -206,6 +210,13 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     out
 }
 
+/// As a router sends it in its own name, if it is the first packet of an extended request.
+fn on_behalf(mut datagram: Vec<u8>) -> Vec<u8> {
+    datagram[2] = 0x02;
+    datagram.get_mut(18..24).into_iter().for_each(|address| address.fill(9));
+    datagram
+}
+
 pub(crate) fn event_seeds() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for mode in 0..3 {
@@ -214,7 +225,7 @@ pub(crate) fn event_seeds() -> Vec<Vec<u8>> {
         ]);
         for seed in seeds() {
             if let Ok(len) = u8::try_from(seed.len()) {
-                out.push([&[mode, 3, 1, 6, len][..], &seed, &[4, 1, 1, len], &seed].concat());
+                out.push([&[mode, 3, 1, ROUTER, len][..], &seed, &[4, 1, 1, len], &seed].concat());
             }
         }
     }

@@ -14,9 +14,7 @@ use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::Outcome;
-use trunkline_r2p2::{
-    CallName, NewCall, Policy, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing,
-};
+use trunkline_r2p2::{CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
 
 impl Engine {
     /// Sends a call's request.
@@ -218,14 +216,8 @@ impl Engine {
     ) -> Result<(), Fault> {
         let target = self.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
         let deadline = self.calls.find(key).ok_or(Fault::Draining)?.deadline;
-        let new = NewCall {
-            tag: key.to_bits(),
-            target,
-            policy: Policy::Unrestricted,
-            class: 0,
-            deadline,
-            body: envelope.clone(),
-        };
+        let new =
+            NewCall { tag: key.to_bits(), target, sticky: false, class: 0, deadline, body: envelope.clone() };
         let name =
             self.r2p2.client(self.limits.message_bytes).call(now, new).map_err(|refused| match refused {
                 Refused::Calls { limit } => {

@@ -16,7 +16,7 @@ use crate::{CallKey, RemoteKey};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
 use trunkline_call::{Deadline, Fault, Instant, KeyedMap};
-use trunkline_r2p2::{CallFailure, Mode, NewCall, Policy, RequestEnvelope};
+use trunkline_r2p2::{CallFailure, Mode, NewCall, RequestEnvelope};
 
 /// What is known of an endpoint reached over R2P2.
 #[derive(Debug, Serialize, Deserialize)]
@@ -182,7 +182,7 @@ impl Engine {
         let new = NewCall {
             tag: GREETING_TAG | remote_key.to_bits(),
             target: r2p2.target,
-            policy: Policy::Unrestricted,
+            sticky: false,
             class: 0,
             deadline: Deadline::at(now.plus_ns(GREETING_NS << before)),
             body: RequestEnvelope::default().encode().unwrap_or_default().into(),

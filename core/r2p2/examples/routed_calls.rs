@@ -56,6 +56,7 @@ impl World {
         let known = (0..WORKERS).map(|index| (worker(index), AT_ONCE as u16));
         let settings = RouterConfig {
             control: CONTROL,
+            on_behalf: true,
             workers: if mode == Mode::Compatible { known.collect() } else { Vec::new() },
             join_from: vec![(Ipv4Addr::new(10, 0, 1, 0), 24)],
             ..RouterConfig::default()
@@ -74,9 +75,9 @@ impl World {
 
     fn call(&mut self, tag: u64) {
         let target = if self.router.is_some() { DATA } else { worker((tag % u64::from(WORKERS)) as u8) };
-        let (policy, body) = (Policy::Unrestricted, BODY.as_slice().into());
+        let (sticky, body) = (false, BODY.as_slice().into());
         let deadline = Deadline::at(self.now.plus_ns(1_000_000_000));
-        self.client.call(self.now, NewCall { tag, target, policy, class: 0, deadline, body }).expect("room");
+        self.client.call(self.now, NewCall { tag, target, sticky, class: 0, deadline, body }).expect("room");
     }
 
     /// Everybody does what there is to do, and what they say arrives at once.
@@ -107,7 +108,8 @@ impl World {
     fn forward(&mut self) {
         let Some(mut router) = self.router.take() else { return };
         while let Some(forward) = router.poll_forward() {
-            self.serve(forward.client, forward.to, &forward.datagram);
+            let from = if forward.on_behalf { CONTROL } else { forward.client };
+            self.serve(from, forward.to, &forward.datagram);
             router.take_back(std::iter::once(forward));
         }
         assert!(router.poll_transmit().is_none(), "nothing is refused");

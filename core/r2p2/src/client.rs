@@ -35,8 +35,8 @@ pub struct NewCall {
     pub tag: u64,
     /// Server, or router in front of many.
     pub target: SocketAddrV4,
-    /// Whether the router must keep to one server.
-    pub policy: Policy,
+    /// Through a router: always the same server for this client's address and port.
+    pub sticky: bool,
     /// Class, for routers that reserve workers.
     pub class: u8,
     /// When it must have ended.
@@ -339,7 +339,7 @@ impl Client {
 
     fn handle_drop(&mut self, packet: &Packet<'_>) {
         let failure = match packet.extension.map(|extension| extension.part) {
-            Some(Part::Drop { reason, delay_us }) => CallFailure::Dropped { reason, delay_us },
+            Some(Part::Drop { reason, delay_us, .. }) => CallFailure::Dropped { reason, delay_us },
             _ => CallFailure::Dropped { reason: Reason::Unsaid, delay_us: 0 },
         };
         self.fail(packet.header.id, failure);

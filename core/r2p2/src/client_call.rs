@@ -83,7 +83,7 @@ impl Call {
             silent_since: now,
             timer: None,
             class: new.class,
-            policy: new.policy,
+            policy: if new.sticky { Policy::Sticky } else { Policy::Unrestricted },
             offers: config.mode != Mode::Compatible,
             pause_ns,
             next_question: now.plus_ns(pause_ns),
@@ -96,7 +96,7 @@ impl Call {
         let age_us = now.since_ns(self.first_sent).div_ceil(1000).min(u32::MAX.into()) as u32;
         let left_us = |at: Instant| (at.since_ns(now) / 1000).min(u64::from(u32::MAX) - 1) as u32;
         let budget_us = self.deadline.instant().map_or(u32::MAX, left_us);
-        let part = RequestPart { again, class: self.class, router: None, age_us, budget_us };
+        let part = RequestPart { again, class: self.class, router: None, client: None, age_us, budget_us };
         self.packet(to, 0, Part::Request(part))
     }
 
@@ -183,5 +183,5 @@ impl Call {
 
 /// A DROP of the extended mode, without the call.
 pub(crate) fn drop_part(reason: Reason) -> Part {
-    Part::Drop { reason, delay_us: 0 }
+    Part::Drop { reason, delay_us: 0, client: None }
 }

@@ -1,6 +1,6 @@
 //! What the extended mode puts between header and payload.
 
-use crate::wire::{FeedbackFor, Flags, Header, Malformed, PacketType, field, u16_at, u32_at, u64_at};
+use crate::wire::{FeedbackFor, Flags, Header, Malformed, PacketType, Policy, field, u16_at, u32_at, u64_at};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_call::SERVER_TRAILER_BYTES;
 
@@ -39,8 +39,10 @@ pub enum Part {
     Drop {
         /// Why.
         reason: Reason,
-        /// How long the request waited before.
+        /// How long the request waited before. Zero from a client.
         delay_us: u32,
+        /// Whose it is, where a router sends it on behalf.
+        client: Option<SocketAddrV4>,
     },
     /// What a worker tells its router.
     Feedback(FeedbackPart),
@@ -55,6 +57,8 @@ pub struct RequestPart {
     pub class: u8,
     /// The control port of the router it came through, written by that router; FEEDBACK goes there.
     pub router: Option<SocketAddrV4>,
+    /// Whose it is, where a router sends it on behalf: in the place of its own address, for it is the sender.
+    pub client: Option<SocketAddrV4>,
     /// Time since the client first sent it.
     pub age_us: u32,
     /// Time left until the deadline; `u32::MAX` for none.
@@ -81,6 +85,8 @@ pub struct FeedbackPart {
     pub slots: u16,
     /// It leaves: no more requests.
     pub leaving: bool,
+    /// It takes from this router what is sent on behalf of clients.
+    pub on_behalf: bool,
     /// How long the request waited at the worker.
     pub queue_ns: u32,
     /// How long it was worked on.
@@ -138,11 +144,15 @@ const ACK_BYTES: usize = LATER_BYTES + 20;
 const DROP_BYTES: usize = LATER_BYTES + 8;
 const FEEDBACK_BYTES: usize = LATER_BYTES + 32;
 
+/// Where in what REQUEST and DROP add a router writes an address: port, then IPv4 address.
+const ADDRESS_AT: usize = 2;
+
 /// Bits of the extension's second byte.
 const AGAIN: u8 = 0x01;
 const OF_REPLY: u8 = 0x02;
 const DONE: u8 = 0x04;
 const LEAVING: u8 = 0x08;
+const ON_BEHALF: u8 = 0x10;
 
 impl Reason {
     /// How many there are.
@@ -197,6 +207,14 @@ impl Extension {
         Ok((Self { identity, part }, payload))
     }
 
+    pub(crate) fn on_behalf_of(&self) -> Option<SocketAddrV4> {
+        match &self.part {
+            Part::Request(part) => part.client,
+            Part::Drop { client, .. } => *client,
+            _ => None,
+        }
+    }
+
     /// Appends the block.
     pub(crate) fn encode(&self, head: &mut Head) {
         head.put(&[(self.part.bytes() / 4) as u8, self.part.bits()]);
@@ -207,7 +225,11 @@ impl Extension {
             Part::Reply(Some(trailer)) => head.put(trailer),
             Part::Request(part) => part.encode(head),
             Part::Ack(part) => part.encode(head),
-            Part::Drop { reason, delay_us } => {
+            Part::Drop { reason, client: Some(client), .. } => {
+                head.put(&[*reason as u8, 0]);
+                put_address(head, Some(*client));
+            }
+            Part::Drop { reason, delay_us, client: None } => {
                 head.put(&[*reason as u8, 0, 0, 0]);
                 head.put(&delay_us.to_be_bytes());
             }
@@ -231,15 +253,18 @@ impl Part {
             return Err(field("bytes of the extension", block.len() as u32, "what its type has"));
         }
         let (bits, body) = (block[1], &block[LATER_BYTES..]);
+        let on_behalf = header.policy == Policy::OnBehalf;
         Ok(match (header.kind, first) {
-            (PacketType::Request, true) => Self::Request(RequestPart::decode(bits, body)),
+            (PacketType::Request, true) => Self::Request(RequestPart::decode(bits, on_behalf, body)),
             (PacketType::Reply, true) => Self::Reply(body.first_chunk().copied()),
             (PacketType::Request | PacketType::Reply, false) => Self::Later,
             (PacketType::Ack, _) => Self::Ack(AckPart::decode(bits, body)),
             (PacketType::Drop, _) => {
                 let known = Reason::ALL.get(usize::from(body[0])).copied();
                 let reason = known.ok_or(field("reason", body[0].into(), "0 to 10"))?;
-                Self::Drop { reason, delay_us: u32_at(body, 4) }
+                let client = address_at(body).filter(|_| on_behalf);
+                let delay_us = if on_behalf { 0 } else { u32_at(body, 4) };
+                Self::Drop { reason, delay_us, client }
             }
             (PacketType::Feedback, _) => Self::Feedback(FeedbackPart::decode(bits, body)),
         })
@@ -263,31 +288,27 @@ impl Part {
             Self::Later | Self::Reply(_) | Self::Drop { .. } => 0,
             Self::Request(part) => bit(part.again, AGAIN),
             Self::Ack(part) => bit(part.of_reply, OF_REPLY) | bit(part.done, DONE),
-            Self::Feedback(part) => bit(part.leaving, LEAVING),
+            Self::Feedback(part) => bit(part.leaving, LEAVING) | bit(part.on_behalf, ON_BEHALF),
         }
     }
 }
 
 impl RequestPart {
-    /// Where the router's address lies in a datagram, so that the router can write it without more: port, address.
-    pub const ROUTER_AT: usize = crate::HEADER_BYTES + LATER_BYTES + 2;
-
-    fn decode(bits: u8, body: &[u8]) -> Self {
-        let router = SocketAddrV4::new(Ipv4Addr::from(u32_at(body, 4)), u16_at(body, 2));
+    fn decode(bits: u8, on_behalf: bool, body: &[u8]) -> Self {
+        let address = address_at(body);
         Self {
             again: bits & AGAIN != 0,
             class: body[0],
-            router: (router.port() != 0).then_some(router),
+            router: address.filter(|_| !on_behalf),
+            client: address.filter(|_| on_behalf),
             age_us: u32_at(body, 8),
             budget_us: u32_at(body, 12),
         }
     }
 
     fn encode(&self, head: &mut Head) {
-        let router = self.router.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
         head.put(&[self.class, 0]);
-        head.put(&router.port().to_be_bytes());
-        head.put(&router.ip().octets());
+        put_address(head, self.client.or(self.router));
         head.put(&self.age_us.to_be_bytes());
         head.put(&self.budget_us.to_be_bytes());
     }
@@ -314,6 +335,7 @@ impl FeedbackPart {
         Self {
             slots: u16_at(body, 0),
             leaving: bits & LEAVING != 0,
+            on_behalf: bits & ON_BEHALF != 0,
             queue_ns: u32_at(body, 4),
             service_ns: u32_at(body, 8),
             epoch: u32_at(body, 12),
@@ -359,6 +381,36 @@ impl std::fmt::Debug for Head {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Head").field(&self.as_slice()).finish()
     }
+}
+
+/// What a router writes into a datagram it sends on, in place: the extension says where FEEDBACK goes.
+pub(crate) fn write_router(datagram: &mut [u8], control: SocketAddrV4) {
+    write_address(datagram, control);
+}
+
+/// What a router writes into a REQUEST or DROP it sends in its own name, in place: the extension says whose it is.
+pub(crate) fn write_client(datagram: &mut [u8], client: SocketAddrV4) {
+    let kind = datagram[Header::POLICY_AT] & 0xf0;
+    datagram[Header::POLICY_AT] = kind | Policy::OnBehalf as u8;
+    write_address(datagram, client);
+}
+
+fn write_address(datagram: &mut [u8], address: SocketAddrV4) {
+    let at = crate::HEADER_BYTES + LATER_BYTES + ADDRESS_AT;
+    datagram[at..at + 2].copy_from_slice(&address.port().to_be_bytes());
+    datagram[at + 2..at + 6].copy_from_slice(&address.ip().octets());
+}
+
+fn put_address(head: &mut Head, address: Option<SocketAddrV4>) {
+    let address = address.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+    head.put(&address.port().to_be_bytes());
+    head.put(&address.ip().octets());
+}
+
+/// The address in what REQUEST and DROP add; none has port 0.
+fn address_at(body: &[u8]) -> Option<SocketAddrV4> {
+    let (port, ip) = (u16_at(body, ADDRESS_AT), u32_at(body, ADDRESS_AT + 2));
+    (port != 0).then(|| SocketAddrV4::new(Ipv4Addr::from(ip), port))
 }
 
 /// A FEEDBACK that is about no request: a worker says that it is there, or that it leaves.

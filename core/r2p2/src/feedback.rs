@@ -130,6 +130,7 @@ impl Server {
         let part = FeedbackPart {
             slots: if self.books.leaving { 0 } else { self.config.slots },
             leaving: self.books.leaving,
+            on_behalf: true,
             queue_ns: as_u32(timing.queue_ns),
             service_ns: as_u32(timing.service_ns),
             epoch: self.books.epoch,

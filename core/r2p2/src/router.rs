@@ -2,7 +2,7 @@
 
 use crate::Transmit;
 use crate::attention::Attention;
-use crate::extension::{Extension, Identity, Part, Reason, RequestPart};
+use crate::extension::{Extension, Identity, Part, Reason, RequestPart, write_client, write_router};
 use crate::lease::{Leases, State};
 use crate::router_config::{RouterConfig, RouterCounters};
 use crate::served::RequestKey;
@@ -29,15 +29,18 @@ pub struct Router {
     pub(crate) counters: RouterCounters,
 }
 
-/// A request to send on: from its client's address, if the host may write that.
+/// A request to send on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Whose request it is: the source to write.
+    /// Whose request it is.
     pub client: SocketAddrV4,
     /// The worker.
     pub to: SocketAddrV4,
-    /// The datagram, with this router's address in its extension.
+    /// The datagram, with this router's address in its extension, or its client's.
     pub datagram: Vec<u8>,
+    /// It says whose it is, and leaves from the control port. Else its source is to be the client's address, if the
+    /// host may write that.
+    pub on_behalf: bool,
 }
 
 /// A request that waits.
@@ -88,10 +91,9 @@ impl Router {
             self.counters.malformed += 1;
             return;
         };
-        if packet.header.kind == PacketType::Drop {
-            return self.handle_cancelled(client, datagram);
-        }
-        if packet.header.kind != PacketType::Request || !packet.header.flags.has(Flags::FIRST) {
+        let is_request = packet.header.kind == PacketType::Request && packet.header.flags.has(Flags::FIRST);
+        // Clients speak for themselves.
+        if packet.on_behalf_of().is_some() || !is_request && packet.header.kind != PacketType::Drop {
             self.counters.stray += 1;
             return;
         }
@@ -100,6 +102,9 @@ impl Router {
             id: packet.header.id,
             identity: packet.extension.map(|extension| extension.identity),
         };
+        if !is_request {
+            return self.handle_cancelled(key, datagram);
+        }
         let part = match packet.extension.map(|extension| extension.part) {
             Some(Part::Request(part)) => Some(part),
             _ => None,
@@ -161,9 +166,9 @@ impl Router {
     }
 
     /// A client nobody has answered yet gives up: told to the worker that has its request.
-    fn handle_cancelled(&mut self, client: SocketAddrV4, datagram: &[u8]) {
-        match self.worker_of(client, datagram) {
-            Some(to) => self.forwards.push_back(Forward { client, to, datagram: datagram.to_vec() }),
+    fn handle_cancelled(&mut self, key: RequestKey, datagram: &[u8]) {
+        match self.leases.find(&key).and_then(|lease| lease.worker) {
+            Some(to) => self.send_on(key, to, self.workers.takes_on_behalf(to), datagram.to_vec()),
             None => self.counters.stray += 1,
         }
     }
@@ -232,15 +237,31 @@ impl Router {
         let Some(found) = self.workers.by_key(worker) else { return };
         found.out += 1;
         self.counters.forwarded += 1;
-        let to = found.address;
+        let (to, takes_on_behalf) = (found.address, found.takes_on_behalf);
         self.leases.send_out(now, self.attention.now(), held.key, (worker, to));
-        self.forwards.push_back(Forward { client: held.key.client, to, datagram: held.datagram });
+        self.send_on(held.key, to, takes_on_behalf, held.datagram);
     }
 
     /// A repetition goes where the request went, and takes no further place there.
     fn forward_again(&mut self, key: RequestKey, to: SocketAddrV4, datagram: &[u8]) {
         let datagram = self.stamped(datagram, key.is_extended(), self.workers.are_all_extended());
-        self.forwards.push_back(Forward { client: key.client, to, datagram });
+        self.send_on(key, to, self.workers.takes_on_behalf(to), datagram);
+    }
+
+    /// In whose name: the worker sees the same client either way.
+    fn send_on(
+        &mut self,
+        key: RequestKey,
+        to: SocketAddrV4,
+        worker_takes_on_behalf: bool,
+        mut datagram: Vec<u8>,
+    ) {
+        let on_behalf = key.is_extended() && worker_takes_on_behalf;
+        if on_behalf {
+            write_client(&mut datagram, key.client);
+            self.counters.on_behalf += 1;
+        }
+        self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf });
     }
 
     /// The datagram as it goes on: an extended one says where FEEDBACK goes; a compatible one offers the extended mode
@@ -250,9 +271,7 @@ impl Router {
         datagram.clear();
         datagram.extend_from_slice(bytes);
         if is_extended {
-            let at = RequestPart::ROUTER_AT;
-            datagram[at..at + 2].copy_from_slice(&self.config.control.port().to_be_bytes());
-            datagram[at + 2..at + 6].copy_from_slice(&self.config.control.ip().octets());
+            write_router(&mut datagram, self.config.control);
         } else if !offer {
             datagram[Header::FLAGS_AT] &= !Flags::OFFER;
         }
@@ -270,7 +289,7 @@ impl Router {
         let mut flags = Flags::FIRST | Flags::LAST;
         let extension = key.identity.map(|identity: Identity| {
             flags |= Flags::OFFER | Flags::EXTENDED;
-            Extension { identity, part: Part::Drop { reason, delay_us } }
+            Extension { identity, part: Part::Drop { reason, delay_us, client: None } }
         });
         let header = Header {
             kind: PacketType::Drop,

@@ -9,6 +9,9 @@ use trunkline_dispatch::{Policy, Reservation};
 pub struct RouterConfig {
     /// Where workers send FEEDBACK: written into requests of the extended mode.
     pub control: SocketAddrV4,
+    /// Sends requests of the extended mode in its own name, with the client's address in them, to workers that take
+    /// them so. They answer the client straight: not for a router that clients cannot be reached past.
+    pub on_behalf: bool,
     /// How a worker is picked.
     pub policy: Policy,
     /// Workers kept for a class.
@@ -55,6 +58,7 @@ impl Default for RouterConfig {
     fn default() -> Self {
         Self {
             control: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+            on_behalf: false,
             policy: Policy::default(),
             reservations: Vec::new(),
             workers: Vec::new(),
@@ -83,7 +87,9 @@ pub struct RouterCounters {
     pub requests: u64,
     /// Sent on, repetitions apart.
     pub forwarded: u64,
-    /// Of those, after waiting here; for how long in all, and the longest.
+    /// Of those and of repetitions, in the router's own name on behalf of the client.
+    pub on_behalf: u64,
+    /// Of those forwarded, after waiting here; for how long in all, and the longest.
     pub waited: u64,
     /// Nanoseconds.
     pub waited_ns: u64,

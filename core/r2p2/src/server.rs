@@ -93,13 +93,22 @@ impl Server {
             self.counters.malformed += 1;
             return;
         };
+        let client = match packet.on_behalf_of() {
+            None => from,
+            Some(client) if self.config.routers.contains(&from) => client,
+            // Nobody but a router speaks for others.
+            Some(_) => {
+                self.counters.stray += 1;
+                return;
+            }
+        };
         self.forget(now);
         let identity = packet.extension.map(|extension| extension.identity);
-        let key = RequestKey { client: from, id: packet.header.id, identity };
+        let key = RequestKey { client, id: packet.header.id, identity };
         match packet.header.kind {
             PacketType::Request if self.requests.contains_key(&key) => self.handle_known(now, key, &packet),
             PacketType::Request if packet.header.flags.has(Flags::FIRST) => {
-                self.handle_new(now, key, &packet)
+                self.handle_new(now, from, key, &packet)
             }
             PacketType::Request => self.handle_unknown(key),
             PacketType::Ack => self.handle_ack(now, key, &packet),
@@ -164,7 +173,7 @@ impl Server {
         self.counters
     }
 
-    fn handle_new(&mut self, now: Instant, key: RequestKey, packet: &Packet<'_>) {
+    fn handle_new(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, packet: &Packet<'_>) {
         let part = match packet.extension.map(|extension| extension.part) {
             Some(Part::Request(part)) => Some(part),
             _ => None,
@@ -178,7 +187,8 @@ impl Server {
                 self.counters.stray += 1;
             };
         }
-        let router = part.and_then(|part| part.router).filter(|router| self.config.routers.contains(router));
+        let router = packet.on_behalf_of().map(|_| from).or(part.and_then(|part| part.router));
+        let router = router.filter(|router| self.config.routers.contains(router));
         self.books.taken(router);
         if let Some(reason) = self.reason_to_refuse(packet, part) {
             self.counters.refused += 1;
@@ -387,7 +397,7 @@ impl Server {
     }
 
     pub(crate) fn send_drop(&mut self, key: RequestKey, reason: Reason) {
-        self.send_aside(key, PacketType::Drop, Part::Drop { reason, delay_us: 0 }, DROP);
+        self.send_aside(key, PacketType::Drop, Part::Drop { reason, delay_us: 0, client: None }, DROP);
     }
 
     fn drop_unknown(&mut self, key: RequestKey, reason: Reason) {

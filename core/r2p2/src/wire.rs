@@ -1,6 +1,7 @@
 //! The bytes of a datagram: header, extension, payload. Strict on the way in, exact on the way out.
 
 use crate::extension::{Extension, Head};
+use core::net::SocketAddrV4;
 use thiserror::Error;
 
 /// First byte of every datagram.
@@ -19,6 +20,7 @@ pub const PACKETS_MAX_EXTENDED: usize = u16::MAX as usize - 1;
 /// Payload of an ACK and of a DROP.
 pub(crate) const ACK: &[u8] = b"ACK";
 pub(crate) const DROP: &[u8] = b"DROP";
+const POLICIES: &str = "0 (unrestricted), 1 (sticky) or, with the client it is for, 2 (on behalf)";
 
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +46,8 @@ pub enum Policy {
     Unrestricted = 0,
     /// Always the same server for the same client address; what is not a request carries this.
     Sticky = 1,
+    /// Routed: a router sends it in its own name, and the extension says whose it is. Never from a client.
+    OnBehalf = 2,
 }
 
 /// The flags byte.
@@ -135,8 +139,10 @@ impl Flags {
 }
 
 impl Header {
+    /// Where type and policy lie in a datagram.
+    pub(crate) const POLICY_AT: usize = 2;
     /// Where the flags lie in a datagram.
-    pub const FLAGS_AT: usize = 3;
+    pub(crate) const FLAGS_AT: usize = 3;
 
     /// Reads the header of any type but FEEDBACK.
     ///
@@ -150,7 +156,8 @@ impl Header {
         let policy = match bytes[2] & 0x0f {
             0 => Policy::Unrestricted,
             1 => Policy::Sticky,
-            other => return Err(field("policy", other.into(), "0 (unrestricted) or 1 (sticky)")),
+            2 => Policy::OnBehalf,
+            other => return Err(field("policy", other.into(), POLICIES)),
         };
         let (id, order) = (u16_at(bytes, 4), u16_at(bytes, 6));
         let header = Self { kind, policy, flags: Flags(bytes[3]), id, order };
@@ -177,6 +184,15 @@ impl Header {
             (true, _) => Some(self.order),
             (false, true) => Some(self.order + 1),
             (false, false) => None,
+        }
+    }
+
+    /// Who speaks for others says for whom.
+    fn check_policy(&self, extension: Option<&Extension>) -> Result<(), Malformed> {
+        let says_for_whom = || extension.and_then(Extension::on_behalf_of).is_some();
+        match self.policy {
+            Policy::OnBehalf if !says_for_whom() => Err(field("policy", self.policy as u32, POLICIES)),
+            _ => Ok(()),
         }
     }
 
@@ -213,10 +229,17 @@ impl<'a> Packet<'a> {
         let header = Header::decode(datagram)?;
         let rest = &datagram[HEADER_BYTES..];
         if !extended || !header.flags.has(Flags::EXTENDED) {
+            header.check_policy(None)?;
             return Ok(Self { header, extension: None, payload: rest });
         }
         let (extension, payload) = Extension::decode(&header, rest)?;
+        header.check_policy(Some(&extension))?;
         Ok(Self { header, extension: Some(extension), payload })
+    }
+
+    /// Whose it is, where a router has sent it in its own name.
+    pub fn on_behalf_of(&self) -> Option<SocketAddrV4> {
+        self.extension.as_ref()?.on_behalf_of()
     }
 
     /// Header and extension as bytes; the payload follows them.

@@ -28,6 +28,8 @@ pub(crate) struct Worker {
     pub slots: u32,
     /// Leases out there.
     pub out: u32,
+    /// It has served what came through here, and takes what is sent on behalf of clients.
+    pub takes_on_behalf: bool,
     /// When it last said that it is there; `None` for one that never does. This and `rests_until` are on the clock of
     /// [`crate::attention::Attention`].
     beat: Option<Instant>,
@@ -83,6 +85,13 @@ impl Workers {
         self.look_at
     }
 
+    /// Whether what goes there may be sent on behalf of its client.
+    pub fn takes_on_behalf(&self, address: SocketAddrV4) -> bool {
+        let place = self.keys.get(&address).map(|key| key.place());
+        let worker = place.and_then(|place| self.places[place].as_ref());
+        worker.is_some_and(|worker| worker.takes_on_behalf)
+    }
+
     fn key_of(&self, address: SocketAddrV4) -> Option<WorkerKey> {
         self.keys.get(&address).copied()
     }
@@ -131,6 +140,7 @@ impl Router {
                     return;
                 };
                 if about != NO_REQUEST {
+                    self.note_on_behalf(worker, &part);
                     self.end_lease(
                         now,
                         from,
@@ -186,6 +196,7 @@ impl Router {
             key,
             slots,
             out: 0,
+            takes_on_behalf: false,
             beat: None,
             epoch: 0,
             served: 0,
@@ -305,6 +316,15 @@ impl Router {
         self.workers.beating += usize::from(is_first_beat);
         self.workers.look_by(gone_at);
         Some(key)
+    }
+
+    /// What it takes is believed of a worker that has sent FEEDBACK about a request: so it knows this router by the
+    /// very address that is written into requests, and by no other.
+    fn note_on_behalf(&mut self, key: WorkerKey, part: &FeedbackPart) {
+        let allowed = self.config.on_behalf;
+        if let Some(worker) = self.workers.by_key(key) {
+            worker.takes_on_behalf = allowed && part.on_behalf;
+        }
     }
 
     fn may_join(&self, from: SocketAddrV4) -> bool {

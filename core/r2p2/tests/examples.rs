@@ -44,7 +44,7 @@ fn new_call(body: &[u8]) -> NewCall {
     NewCall {
         tag: 9,
         target: at("127.0.0.1:8000"),
-        policy: Policy::Unrestricted,
+        sticky: false,
         class: 2,
         deadline: Deadline::NONE,
         body: Bytes::copy_from_slice(body),
@@ -170,6 +170,67 @@ fn extended_exchanges_are_the_page_s() {
     server.handle_datagram(NOW, at(CLIENT), &examples["extended-request"]);
     assert_eq!(sent(|| server.poll_transmit()), [examples["extended-ack"].clone()]);
     assert!(server.poll_event().is_none(), "a repetition is not a request");
+}
+
+/// Router and worker have met: the worker's FEEDBACK has said that it takes what is sent on behalf.
+#[test]
+fn what_is_sent_on_behalf_is_the_page_s() {
+    let examples = examples();
+    let (request, on_behalf) = (&examples["extended-request"], &examples["extended-on-behalf"]);
+    let (control, worker) = (at("10.77.0.9:9000"), at("10.77.0.2:8000"));
+    let config =
+        RouterConfig { control, on_behalf: true, workers: vec![(worker, 1)], ..RouterConfig::default() };
+    let mut router = Router::new(config, Instant(0));
+    let config = Config { mode: Mode::Extended, routers: vec![control], ..Config::default() };
+    let mut server = server(&Arc::new(config));
+    server.handle_timeout(NOW);
+    router.handle_feedback(NOW, worker, &server.poll_transmit().unwrap().to_vec());
+
+    // Until it has served something it is not known by what address it knows the router.
+    router.handle_request(NOW, at(CLIENT), &another(request));
+    let first = router.poll_forward().unwrap();
+    assert!(!first.on_behalf);
+    server.handle_datagram(NOW, at(CLIENT), &first.datagram);
+    for transmit in answered(&mut server).into_iter().filter(|transmit| transmit.to == control) {
+        router.handle_feedback(NOW, worker, &transmit.to_vec());
+    }
+
+    router.handle_request(NOW, at(CLIENT), request);
+    let forward = Forward { client: at(CLIENT), to: worker, datagram: on_behalf.clone(), on_behalf: true };
+    assert_eq!(router.poll_forward(), Some(forward));
+    server.handle_datagram(NOW, at("10.77.0.8:9000"), on_behalf);
+    assert_eq!((server.poll_event(), server.counters().stray), (None, 1), "nobody else speaks for clients");
+    server.handle_datagram(NOW, control, on_behalf);
+    let said = answered(&mut server);
+    assert_eq!(said.iter().map(|transmit| transmit.to).collect::<Vec<_>>(), [at(CLIENT), control]);
+    assert_eq!(said[0].to_vec(), examples["extended-reply"]);
+    server.handle_datagram(NOW, at(CLIENT), request);
+    assert_eq!(server.poll_event(), None, "it is the request it would be from the client itself");
+
+    // A client that says so is none.
+    router.handle_request(NOW, at(CLIENT), on_behalf);
+    assert_eq!((router.poll_forward(), router.counters().stray), (None, 1));
+    // Other types, and the compatible mode, know nothing of it.
+    for (kind, flags) in [(0x12, 0xf0), (0x02, 0xe0), (0x02, 0x70)] {
+        let mut changed = on_behalf.clone();
+        (changed[2], changed[3]) = (kind, flags);
+        assert!(Packet::parse(&changed, true).is_err(), "{kind:x} {flags:x}");
+    }
+    assert!(Packet::parse(on_behalf, false).is_err());
+}
+
+/// The same request with the next id.
+fn another(request: &[u8]) -> Vec<u8> {
+    let mut request = request.to_vec();
+    request[5] += 1;
+    request
+}
+
+/// What a server says that answers the request it has.
+fn answered(server: &mut Server) -> Vec<Transmit> {
+    let key = request_of(server).key;
+    server.reply(NOW, key, Bytes::from_static(b"abcd"), None, Timing::default());
+    std::iter::from_fn(|| server.poll_transmit()).collect()
 }
 
 #[test]

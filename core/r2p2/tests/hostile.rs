@@ -18,12 +18,12 @@ fn from(host: u8) -> SocketAddrV4 {
 /// Bytes that often look like a datagram.
 fn datagram() -> impl Strategy<Value = Vec<u8>> {
     let extension = (2u8..22, any::<u8>(), 0u16..3, 0u32..2, proptest::collection::vec(any::<u8>(), 0..80));
-    let shaped = (0u8..5, 0u8..2, any::<u8>(), 0u16..4, 0u16..6, extension).prop_map(
+    let shaped = (0u8..5, 0u8..3, any::<u8>(), 0u16..4, 0u16..6, extension).prop_map(
         |(kind, policy, flags, id, order, (len, bits, round, epoch, rest))| {
             let mut out = vec![0xcc, 8, kind << 4 | policy, flags & 0xf0];
             out.extend(id.to_be_bytes());
             out.extend(order.to_be_bytes());
-            out.extend([len, bits & 0xf]);
+            out.extend([len, bits & 0x1f]);
             out.extend(round.to_be_bytes());
             out.extend(epoch.to_be_bytes());
             out.extend(rest);
@@ -43,7 +43,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => (0u8..3, datagram()).prop_map(|(host, bytes)| Event::Datagram(host, bytes)),
+        6 => (0u8..4, datagram()).prop_map(|(host, bytes)| Event::Datagram(host, bytes)),
         2 => (0u64..3_000_000_000).prop_map(Event::Later),
         1 => Just(Event::Call),
         1 => Just(Event::Answer),
@@ -51,7 +51,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn config(mode: Mode) -> Arc<Config> {
-    Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers: vec![from(9)], ..Config::default() })
+    Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers: vec![from(3)], ..Config::default() })
 }
 
 proptest! {
@@ -127,8 +127,8 @@ proptest! {
                 }
                 Event::Call | Event::Answer => {
                     let deadline = Deadline::at(now.plus_ns(5_000_000_000));
-                    let (policy, body) = (Policy::Unrestricted, Bytes::from_static(&[2; 3000]));
-                    let new = NewCall { tag: made, target: from(1), policy, class: 0, deadline, body };
+                    let (sticky, body) = (false, Bytes::from_static(&[2; 3000]));
+                    let new = NewCall { tag: made, target: from(1), sticky, class: 0, deadline, body };
                     made += u64::from(client.call(now, new).is_ok());
                 }
             }

@@ -29,13 +29,13 @@ fn worker(index: u8) -> SocketAddrV4 {
     address(100 + index, 8000)
 }
 
-/// Two clients, four workers, a router all workers have joined.
+/// Two clients, four workers, a router all workers have joined; every second one sends on behalf.
 fn world_of(seed: u64, weather: Weather, mode: Mode) -> World {
     let mut world = World::new(seed, weather);
     let config = Arc::new(Config { mode, ..Config::default() });
     (1..=2).for_each(|host| world.client(address(host, 33_000), &config));
     (1..=4).for_each(|index| world.server(worker(index), &worker_config(mode)));
-    let mut config = router_config();
+    let mut config = RouterConfig { on_behalf: !seed.is_multiple_of(2), ..router_config() };
     if mode == Mode::Compatible {
         config.workers = (1..=4).map(|index| (worker(index), 1)).collect();
     }
@@ -83,6 +83,9 @@ fn every_extended_call_succeeds_and_no_place_stays_taken() {
         world.run(world.now.plus_ns(30 * S));
         check(&world, seed);
         assert!(world.fates.values().all(|fate| fate.replies == 1), "seed {seed}: {:?}", world.fates);
+        let counters = world.routers[&address(ROUTER, 8000)].counters();
+        let (least, most) = if seed.is_multiple_of(2) { (0, 0) } else { (70, counters.forwarded * 2) };
+        assert!((least..=most).contains(&counters.on_behalf), "seed {seed}: {counters:?}");
         let used = world
             .servers
             .keys()
@@ -119,7 +122,8 @@ fn a_router_that_starts_anew_runs_nothing_twice() {
                 let down = world.random.below(60 * MS);
                 world.routers.remove(&address(ROUTER, 8000));
                 world.run(world.now.plus_ns(down));
-                let fresh = Router::new(router_config(), world.now);
+                let on_behalf = !seed.is_multiple_of(2);
+                let fresh = Router::new(RouterConfig { on_behalf, ..router_config() }, world.now);
                 world.routers.insert(address(ROUTER, 8000), fresh);
                 // Until it may be sure that a request is new.
                 world.run(world.now.plus_ns(20 * MS));
@@ -237,9 +241,21 @@ fn an_id_that_comes_round_is_a_new_request() {
 
 /// What a worker of the extended mode says when nothing has happened: that it is there.
 fn beat() -> Vec<u8> {
-    let part =
-        FeedbackPart { slots: 1, leaving: false, queue_ns: 0, service_ns: 0, epoch: 7, taken: 0, served: 0 };
-    let extension = Extension { identity: Identity::default(), part: Part::Feedback(part) };
+    let part = FeedbackPart {
+        slots: 1,
+        leaving: false,
+        on_behalf: true,
+        queue_ns: 0,
+        service_ns: 0,
+        epoch: 7,
+        taken: 0,
+        served: 0,
+    };
+    feedback(part, Identity::default(), NO_REQUEST)
+}
+
+fn feedback(part: FeedbackPart, identity: Identity, about: FeedbackFor) -> Vec<u8> {
+    let extension = Extension { identity, part: Part::Feedback(part) };
     let header = Header {
         kind: PacketType::Feedback,
         policy: Policy::Unrestricted,
@@ -247,7 +263,52 @@ fn beat() -> Vec<u8> {
         id: 0,
         order: 1,
     };
-    [Packet::head(&header, Some(&extension)).as_slice(), &NO_REQUEST.encode()].concat()
+    [Packet::head(&header, Some(&extension)).as_slice(), &about.encode()].concat()
+}
+
+/// A client gives up on a request nobody has answered: its worker hears of it, in the client's name or on its behalf.
+#[test]
+fn a_cancellation_goes_the_way_of_its_request() {
+    let config = RouterConfig { on_behalf: true, workers: vec![(worker(1), 1)], ..router_config() };
+    let (mut router, now, client) = (Router::new(config, START), START.plus_ns(S), address(1, 33_000));
+    router.handle_feedback(now, worker(1), &beat());
+    let config = Arc::new(extended());
+    let mut caller = Client::new(Arc::clone(&config), 1);
+    let mut call = |router: &mut Router, tag| {
+        let (deadline, body) = (trunkline_call::Deadline::NONE, bytes::Bytes::from_static(b"abc"));
+        let new = NewCall { tag, target: address(ROUTER, 8000), sticky: false, class: 0, deadline, body };
+        let name = caller.call(now, new).unwrap();
+        let request = caller.poll_transmit().unwrap().to_vec();
+        router.handle_request(now, client, &request);
+        caller.cancel(name);
+        router.handle_request(now, client, &caller.poll_transmit().unwrap().to_vec());
+        let sent = [router.poll_forward().unwrap(), router.poll_forward().unwrap()];
+        (Packet::parse(&request, true).unwrap().extension.unwrap().identity, request, sent)
+    };
+    for (round, takes) in [(1u64, true), (2, false), (3, true)] {
+        let (identity, request, sent) = call(&mut router, round);
+        // The worker's last word counts; before its first about a request there is none.
+        let expected = round == 2;
+        let of = |forward: &Forward| Packet::parse(&forward.datagram, true).unwrap().on_behalf_of();
+        for forward in &sent {
+            assert_eq!((forward.on_behalf, of(forward)), (expected, expected.then_some(client)), "{round}");
+        }
+        let cancel = Packet::parse(&sent[1].datagram, true).unwrap();
+        assert!(
+            matches!(
+                cancel.extension.unwrap().part,
+                Part::Drop { reason: Reason::Cancelled, delay_us: 0, .. }
+            ),
+            "{cancel:?}"
+        );
+        let id = Packet::parse(&request, true).unwrap().header.id;
+        let about = FeedbackFor { id, port: client.port(), ip: (*client.ip()).into() };
+        let (slots, leaving, queue_ns, service_ns) = (1, false, 0, 0);
+        let (on_behalf, epoch, taken, served) = (takes, 7, round, round);
+        let part = FeedbackPart { slots, leaving, on_behalf, queue_ns, service_ns, epoch, taken, served };
+        router.handle_feedback(now, worker(1), &feedback(part, identity, about));
+    }
+    assert_eq!(router.counters().on_behalf, 2);
 }
 
 /// Lets a router sleep until it wants to be called, again and again, for so long; when that is over.

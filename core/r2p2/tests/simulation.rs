@@ -111,7 +111,7 @@ fn old_replies_stay_behind() {
         let new = NewCall {
             tag,
             target: address(2, 8000),
-            policy: Policy::Unrestricted,
+            sticky: false,
             class: 0,
             deadline: Deadline::NONE,
             body: pattern(tag, 8).into(),
@@ -230,9 +230,9 @@ fn a_long_message_needs_the_extended_mode() {
 
     let mut client = Client::new(Arc::new(Config::default()), 1);
     let body = vec![0; 14 + 253 * 1464 + 1].into();
-    let (target, policy) = (address(101, 8000), Policy::Unrestricted);
+    let target = address(101, 8000);
     let deadline = trunkline_call::Deadline::NONE;
-    let new = NewCall { tag: 0, target, policy, class: 0, deadline, body };
+    let new = NewCall { tag: 0, target, sticky: false, class: 0, deadline, body };
     let refused = client.call(Instant(0), new).unwrap_err();
     assert_eq!(refused, Refused::TooLong { bytes: 370_407, limit: 370_406 });
 }

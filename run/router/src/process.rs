@@ -81,6 +81,8 @@ impl RouterProcess {
         let control = bound("control", settings.control)?;
         settings.router.control = control.address().map_err(named("control"))?;
         let way = Way::choose(&settings).map_err(named("raw socket"))?.ok_or(StartError::NoRawSocket)?;
+        // Nor does a proxy's worker answer clients: where one is asked for, they may not be within its reach.
+        settings.router.on_behalf = matches!(way, Way::Raw(_));
         let poller = Poller::new().map_err(named("poller"))?;
         poller.add(&data, DATA, Interest::Read).map_err(named("poller"))?;
         poller.add(&control, CONTROL, Interest::Read).map_err(named("poller"))?;
@@ -167,7 +169,10 @@ impl RouterProcess {
         let passes = matches!(way, Way::Proxy(_));
         take(data, batch, |client, datagram| {
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
-                Some(to) => forwards.push(Forward { client, to, datagram: datagram.to_vec() }),
+                Some(to) => {
+                    let datagram = datagram.to_vec();
+                    forwards.push(Forward { client, to, datagram, on_behalf: false });
+                }
                 None => router.handle_request(now, client, datagram),
             }
         });
@@ -201,8 +206,12 @@ impl RouterProcess {
         forwards.extend(std::iter::from_fn(|| self.router.poll_forward()));
         match &mut self.way {
             Way::Raw(raw) => {
-                let batch: Vec<_> = forwards.iter().map(disguised).collect();
-                raw.send(&batch);
+                // What goes to one worker goes through the kernel as one where that can be: from a socket of our own.
+                forwards.sort_by_key(|one| (one.on_behalf, one.to));
+                let (in_disguise, on_behalf) =
+                    forwards.split_at(forwards.partition_point(|one| !one.on_behalf));
+                raw.send(&in_disguise.iter().map(disguised).collect::<Vec<_>>());
+                self.control.send(&on_behalf.iter().map(in_own_name).collect::<Vec<_>>());
             }
             Way::Proxy(proxy) => {
                 forwards.sort_by_key(|one| one.client);
@@ -258,6 +267,10 @@ fn take_batches(socket: &Datagrams, batch: &mut DatagramBatch, mut each: impl Fn
 
 fn disguised(one: &Forward) -> Disguised<'_> {
     Disguised { from: one.client, to: one.to, datagram: &one.datagram }
+}
+
+fn in_own_name(one: &Forward) -> Outgoing<'_> {
+    Outgoing { to: one.to, pieces: [&one.datagram, &[]] }
 }
 
 fn outgoing(one: &Transmit) -> Outgoing<'_> {

@@ -77,6 +77,7 @@ impl Report {
         let counters = [
             ("requests", c.requests),
             ("forwarded", c.forwarded),
+            ("on_behalf", c.on_behalf),
             ("waited", c.waited),
             ("duplicates", c.duplicates),
             ("malformed", c.malformed),

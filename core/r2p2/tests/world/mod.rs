@@ -134,7 +134,7 @@ impl World {
         let new = NewCall {
             tag,
             target: to,
-            policy: Policy::Unrestricted,
+            sticky: false,
             class: 0,
             deadline: Deadline::at(self.now.plus_ns(timeout_ns)),
             body: Bytes::from(pattern(tag, bytes.max(8))),
@@ -273,10 +273,13 @@ impl World {
         for (from, transmit) in sent {
             self.send(from, transmit.to, transmit.to_vec());
         }
-        let take = |router: &mut Router| std::iter::from_fn(|| router.poll_forward()).collect::<Vec<_>>();
-        let forwards: Vec<_> = self.routers.values_mut().flat_map(take).collect();
-        for Forward { client, to, datagram } in forwards {
-            self.send(client, to, datagram);
+        let mut forwards = Vec::new();
+        for (at, router) in &mut self.routers {
+            forwards.extend(std::iter::from_fn(|| router.poll_forward()).map(|forward| (*at, forward)));
+        }
+        for (router, Forward { client, to, datagram, on_behalf }) in forwards {
+            let from = if on_behalf { control_of(router) } else { client };
+            self.send(from, to, datagram);
         }
     }
 

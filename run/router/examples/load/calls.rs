@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trunkline_call::{Deadline, Instant};
 use trunkline_net::{DatagramBatch, Datagrams};
-use trunkline_r2p2::{Client, ClientEvent, Config, Mode, NewCall, Policy};
+use trunkline_r2p2::{Client, ClientEvent, Config, Mode, NewCall};
 
 /// One round over one way.
 struct Round {
@@ -95,5 +95,5 @@ fn round(target: SocketAddrV4, mode: Mode, at_once: usize, calls: usize) -> Roun
 
 fn call(target: SocketAddrV4, tag: u64, now: Instant) -> NewCall {
     let deadline = Deadline::after(now, Duration::from_secs(20));
-    NewCall { tag, target, policy: Policy::Unrestricted, class: 0, deadline, body: BODY.as_slice().into() }
+    NewCall { tag, target, sticky: false, class: 0, deadline, body: BODY.as_slice().into() }
 }

@@ -179,10 +179,10 @@ impl Flood {
             for (from, datagram) in batch.iter() {
                 let Ok(packet) = Packet::parse(datagram, *mode == Mode::Extended) else { continue };
                 let identity = packet.extension.map(|extension| extension.identity);
-                let id = packet.header.id;
+                let (id, client) = (packet.header.id, packet.on_behalf_of().unwrap_or(from));
                 *served += 1;
-                heads.push((from, reply(id, identity), None));
-                let about = FeedbackFor { id, port: from.port(), ip: u32::from(*from.ip()) };
+                heads.push((client, reply(id, identity), None));
+                let about = FeedbackFor { id, port: client.port(), ip: u32::from(*client.ip()) };
                 heads.push((*control, feedback(identity, *served), Some(about)));
             }
             let bodies: Vec<Vec<u8>> = heads
@@ -208,7 +208,8 @@ impl Flood {
 }
 
 fn request(mode: Mode, number: u32) -> Head {
-    let part = RequestPart { again: false, class: 0, router: None, age_us: 0, budget_us: u32::MAX };
+    let part =
+        RequestPart { again: false, class: 0, router: None, client: None, age_us: 0, budget_us: u32::MAX };
     let identity = Identity { epoch: 1, round: (number >> 16) as u16 };
     let extension = (mode == Mode::Extended).then_some(Extension { identity, part: Part::Request(part) });
     head(PacketType::Request, Policy::Unrestricted, number as u16, extension)
@@ -223,6 +224,7 @@ fn feedback(identity: Option<Identity>, served: u64) -> Head {
     let part = FeedbackPart {
         slots: 1024,
         leaving: false,
+        on_behalf: true,
         queue_ns: 0,
         service_ns: 1000,
         epoch: 1,

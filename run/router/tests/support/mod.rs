@@ -88,8 +88,10 @@ pub fn call_all(
         while client.len() < at_once && made < bodies.len() {
             let body = bodies[made].clone().into();
             let deadline = trunkline_call::Deadline::after(time.now(), Duration::from_secs(60));
-            let (policy, tag) = (Policy::Unrestricted, made as u64);
-            client.call(time.now(), NewCall { tag, target, policy, class: 0, deadline, body }).unwrap();
+            let tag = made as u64;
+            client
+                .call(time.now(), NewCall { tag, target, sticky: false, class: 0, deadline, body })
+                .unwrap();
             made += 1;
         }
         send(&socket, || client.poll_transmit());
