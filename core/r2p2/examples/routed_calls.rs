@@ -56,7 +56,7 @@ impl World {
         let known = (0..WORKERS).map(|index| (worker(index), AT_ONCE as u16));
         let settings = RouterConfig {
             control: CONTROL,
-            on_behalf: true,
+            on_behalf: OnBehalf::Preferred,
             workers: if mode == Mode::Compatible { known.collect() } else { Vec::new() },
             join_from: vec![(Ipv4Addr::new(10, 0, 1, 0), 24)],
             ..RouterConfig::default()

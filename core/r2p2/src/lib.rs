@@ -72,7 +72,7 @@ pub use extension::{
 };
 pub use handover::{ClientState, ServerState, Unsound};
 pub use router::{Forward, Router};
-pub use router_config::{RouterConfig, RouterCounters};
+pub use router_config::{OnBehalf, RouterConfig, RouterCounters};
 pub use served::{RequestKey, Timing};
 pub use server::{Request, Server, ServerCounters, ServerEvent};
 pub use transmit::Transmit;

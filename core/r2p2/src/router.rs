@@ -4,7 +4,7 @@ use crate::Transmit;
 use crate::attention::Attention;
 use crate::extension::{Extension, Identity, Part, Reason, RequestPart, write_client, write_router};
 use crate::lease::{Leases, State};
-use crate::router_config::{RouterConfig, RouterCounters};
+use crate::router_config::{OnBehalf, RouterConfig, RouterCounters};
 use crate::served::RequestKey;
 use crate::wire::{DROP, Flags, Header, Packet, PacketType, Policy};
 use crate::workers::Workers;
@@ -235,9 +235,13 @@ impl Router {
 
     fn forward(&mut self, now: Instant, worker: WorkerKey, held: Held) {
         let Some(found) = self.workers.by_key(worker) else { return };
+        let (to, takes_on_behalf) = (found.address, found.takes_on_behalf);
+        if self.config.on_behalf == OnBehalf::Only && !(takes_on_behalf && held.key.is_extended()) {
+            self.dispatcher.release(worker);
+            return self.forget_queued(held.key, Reason::NoWorker, 0);
+        }
         found.out += 1;
         self.counters.forwarded += 1;
-        let (to, takes_on_behalf) = (found.address, found.takes_on_behalf);
         self.leases.send_out(now, self.attention.now(), held.key, (worker, to));
         self.send_on(held.key, to, takes_on_behalf, held.datagram);
     }
@@ -260,6 +264,9 @@ impl Router {
         if on_behalf {
             write_client(&mut datagram, key.client);
             self.counters.on_behalf += 1;
+        } else if self.config.on_behalf == OnBehalf::Only {
+            // What the worker took so once and takes no more.
+            return;
         }
         self.forwards.push_back(Forward { client: key.client, to, datagram, on_behalf });
     }

@@ -4,14 +4,26 @@ use crate::extension::Reason;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_dispatch::{Policy, Reservation};
 
+/// Whether requests of the extended mode are sent in the router's own name, with the client's address in them, to
+/// workers that take them so. Those answer the client straight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnBehalf {
+    /// Never: where clients cannot be reached past the router.
+    #[default]
+    Never,
+    /// Where that can be; the host sends the others from their clients' addresses.
+    Preferred,
+    /// The others are refused: for a host that may not write clients' addresses.
+    Only,
+}
+
 /// Settings of a router, with the reason of every number.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
     /// Where workers send FEEDBACK: written into requests of the extended mode.
     pub control: SocketAddrV4,
-    /// Sends requests of the extended mode in its own name, with the client's address in them, to workers that take
-    /// them so. They answer the client straight: not for a router that clients cannot be reached past.
-    pub on_behalf: bool,
+    /// Whether requests are sent in the router's own name.
+    pub on_behalf: OnBehalf,
     /// How a worker is picked.
     pub policy: Policy,
     /// Workers kept for a class.
@@ -58,7 +70,7 @@ impl Default for RouterConfig {
     fn default() -> Self {
         Self {
             control: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
-            on_behalf: false,
+            on_behalf: OnBehalf::default(),
             policy: Policy::default(),
             reservations: Vec::new(),
             workers: Vec::new(),

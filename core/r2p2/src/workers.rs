@@ -3,6 +3,7 @@
 use crate::extension::{FeedbackPart, NO_REQUEST, Part};
 use crate::lease::Ended;
 use crate::router::Router;
+use crate::router_config::OnBehalf;
 use crate::served::RequestKey;
 use crate::wire::{FeedbackFor, Packet, PacketType};
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -28,7 +29,7 @@ pub(crate) struct Worker {
     pub slots: u32,
     /// Leases out there.
     pub out: u32,
-    /// It has served what came through here, and takes what is sent on behalf of clients.
+    /// It takes what is sent on behalf of clients, by its last word, and this router sends such.
     pub takes_on_behalf: bool,
     /// When it last said that it is there; `None` for one that never does. This and `rests_until` are on the clock of
     /// [`crate::attention::Attention`].
@@ -140,7 +141,6 @@ impl Router {
                     return;
                 };
                 if about != NO_REQUEST {
-                    self.note_on_behalf(worker, &part);
                     self.end_lease(
                         now,
                         from,
@@ -293,7 +293,9 @@ impl Router {
                 self.join(from, part.slots.into())
             }
         };
+        let sends_on_behalf = self.config.on_behalf != OnBehalf::Never;
         let worker = self.workers.by_key(key)?;
+        worker.takes_on_behalf = sends_on_behalf && part.on_behalf;
         let attended = self.attention.now();
         let is_first_beat = worker.beat.replace(attended).is_none();
         if is_first_beat {
@@ -316,15 +318,6 @@ impl Router {
         self.workers.beating += usize::from(is_first_beat);
         self.workers.look_by(gone_at);
         Some(key)
-    }
-
-    /// What it takes is believed of a worker that has sent FEEDBACK about a request: so it knows this router by the
-    /// very address that is written into requests, and by no other.
-    fn note_on_behalf(&mut self, key: WorkerKey, part: &FeedbackPart) {
-        let allowed = self.config.on_behalf;
-        if let Some(worker) = self.workers.by_key(key) {
-            worker.takes_on_behalf = allowed && part.on_behalf;
-        }
     }
 
     fn may_join(&self, from: SocketAddrV4) -> bool {

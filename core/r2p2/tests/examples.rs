@@ -172,28 +172,19 @@ fn extended_exchanges_are_the_page_s() {
     assert!(server.poll_event().is_none(), "a repetition is not a request");
 }
 
-/// Router and worker have met: the worker's FEEDBACK has said that it takes what is sent on behalf.
+/// Router and worker have met: the worker has said that it takes what is sent on behalf.
 #[test]
 fn what_is_sent_on_behalf_is_the_page_s() {
     let examples = examples();
     let (request, on_behalf) = (&examples["extended-request"], &examples["extended-on-behalf"]);
     let (control, worker) = (at("10.77.0.9:9000"), at("10.77.0.2:8000"));
-    let config =
-        RouterConfig { control, on_behalf: true, workers: vec![(worker, 1)], ..RouterConfig::default() };
+    let (preferred, workers) = (OnBehalf::Preferred, vec![(worker, 1)]);
+    let config = RouterConfig { control, on_behalf: preferred, workers, ..RouterConfig::default() };
     let mut router = Router::new(config, Instant(0));
     let config = Config { mode: Mode::Extended, routers: vec![control], ..Config::default() };
     let mut server = server(&Arc::new(config));
     server.handle_timeout(NOW);
     router.handle_feedback(NOW, worker, &server.poll_transmit().unwrap().to_vec());
-
-    // Until it has served something it is not known by what address it knows the router.
-    router.handle_request(NOW, at(CLIENT), &another(request));
-    let first = router.poll_forward().unwrap();
-    assert!(!first.on_behalf);
-    server.handle_datagram(NOW, at(CLIENT), &first.datagram);
-    for transmit in answered(&mut server).into_iter().filter(|transmit| transmit.to == control) {
-        router.handle_feedback(NOW, worker, &transmit.to_vec());
-    }
 
     router.handle_request(NOW, at(CLIENT), request);
     let forward = Forward { client: at(CLIENT), to: worker, datagram: on_behalf.clone(), on_behalf: true };
@@ -201,7 +192,9 @@ fn what_is_sent_on_behalf_is_the_page_s() {
     server.handle_datagram(NOW, at("10.77.0.8:9000"), on_behalf);
     assert_eq!((server.poll_event(), server.counters().stray), (None, 1), "nobody else speaks for clients");
     server.handle_datagram(NOW, control, on_behalf);
-    let said = answered(&mut server);
+    let key = request_of(&mut server).key;
+    server.reply(NOW, key, Bytes::from_static(b"abcd"), None, Timing::default());
+    let said: Vec<Transmit> = std::iter::from_fn(|| server.poll_transmit()).collect();
     assert_eq!(said.iter().map(|transmit| transmit.to).collect::<Vec<_>>(), [at(CLIENT), control]);
     assert_eq!(said[0].to_vec(), examples["extended-reply"]);
     server.handle_datagram(NOW, at(CLIENT), request);
@@ -217,20 +210,6 @@ fn what_is_sent_on_behalf_is_the_page_s() {
         assert!(Packet::parse(&changed, true).is_err(), "{kind:x} {flags:x}");
     }
     assert!(Packet::parse(on_behalf, false).is_err());
-}
-
-/// The same request with the next id.
-fn another(request: &[u8]) -> Vec<u8> {
-    let mut request = request.to_vec();
-    request[5] += 1;
-    request
-}
-
-/// What a server says that answers the request it has.
-fn answered(server: &mut Server) -> Vec<Transmit> {
-    let key = request_of(server).key;
-    server.reply(NOW, key, Bytes::from_static(b"abcd"), None, Timing::default());
-    std::iter::from_fn(|| server.poll_transmit()).collect()
 }
 
 #[test]

@@ -13,7 +13,7 @@ use trunkline_call::Instant;
 use trunkline_net::{
     DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token,
 };
-use trunkline_r2p2::{Forward, Router, Transmit};
+use trunkline_r2p2::{Forward, OnBehalf, Router, Transmit};
 
 /// A router and its sockets.
 pub struct RouterProcess {
@@ -32,7 +32,9 @@ pub struct RouterProcess {
 
 /// How requests are sent on.
 enum Way {
+    /// On behalf, or from clients' addresses.
     Raw(RawDatagrams),
+    OnBehalf,
     Proxy(Proxy),
 }
 
@@ -48,7 +50,9 @@ pub enum StartError {
         error: io::Error,
     },
     /// The right to send in clients' names is missing.
-    #[error("forwarding is preserve, which needs CAP_NET_RAW: grant it, or write proxy")]
+    #[error(
+        "forwarding is preserve, which needs CAP_NET_RAW: grant it, or write on-behalf (extended mode only) or proxy"
+    )]
     NoRawSocket,
     /// Workers would send FEEDBACK nowhere.
     #[error("control is {0}: write the address workers reach this host at")]
@@ -81,8 +85,7 @@ impl RouterProcess {
         let control = bound("control", settings.control)?;
         settings.router.control = control.address().map_err(named("control"))?;
         let way = Way::choose(&settings).map_err(named("raw socket"))?.ok_or(StartError::NoRawSocket)?;
-        // Nor does a proxy's worker answer clients: where one is asked for, they may not be within its reach.
-        settings.router.on_behalf = matches!(way, Way::Raw(_));
+        settings.router.on_behalf = way.on_behalf();
         let poller = Poller::new().map_err(named("poller"))?;
         poller.add(&data, DATA, Interest::Read).map_err(named("poller"))?;
         poller.add(&control, CONTROL, Interest::Read).map_err(named("poller"))?;
@@ -109,9 +112,13 @@ impl RouterProcess {
         Ok([self.data.address()?, self.control.address()?])
     }
 
-    /// Whether clients' addresses are preserved.
-    pub fn preserves(&self) -> bool {
-        matches!(self.way, Way::Raw(_))
+    /// How requests are sent on; never [`Forwarding::Auto`].
+    pub fn forwarding(&self) -> Forwarding {
+        match self.way {
+            Way::Raw(_) => Forwarding::Preserve,
+            Way::OnBehalf => Forwarding::OnBehalf,
+            Way::Proxy(_) => Forwarding::Proxy,
+        }
     }
 
     /// What the loop shows while it runs.
@@ -186,7 +193,7 @@ impl RouterProcess {
                 proxy.translate(&mut datagram);
                 router.handle_feedback(now, from, &datagram);
             }
-            Way::Raw(_) => router.handle_feedback(now, from, datagram),
+            Way::Raw(_) | Way::OnBehalf => router.handle_feedback(now, from, datagram),
         });
     }
 
@@ -206,13 +213,10 @@ impl RouterProcess {
         forwards.extend(std::iter::from_fn(|| self.router.poll_forward()));
         match &mut self.way {
             Way::Raw(raw) => {
-                // What goes to one worker goes through the kernel as one where that can be: from a socket of our own.
-                forwards.sort_by_key(|one| (one.on_behalf, one.to));
-                let (in_disguise, on_behalf) =
-                    forwards.split_at(forwards.partition_point(|one| !one.on_behalf));
-                raw.send(&in_disguise.iter().map(disguised).collect::<Vec<_>>());
-                self.control.send(&on_behalf.iter().map(in_own_name).collect::<Vec<_>>());
+                let in_disguise = forwards.iter().filter(|one| !one.on_behalf);
+                raw.send(&in_disguise.map(disguised).collect::<Vec<_>>());
             }
+            Way::OnBehalf => {}
             Way::Proxy(proxy) => {
                 forwards.sort_by_key(|one| one.client);
                 for of_client in forwards.chunk_by(|one, next| one.client == next.client) {
@@ -220,6 +224,10 @@ impl RouterProcess {
                 }
             }
         }
+        // What goes to one worker goes through the kernel as one.
+        forwards.sort_by_key(|one| one.to);
+        let on_behalf = forwards.iter().filter(|one| one.on_behalf);
+        self.control.send(&on_behalf.map(in_own_name).collect::<Vec<_>>());
         self.router.take_back(forwards.drain(..));
         self.forwards = forwards;
         let transmits: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_transmit()).collect();
@@ -236,11 +244,21 @@ impl RouterProcess {
 }
 
 impl Way {
+    /// A proxy's workers do not answer clients: where one is asked for, they may not be within their reach.
+    fn on_behalf(&self) -> OnBehalf {
+        match self {
+            Self::Raw(_) => OnBehalf::Preferred,
+            Self::OnBehalf => OnBehalf::Only,
+            Self::Proxy(_) => OnBehalf::Never,
+        }
+    }
+
     /// `None` if the wanted way needs a right that is missing.
     fn choose(settings: &Settings) -> io::Result<Option<Self>> {
         let proxy = || Self::Proxy(Proxy::new(*settings.control.ip()));
         Ok(match settings.forwarding {
             Forwarding::Proxy => Some(proxy()),
+            Forwarding::OnBehalf => Some(Self::OnBehalf),
             Forwarding::Preserve => RawDatagrams::open()?.map(Self::Raw),
             Forwarding::Auto => Some(RawDatagrams::open()?.map_or_else(proxy, Self::Raw)),
         })

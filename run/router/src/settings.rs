@@ -10,8 +10,10 @@ pub enum Forwarding {
     /// *Preserve* where the right to do so is there, else *proxy*.
     #[default]
     Auto,
-    /// With the client's address as source.
+    /// On behalf of clients where that can be, else with the client's address as source.
     Preserve,
+    /// On behalf of clients; what cannot be sent so is refused. Needs no right.
+    OnBehalf,
     /// From an address of the router.
     Proxy,
 }
@@ -43,8 +45,9 @@ impl FromStr for Forwarding {
         match text {
             "auto" => Ok(Self::Auto),
             "preserve" => Ok(Self::Preserve),
+            "on-behalf" => Ok(Self::OnBehalf),
             "proxy" => Ok(Self::Proxy),
-            _ => Err(format!("forwarding is {text:?}: write auto, preserve or proxy")),
+            _ => Err(format!("forwarding is {text:?}: write auto, preserve, on-behalf or proxy")),
         }
     }
 }

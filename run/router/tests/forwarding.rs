@@ -79,10 +79,15 @@ fn clients_addresses_are_preserved() {
         return;
     }
     let report = run(Forwarding::Preserve, Mode::Extended);
-    // But for the first of each worker, whose FEEDBACK says that it takes them so.
-    assert!(report.counters.on_behalf >= CALLS as u64 / 2, "{report:?}");
+    assert!(report.counters.on_behalf >= CALLS as u64, "{report:?}");
     let report = run(Forwarding::Preserve, Mode::Compatible);
     assert_eq!(report.counters.on_behalf, 0, "{report:?}");
+}
+
+#[test]
+fn on_behalf_of_clients_needs_no_right() {
+    let report = run(Forwarding::OnBehalf, Mode::Extended);
+    assert!(report.counters.on_behalf >= CALLS as u64, "{report:?}");
 }
 
 #[test]

@@ -126,7 +126,8 @@ pub struct RouterArgs {
     /// Longest time a request occupies its worker without FEEDBACK
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub lease: Duration,
-    /// How requests are sent on: preserve (clients' addresses, replies past the router; needs CAP_NET_RAW), proxy, auto
+    /// How requests are sent on: preserve (clients' addresses, replies past the router; needs CAP_NET_RAW), on-behalf
+    /// (the same for the extended mode alone; needs nothing), proxy, auto (preserve, else proxy)
     #[arg(long, default_value = "auto")]
     pub forwarding: trunkline_router::Forwarding,
     /// Treat every datagram as the authors' library does: no extended mode

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use trunkline_dispatch::{Class, Reservation};
 use trunkline_r2p2::RouterConfig;
-use trunkline_router::{RouterProcess, Settings, Shared, serve_metrics};
+use trunkline_router::{Forwarding, RouterProcess, Settings, Shared, serve_metrics};
 
 /// How often `--live` shows the router.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
@@ -21,7 +21,11 @@ pub fn router(args: &RouterArgs) -> Result<(), String> {
     }
     let process = RouterProcess::start(settings(args)).map_err(|error| error.to_string())?;
     let [listen, control] = process.addresses().map_err(of("cannot tell addresses"))?;
-    let way = if process.preserves() { "preserving clients' addresses" } else { "as a proxy" };
+    let way = match process.forwarding() {
+        Forwarding::OnBehalf => "on behalf of clients of the extended mode, refusing others",
+        Forwarding::Proxy => "as a proxy",
+        Forwarding::Preserve | Forwarding::Auto => "preserving clients' addresses",
+    };
     println!("routing udp {listen}, {way}; FEEDBACK at {control}");
     let shared = process.shared();
     if let Some(address) = args.metrics {
