@@ -2,10 +2,12 @@
 //!
 //! Clients send the first packet of every request to the data port; the router picks a worker and sends the packet on;
 //! everything else (the rest of the request, the reply) passes it by. Workers say at the control port when they are
-//! done. Two ways to send on, one of which is chosen at the start ([`Forwarding`]):
+//! done. Three ways to send on, one of which is chosen at the start ([`Forwarding`]):
 //!
-//! * *preserve*: through a raw socket, with the client's address as source. The worker's answer goes straight to the
-//!   client. Needs CAP_NET_RAW, and a network that lets such packets pass.
+//! * *preserve*: from the control port with the client's address inside, to workers that take requests on behalf of
+//!   clients; else through a raw socket, with the client's address as source. The worker's answer goes straight to the
+//!   client either way. Needs CAP_NET_RAW, and for the raw socket a network that lets such packets pass.
+//! * *on-behalf*: the first of these alone; what cannot be sent so is refused. Needs nothing.
 //! * *proxy*: from a socket of the router's own, one for each client address (`proxy.rs`). Every packet passes the
 //!   router, both ways. Needs nothing.
 //!

@@ -224,8 +224,6 @@ impl RouterProcess {
                 }
             }
         }
-        // What goes to one worker goes through the kernel as one.
-        forwards.sort_by_key(|one| one.to);
         let on_behalf = forwards.iter().filter(|one| one.on_behalf);
         self.control.send(&on_behalf.map(in_own_name).collect::<Vec<_>>());
         self.router.take_back(forwards.drain(..));
