@@ -92,8 +92,9 @@ impl Router {
             return;
         };
         let is_request = packet.header.kind == PacketType::Request && packet.header.flags.has(Flags::FIRST);
-        // Clients speak for themselves.
-        if packet.on_behalf_of().is_some() || !is_request && packet.header.kind != PacketType::Drop {
+        // Clients speak for themselves, and from a port they can be answered at: none else can be sent on behalf.
+        let is_client = client.port() != 0 && packet.on_behalf_of().is_none();
+        if !is_client || !is_request && packet.header.kind != PacketType::Drop {
             self.counters.stray += 1;
             return;
         }

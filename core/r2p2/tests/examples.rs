@@ -203,6 +203,9 @@ fn what_is_sent_on_behalf_is_the_page_s() {
     // A client that says so is none.
     router.handle_request(NOW, at(CLIENT), on_behalf);
     assert_eq!((router.poll_forward(), router.counters().stray), (None, 1));
+    // Nor is one that cannot be answered: its request would take a place that nobody frees.
+    router.handle_request(NOW, at("127.0.0.1:0"), request);
+    assert_eq!((router.poll_forward(), router.counters().stray), (None, 2));
     // Other types, and the compatible mode, know nothing of it.
     for (kind, flags) in [(0x12, 0xf0), (0x02, 0xe0), (0x02, 0x70)] {
         let mut changed = on_behalf.clone();

@@ -50,6 +50,51 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+#[derive(Clone, Debug)]
+enum AtRouter {
+    Request(u8, Vec<u8>),
+    Feedback(u8, Vec<u8>),
+    Later(u64),
+}
+
+/// What comes to a router: half of it from clients and workers that know the protocol.
+fn at_router() -> impl Strategy<Value = AtRouter> {
+    let sound = |kind, part, body: &[u8], id, flags| {
+        let flags = Flags(Flags::FIRST | Flags::LAST | flags);
+        let header = Header { kind, policy: Policy::Unrestricted, flags, id, order: 1 };
+        let extension = Extension { identity: Identity { epoch: 1, round: 0 }, part };
+        let extension = flags.has(Flags::EXTENDED).then_some(&extension);
+        [Packet::head(&header, extension).as_slice(), body].concat()
+    };
+    let request = (0u16..6, any::<bool>(), prop_oneof![Just(0x20u8), Just(0x30)]).prop_map(
+        move |(id, again, flags)| {
+            let (class, router, client) = (0, None, None);
+            let part = RequestPart { again, class, router, client, age_us: 0, budget_us: u32::MAX };
+            sound(PacketType::Request, Part::Request(part), &[1; 4], id, flags)
+        },
+    );
+    let cancel = (0u16..6).prop_map(move |id| {
+        let part = Part::Drop { reason: Reason::Cancelled, delay_us: 0, client: None };
+        sound(PacketType::Drop, part, b"DROP", id, 0x30)
+    });
+    let feedback = (0u16..6, 0u8..3, any::<bool>(), any::<bool>(), 0u64..9, 0u64..9).prop_map(
+        move |(id, host, leaving, on_behalf, taken, served)| {
+            let about = FeedbackFor { id, port: 7000, ip: u32::from(*from(host).ip()) };
+            let about = if id == 0 { NO_REQUEST } else { about };
+            let (slots, queue_ns, service_ns, epoch) = (2, 0, 1000, u32::from(host > 1));
+            let part = FeedbackPart { slots, leaving, on_behalf, queue_ns, service_ns, epoch, taken, served };
+            sound(PacketType::Feedback, Part::Feedback(part), &about.encode(), id, 0x30)
+        },
+    );
+    let asked = prop_oneof![3 => request, 1 => cancel, 1 => datagram()];
+    let said = prop_oneof![3 => feedback, 1 => datagram()];
+    prop_oneof![
+        4 => (0u8..3, asked).prop_map(|(host, bytes)| AtRouter::Request(host, bytes)),
+        3 => (4u8..7, said).prop_map(|(host, bytes)| AtRouter::Feedback(host, bytes)),
+        1 => (0u64..1_500_000_000).prop_map(AtRouter::Later),
+    ]
+}
+
 fn config(mode: Mode) -> Arc<Config> {
     Arc::new(Config { mode, calls_max: 8, remembered_max: 8, routers: vec![from(3)], ..Config::default() })
 }
@@ -103,6 +148,51 @@ proptest! {
             server.handle_timeout(now);
         }
         prop_assert!(server.is_empty(), "nothing is held for ever");
+    }
+
+    #[test]
+    fn a_router_takes_anything(
+        events in proptest::collection::vec(at_router(), 1..200),
+        on_behalf in prop_oneof![Just(OnBehalf::Never), Just(OnBehalf::Preferred), Just(OnBehalf::Only)],
+    ) {
+        let config = RouterConfig {
+            control: from(9),
+            on_behalf,
+            workers: vec![(from(4), 1)],
+            join_from: vec![(Ipv4Addr::new(10, 0, 0, 0), 24)],
+            workers_max: 2,
+            leases_max: 8,
+            queue_max: 4,
+            ..RouterConfig::default()
+        };
+        let mut router = Router::new(config, Instant(0));
+        let mut now = START;
+        for event in events {
+            match event {
+                AtRouter::Request(host, bytes) => router.handle_request(now, from(host), &bytes),
+                AtRouter::Feedback(host, bytes) => router.handle_feedback(now, from(host), &bytes),
+                AtRouter::Later(ns) => {
+                    now = now.plus_ns(ns);
+                    router.handle_timeout(now);
+                }
+            }
+            while let Some(forward) = router.poll_forward() {
+                let packet = Packet::parse(&forward.datagram, true).expect("what is sent on can be read");
+                let client = forward.on_behalf.then_some(forward.client);
+                prop_assert_eq!(packet.on_behalf_of(), client);
+                prop_assert!(on_behalf != OnBehalf::Never || !forward.on_behalf);
+                prop_assert!(on_behalf != OnBehalf::Only || forward.on_behalf);
+            }
+            while let Some(transmit) = router.poll_transmit() {
+                prop_assert!(Packet::parse(&transmit.to_vec(), true).is_ok());
+            }
+            prop_assert!(router.live() <= 8 && router.queued() <= 4 && router.workers().len() <= 2);
+        }
+        for _ in 0..100 {
+            now = now.plus_ns(100_000_000);
+            router.handle_timeout(now);
+        }
+        prop_assert_eq!((router.live(), router.queued()), (0, 0), "nothing is held for ever");
     }
 
     #[test]
