@@ -16,6 +16,7 @@
 //!   which the server's part travels back to the caller.
 //! * [`entry`]: the 64-byte ring entries an application and its daemon exchange.
 //! * [`TimerTable`]: deadlines of many calls, asked "who is due at this instant?".
+//! * [`Steps`]: how many answers came soon, for whoever must decide how to wait for the next.
 //! * [`KeyedMap`], [`KeyedSet`]: tables whose hash is cheap, with keys nobody outside knows.
 //!
 //! # Invariants
@@ -33,6 +34,7 @@ mod metadata;
 pub mod octets;
 mod stamps;
 mod status;
+mod steps;
 mod time;
 mod timer;
 mod trailers;
@@ -44,5 +46,6 @@ pub use keyed::{Keyed, KeyedMap, KeyedSet, mix};
 pub use metadata::{Metadata, MetadataError, MetadataPairs};
 pub use stamps::{ClientStamps, SERVER_TRAILER_BYTES, ServerStamps};
 pub use status::{Code, Execution, Status};
+pub use steps::{Step, Steps};
 pub use time::{Deadline, Instant};
 pub use timer::{TimerKey, TimerTable};

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{
-    CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, TimerKey,
+    CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, Step, TimerKey,
 };
 use trunkline_grpc::StreamTag;
 use trunkline_message::HEADER_BYTES;
@@ -51,6 +51,9 @@ pub(crate) struct Call {
     pub message_bytes_max: [u32; 2],
     pub client_stamps: ClientStamps,
     pub server_stamps: ServerStamps,
+    /// Its last item, in either direction.
+    #[serde(skip)]
+    pub last_step: Option<Step>,
     /// Whether the server end sent its stamps (a peer may be older, or not ask).
     pub server_measured: bool,
     /// Whether it has passed admission: a request that arrives in parts does so with its head.
@@ -372,6 +375,7 @@ impl Call {
             message_bytes_max: [u32::MAX; 2],
             client_stamps: ClientStamps::default(),
             server_stamps: ServerStamps::default(),
+            last_step: None,
             server_measured: false,
             admitted: false,
             request_encoding: None,

@@ -24,7 +24,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use trunkline_balance::{Budget, Random, Throttle};
 use trunkline_call::entry::{Completion, EntryError, Span};
-use trunkline_call::{CallId, Instant, RouteIndex, TimerTable};
+use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_native::Config;
@@ -45,6 +45,7 @@ pub struct Engine {
     pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
     pub(crate) pacer: Pacer,
+    pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
     pub(crate) grpc: GrpcSettings,
@@ -167,6 +168,7 @@ impl Engine {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
             pacer: Pacer::default(),
+            steps: Steps::default(),
             sessions: Table::new(),
             peers: Table::new(),
             grpc: GrpcSettings::default(),
@@ -316,6 +318,11 @@ impl Engine {
     /// An endpoint to connect to.
     pub fn poll_dial(&mut self) -> Option<Dial> {
         self.dials.pop_front()
+    }
+
+    /// Steps of calls that came soon, for a waiter on credit ([`Steps::take_quick`]).
+    pub fn take_quick_steps(&mut self, within_ns: u64) -> u32 {
+        self.steps.take_quick(within_ns)
     }
 
     /// What the daemon has measured. Whoever asks has it counted: calls are pending until then.

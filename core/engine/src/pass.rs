@@ -5,7 +5,7 @@ use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::gather::Gathered;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
-use trunkline_call::{Fault, Instant};
+use trunkline_call::{Fault, Instant, Step};
 
 /// Why an item could not be handed over.
 pub(crate) enum Refusal<'a> {
@@ -35,10 +35,18 @@ pub(crate) enum Blocker {
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
     pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        self.note_step(turn.now, key, direction, &item);
         if self.is_inspected(key, direction, &item) {
             return self.inspect(turn, key, item);
         }
         self.pass_on(turn, key, direction, item);
+    }
+
+    /// An item comes to the road: what is waited for, and how long that takes, tells a shard how to wait.
+    pub(crate) fn note_step(&mut self, now: Instant, key: CallKey, direction: Direction, item: &Item<'_>) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let back = direction == Direction::Response;
+        self.steps.note(&mut call.last_step, Step { at: now, back, message: item.body().is_some() });
     }
 
     /// Sends an item along its call. It is handed over now, or waits behind those that wait already.

@@ -1,7 +1,7 @@
 //! The start of a call: is it sound, and who serves it?
 
 use crate::CallKey;
-use crate::call::{Body, Item, ServerEnd};
+use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
@@ -13,6 +13,7 @@ use trunkline_call::{Deadline, Execution, Fault, Instant};
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
     pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
+        self.note_step(turn.now, key, Direction::Request, &opening);
         if let Some(opening) = self.find_place(turn, key, target, opening) {
             self.start_now(turn, key, target, opening);
         }

@@ -49,6 +49,33 @@ fn unary_on_one_host() {
     assert_eq!(world.leftovers(), (0, 0));
 }
 
+/// Both daemons of a call tell whether its answer came soon: what looking for the next one is worth.
+#[test]
+fn answers_that_come_soon_are_counted() {
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    for (handler_ns, quick) in [(900_000, 1), (1_100_000, 0)] {
+        for host in &mut world.hosts[..2] {
+            host.engine.take_quick_steps(1_000_000);
+        }
+        let question = world.blob(&mut client, b"?");
+        let call = client.call(0, Some(question), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        world.advance(handler_ns);
+        let answer = world.blob(&mut server, b"!");
+        let end = finish(delivered.call, Code::Ok, Some(answer));
+        world.submit(&server, Submission::Finish(end)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        client.take_finish();
+        for host in &mut world.hosts[..2] {
+            assert_eq!(host.engine.take_quick_steps(0), quick, "{handler_ns} ns");
+        }
+    }
+}
+
 #[test]
 fn what_is_not_recorded_is_carried_all_the_same() {
     for unrecorded in [false, true] {

@@ -18,6 +18,11 @@
 //! waits, and compares: the next time it is twice as many if these waits were shorter than those before them, half as
 //! many if not.
 //!
+//! Short waits do not always mean short calls. Where many are in flight something comes every moment, however long
+//! each of them takes; looking for it then costs a core, and shortens no call by a share anybody notices. Who knows
+//! how soon calls take their steps says so ([`Waiter::credit`]), and a step that came soon pays for looking. A waiter
+//! that has no credit left looks no longer than waking takes, which is what it costs to be wrong either way.
+//!
 //! This file only decides. [`crate::sleep`] has the hands: clock, yield and poll.
 
 /// What to do now that nothing has come.
@@ -99,6 +104,13 @@ const MEAN_OF_WAITS: u64 = 2048;
 /// Share of a new measurement in what waking is taken to cost.
 const WAKE_SHARE: u64 = 8;
 
+/// A step of a call that took more than so many longest patiences is not worth looking for: not sleeping would make it
+/// a fifth shorter at best.
+const STEP_PATIENCES: u64 = 4;
+
+/// Steps whose worth is remembered at most.
+const CREDIT_STEPS: u64 = 64;
+
 /// Decides, wait by wait, between looking and sleeping. Holds no clock: every method takes the time.
 ///
 /// ```
@@ -122,6 +134,8 @@ pub struct Waiter {
     sober: u32,
     /// How many the next stall costs.
     sober_waits: u32,
+    /// Time left for looking longer than waking takes; `None` is no end of it.
+    credit_ns: Option<u64>,
     /// Waits since the last stall.
     calm_waits: u32,
     /// How long waits with looks were since the last stall's consequences ended, and those without during them.
@@ -167,6 +181,7 @@ impl Waiter {
             spins: limits.spins_max,
             sober: 0,
             sober_waits: limits.sober_waits_min,
+            credit_ns: None,
             calm_waits: 0,
             looking: Mean::default(),
             sleeping: Mean::default(),
@@ -178,6 +193,32 @@ impl Waiter {
         };
         waiter.patience_ns = waiter.longest_ns();
         waiter
+    }
+
+    /// The same, but it looks for longer than waking takes only if steps of calls pay for it ([`Waiter::credit`]). The
+    /// account is full to begin with.
+    #[must_use]
+    pub fn on_credit(limits: WaitLimits) -> Waiter {
+        let mut waiter = Waiter::new(limits);
+        waiter.credit_ns = Some(waiter.credit_ns_max());
+        waiter
+    }
+
+    /// So many steps of calls, an answer after its request or a message after the one before, came within
+    /// [`Waiter::step_ns_max`]. Each pays for one longest patience. Says nothing to a waiter that needs no credit.
+    #[inline]
+    pub fn credit(&mut self, steps: u32) {
+        let most_ns = self.credit_ns_max();
+        if let Some(credit_ns) = &mut self.credit_ns {
+            let earned_ns = (most_ns / CREDIT_STEPS).saturating_mul(steps.into());
+            *credit_ns = credit_ns.saturating_add(earned_ns).min(most_ns);
+        }
+    }
+
+    /// Longest time a call's step may take that is worth looking for.
+    #[must_use]
+    pub fn step_ns_max(&self) -> u64 {
+        self.wakes_ns().saturating_mul(STEP_PATIENCES)
     }
 
     /// Nothing to do as of `now_ns`: a wait begins.
@@ -202,6 +243,9 @@ impl Waiter {
     pub fn decide(&mut self, now_ns: u64) -> Decision {
         self.notice_stall(now_ns);
         if now_ns.saturating_sub(self.began_ns) >= self.patience_now_ns() {
+            if !self.blocked {
+                self.charge(now_ns);
+            }
             self.blocked = true;
             return Decision::Block;
         }
@@ -225,6 +269,7 @@ impl Waiter {
         let limits = self.limits;
         let waited_ns = now_ns.saturating_sub(self.began_ns);
         if !self.blocked {
+            self.charge(now_ns);
             self.notice_stall(now_ns);
             self.spins = if self.looks <= self.spins { limits.spins_max } else { self.spins / 2 };
         }
@@ -254,18 +299,36 @@ impl Waiter {
     /// How long the next wait would look before sleeping, unless a stall forbids looking.
     #[must_use]
     pub fn patience_ns(&self) -> u64 {
-        self.patience_ns
+        self.patience_ns.min(self.longest_ns())
     }
 
-    /// The longest patience: what all the wake-ups of a call cost.
+    /// The longest patience: what all the wake-ups of a call cost; without credit, what one costs.
     fn longest_ns(&self) -> u64 {
+        let one_wake_ns = self.wake_ns.min(self.limits.patience_ns_max);
+        if self.credit_ns == Some(0) { one_wake_ns } else { self.wakes_ns() }
+    }
+
+    /// What all the wake-ups of a call cost.
+    fn wakes_ns(&self) -> u64 {
         let WaitLimits { wakes, patience_ns_least, patience_ns_max, .. } = self.limits;
         self.wake_ns.saturating_mul(wakes.into()).max(patience_ns_least).min(patience_ns_max)
     }
 
+    fn credit_ns_max(&self) -> u64 {
+        self.wakes_ns().saturating_mul(CREDIT_STEPS)
+    }
+
+    /// The present wait was looked for until `now_ns`. What sleeping would have cost is free.
+    fn charge(&mut self, now_ns: u64) {
+        if let Some(credit_ns) = &mut self.credit_ns {
+            let looked_ns = now_ns.saturating_sub(self.began_ns);
+            *credit_ns = credit_ns.saturating_sub(looked_ns.saturating_sub(self.wake_ns));
+        }
+    }
+
     /// How long the present wait looks.
     fn patience_now_ns(&self) -> u64 {
-        if self.sober > 0 { 0 } else { self.patience_ns }
+        if self.sober > 0 { 0 } else { self.patience_ns() }
     }
 
     /// A yield normally takes under a microsecond; one that took a scheduler's time slice went to a thread that
@@ -373,6 +436,44 @@ mod tests {
         (0..10).for_each(|_| _ = wait(&mut waiter, 10_000_000));
         let slept = (0..10).filter(|_| wait(&mut waiter, 8_000).slept).count();
         assert_eq!(slept, 1);
+    }
+
+    /// A wait of a tenth of a millisecond again and again: looked for while steps of calls pay for it, slept through
+    /// otherwise, and looked for again when calls are short again.
+    #[test]
+    fn looking_for_long_calls_is_on_credit() {
+        let mut waiter = Waiter::on_credit(WaitLimits::default());
+        let mut slept = |steps| {
+            let rounds = (0..1_000).filter(|_| {
+                waiter.credit(steps);
+                wait(&mut waiter, 100_000).slept
+            });
+            rounds.count()
+        };
+        assert_eq!(slept(1), 0, "each wait ends with a step");
+        assert_eq!(
+            1_000 - slept(0),
+            206,
+            "13.4 ms of credit; each wait takes 65 µs, for a wake-up's time is free"
+        );
+        assert_eq!(slept(1), 1, "and a little is enough to begin again");
+    }
+
+    /// Without credit a waiter looks as long as waking takes and no longer, also after waking has become dearer.
+    #[test]
+    fn without_credit_looking_costs_no_more_than_sleeping() {
+        let mut waiter = Waiter::on_credit(WaitLimits::default());
+        (0..500).for_each(|_| _ = wait(&mut waiter, 100_000));
+        assert_eq!((0..100).filter(|_| wait(&mut waiter, 30_000).slept).count(), 1, "until it looks again");
+        assert_eq!(waiter.patience_ns(), WAKE_NS);
+        for _ in 0..100 {
+            waiter.begin(0);
+            while waiter.decide(5_000_000) != Decision::Block {}
+            waiter.woken(Some(100_000));
+            waiter.arrived(1_000);
+        }
+        assert!(waiter.patience_ns().abs_diff(100_000) < 60, "{}", waiter.patience_ns());
+        assert!(waiter.step_ns_max().abs_diff(2_400_000) < 1_000);
     }
 
     /// Waits as long as a sleep and longer end the looking, one step at a time.

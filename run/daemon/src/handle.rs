@@ -404,7 +404,7 @@ impl Daemon {
             listening,
             poller,
             ready: Vec::new(),
-            waiter: Waiter::new(waiting),
+            waiter: Waiter::on_credit(waiting),
             commands,
             control: self.control.clone(),
             changes: Arc::clone(&self.changes),

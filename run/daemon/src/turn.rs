@@ -79,8 +79,9 @@ impl Shard {
         self.turns_unlooked >= SPARSE_TURNS || now().since_ns(self.sockets_worked) < SPARSE_AFTER_NS
     }
 
-    /// Nothing to do: look a little longer, or block.
+    /// Nothing to do: look a little longer, or block. Calls whose steps come soon pay for looking.
     fn wait(&mut self) {
+        self.waiter.credit(self.engine.take_quick_steps(self.waiter.step_ns_max()));
         self.waiter.begin(now().0);
         loop {
             match self.waiter.decide(now().0) {

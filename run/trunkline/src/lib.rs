@@ -60,9 +60,10 @@
 //!
 //! # Waiting
 //! A thread that waits looks for an answer before it sleeps, yielding its core between looks, for as long as six
-//! wake-ups take here (it measures them; 2 ms at most), and not at all when answers are rare. Calls are fast by that,
-//! and it shows as processor time. Where such time is rationed, as by a CPU quota, `TRUNKLINE_PATIENCE_US` bounds it;
-//! `0` sleeps at once. The daemon has `waiting.patience_us_max` for its own threads.
+//! wake-ups take here (it measures them; 2 ms at most). When calls take much longer than that it looks as long as one
+//! takes, and when answers are rare not at all. Calls are fast by that, and it shows as processor time. Where such time
+//! is rationed, as by a CPU quota, `TRUNKLINE_PATIENCE_US` bounds it; `0` sleeps at once. The daemon has
+//! `waiting.patience_us_max` for its own threads.
 //!
 //! # Limits
 //! * Threads that wait share as many sessions as there are cores, at most 8; more threads than that follow each other.

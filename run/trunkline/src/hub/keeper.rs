@@ -8,6 +8,7 @@ use super::{Daemon, Lane};
 use crate::clock;
 use crate::kick::Kick;
 use crate::session::{IdMap, Session, unavailable};
+use crate::settings;
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use trunkline_call::{Instant, Status, TimerKey, TimerTable};
 use trunkline_control::{decode_reply, reply};
-use trunkline_shm::{Decision, WaitLimits, Waiter};
+use trunkline_shm::{Decision, Waiter};
 
 /// What the other threads ask of the keeper.
 #[derive(Debug)]
@@ -142,7 +143,7 @@ const KICK: u64 = u64::MAX;
 impl Keeping {
     fn new(keeper: Arc<Keeper>) -> Self {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll descriptor for the keeper");
-        let waiter = Waiter::new(WaitLimits::of_this_process());
+        let waiter = Waiter::on_credit(settings::wait_limits());
         let daemon = keeper.daemon.clone();
         let keeping = Self {
             keeper,
@@ -216,7 +217,7 @@ impl Keeping {
     fn listen(&mut self) -> bool {
         let mut any = false;
         for member in self.members.values().filter(|member| member.watched) {
-            any |= member.session.look();
+            any |= member.session.look_for(&mut self.waiter);
         }
         any
     }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use trunkline_call::entry::{Call, Entry};
-use trunkline_call::{CallId, Instant, RouteIndex};
+use trunkline_call::{CallId, Instant, RouteIndex, Steps};
 use trunkline_shm::{Heap, Producer};
 
 /// How often a thread that waits for room in the ring looks: the daemon does not tell when it takes entries, and a
@@ -44,6 +44,8 @@ pub(crate) struct Books {
     /// Receive blocks this side holds, by heap.
     pub(super) held: Held,
     pub(super) calls: IdMap<CallId, CallState>,
+    /// How soon they take their steps.
+    pub(super) steps: Steps,
     pub(super) next_call: u64,
     /// Calls made whose end was not released.
     pub(super) in_flight: u32,
@@ -166,6 +168,7 @@ impl Books {
             limits,
             held: Held::default(),
             calls: IdMap::default(),
+            steps: Steps::default(),
             next_call: 0,
             in_flight: 0,
             with_deadline: IdMap::default(),

@@ -5,11 +5,12 @@ use super::room::Room;
 use super::state::{CallState, End};
 use super::submit::returned;
 use trunkline_call::entry::{Call, Completion, Entry, FREED_MAX, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Code, Instant};
+use trunkline_call::{CallId, Code, Instant, Step};
 
 impl Books {
-    /// Books one entry of the completion ring. Completions for calls nobody here asks for return their blocks.
-    pub(super) fn complete(&mut self, entry: &Entry, effects: &mut Effects) {
+    /// Books one entry of the completion ring, found `now`. Completions for calls nobody here asks for return their
+    /// blocks.
+    pub(super) fn complete(&mut self, entry: &Entry, now: Instant, effects: &mut Effects) {
         let completion = match Completion::decode(entry) {
             Ok(completion) => completion,
             Err(error) => {
@@ -18,12 +19,12 @@ impl Books {
             }
         };
         match completion {
-            Completion::Call(call) => self.deliver(call, effects),
-            Completion::Message { call, payload, end } => self.message(call, payload, end, effects),
+            Completion::Call(call) => self.deliver(call, now, effects),
+            Completion::Message { call, payload, end } => self.message(call, payload, end, now, effects),
             Completion::HalfClose { call } => self.half_closed(call, effects),
             Completion::Cancelled { call, code } => self.dismiss(call, code, effects),
-            Completion::Headers { call, metadata } => self.headers(call, metadata, effects),
-            Completion::Finish(finish) => self.finish(finish, effects),
+            Completion::Headers { call, metadata } => self.headers(call, metadata, now, effects),
+            Completion::Finish(finish) => self.finish(finish, now, effects),
             Completion::Freed { offsets } => self.freed(&offsets, effects),
             Completion::Credit { call, bytes } => self.credit(call, bytes, effects),
             Completion::GoAway if self.phase == Phase::Open => {
@@ -38,21 +39,23 @@ impl Books {
         }
     }
 
-    fn deliver(&mut self, call: Call, effects: &mut Effects) {
+    fn deliver(&mut self, call: Call, now: Instant, effects: &mut Effects) {
         self.hold(call.payload.map_or(Span::default(), |payload| payload.block()));
         self.hold(call.metadata);
         let mut state = CallState::new(self.limits.window_bytes, self.staged);
         state.incoming_ended = call.end;
+        self.steps.note(&mut state.last_step, received(now, call.payload.is_some()));
         self.calls.insert(call.call, state);
         self.inbox.push_back(call);
         effects.worker = true;
     }
 
-    fn message(&mut self, call: CallId, payload: Payload, end: bool, effects: &mut Effects) {
+    fn message(&mut self, call: CallId, payload: Payload, end: bool, now: Instant, effects: &mut Effects) {
         self.hold(payload.block());
         match self.calls.get_mut(&call) {
             Some(state) => {
                 state.incoming_ended |= end;
+                self.steps.note(&mut state.last_step, received(now, true));
                 effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
                 if state.discards {
                     self.release(returned(call, payload.block()), effects);
@@ -79,13 +82,14 @@ impl Books {
         effects.worker = true;
     }
 
-    fn headers(&mut self, call: CallId, metadata: Span, effects: &mut Effects) {
+    fn headers(&mut self, call: CallId, metadata: Span, now: Instant, effects: &mut Effects) {
         if metadata.len == 0 {
             return;
         }
         self.hold(metadata);
         let unread = match self.calls.get_mut(&call) {
             Some(state) => {
+                self.steps.note(&mut state.last_step, received(now, false));
                 effects.wakes.extend(state.receiver.unpark(&mut self.foreign));
                 state.headers.replace(metadata)
             }
@@ -96,13 +100,14 @@ impl Books {
         }
     }
 
-    fn finish(&mut self, finish: Finish, effects: &mut Effects) {
+    fn finish(&mut self, finish: Finish, now: Instant, effects: &mut Effects) {
         let block = finish.payload.map_or(Span::default(), |payload| payload.block());
         self.hold(block);
         self.hold(finish.metadata);
         match self.calls.get_mut(&finish.call).filter(|state| state.end.is_none()) {
             Some(state) => {
                 state.incoming_ended = true;
+                self.steps.note(&mut state.last_step, received(now, finish.payload.is_some()));
                 state.end = Some(End::Finished(finish));
                 self.wake_both(finish.call, effects);
             }
@@ -138,4 +143,8 @@ impl Books {
         self.quiet.held_bytes += u64::from(block.len);
         self.held.take(block);
     }
+}
+
+fn received(at: Instant, message: bool) -> Step {
+    Step { at, back: true, message }
 }

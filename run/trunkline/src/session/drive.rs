@@ -36,13 +36,15 @@ use trunkline_shm::{Consumer, Decision, RingError, Waiter, sleep_on};
 pub(super) struct Seat {
     completions: Consumer,
     waiter: Waiter,
+    /// Steps that came soon and nobody's wait was told of yet.
+    pub(super) quick_steps: u32,
     effects: Effects,
 }
 
 impl Seat {
     pub(super) fn new(completions: Consumer) -> Self {
-        let waiter = Waiter::new(settings::wait_limits());
-        Self { completions, waiter, effects: Effects::default() }
+        let waiter = Waiter::on_credit(settings::wait_limits());
+        Self { completions, waiter, quick_steps: 0, effects: Effects::default() }
     }
 }
 
@@ -70,9 +72,19 @@ impl Session {
 
     /// Books whatever waits in the ring, if nobody else is at it. Tells whether there was anything.
     pub(crate) fn look(&self) -> bool {
+        self.look_and(|_| ())
+    }
+
+    /// The same for a listener, whose waits the calls of this session pay for.
+    pub(crate) fn look_for(&self, waiter: &mut Waiter) -> bool {
+        self.look_and(|seat| waiter.credit(std::mem::take(&mut seat.quick_steps)))
+    }
+
+    fn look_and(&self, then: impl FnOnce(&mut Seat)) -> bool {
         let Some(mut seat) = self.seat.try_lock() else { return false };
         seat.completions.disarm();
         let found = self.drain(&mut seat);
+        then(&mut seat);
         drop(seat);
         self.hand_over();
         found
@@ -140,6 +152,8 @@ impl Session {
             }
             let now = clock::now();
             if !std::mem::replace(&mut waiting, true) {
+                let quick_steps = std::mem::take(&mut seat.quick_steps);
+                seat.waiter.credit(quick_steps);
                 seat.waiter.begin(now.0);
             }
             match seat.waiter.decide(now.0) {
@@ -219,21 +233,24 @@ impl Session {
 
     /// Books everything in the ring. Tells whether there was anything.
     fn drain(&self, seat: &mut Seat) -> bool {
-        let Seat { completions, effects, .. } = seat;
+        let Seat { completions, waiter, quick_steps, effects } = seat;
         match completions.ready() {
             Ok(0) => return false,
             Ok(ready) => {
+                let now = clock::now();
                 let mut books = self.books.lock();
                 books.asleep = false; // this thread is awake, and speaks before it or the listener sleeps
                 // One ring's worth at most, so that a daemon that never pauses cannot keep the books locked.
                 for _ in 0..ready {
                     match completions.pop() {
-                        Ok(Some(entry)) => books.complete(&entry, effects),
+                        Ok(Some(entry)) => books.complete(&entry, now, effects),
                         Ok(None) => break,
                         Err(error) => note(&error, effects),
                     }
                 }
                 books.flush(effects);
+                let quick = books.steps.take_quick(waiter.step_ns_max());
+                *quick_steps = quick_steps.saturating_add(quick);
             }
             Err(error) => note(&error, effects),
         }

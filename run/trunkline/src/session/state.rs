@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 use trunkline_call::entry::{Finish, Payload, Span};
-use trunkline_call::{Code, Metadata};
+use trunkline_call::{Code, Metadata, Step};
 
 /// A call between its first entry and the moment nobody here asks for it any more.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct CallState {
     pub(crate) watcher: Option<Waker>,
     /// Number of the call's first entry among all entries of the session: tells whether the daemon has taken it.
     pub(crate) sequence: u32,
+    /// What went along it last.
+    pub(crate) last_step: Option<Step>,
     /// Calls made by this call's handler.
     pub(crate) children: u32,
     /// Nobody reads what arrives: its blocks are returned at once.
@@ -79,6 +81,7 @@ impl CallState {
             sender: Parked::default(),
             watcher: None,
             sequence,
+            last_step: None,
             children: 0,
             discards: false,
         }

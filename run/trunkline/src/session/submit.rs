@@ -9,7 +9,7 @@ use super::room::Room;
 use super::state::{CallState, End};
 use crate::clock;
 use trunkline_call::entry::{Call, Entry, Finish, Payload, Span, Submission};
-use trunkline_call::{CallId, Deadline, Encoding, Instant};
+use trunkline_call::{CallId, Deadline, Encoding, Instant, Step};
 use trunkline_shm::{Block, RingError};
 
 /// Returned blocks that may lie in the ring before the daemon is rung for them.
@@ -109,7 +109,10 @@ impl Books {
         self.ask_room(Room::Ring, fits, barge)?;
         self.next_call += 1;
         let call = CallId(self.next_call);
-        self.calls.insert(call, CallState::new(self.limits.window_bytes, self.staged));
+        let mut state = CallState::new(self.limits.window_bytes, self.staged);
+        let opening = Step { at: order.a1, back: false, message: order.payload.is_some() };
+        self.steps.note(&mut state.last_step, opening);
+        self.calls.insert(call, state);
         if let Some(at) = order.deadline.instant() {
             self.with_deadline.insert(call, at);
         }
@@ -154,6 +157,7 @@ impl Books {
         let payload = written.into_payload();
         if let Some(state) = self.calls.get_mut(&call) {
             state.credit_bytes -= i64::from(payload.window_bytes());
+            self.steps.note(&mut state.last_step, Step { at: a1, back: false, message: true });
         }
         let entry = Submission::Message { call, payload, end, a1 };
         self.put(&entry.encode(), effects);
@@ -167,7 +171,9 @@ impl Books {
 
     /// Hands over a handler's end of a delivered call and forgets the call.
     pub(crate) fn answer(&mut self, mut finish: Finish, effects: &mut Effects) {
-        let Some(state) = self.forget(finish.call, effects) else { return };
+        let Some(mut state) = self.forget(finish.call, effects) else { return };
+        let answer = Step { at: finish.published, back: false, message: finish.payload.is_some() };
+        self.steps.note(&mut state.last_step, answer);
         if state.end.is_none() {
             finish.subtree = state.children;
             self.put_or_keep(&Submission::Finish(finish).encode(), effects);

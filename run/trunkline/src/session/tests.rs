@@ -287,3 +287,18 @@ fn a_task_that_waits_for_a_call_is_woken_when_another_answers_it() {
     assert!(receiving.take() && sending.take());
     assert_eq!(session.with(|books, _| books.foreign), Some(0));
 }
+
+/// Answers that came soon are kept for whoever waits next.
+#[test]
+fn answers_that_come_soon_are_counted() {
+    let (session, mut daemon, _control) = session(1);
+    let (long_ago, just_now) = (Instant(2), Instant(u64::MAX));
+    for (a1, quick) in [(long_ago, 0), (just_now, 1), (long_ago, 0)] {
+        let mut order = Order { a1, ..order(&session) };
+        let call = session.with(|books, effects| books.start(&mut order, false, effects)).unwrap().unwrap();
+        let _ = daemon.completions.push(&Completion::Finish(finish(call, None)).encode()).unwrap();
+        assert!(session.look());
+        assert_eq!(std::mem::take(&mut session.seat.lock().quick_steps), quick);
+        session.with(|books, effects| books.abandon(call, effects));
+    }
+}
