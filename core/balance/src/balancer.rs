@@ -161,7 +161,7 @@ impl<E: Copy + Eq> Balancer<E> {
         };
         let tried = |member: &Member<E>| open(member) && !member.tally.is_ejected(now) && reachable(member);
         let ejected = |member: &Member<E>| open(member) && reachable(member);
-        let stages: [&dyn Fn(&Member<E>) -> bool; 4] = [&best, &tried, &ejected, &open];
+        let stages = [&best as &dyn Fn(&Member<E>) -> bool, &tried, &ejected, &open];
         let stage = stages.into_iter().find(|stage| self.members.iter().any(stage));
         let Some(eligible) = stage else { return Some(Err(Full { outstanding_max })) };
         let index = self.choose(now, wanted.key, eligible);

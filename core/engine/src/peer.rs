@@ -366,7 +366,7 @@ impl Engine {
             .filter(|types| types.input.fingerprint() == offered.fingerprints[0])
             .or(offered.agreed.take());
         // What was said last holds until it changes.
-        if std::mem::replace(&mut offered.answered, Some(fingerprints)) != Some(fingerprints) {
+        if offered.answered.replace(fingerprints) != Some(fingerprints) {
             let [request, response] = fingerprints;
             let _ = peer.connection.answer_schema(index, request != 0, request, response);
         }

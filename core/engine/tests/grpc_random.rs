@@ -290,7 +290,7 @@ impl History {
         let timeout = timeout.map(|timeout| format!("{timeout}u"));
         let headers: Vec<_> = timeout.iter().map(|timeout| ("grpc-timeout", timeout.as_str())).collect();
         let path = METHODS[usize::from(method) % 4];
-        self.world.request(web, StreamTag(self.tags), path, &headers, end && method % 7 == 0);
+        self.world.request(web, StreamTag(self.tags), path, &headers, end && method.is_multiple_of(7));
     }
 
     fn body(&mut self, pick: u8, body: Body, end: bool) {
@@ -308,7 +308,7 @@ impl History {
     fn call(&mut self, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16>) {
         let method = usize::from(method) % 4;
         let streams = method == 1 || method == 3;
-        let payload = (!streams || bytes % 2 == 0).then(|| self.blob(bytes));
+        let payload = (!streams || bytes.is_multiple_of(2)).then(|| self.blob(bytes));
         let mut call = self.app.call(method, payload, end || !streams);
         call.deadline =
             deadline_ns.map_or(Deadline::NONE, |ns| Deadline::at(self.world.now.plus_ns(ns.into())));

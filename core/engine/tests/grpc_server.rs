@@ -213,6 +213,9 @@ fn what_is_not_grpc_gets_an_http_answer() {
     scene.nothing_left();
 }
 
+/// What is wrong with it, headers, body, and the status that says so.
+type Case<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a [u8], u32);
+
 #[test]
 fn bodies_that_are_not_what_they_should_be() {
     let two = [blob(b"a"), blob(b"b")].concat();
@@ -224,7 +227,7 @@ fn bodies_that_are_not_what_they_should_be() {
     huge.extend(u32::MAX.to_be_bytes());
     let not_gzip = compressed.clone();
     let cut = blob(b"abc");
-    let table: [(&str, &[(&str, &str)], &[u8], u32); 8] = [
+    let table: [Case<'_>; 8] = [
         ("none at all", &[], &[], 12),
         ("two", &[], &two, 12),
         ("half a message", &[], &cut[..cut.len() - 1], 13),

@@ -43,7 +43,7 @@ impl Scene {
 
     fn call(&mut self, route: usize, deadline: Deadline) -> Call {
         let payload = self.world.blob(&mut self.client, b"x");
-        let mut call = self.client.call(route, Some(payload), route % 2 == 0);
+        let mut call = self.client.call(route, Some(payload), route.is_multiple_of(2));
         call.deadline = deadline;
         self.world.submit(&self.client, Submission::Call(call)).unwrap();
         self.settle();

@@ -221,6 +221,9 @@ fn only_paths_that_can_be_sent_are_paths() {
     }
 }
 
+/// The HTTP status, the headers, whether nothing follows, and the gRPC status if that is the end of it.
+type Case<'a> = (u16, &'a [(&'a str, &'a str)], bool, Option<Code>);
+
 #[test]
 fn answers_are_read() {
     let grpc = ("content-type", "application/grpc");
@@ -233,7 +236,7 @@ fn answers_are_read() {
         ResponseHead::Headers { .. } => None,
     };
     #[rustfmt::skip]
-    let table: [(u16, &[(&str, &str)], bool, Option<Code>); 16] = [
+    let table: [Case<'_>; 16] = [
         (200, &[grpc], false, None),
         (200, &[("content-type", "application/grpc+proto;v=1")], false, None),
         (200, &[grpc, ("grpc-status", "5")], true, Some(Code::NotFound)),

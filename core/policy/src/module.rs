@@ -6,6 +6,7 @@
 use crate::definition::{Definition, Side};
 use crate::expr::{FieldValue, ValueKind};
 use crate::refused::Wrong;
+use crate::setting::{Flat, flat};
 use std::fmt;
 use trunkline_call::{Code, Deadline, Instant};
 
@@ -233,7 +234,7 @@ impl ModuleInfo {
 }
 
 /// Path and settings of a policy of this kind.
-pub(crate) fn source(definition: &Definition) -> Result<(&str, Vec<(String, SettingValue)>), Wrong> {
+pub(crate) fn source(definition: &Definition) -> Result<(&str, Flat), Wrong> {
     let path = definition.path.as_deref().unwrap_or_default();
-    Ok((path, crate::setting::flat(definition.config.as_ref())?))
+    Ok((path, flat(definition.config.as_ref())?))
 }

@@ -26,8 +26,11 @@ const SETTINGS_MAX: usize = 256;
 /// Bytes of their keys and texts.
 const SETTINGS_BYTES_MAX: usize = 64 * 1024;
 
+/// What a module gets: ways and values.
+pub(crate) type Flat = Vec<(String, SettingValue)>;
+
 /// `limits = { burst = 2 }` is `limits.burst`, the first of `tenants = ["a"]` is `tenants.0`; in the order of keys.
-pub(crate) fn flat(settings: Option<&Settings>) -> Result<Vec<(String, SettingValue)>, Wrong> {
+pub(crate) fn flat(settings: Option<&Settings>) -> Result<Flat, Wrong> {
     let mut pairs = Vec::new();
     for (key, setting) in settings.into_iter().flatten() {
         spread(checked(key)?.to_owned(), setting, &mut pairs)?;
@@ -44,7 +47,7 @@ pub(crate) fn flat(settings: Option<&Settings>) -> Result<Vec<(String, SettingVa
     Ok(pairs)
 }
 
-fn spread(key: String, setting: &Setting, into: &mut Vec<(String, SettingValue)>) -> Result<(), Wrong> {
+fn spread(key: String, setting: &Setting, into: &mut Flat) -> Result<(), Wrong> {
     let value = match setting {
         Setting::Bool(value) => SettingValue::Bool(*value),
         Setting::Int(value) => SettingValue::Int(*value),
@@ -82,7 +85,7 @@ mod tests {
     //! Shows what a module gets to see of a table, and what is refused.
     use super::*;
 
-    fn flat_of(text: &str) -> Result<Vec<(String, SettingValue)>, String> {
+    fn flat_of(text: &str) -> Result<Flat, String> {
         let settings: Settings = toml::from_str(text).unwrap();
         flat(Some(&settings)).map_err(|wrong| format!("{}; {}", wrong.problem, wrong.advice))
     }

@@ -323,7 +323,8 @@ fn optional_fields_may_be_missing_and_streams_have_no_message_yet() {
 #[test]
 fn states_go_to_another_daemon() {
     let mut here = Stage::new(&module("/count/1/", ""));
-    (here.number(), here.number());
+    here.number();
+    here.number();
     let (exported, errors) = here.policies.export_modules();
     assert_eq!((exported.len(), errors), (1, vec![]));
     let bytes = trunkline_policy::encode_modules(&exported);

@@ -147,8 +147,8 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     found
 }
 
-fn times(count: u32, mut one: impl FnMut(u32) -> Vec<u8>) -> Vec<u8> {
-    (0..count).flat_map(|number| one(number)).collect()
+fn times(count: u32, one: impl FnMut(u32) -> Vec<u8>) -> Vec<u8> {
+    (0..count).flat_map(one).collect()
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Scenario {
             requests,
         };
         run.book(run.requests[0].arrives, Event::Arrival);
-        run.to_the_end();
+        run.run();
         let bound = run.dispatcher.bound();
         Outcome::new(run.latencies, bound)
     }
@@ -149,7 +149,7 @@ impl Scenario {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self) {
+    fn run(&mut self) {
         while let Some(Reverse((at, serial))) = self.events.pop() {
             let slot = (serial & 0xffff_ffff) as usize;
             self.free.push(slot);

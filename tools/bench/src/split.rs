@@ -351,8 +351,9 @@ fn row(linked: &Worked, split: &Worked) -> String {
 pub fn plots(all: &[Worked]) -> Vec<Plot> {
     let mut plots = Vec::new();
     for Worked { message, .. } in messages(all) {
-        let figures: [(&str, fn(&Round) -> f64); 2] =
-            [("calls/s", |round| round.calls_per_second), ("p99, µs", |round| round.p99_us)];
+        let calls: fn(&Round) -> f64 = |round| round.calls_per_second;
+        let p99: fn(&Round) -> f64 = |round| round.p99_us;
+        let figures = [("calls/s", calls), ("p99, µs", p99)];
         for (figure, of) in figures {
             let line = |server: Server| {
                 let points = with_work(all, message, server).into_iter();

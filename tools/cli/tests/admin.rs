@@ -2,7 +2,6 @@
 //! told why if it may not; nothing else is served there, and the API nowhere else; the verbs go there; it outlives a
 //! replacement of the daemon.
 
-#[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use serde_json::Value;

@@ -1,7 +1,6 @@
 //! Shows policy modules in a running daemon: added, listed, upgraded with their state, refused with the reason while
 //! the old one stays, ejected, and unloaded.
 
-#[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use std::path::{Path, PathBuf};

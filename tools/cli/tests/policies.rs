@@ -1,7 +1,6 @@
 //! Shows `trunkline policy` against a running daemon: changes are whole or not at all, permitted or not, written down,
 //! and unnoticed by calls in flight.
 
-#[allow(dead_code, reason = "each test file uses its part")]
 mod support;
 
 use serde_json::Value;

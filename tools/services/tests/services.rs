@@ -64,7 +64,7 @@ impl Host {
     }
 
     /// Through the daemon's port, as a peer would.
-    fn from_outside(&self) -> Channel {
+    fn outside(&self) -> Channel {
         Channel::builder().socket(self.socket()).target(&self.daemon.endpoints()[0]).connect_lazy()
     }
 
@@ -95,7 +95,7 @@ fn health_follows_applications() {
 
     let server = host.search();
     assert_eq!(host.check(SEARCH).unwrap(), ServingStatus::Serving, "as soon as it is ready");
-    let outside = HealthClient::new(host.from_outside());
+    let outside = HealthClient::new(host.outside());
     assert_eq!(outside.check(asked(SEARCH)).wait().unwrap().view().status(), ServingStatus::Serving);
     server.shutdown(Duration::from_secs(5)).wait().unwrap();
     let mut watch = HealthClient::new(host.channel()).watch(asked(SEARCH)).wait().unwrap();
@@ -178,7 +178,7 @@ fn both_reflections_describe_what_is_served() {
     use v1::server_reflection_response::MessageResponse as Told;
     let host = Host::start();
     let _server = host.search();
-    let client = v1::server_reflection_client::ServerReflectionClient::new(host.from_outside());
+    let client = v1::server_reflection_client::ServerReflectionClient::new(host.outside());
     let (mut questions, mut answers) = client.server_reflection_info().split();
     let mut ask = |question| {
         let request = v1::ServerReflectionRequest { host: "h".into(), message_request: Some(question) };
@@ -224,7 +224,7 @@ fn list_len(names: &[&str]) -> usize {
 fn channelz_shows_connections_and_calls() {
     let host = Host::start();
     let _server = host.search();
-    let search = SearchClient::new(host.from_outside());
+    let search = SearchClient::new(host.outside());
     search.query(QueryRequest { query: "ring".into(), ..QueryRequest::default() }).wait().unwrap();
     search.query(QueryRequest::default()).wait().unwrap_err();
 
@@ -259,7 +259,7 @@ fn channelz_shows_connections_and_calls() {
 #[test]
 fn load_is_reported_by_the_host_and_by_applications() {
     let host = Host::start();
-    let client = orca::open_rca_service_client::OpenRcaServiceClient::new(host.from_outside());
+    let client = orca::open_rca_service_client::OpenRcaServiceClient::new(host.outside());
     let every_second = orca::OrcaLoadReportRequest {
         report_interval: Some(protobuf::Duration { seconds: 1, nanos: 0 }),
         ..Default::default()

@@ -124,10 +124,10 @@ impl Http2 {
     /// Looks at whatever is marked until nothing is. How the connection ended, if it did.
     fn look(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
         for _ in 0..LOOKS_MAX {
-            if self.marks.take_connection() {
-                if let Some(ended) = self.poll_link(events) {
-                    return Some(ended);
-                }
+            if self.marks.take_connection()
+                && let Some(ended) = self.poll_link(events)
+            {
+                return Some(ended);
             }
             self.marks.take_streams(&mut self.marked);
             for index in 0..self.marked.len() {

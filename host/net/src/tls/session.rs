@@ -42,9 +42,9 @@ pub(crate) struct Session {
 /// Who makes the records.
 enum Tls {
     /// The library, which made the handshake.
-    Library(Connection),
+    Library(Box<Connection>),
     /// We do, because another process made it, or will go on with it.
-    Records(Records),
+    Records(Box<Records>),
     /// Nobody any more: the library gave something else away than it works with.
     Lost,
 }
@@ -88,7 +88,7 @@ impl Session {
 
     fn new(mut tls: Connection, unread: Vec<u8>) -> Self {
         tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
-        let (tls, first) = (Tls::Library(tls), First::default());
+        let (tls, first) = (Tls::Library(Box::new(tls)), First::default());
         Self { tls, first, unread, was_full: false, has_ended: false }
     }
 
@@ -96,7 +96,7 @@ impl Session {
     pub fn inherited(state: Portable) -> Self {
         let Portable { keys, plain, unread, unsent } = state;
         let was_full = !plain.is_empty();
-        let tls = Tls::Records(Records::new(keys, plain, unsent));
+        let tls = Tls::Records(Box::new(Records::new(keys, plain, unsent)));
         Self { tls, first: First::default(), unread, was_full, has_ended: false }
     }
 
@@ -117,14 +117,14 @@ impl Session {
             return false;
         }
         let Some((plain, unsent)) = drained(tls) else { return false };
-        let is_client = matches!(tls, Connection::Client(_));
+        let is_client = matches!(**tls, Connection::Client(_));
         let first = if is_client { [client, server] } else { [server, client] };
         let Tls::Library(tls) = std::mem::replace(&mut self.tls, Tls::Lost) else { return false };
         let Ok(secrets) = tls.dangerous_extract_secrets() else { return false };
         let at = [(secrets.tx.0, &secrets.tx.1), (secrets.rx.0, &secrets.rx.1)];
         let Some(keys) = Keys::find(suite, first, at) else { return false };
         self.was_full |= !plain.is_empty();
-        self.tls = Tls::Records(Records::new(keys, plain, unsent));
+        self.tls = Tls::Records(Box::new(Records::new(keys, plain, unsent)));
         self.first = First::default();
         true
     }

@@ -2,7 +2,7 @@
 
 use super::value::Bytes;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trunkline_net::{
     AgeSettings, ClientFiles, Http2Settings, KeepaliveSettings, PingSettings, Rate, ServerFiles,
@@ -148,8 +148,8 @@ impl Default for Http2Keys {
     }
 }
 
-fn set(path: &PathBuf) -> Option<PathBuf> {
-    (!path.as_os_str().is_empty()).then(|| path.clone())
+fn set(path: &Path) -> Option<PathBuf> {
+    (!path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 
 /// Zero stands for never.

@@ -46,8 +46,8 @@ fn no_file_is_a_good_configuration() {
 
 #[test]
 fn what_is_written_is_read_again() {
-    let mut config = Config::default();
-    config.policy = Config::policies_from_toml(POLICIES, "p").unwrap();
+    let policy = Config::policies_from_toml(POLICIES, "p").unwrap();
+    let mut config = Config { policy, ..Config::default() };
     config.daemon.listen.push(Address("tcp://[::1]:0".parse().unwrap()));
     config.services.insert(
         "a.v1.B".into(),

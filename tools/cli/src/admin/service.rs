@@ -154,7 +154,6 @@ impl<H: Host> Admin for AdminService<H> {
             paused_ns: taken.paused_ns,
         });
         let (process_id, version) = (std::process::id(), env!("CARGO_PKG_VERSION").to_owned());
-        let taken_over = taken_over.map(Into::into);
         Ok(Response::new(GetUpgradeResponse { process_id, version, under_way, steps, failure, taken_over }))
     }
 

@@ -128,8 +128,8 @@ impl Reflection {
     }
 
     fn missing(&self, tried: &BTreeSet<String>) -> Option<String> {
-        let imports = self.files.values().flat_map(|file| &file.imports);
-        imports.filter(|name| !self.files.contains_key(*name) && !tried.contains(*name)).next().cloned()
+        let mut imports = self.files.values().flat_map(|file| &file.imports);
+        imports.find(|name| !self.files.contains_key(*name) && !tried.contains(*name)).cloned()
     }
 
     fn take(&mut self, told: Told) -> Result<(), ReflectError> {

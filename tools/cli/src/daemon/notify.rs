@@ -15,8 +15,7 @@ pub fn ready() {
         None => SocketAddr::from_pathname(&path),
     };
     let state = format!("READY=1\nMAINPID={}\n", std::process::id());
-    let sent =
-        address.and_then(|address| Ok(UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address)?));
+    let sent = address.and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
     if let Err(error) = sent {
         tracing::warn!(%error, "the service manager cannot be told");
     }

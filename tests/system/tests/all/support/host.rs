@@ -255,8 +255,8 @@ impl Host {
             text += &keys.config();
         }
         if !self.routes.is_empty() {
-            let _ = write!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}\n", self.routes);
-            let _ = write!(text, "service_config = '''{}'''\n", self.service_config);
+            let _ = writeln!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}", self.routes);
+            let _ = writeln!(text, "service_config = '''{}'''", self.service_config);
         }
         text.push_str(&self.more);
         text
