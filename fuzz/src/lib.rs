@@ -15,6 +15,7 @@
 mod handover;
 mod mutate;
 mod r2p2;
+mod routed;
 mod service;
 mod targets;
 mod tls;

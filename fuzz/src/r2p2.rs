@@ -8,7 +8,7 @@ use trunkline_r2p2::*;
 const MODES: [Mode; 3] = [Mode::Compatible, Mode::Offer, Mode::Extended];
 /// Among the hosts that send to the server.
 const ROUTER: u8 = 7;
-const START: Instant = Instant(100_000_000_000);
+pub(crate) const START: Instant = Instant(100_000_000_000);
 
 /// One datagram: what is parsed is written again as it was.
 pub(crate) fn datagrams(bytes: &[u8]) {
@@ -48,7 +48,8 @@ pub(crate) fn envelope_seeds() -> Vec<Vec<u8>> {
     [request.encode(), reply.encode()].into_iter().flatten().collect()
 }
 
-/// Steps of a client, a server and whoever sends to them: each begins with what to do and how much of it.
+/// Steps of a client, a server and whoever sends to them: each begins with what to do and how much of it, and is
+/// followed by a datagram if it brings one.
 pub(crate) fn events(bytes: &[u8]) {
     let Some((mode, mut rest)) = bytes.split_first() else { return };
     let mode = MODES[usize::from(*mode) % 3];
@@ -58,7 +59,8 @@ pub(crate) fn events(bytes: &[u8]) {
         (Client::new(Arc::clone(&config), 1), Server::new(Arc::clone(&config), Instant(0)));
     let (mut now, mut held, mut made, mut ended) = (START, Vec::new(), 0, 0);
     while let [what, amount, tail @ ..] = rest {
-        let (taken, tail) = tail.split_at(usize::from(*amount).min(tail.len()));
+        let bytes = if *what % 7 < 2 { usize::from(*amount) } else { 0 };
+        let (taken, tail) = tail.split_at(bytes.min(tail.len()));
         match what % 7 {
             0 => server.handle_datagram(now, address(*what), taken),
             1 => client.handle_datagram(now, address(*what), taken),
@@ -166,11 +168,11 @@ fn exchange(now: Instant, client: &mut Client, server: &mut Server, lost: u8) {
     }
 }
 
-fn address(host: u8) -> SocketAddrV4 {
+pub(crate) fn address(host: u8) -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, host), 7000)
 }
 
-fn call(now: Instant, amount: u8) -> NewCall {
+pub(crate) fn call(now: Instant, amount: u8) -> NewCall {
     NewCall {
         tag: 0,
         target: address(1),

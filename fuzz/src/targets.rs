@@ -1,6 +1,6 @@
 //! The targets, and the seeds of each.
 
-use crate::{handover, r2p2, service, tls};
+use crate::{handover, r2p2, routed, service, tls};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
@@ -38,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "r2p2", run: r2p2::datagrams, seeds: r2p2::seeds },
     Target { name: "r2p2_envelope", run: r2p2::envelopes, seeds: r2p2::envelope_seeds },
     Target { name: "r2p2_events", run: r2p2::events, seeds: r2p2::event_seeds },
+    Target { name: "r2p2_routed", run: routed::events, seeds: routed::event_seeds },
     Target { name: "entries", run: entries, seeds: || vec![vec![0; 64], vec![1; 64], vec![3; 128]] },
     Target { name: "metadata", run: metadata, seeds: metadata_seeds },
     Target { name: "config", run: config, seeds: || vec![Config::default().to_toml().into_bytes()] },

@@ -22,7 +22,7 @@ fn rounds(name: &str) -> usize {
     match name {
         "config" | "policies" | "http2" => ROUNDS / 60,
         "expression" | "engine_state" => ROUNDS / 10,
-        "descriptors" | "native" | "grpc" => ROUNDS / 4,
+        "descriptors" | "native" | "grpc" | "r2p2_routed" => ROUNDS / 4,
         _ => ROUNDS,
     }
 }
@@ -40,7 +40,7 @@ macro_rules! tests {
 }
 
 tests!(
-    control descriptors linear transcode native r2p2 r2p2_envelope r2p2_events entries metadata config policies
-    expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
+    control descriptors linear transcode native r2p2 r2p2_envelope r2p2_events r2p2_routed entries metadata config
+    policies expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
     engine_state reflection
 );
