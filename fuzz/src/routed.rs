@@ -14,8 +14,8 @@ const CONTROL: u8 = 5;
 const LEASES_MAX: usize = 8;
 const QUEUE_MAX: usize = 4;
 
-/// Steps: each begins with what to do and how much of it, and is followed by a datagram if it brings one. The first byte
-/// says how the router sends on.
+/// Steps: each begins with what to do and how much of it, and a datagram follows if it brings one. The first byte says
+/// how the router sends on.
 pub(crate) fn events(bytes: &[u8]) {
     let Some((setting, mut rest)) = bytes.split_first() else { return };
     let mut road = Road::new(*setting);
@@ -77,7 +77,7 @@ impl Road {
         let from = address(what / 8 % 8);
         let now = self.now;
         let [first, second] = &mut self.workers;
-        let worker = if amount % 2 == 0 { first } else { second };
+        let worker = if amount.is_multiple_of(2) { first } else { second };
         match what % 8 {
             0 => self.router.handle_request(now, from, taken),
             1 => self.router.handle_feedback(now, from, taken),
@@ -172,7 +172,9 @@ impl Road {
 pub(crate) fn event_seeds() -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for setting in 0..9 {
-        out.push(vec![setting, 5, 1, 5, 90, 6, 0, 6, 1, 5, 2, 7, 0, 4, 9, 6, 0, 6, 1, 5, 3, 6, 0, 6, 1, 4, 200]);
+        out.push(vec![
+            setting, 5, 1, 5, 90, 6, 0, 6, 1, 5, 2, 7, 0, 4, 9, 6, 0, 6, 1, 5, 3, 6, 0, 6, 1, 4, 200,
+        ]);
         // More than there is room for.
         out.push([vec![setting], [5, 1].repeat(12), [6, 0, 6, 1, 4, 1].repeat(6)].concat());
         for seed in seeds() {
