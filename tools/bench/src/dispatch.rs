@@ -98,6 +98,8 @@ pub struct Round {
     /// CPU of the process that chooses: one for all routers, one for each proxy; on one host the client's daemon, which
     /// does more than that.
     pub cpu_ns: u64,
+    /// CPU of the client's daemon, which all calls pass.
+    pub daemon_cpu_ns: u64,
     /// How much of the processors the host of a virtual machine gave to others meanwhile.
     pub stolen_percent: f64,
     /// How often it was measured before, while the host gave away more.
@@ -117,6 +119,7 @@ struct Peer {
     name: &'static str,
     driver: Talker,
     pid: u32,
+    daemon: u32,
     _proxy: Option<Child>,
 }
 
@@ -234,15 +237,17 @@ impl Peer {
     }
 
     fn round(&mut self, load: Load) -> Result<Round, Failure> {
-        let (before, before_ns) = (Machine::now()?, cpu_ns(&[self.pid])?);
+        let cpu = || Ok::<_, Failure>([cpu_ns(&[self.pid])?, cpu_ns(&[self.daemon])?]);
+        let (before, cpu_before) = (Machine::now()?, cpu()?);
         let patience = PATIENCE + Duration::from_millis(load.millis);
         let answer: Answer = self.driver.ask(&load.to_string(), patience)?.parse()?;
-        let cpu_ns = cpu_ns(&[self.pid])?.saturating_sub(before_ns);
+        let cpu_after = cpu()?;
+        let [cpu_ns, daemon_cpu_ns] = [0, 1].map(|of| cpu_after[of].saturating_sub(cpu_before[of]));
         if answer.failed > answer.calls / 2 {
             return Err(format!("{} of {} calls failed", answer.failed, answer.calls).into());
         }
         let [stolen_percent, _] = Machine::now()?.lost_since(before, 0);
-        Ok(Round { answer, cpu_ns, stolen_percent, again: 0 })
+        Ok(Round { answer, cpu_ns, daemon_cpu_ns, stolen_percent, again: 0 })
     }
 }
 
@@ -296,7 +301,7 @@ impl Scene {
             driver.arg("in-turn");
         }
         let driver = Talker::start(&mut driver)?;
-        Ok(Peer { name: chooser.name, driver, pid, _proxy: proxy })
+        Ok(Peer { name: chooser.name, driver, pid, daemon: self.near_pid, _proxy: proxy })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the comparison of dispatching says: tables, plots, marks.
 
-use crate::dispatch::{Dispatching, OURS, Row};
+use crate::dispatch::{Dispatching, OURS, Round, Row};
 use crate::marks::{Bound, Mark, mark};
 use crate::open::{Shape, WORKERS};
 use crate::stats::{Spread, short};
@@ -28,8 +28,9 @@ impl Row {
         self.rounds.iter().map(|round| round.answer.bound_as_served[quantile] as f64 / 1e6).collect()
     }
 
-    fn cpu_us(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.cpu_ns as f64 / 1e3 / round.answer.calls as f64).collect()
+    /// CPU per call of something in a round.
+    fn cpu_us(&self, of: fn(&Round) -> u64) -> Vec<f64> {
+        self.rounds.iter().map(|round| of(round) as f64 / 1e3 / round.answer.calls as f64).collect()
     }
 
     fn failed(&self) -> u64 {
@@ -114,13 +115,14 @@ impl Dispatching {
             let _ = writeln!(
                 out,
                 "\n**{}, {percent} %**\n\n\
-                 | | p50 ms | p99 ms | p99.9 ms | p99 ÷ bound | ÷ bound as served | CPU µs per call, who chooses |\n\
-                 |---|---|---|---|---|---|---|",
+                 | | p50 ms | p99 ms | p99.9 ms | p99 ÷ bound | ÷ bound as served | \
+                 CPU µs per call, who chooses | the client's daemon |\n\
+                 |---|---|---|---|---|---|---|---|",
                 shape.name()
             );
             if let Some(row) = self.of(load).next() {
                 let [p50, p99, p999] = [0, 1, 2].map(|quantile| spread(row.bound_ms(quantile)));
-                let _ = writeln!(out, "| bound (M/G/{WORKERS}) | {p50} | {p99} | {p999} | 1 | | |");
+                let _ = writeln!(out, "| bound (M/G/{WORKERS}) | {p50} | {p99} | {p999} | 1 | | | |");
             }
             for row in self.of(load) {
                 let [p50, p99, p999] = [0, 1, 2].map(|quantile| spread(row.took_ms(quantile)));
@@ -131,10 +133,11 @@ impl Dispatching {
                     0 => String::new(),
                     failed => format!(" ({failed} calls failed)"),
                 };
-                let (name, cpu) = (row.chooser, spread(row.cpu_us()));
+                let (name, cpu) = (row.chooser, spread(row.cpu_us(|round| round.cpu_ns)));
+                let daemon = spread(row.cpu_us(|round| round.daemon_cpu_ns));
                 let _ = writeln!(
                     out,
-                    "| {name}{failed} | {p50} | {p99} | {p999} | {ratio} | {as_served} | {cpu} |"
+                    "| {name}{failed} | {p50} | {p99} | {p999} | {ratio} | {as_served} | {cpu} | {daemon} |"
                 );
             }
         }
@@ -192,13 +195,13 @@ fn spread(values: Vec<f64>) -> String {
 mod tests {
     //! Marks are judged by ratios within a round, and the worst load decides who is below whom everywhere.
     use super::*;
-    use crate::dispatch::{Plan, Round};
+    use crate::dispatch::Plan;
     use crate::open::Answer;
 
     fn row(chooser: &'static str, percent: u32, p99_ms: u64) -> Row {
         let [took, bound, bound_as_served] = [p99_ms, 10, 10].map(|ms| [0, ms * 1_000_000, 0]);
         let answer = Answer { calls: 1, failed: 0, p95_ns: 0, took, bound, bound_as_served };
-        let round = Round { answer, cpu_ns: 0, stolen_percent: 0.0, again: 0 };
+        let round = Round { answer, cpu_ns: 0, daemon_cpu_ns: 0, stolen_percent: 0.0, again: 0 };
         Row { chooser, shape: Shape::Bimodal, percent, rounds: vec![round] }
     }
 
