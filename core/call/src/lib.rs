@@ -1,8 +1,8 @@
 //! The trade's words: what every other room means by a call, a status, a deadline, a stamp.
 //!
 //! This room holds the nouns of remote procedure calls and nothing that acts on them. It has no clock, no
-//! socket, no allocation policy and no dependency; each type is a value that can be copied, compared, printed
-//! and written to a fixed layout.
+//! socket and no allocation policy, and depends on no other room; what travels is a value that can be copied, compared,
+//! printed and written to a fixed layout.
 //!
 //! * [`CallId`], [`RouteIndex`], [`Encoding`], [`Pattern`]: what a call is known by.
 //! * [`Code`], [`Status`], [`Execution`]: how a call ended, and whether the handler may have run. Execution is a

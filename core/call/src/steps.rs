@@ -85,7 +85,7 @@ mod tests {
         assert_eq!(quick(&[(0, ASK, true), (5, ANSWER, true), (7, ASK, true), (19, ANSWER, true)]), 2);
     }
 
-    /// A clock that goes back, as stamps of a stranger may, counts as no time.
+    /// Stamps that go back count as no time.
     #[test]
     fn time_does_not_go_back() {
         assert_eq!(quick(&[(100, ASK, true), (5, ANSWER, true)]), 1);
