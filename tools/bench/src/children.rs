@@ -1,8 +1,10 @@
 //! Processes of a run: started by us, measured by their pids, ended by us.
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,7 +17,8 @@ pub type Failure = Box<dyn std::error::Error>;
 pub const START_LOOKS: u32 = 1000;
 pub const START_PAUSE: Duration = Duration::from_millis(10);
 
-/// A child process that is killed, by its pid, when dropped.
+/// A child process that is killed, by its pid, when dropped, and by the kernel when the thread that started it ends: also
+/// where nothing of ours runs any more, because the run was killed.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -36,7 +39,7 @@ impl Child {
 
     /// Any program.
     pub fn start(command: &mut Command) -> Result<Self, Failure> {
-        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let process = ending_with_us(command)?.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         Ok(Self { process })
     }
 
@@ -58,6 +61,32 @@ impl Drop for Child {
     }
 }
 
+/// `command` by way of this program, which asks to end with us and then [becomes](become_program) it, under the same
+/// pid.
+fn ending_with_us(command: &Command) -> Result<Command, Failure> {
+    let mut with_us = Child::role_command(&["become"])?;
+    with_us.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => with_us.env(name, value),
+            None => with_us.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        with_us.current_dir(dir);
+    }
+    Ok(with_us)
+}
+
+/// Runs `program` in place of this one, to be killed when the thread that started us ends.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn become_program(program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    Err(format!("{program}: {}", Command::new(program).args(arguments).exec()).into())
+}
+
 /// A child that answers lines with lines.
 #[derive(Debug)]
 pub struct Talker {
@@ -69,7 +98,7 @@ pub struct Talker {
 impl Talker {
     /// Starts `command` with its standard input and output held by us.
     pub fn start(command: &mut Command) -> Result<Self, Failure> {
-        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut process = ending_with_us(command)?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(orders), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             return Err("a child without pipes".into());
         };

@@ -206,10 +206,14 @@ impl Library {
     }
 }
 
+/// What gRPC C++ comes in.
+const DEBIAN_GRPC: &str =
+    "Debian's libgrpc++-dev, libprotobuf-dev, protobuf-compiler, protobuf-compiler-grpc, pkg-config";
+
 fn build_grpc_cpp(out: &Path) -> Result<PathBuf, Failure> {
     for package in ["grpc++", "protobuf"] {
         output("pkg-config", &["--exists", package])
-            .map_err(|error| format!("needs the development files of {package}: {error}"))?;
+            .map_err(|error| format!("needs the development files of {package} ({DEBIAN_GRPC}): {error}"))?;
     }
     large_messages(out, large_proto::MEMBERS_OF_CPP)?;
     make("grpc_cpp", out, &[])?;
@@ -221,6 +225,7 @@ fn build_tonic(out: &Path) -> Result<PathBuf, Failure> {
     if !Path::new(&manifest).exists() {
         return Err("there is no tonic peer".into());
     }
+    needs_protoc()?;
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--locked", "--manifest-path", &manifest, "--target-dir", text(out)]);
     run(&mut cargo)?;
@@ -228,12 +233,18 @@ fn build_tonic(out: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn build_grpc_go(out: &Path) -> Result<PathBuf, Failure> {
-    for (program, argument) in [("go", "version"), ("protoc", "--version")] {
-        output(program, &[argument]).map_err(|error| format!("needs {program}: {error}"))?;
-    }
+    output("go", &["version"]).map_err(|error| format!("needs go: {error}"))?;
+    needs_protoc()?;
     large_messages(out, &large_proto::MEMBERS)?;
     make("grpc_go", out, &[])?;
     Ok(out.join("grpc-go-peer"))
+}
+
+/// For peers whose libraries generate code with it; ours does not.
+fn needs_protoc() -> Result<(), Failure> {
+    output("protoc", &["--version"])
+        .map_err(|error| format!("needs protoc (Debian's protobuf-compiler): {error}"))?;
+    Ok(())
 }
 
 /// Writes the schema of the large messages, unless it is there: it is what peers' code is made from.
@@ -308,9 +319,15 @@ fn run(command: &mut Command) -> Result<(), Failure> {
     if done.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&done.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    Err(format!("{program} failed: {last}").into())
+    Err(format!("{program} failed: {}", telling(&String::from_utf8_lossy(&done.stderr))).into())
+}
+
+/// The line of a failed step's output that says why: the first that names an error, or else the last.
+fn telling(said: &str) -> &str {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let last = lines.clone().next_back().unwrap_or_default();
+    let names_one = |line: &&str| line.to_lowercase().starts_with("error") || line.contains(": error");
+    lines.find(names_one).unwrap_or(last)
 }
 
 /// First line of what a command prints.
@@ -320,4 +337,18 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String, Failure> {
         return Err(format!("{program} {}: {}", arguments.join(" "), done.status).into());
     }
     Ok(String::from_utf8_lossy(&done.stdout).lines().next().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::telling;
+
+    #[test]
+    fn a_failed_step_says_why() {
+        let cargo = "   Compiling thiserror v2.0.0\nerror: no such thing\nwarning: build failed, waiting\n\n";
+        assert_eq!(telling(cargo), "error: no such thing");
+        assert_eq!(telling("a.cc:1: error: no a\nmake: *** [a.o] Error 1\n"), "a.cc:1: error: no a");
+        assert_eq!(telling("E: cannot be found\n \n"), "E: cannot be found");
+        assert_eq!(telling(""), "");
+    }
 }

@@ -1,7 +1,7 @@
 //! What this program is when a run starts it again as one of the processes it measures.
 
 use crate::chain::{self, ChainClient};
-use crate::children::Failure;
+use crate::children::{Failure, become_program};
 use crate::connections;
 use crate::echo;
 use crate::open;
@@ -15,6 +15,7 @@ use std::path::Path;
 /// Plays the role named by the first word.
 pub fn play(words: &[&str]) -> Result<(), Failure> {
     match *words {
+        ["become", program, ref arguments @ ..] => become_program(program, arguments),
         ["echo", far] => chain::echo(Path::new(far)),
         ["relay-rings", near, far] => chain::relay_rings(Path::new(near), Path::new(far)),
         ["relay-connect", near, port] => chain::relay_connect(Path::new(near), port),
