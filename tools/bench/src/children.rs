@@ -17,8 +17,8 @@ pub type Failure = Box<dyn std::error::Error>;
 pub const START_LOOKS: u32 = 1000;
 pub const START_PAUSE: Duration = Duration::from_millis(10);
 
-/// A child process that is killed, by its pid, when dropped, and by the kernel when the thread that started it ends: also
-/// where nothing of ours runs any more, because the run was killed.
+/// A child process that is killed, by its pid, when dropped, and by the kernel when the thread that started it ends:
+/// also where nothing of ours runs any more, because the run was killed.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
