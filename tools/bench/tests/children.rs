@@ -8,10 +8,11 @@ use std::process::Command;
 fn a_child_ends_with_who_started_it() {
     let starting = std::thread::spawn(|| {
         let mut child = Command::new(env!("CARGO_BIN_EXE_trunkline-bench"));
-        let child = child.args(["role", "become", "sleep", "600"]).spawn().unwrap();
+        let mut child = child.args(["role", "become", "sleep", "60"]).spawn().unwrap();
         // Not before it has become the other program: what it asked for must outlive that.
         let name = format!("/proc/{}/comm", child.id());
         while std::fs::read_to_string(&name).unwrap().trim() != "sleep" {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it became the other program");
             std::thread::yield_now();
         }
         child
