@@ -84,7 +84,7 @@ impl MetadataWriter {
         value: impl FnOnce(&mut Vec<u8>) -> Result<(), MetadataError>,
     ) -> Result<(), MetadataError> {
         if usize::from(self.pairs) >= Metadata::PAIRS_MAX {
-            return Err(MetadataError::TooLarge);
+            return Err(MetadataError::TooMany);
         }
         if self.bytes.is_empty() {
             self.bytes.extend_from_slice(&[0; COUNT_BYTES]);
@@ -123,7 +123,7 @@ impl<'a> MetadataReader<'a> {
         let (left, rest) = split_u16(bytes)?;
         match left {
             0 if !rest.is_empty() => Err(MetadataError::Malformed),
-            _ if left > Metadata::PAIRS_MAX => Err(MetadataError::TooLarge),
+            _ if left > Metadata::PAIRS_MAX => Err(MetadataError::TooMany),
             _ => Ok(Self { rest, left }),
         }
     }
@@ -185,7 +185,7 @@ mod tests {
         for _ in 0..Metadata::PAIRS_MAX {
             writer.insert("a", b"").unwrap();
         }
-        assert_eq!(writer.insert("a", b""), Err(MetadataError::TooLarge));
+        assert_eq!(writer.insert("a", b""), Err(MetadataError::TooMany));
         let bytes = writer.into_bytes();
         assert_eq!(Metadata::decode(&bytes).unwrap().len(), Metadata::PAIRS_MAX);
         assert_eq!(MetadataReader::read(&bytes).unwrap().filter(Result::is_ok).count(), Metadata::PAIRS_MAX);

@@ -2,6 +2,9 @@
 
 use crate::{Code, Execution, Status};
 
+/// What the message of [`Fault::NoRoute`] begins with: whoever knows why there is nobody adds to it.
+pub const NOBODY_SERVES: &str = "nobody serves ";
+
 /// The party that has to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
@@ -36,9 +39,11 @@ pub enum Fault {
     HandlerGone { executed: Execution },
     /// The daemon is leaving and takes no new calls.
     Draining,
+    /// The call has ended already. Whoever finds that out has nobody to tell it to.
+    Ended,
     /// A policy of the host refused the call.
     Denied { policy: String, code: Code, why: String },
-    /// A named limit was reached.
+    /// A limit was reached: what it bounds and, in brackets, the configuration key that sets it, or who else does.
     Limit { name: &'static str, limit: u64 },
     /// The caller's message is not a valid message of its type.
     MalformedRequest { why: String },
@@ -64,7 +69,9 @@ impl Fault {
     /// Whose doing it was.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::DeadlinePassed { .. } | Self::Cancelled { .. } | Self::Draining => Blame::Circumstance,
+            Self::DeadlinePassed { .. } | Self::Cancelled { .. } | Self::Draining | Self::Ended => {
+                Blame::Circumstance
+            }
             Self::NoRoute { .. } | Self::Denied { .. } => Blame::Operator,
             Self::NoMethod { .. } | Self::MalformedRequest { .. } | Self::MalformedMetadata { .. } => {
                 Blame::Caller
@@ -91,6 +98,7 @@ impl Fault {
             | Self::Cardinality { executed, .. }
             | Self::Dropped { executed, .. }
             | Self::PeerProtocol { executed, .. } => *executed,
+            Self::Ended => Execution::Unknown,
             Self::MalformedResponse { .. } | Self::HandlerProtocol { .. } => Execution::Executed,
             Self::NoRoute { .. }
             | Self::NoMethod { .. }
@@ -116,10 +124,12 @@ impl Fault {
                 | Self::Cardinality { .. }
                 | Self::Dropped { .. }
                 | Self::PeerProtocol { .. }
+                | Self::Ended
         )
     }
 
-    /// The gRPC status of this fault: total, and only with codes gRPC's own libraries generate.
+    /// The gRPC status of this fault: total, and with codes gRPC's own libraries generate; but a request that is none
+    /// is INVALID_ARGUMENT, for INTERNAL would look like a fault of whoever serves it.
     pub fn status(&self) -> Status {
         Status::new(self.code(), self.message()).with_execution(self.execution())
     }
@@ -127,7 +137,7 @@ impl Fault {
     fn code(&self) -> Code {
         match self {
             Self::DeadlinePassed { .. } => Code::DeadlineExceeded,
-            Self::Cancelled { .. } => Code::Cancelled,
+            Self::Cancelled { .. } | Self::Ended => Code::Cancelled,
             // gRPC's status codes page: "unary or server-streaming call with no or more than one message".
             Self::NoMethod { .. } | Self::Cardinality { .. } | Self::Streams { .. } => Code::Unimplemented,
             Self::NoRoute { .. }
@@ -137,8 +147,9 @@ impl Fault {
             | Self::Draining => Code::Unavailable,
             Self::Denied { code, .. } | Self::Dropped { code, .. } => *code,
             Self::Limit { .. } => Code::ResourceExhausted,
-            Self::MalformedRequest { .. }
-            | Self::MalformedResponse { .. }
+            // Those who sent it mend it; a retry, another endpoint or an operator would not.
+            Self::MalformedRequest { .. } => Code::InvalidArgument,
+            Self::MalformedResponse { .. }
             | Self::MalformedMetadata { .. }
             | Self::PeerProtocol { .. }
             | Self::SchemaMismatch { .. }
@@ -151,16 +162,17 @@ impl Fault {
             Self::DeadlinePassed { .. } => "deadline passed".into(),
             Self::Cancelled { .. } => "cancelled by the caller".into(),
             Self::NoRoute { what } => {
-                format!("nobody serves {what}: no attached application, no configured endpoint")
+                format!("{NOBODY_SERVES}{what}: no attached application, no configured endpoint")
             }
             Self::NoMethod { path } => format!("{path} is not implemented"),
             Self::Unreachable { endpoint, why } => format!("cannot reach {endpoint}: {why}"),
             Self::ConnectionLost { endpoint, .. } => format!("connection to {endpoint} lost"),
             Self::HandlerGone { .. } => "the serving application went away".into(),
             Self::Draining => "the daemon is draining and takes no new calls".into(),
+            Self::Ended => "the call has ended already".into(),
             Self::Denied { policy, why, .. } if why.is_empty() => format!("refused by policy {policy:?}"),
             Self::Denied { policy, why, .. } => format!("refused by policy {policy:?}: {why}"),
-            Self::Limit { name, limit } => format!("{name} limit of {limit} reached"),
+            Self::Limit { name, limit } => format!("limit of {limit} reached: {name}"),
             Self::MalformedRequest { why } => format!("request is malformed: {why}"),
             Self::MalformedResponse { why } => format!("response is malformed: {why}"),
             Self::MalformedMetadata { why } => format!("metadata is malformed: {why}"),
@@ -198,9 +210,10 @@ mod tests {
             (Fault::ConnectionLost { endpoint: s(), executed: Unknown }, Code::Unavailable, Blame::Peer, Unknown),
             (Fault::HandlerGone { executed: Unknown }, Code::Unavailable, Blame::Handler, Unknown),
             (Fault::Draining, Code::Unavailable, Blame::Circumstance, NotExecuted),
+            (Fault::Ended, Code::Cancelled, Blame::Circumstance, Unknown),
             (Fault::Denied { policy: s(), code: Code::Aborted, why: s() }, Code::Aborted, Blame::Operator, NotExecuted),
             (Fault::Limit { name: "calls", limit: 1 }, Code::ResourceExhausted, Blame::Caller, NotExecuted),
-            (Fault::MalformedRequest { why: s() }, Code::Internal, Blame::Caller, NotExecuted),
+            (Fault::MalformedRequest { why: s() }, Code::InvalidArgument, Blame::Caller, NotExecuted),
             (Fault::MalformedResponse { why: s() }, Code::Internal, Blame::Handler, Executed),
             (Fault::MalformedMetadata { why: s() }, Code::Internal, Blame::Caller, NotExecuted),
             (Fault::PeerProtocol { why: s(), executed: Unknown }, Code::Internal, Blame::Peer, Unknown),

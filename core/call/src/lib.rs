@@ -25,6 +25,8 @@
 //! * Layouts here are ABI. A change needs a new version in the attach handshake or the native hello.
 #![forbid(unsafe_code)]
 
+mod caller;
+mod choice;
 mod encoded;
 pub mod entry;
 mod fault;
@@ -39,8 +41,10 @@ mod time;
 mod timer;
 mod trailers;
 
+pub use caller::{CALLER_KEY, Caller};
+pub use choice::{STICKY_KEY, WORKER_CLASS_KEY, WorkerChoice};
 pub use encoded::{MetadataReader, MetadataWriter};
-pub use fault::{Blame, Fault};
+pub use fault::{Blame, Fault, NOBODY_SERVES};
 pub use id::{CallId, Encoding, Pattern, RouteIndex};
 pub use keyed::{Keyed, KeyedMap, KeyedSet, mix};
 pub use metadata::{Metadata, MetadataError, MetadataPairs};

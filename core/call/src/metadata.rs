@@ -23,8 +23,12 @@ pub enum MetadataError {
     Key(String),
     /// A value of a key without `-bin` has bytes outside printable ASCII.
     Value(String),
-    /// The encoded form would exceed [`Metadata::BYTES_MAX`] or [`Metadata::PAIRS_MAX`].
+    /// A value of a key with `-bin` is not base64, where it travels as such (gRPC).
+    Base64(String),
+    /// The encoded form would exceed [`Metadata::BYTES_MAX`], or one value 65,535 bytes.
     TooLarge,
+    /// There would be more than [`Metadata::PAIRS_MAX`] pairs.
+    TooMany,
     /// The encoded form ends early or says a wrong length.
     Malformed,
 }
@@ -45,6 +49,15 @@ impl Metadata {
         Self::default()
     }
 
+    /// A key as it is sent, of a name somebody wrote by hand: in lower case, as HTTP/2 has all names.
+    ///
+    /// # Errors
+    /// [`MetadataError::Key`] if the name cannot be a key.
+    pub fn key_of(name: &str) -> Result<String, MetadataError> {
+        let key = name.to_ascii_lowercase();
+        if is_legal_key(&key) { Ok(key) } else { Err(MetadataError::Key(name.chars().take(64).collect())) }
+    }
+
     /// Appends a pair.
     ///
     /// # Errors
@@ -54,7 +67,10 @@ impl Metadata {
         check_pair(key, value)?;
         let bytes = self.encoded_len().max(2) + 4 + key.len() + value.len();
         let fits_u16 = key.len() <= usize::from(u16::MAX) && value.len() <= usize::from(u16::MAX);
-        if self.pairs.len() >= Self::PAIRS_MAX || bytes > Self::BYTES_MAX || !fits_u16 {
+        if self.pairs.len() >= Self::PAIRS_MAX {
+            return Err(MetadataError::TooMany);
+        }
+        if bytes > Self::BYTES_MAX || !fits_u16 {
             return Err(MetadataError::TooLarge);
         }
         self.pairs.push((key.into(), value.into()));
@@ -187,12 +203,11 @@ impl fmt::Display for MetadataError {
             Self::Value(key) => {
                 write!(f, "metadata {key:?}: not printable ASCII; end the key in -bin for bytes")
             }
-            Self::TooLarge => write!(
-                f,
-                "metadata exceeds {} bytes, {} pairs, or 65535 bytes in one value",
-                Metadata::BYTES_MAX,
-                Metadata::PAIRS_MAX
-            ),
+            Self::Base64(key) => write!(f, "metadata {key:?}: not base64, as values of -bin keys are sent"),
+            Self::TooLarge => {
+                write!(f, "metadata exceeds {} bytes, or 65535 in one value", Metadata::BYTES_MAX)
+            }
+            Self::TooMany => write!(f, "metadata has more than {} pairs", Metadata::PAIRS_MAX),
             Self::Malformed => f.write_str("metadata block is malformed"),
         }
     }
@@ -242,6 +257,14 @@ mod tests {
         assert!(metadata.insert("a-bin", [0, 255]).is_ok());
         assert_eq!(metadata.insert("b-bin", vec![0; Metadata::BYTES_MAX]), Err(MetadataError::TooLarge));
         assert_eq!(metadata.len(), 1);
+    }
+
+    #[test]
+    fn names_written_by_hand_become_keys() {
+        assert_eq!(Metadata::key_of("X-User"), Ok("x-user".to_owned()));
+        for name in ["", "x user", ":path", "x/y", "é", "x\n"] {
+            assert_eq!(Metadata::key_of(name), Err(MetadataError::Key(name.to_owned())), "{name:?}");
+        }
     }
 
     #[test]

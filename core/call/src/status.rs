@@ -135,7 +135,8 @@ impl Status {
         Self::new(Code::Ok, String::new())
     }
 
-    /// The same status with serialized `google.rpc.Status` details (header `grpc-status-details-bin`).
+    /// The same status with serialized `google.rpc.Status` details (header `grpc-status-details-bin`); the library's
+    /// `StatusDetails::with_error_details` takes them typed.
     pub fn with_details(mut self, details: impl Into<Vec<u8>>) -> Self {
         self.details = details.into();
         self

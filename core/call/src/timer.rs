@@ -1,81 +1,172 @@
 //! Many deadlines, one question: who is due?
 
-use crate::{Instant, KeyedSet};
+use crate::{Instant, KeyedMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
-/// Names one timer in a [`TimerTable`].
+/// Names one timer in a [`TimerTable`] for as long as it is live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct TimerKey(u64);
 
-/// A set of timers ordered by instant.
+/// A set of timers ordered by instant; those of one instant are due in the order they came.
 ///
-/// Cancelling is lazy: most calls end long before their deadline, so a cancelled timer is forgotten by key and its heap
-/// entry dropped when it surfaces, or when the dead outnumber the living (so memory stays within twice the live
+/// Most timers are for calls, which end long before, and about in the order they began; and most calls of an
+/// application may take equally long. So timers wait in a few lines, each ordered because a timer joins one whose last
+/// is not later, or whose last few give way to it; only what fits into none goes into a heap. What is cancelled is left
+/// where it is until it comes first, or until the dead outnumber the living (so memory stays within twice the live
 /// timers).
 #[derive(Debug)]
 pub struct TimerTable<T> {
-    heap: BinaryHeap<Reverse<Timer<T>>>,
-    cancelled: KeyedSet<TimerKey>,
-    next_key: u64,
+    lines: [VecDeque<Entry>; LINES],
+    /// When the last of each line is due; zero for an empty one.
+    lasts: [Instant; LINES],
+    rest: BinaryHeap<Reverse<Entry>>,
+    /// The earliest of all: it is asked for more often than it changes.
+    first: Option<Entry>,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    /// Timers ever inserted.
+    inserted: u64,
+    /// Where timers are that came with a hand-over, whose keys were given out by another table.
+    adopted: KeyedMap<TimerKey, u32>,
+}
+
+/// Lines for as many usual lengths of time: deadlines, keepalives, delays before another attempt.
+const LINES: usize = 2;
+
+/// Entries at most that leave a line for one that is due before them.
+const WAY_MAX: usize = 4;
+
+/// What entries are ordered by comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    at: Instant,
+    /// How many timers had been inserted before it.
+    number: u64,
+    slot: u32,
 }
 
 #[derive(Debug)]
-struct Timer<T> {
-    at: Instant,
+struct Slot<T> {
+    /// Names the timer to whoever inserted it.
     key: TimerKey,
-    what: T,
+    /// The number of its entry.
+    number: u64,
+    /// The line its entry is in; [`LINES`] for the heap.
+    line: usize,
+    what: Option<T>,
+}
+
+impl TimerKey {
+    /// Index bits of a key; the rest, but for the topmost, is the number of the timer. It may repeat after 2^35 timers:
+    /// nobody keeps the key of a timer that is gone for as long.
+    const INDEX_BITS: u32 = 28;
+    const INDEX_MASK: u64 = (1 << Self::INDEX_BITS) - 1;
+
+    fn new(number: u64, index: usize) -> Self {
+        Self((number << Self::INDEX_BITS | index as u64) & (u64::MAX >> 1))
+    }
+
+    fn index(self) -> usize {
+        (self.0 & Self::INDEX_MASK) as usize
+    }
 }
 
 impl<T> TimerTable<T> {
     /// Dead entries are swept once there are this many and they are the majority.
     const SWEEP_MIN: usize = 64;
-    /// Far beyond what any process gives out, far below where counting on would wrap.
-    const KEYS_MAX: u64 = u64::MAX / 2;
 
     /// An empty table.
     pub fn new() -> Self {
-        Self { heap: BinaryHeap::new(), cancelled: KeyedSet::default(), next_key: 0 }
+        Self {
+            lines: Default::default(),
+            lasts: [Instant::default(); LINES],
+            rest: BinaryHeap::new(),
+            first: None,
+            slots: Vec::new(),
+            free: Vec::new(),
+            inserted: 0,
+            adopted: KeyedMap::default(),
+        }
     }
 
     /// Adds a timer that is due at `at`.
     pub fn insert(&mut self, at: Instant, what: T) -> TimerKey {
-        let key = TimerKey(self.next_key);
-        self.next_key += 1;
-        self.heap.push(Reverse(Timer { at, key, what }));
+        let number = self.inserted;
+        self.inserted += 1;
+        let index = self.free.pop().map_or(self.slots.len(), |index| index as usize);
+        let entry = Entry { at, number, slot: index as u32 };
+        let fits = self.lasts.iter().position(|last| *last <= at);
+        let line = fits.unwrap_or_else(|| self.make_way(at));
+        match self.lines.get_mut(line) {
+            Some(joined) => {
+                joined.push_back(entry);
+                self.lasts[line] = at;
+            }
+            None => self.rest.push(Reverse(entry)),
+        }
+        if self.first.is_none_or(|first| entry < first) {
+            self.first = Some(entry);
+        }
+        let key = TimerKey::new(number, index);
+        let slot = Slot { key, number, line, what: Some(what) };
+        match self.slots.get_mut(index) {
+            Some(free) => *free = slot,
+            None => self.slots.push(slot),
+        }
         key
     }
 
-    /// Forgets a timer that has not been returned by [`TimerTable::due`] yet.
-    pub fn cancel(&mut self, key: TimerKey) {
-        self.cancelled.insert(key);
-        if self.cancelled.len() >= Self::SWEEP_MIN && self.cancelled.len() * 2 > self.heap.len() {
-            let Self { heap, cancelled, .. } = self;
-            heap.retain(|Reverse(timer)| !cancelled.contains(&timer.key));
-            // Cleared, not dropped: it fills up again as soon as calls go on.
-            cancelled.clear();
+    /// A line whose last few are later gives those to the heap: a single timer far ahead (a connection's, among those
+    /// of calls) would keep all others from the line until it is due.
+    #[cold]
+    fn make_way(&mut self, at: Instant) -> usize {
+        let later = |line: &VecDeque<Entry>| {
+            line.iter().rev().take(WAY_MAX + 1).take_while(|entry| entry.at > at).count()
+        };
+        let Some(line) = self.lines.iter().position(|line| later(line) <= WAY_MAX) else { return LINES };
+        while self.lines[line].back().is_some_and(|entry| entry.at > at) {
+            let Some(entry) = self.lines[line].pop_back() else { break };
+            if is_live(&self.slots, &entry) {
+                self.slots[entry.slot as usize].line = LINES;
+                self.rest.push(Reverse(entry));
+            }
         }
+        line
+    }
+
+    /// Takes a timer out, unless [`TimerTable::due`] has returned it.
+    pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
+        let cancelled = self.find(key).and_then(|index| self.take(index))?;
+        let entries = self.rest.len() + self.lines.iter().map(VecDeque::len).sum::<usize>();
+        if entries > 2 * self.len() + Self::SWEEP_MIN {
+            self.sweep();
+        }
+        Some(cancelled)
     }
 
     /// Takes the earliest timer that is due at `now`.
     pub fn due(&mut self, now: Instant) -> Option<T> {
-        self.drop_cancelled();
-        if self.heap.peek()?.0.at > now {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(timer)| timer.what)
+        let first = self.first.filter(|first| first.at <= now)?;
+        self.take(first.slot as usize)
+    }
+
+    /// The earliest timer, which stays.
+    pub fn first(&self) -> Option<(Instant, &T)> {
+        let entry = self.first?;
+        Some((entry.at, self.slots.get(entry.slot as usize)?.what.as_ref()?))
     }
 
     /// When the next timer is due.
-    pub fn next_due(&mut self) -> Option<Instant> {
-        self.drop_cancelled();
-        self.heap.peek().map(|Reverse(timer)| timer.at)
+    #[inline]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.first.map(|entry| entry.at)
     }
 
     /// Number of live timers.
     pub fn len(&self) -> usize {
-        self.heap.len().saturating_sub(self.cancelled.len())
+        self.slots.len() - self.free.len()
     }
 
     /// Whether no timer is live.
@@ -83,33 +174,119 @@ impl<T> TimerTable<T> {
         self.len() == 0
     }
 
-    fn drop_cancelled(&mut self) {
-        while let Some(Reverse(timer)) = self.heap.peek() {
-            if self.cancelled.is_empty() || !self.cancelled.remove(&timer.key) {
-                return;
-            }
-            self.heap.pop();
+    /// Writes the live timers that are chosen, as [`Serialize`] does all.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize_those<S: Serializer>(
+        &self,
+        chosen: impl Fn(&T) -> bool,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error>
+    where
+        T: Serialize,
+    {
+        let entries = self.live();
+        let live = entries.iter().filter_map(|entry| {
+            let slot = self.slots.get(entry.slot as usize)?;
+            Some((entry.at, slot.key, slot.what.as_ref().filter(|what| chosen(what))?))
+        });
+        let live: Vec<_> = live.collect();
+        (TimerKey::new(self.inserted, 0).0, live).serialize(serializer)
+    }
+
+    /// The slot of a live timer.
+    fn find(&self, key: TimerKey) -> Option<usize> {
+        let names =
+            |index: &usize| self.slots.get(*index).is_some_and(|slot| slot.key == key && slot.what.is_some());
+        let index = key.index();
+        if names(&index) {
+            return Some(index);
         }
+        if self.adopted.is_empty() {
+            return None;
+        }
+        self.adopted.get(&key).map(|index| *index as usize).filter(names)
+    }
+
+    /// Takes a timer out of its slot.
+    fn take(&mut self, index: usize) -> Option<T> {
+        let slot = self.slots.get_mut(index)?;
+        let what = slot.what.take()?;
+        let (key, number, line) = (slot.key, slot.number, slot.line);
+        self.free.push(index as u32);
+        if !self.adopted.is_empty() {
+            self.adopted.remove(&key);
+        }
+        self.drop_dead(line);
+        if self.first.is_some_and(|first| first.number == number) {
+            let fronts = self.lines.iter().filter_map(|line| line.front());
+            self.first = fronts.chain(self.rest.peek().map(|Reverse(entry)| entry)).min().copied();
+        }
+        Some(what)
+    }
+
+    /// Has the first of a line be a live one.
+    fn drop_dead(&mut self, line: usize) {
+        let Self { lines, lasts, rest, slots, .. } = self;
+        let Some(entries) = lines.get_mut(line) else {
+            while rest.peek().is_some_and(|Reverse(entry)| !is_live(slots, entry)) {
+                rest.pop();
+            }
+            return;
+        };
+        while entries.front().is_some_and(|entry| !is_live(slots, entry)) {
+            entries.pop_front();
+        }
+        if entries.is_empty() {
+            lasts[line] = Instant::default();
+        }
+    }
+
+    /// Throws the dead out.
+    fn sweep(&mut self) {
+        let Self { lines, lasts, rest, slots, .. } = self;
+        for (line, last) in lines.iter_mut().zip(lasts) {
+            line.retain(|entry| is_live(slots, entry));
+            *last = line.back().map_or(Instant::default(), |entry| entry.at);
+        }
+        rest.retain(|Reverse(entry)| is_live(slots, entry));
+    }
+
+    /// Entries of live timers, in order.
+    fn live(&self) -> Vec<Entry> {
+        let all = self.lines.iter().flatten().chain(self.rest.iter().map(|Reverse(entry)| entry));
+        let mut live: Vec<_> = all.copied().filter(|entry| is_live(&self.slots, entry)).collect();
+        live.sort_unstable();
+        live
     }
 }
 
-/// Handed over as what is live; keys that were given out stay valid.
+fn is_live<T>(slots: &[Slot<T>], entry: &Entry) -> bool {
+    slots.get(entry.slot as usize).is_some_and(|slot| slot.number == entry.number && slot.what.is_some())
+}
+
+/// Handed over as what is live, with a bound that no key exceeds; keys that were given out stay valid.
 impl<T: Serialize> Serialize for TimerTable<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let live = self.heap.iter().filter(|Reverse(timer)| !self.cancelled.contains(&timer.key));
-        let live: Vec<_> = live.map(|Reverse(timer)| (timer.at, timer.key, &timer.what)).collect();
-        (self.next_key, live).serialize(serializer)
+        self.serialize_those(|_| true, serializer)
     }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for TimerTable<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (next_key, live) = <(u64, Vec<(Instant, TimerKey, T)>)>::deserialize(deserializer)?;
-        if next_key > Self::KEYS_MAX || live.iter().any(|(_, key, _)| key.0 >= next_key) {
-            return Err(D::Error::custom("a timer with a key that was never given out"));
+        let (bound, live) = <(u64, Vec<(Instant, TimerKey, T)>)>::deserialize(deserializer)?;
+        let mut table = Self::new();
+        for (at, key, what) in live {
+            let index = table.insert(at, what).index();
+            table.slots[index].key = key;
+            if table.adopted.insert(key, index as u32).is_some() {
+                return Err(D::Error::custom("two timers with one key"));
+            }
         }
-        let heap = live.into_iter().map(|(at, key, what)| Reverse(Timer { at, key, what })).collect();
-        Ok(Self { heap, cancelled: KeyedSet::default(), next_key })
+        // Keys given out from now on are none of those.
+        table.inserted = table.inserted.max((bound >> TimerKey::INDEX_BITS) + 1);
+        Ok(table)
     }
 }
 
@@ -119,30 +296,14 @@ impl<T> Default for TimerTable<T> {
     }
 }
 
-impl<T> PartialEq for Timer<T> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.key) == (other.at, other.key)
-    }
-}
-
-impl<T> Eq for Timer<T> {}
-
-impl<T> PartialOrd for Timer<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Timer<T> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.key).cmp(&(other.at, other.key))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Shows order, cancellation, and that cancelled timers do not pile up.
     use super::*;
+
+    fn through(state: &impl Serialize) -> Result<TimerTable<u32>, serde_json::Error> {
+        serde_json::from_slice(&serde_json::to_vec(state).unwrap())
+    }
 
     #[test]
     fn due_in_order_and_not_before() {
@@ -160,17 +321,118 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_timers_never_fire_and_are_swept() {
+    fn timers_of_one_instant_are_due_as_they_came() {
         let mut timers = TimerTable::new();
-        let keep = timers.insert(Instant(1), 0);
+        let keys: Vec<_> = (0..100).map(|number| timers.insert(Instant(7), number)).collect();
+        for key in keys.iter().step_by(3) {
+            timers.cancel(*key);
+        }
+        let due: Vec<_> = std::iter::from_fn(|| timers.due(Instant(7))).collect();
+        assert_eq!(due, (0..100).filter(|number| number % 3 != 0).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn cancelled_timers_never_fire_and_nothing_of_them_stays() {
+        let mut timers = TimerTable::new();
+        timers.insert(Instant(1), 0);
         for i in 1..10_000 {
             let key = timers.insert(Instant(1_000_000), i);
             timers.cancel(key);
-            assert!(timers.heap.len() < 200, "dead timers pile up: {}", timers.heap.len());
+            // It names nothing any more, and nothing that came after it.
+            timers.cancel(key);
+            assert_eq!(timers.slots.len(), 2);
+            assert!(timers.lines[0].len() <= 2 + 64, "dead timers pile up: {}", timers.lines[0].len());
         }
         assert_eq!(timers.due(Instant(u64::MAX)), Some(0));
         assert_eq!(timers.due(Instant(u64::MAX)), None);
         assert_eq!(timers.len(), 0);
-        let _ = keep;
+    }
+
+    #[test]
+    fn the_dead_behind_the_living_are_swept() {
+        let mut timers = TimerTable::new();
+        for number in 0..1000_u32 {
+            timers.insert(Instant(u64::from(number) % 2 * 7), number);
+            let falling = timers.insert(Instant(1_000_000 - u64::from(number)), number);
+            let rising = timers.insert(Instant(2_000_000 + u64::from(number)), number);
+            timers.cancel(falling);
+            timers.cancel(rising);
+            let entries = timers.rest.len() + timers.lines.iter().map(VecDeque::len).sum::<usize>();
+            assert!(entries <= 2 * timers.len() + 64, "{entries} entries of {} timers", timers.len());
+        }
+        assert_eq!(timers.len(), 1000);
+    }
+
+    #[test]
+    fn a_few_timers_far_ahead_keep_nobody_from_the_lines() {
+        let mut timers = TimerTable::new();
+        for number in 0..1000_u64 {
+            if number % 100 == 0 {
+                // A connection's, an hour ahead; and one half as far.
+                timers.insert(Instant(number + 3_600_000), 0);
+                timers.insert(Instant(number + 1_800_000), 0);
+            }
+            timers.insert(Instant(number + 5000), 1);
+        }
+        assert!(timers.rest.len() <= 20, "{} in the heap", timers.rest.len());
+        let due: Vec<u32> = std::iter::from_fn(|| timers.due(Instant(6000))).collect();
+        assert_eq!(due, [1; 1000]);
+        assert_eq!(timers.len(), 20);
+    }
+
+    #[test]
+    fn keys_stay_valid_over_a_hand_over_and_over_the_next() {
+        let mut timers = TimerTable::new();
+        let keys: Vec<_> = (0..10_u32).map(|number| timers.insert(Instant(number.into()), number)).collect();
+        timers.cancel(keys[3]);
+        for round in 0..2 {
+            timers = through(&timers).unwrap();
+            timers.cancel(keys[4 + round]);
+            let new = timers.insert(Instant(50), 50);
+            assert!(!keys.contains(&new));
+            timers.cancel(new);
+        }
+        let due: Vec<_> = std::iter::from_fn(|| timers.due(Instant(99))).collect();
+        assert_eq!(due, [0, 1, 2, 6, 7, 8, 9]);
+        assert!(timers.adopted.is_empty(), "{:?}", timers.adopted);
+    }
+
+    #[test]
+    fn keys_of_a_predecessor_that_counted_them_are_valid() {
+        let state = (5_000_000_u64, vec![(Instant(9), TimerKey(4_999_999), 1), (Instant(8), TimerKey(7), 2)]);
+        let mut timers = through(&state).unwrap();
+        timers.insert(Instant(9), 3);
+        timers.cancel(TimerKey(7));
+        assert_eq!(
+            [timers.due(Instant(9)), timers.due(Instant(9)), timers.due(Instant(9))],
+            [Some(1), Some(3), None]
+        );
+        let doubled = (9_u64, vec![(Instant(9), TimerKey(1), 1), (Instant(8), TimerKey(1), 2)]);
+        assert!(through(&doubled).is_err());
+    }
+
+    proptest::proptest! {
+        /// Any order of insertions, cancellations and time, beside a list that is searched.
+        #[test]
+        fn agrees_with_a_list(steps in proptest::collection::vec((0..3_u8, 0..50_u64), 0..400)) {
+            let mut timers = TimerTable::new();
+            let mut list: Vec<(Instant, usize, TimerKey)> = Vec::new();
+            for (number, (step, value)) in steps.into_iter().enumerate() {
+                match step {
+                    0 => list.push((Instant(value), number, timers.insert(Instant(value), number))),
+                    1 if !list.is_empty() => {
+                        let (_, _, key) = list.swap_remove(value as usize % list.len());
+                        timers.cancel(key);
+                    }
+                    _ => {
+                        let first = list.iter().copied().filter(|(at, ..)| at.0 <= value).min();
+                        list.retain(|timer| Some(*timer) != first);
+                        proptest::prop_assert_eq!(timers.due(Instant(value)), first.map(|(_, number, _)| number));
+                    }
+                }
+                proptest::prop_assert_eq!(timers.len(), list.len());
+                proptest::prop_assert_eq!(timers.next_due(), list.iter().map(|(at, ..)| *at).min());
+            }
+        }
     }
 }

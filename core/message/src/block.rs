@@ -134,7 +134,8 @@ impl<'b, E: Extent> Block<'b, E> {
         Block::new(self.builder, at, depth_left.saturating_sub(1))
     }
 
-    /// Sets the unknown fields, in wire form; replaces those set before.
+    /// Sets the unknown fields, in wire form; replaces those set before. Only fields that the message's type does not
+    /// declare belong here: a message with others in it is [refused](crate::CheckErrorKind::Declared) by the check.
     pub fn set_unknown(&mut self, wire: &[u8]) {
         let at = match self.builder.allocate(4 + wire.len(), 4) {
             Some(at) if !wire.is_empty() => at,

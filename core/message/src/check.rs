@@ -49,7 +49,8 @@ impl<B: AsRef<[u8]>> Verified<B> {
 }
 
 /// Checks that the bytes are a linear message of type `root`: header and fingerprint, alignment and bounds, nesting,
-/// oneofs, and UTF-8 where the schema demands it. Bytes after the message are ignored.
+/// oneofs, UTF-8 where the schema demands it, and that no declared field hides among the unknown ones. Bytes after the
+/// message are ignored.
 ///
 /// # Errors
 /// [`CheckError`] on the first thing found wrong. Never panics; time is linear in the length.
@@ -65,7 +66,7 @@ pub fn check<B: AsRef<[u8]>>(
 fn check_bytes(schema: &Schema, root: MessageIndex, bytes: &[u8]) -> Result<u32, CheckError> {
     let refuse = |kind| CheckError { kind, offset: 0, message: root, field: 0 };
     let extent = checked_extent(schema, root, bytes).map_err(refuse)?;
-    let mut walk = Walk::new(schema.messages(), extent);
+    let mut walk = Walk::new(schema, extent);
     match walk.root(root) {
         Ok(()) => Ok(extent.len() as u32),
         Err(Halt) => Err(walk.error(root)),

@@ -43,6 +43,7 @@ mod place;
 mod scalar;
 pub mod transcode;
 mod typed;
+mod unknown;
 mod view;
 
 pub use block::{Block, ListItem};

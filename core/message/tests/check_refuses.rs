@@ -41,6 +41,10 @@ impl Bench {
 
     /// A message with every field set, as whole words; the header's length leaves the padding out.
     fn message(&self) -> Vec<u64> {
+        self.message_with(&[0x98, 0x06, 0x01])
+    }
+
+    fn message_with(&self, unknown: &[u8]) -> Vec<u64> {
         let mut builder = Builder::new(AlignedBuf::new(), BLOCK);
         let mut root = builder.root();
         root.set_str(TEXT, "a text");
@@ -49,7 +53,7 @@ impl Bench {
         root.list::<str>(TEXTS).extend(["one", "two"]);
         root.message(INNER, BLOCK).set_str(TEXT, "inner");
         root.blocks::<()>(MANY, BLOCK).push_block().set_str(TEXT, "many");
-        root.set_unknown(&[0x98, 0x06, 0x01]);
+        root.set_unknown(unknown);
         let built = builder.finish(self.schema.fingerprint(self.root)).unwrap();
         let mut bytes = built.bytes().to_vec();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -250,4 +254,60 @@ fn errors_name_message_and_field() {
     let error = check(&bench.schema, bench.root, bytemuck::cast_slice::<u64, u8>(&words)).unwrap_err();
     let place = format!("reaches out of the extent in M.array at offset {}", bench.read(bench.slot(ARRAY)));
     assert_eq!(error.describe(&bench.schema), place);
+}
+
+/// What stands among the unknown fields is what a reader of protobuf will find, one field after the other.
+#[test]
+fn unknown_fields() {
+    let bench = Bench::new();
+    let verdict = |run: &str| bench.verdict(&bench.message_with(&hex(run)));
+    let deepest = |groups: u32| ["a306".repeat(groups as usize), "a406".repeat(groups as usize)].concat();
+    let sound =
+        ["98060198060298ffff7f01", "9a060161", "9d0601020304", "9906 0102030405060708", "9b06 0801 9c06"];
+    for run in sound.map(str::to_owned).into_iter().chain([deepest(DEPTH_MAX)]) {
+        assert_eq!(verdict(&run), Ok(()), "{run}");
+    }
+    // Wire types that the declared fields do not have: text as a varint, the message as a group, a number as text.
+    for run in ["0801", "33080134", "220161", "1d01020304"] {
+        assert_eq!(verdict(run), Ok(()), "{run}");
+    }
+    let ill_formed = [
+        "98",
+        "9806",
+        "9806ffffffffffffffffffff01",
+        "9a0605aabb",
+        "9d0601",
+        "9b060801",
+        "9c06",
+        "9e06",
+        "00",
+        "9a06818080808000aa",
+        "9b06 ac06",
+        "0001",
+        "98068001 07",
+        "f8ffffff1f01",
+    ];
+    for run in ill_formed {
+        assert_eq!(verdict(run), Err(CheckErrorKind::Unknown), "{run}");
+    }
+    assert_eq!(verdict(&deepest(DEPTH_MAX + 1)), Err(CheckErrorKind::Depth));
+    // Each field as it is declared, alone and behind an unknown one; a list of numbers either way.
+    for run in ["0a0161", "1200", "1801", "1a0101", "2001", "2801", "3200", "3a00"] {
+        assert_eq!(verdict(run), Err(CheckErrorKind::Declared), "{run}");
+        assert_eq!(verdict(&format!("980601{run}")), Err(CheckErrorKind::Declared), "{run}");
+    }
+    let words = bench.message_with(&hex("9806012001"));
+    let error = check(&bench.schema, bench.root, bytemuck::cast_slice::<u64, u8>(&words)).unwrap_err();
+    let run_at = bench.read(ROOT) + 4;
+    assert_eq!((error.message, error.field, error.offset), (bench.root, 4, run_at + 3));
+    assert_eq!(
+        error.describe(&bench.schema),
+        format!("declared field among the unknown ones in M.i at offset {}", run_at + 3)
+    );
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |byte: u8| (byte as char).to_digit(16).unwrap() as u8;
+    digits.chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }

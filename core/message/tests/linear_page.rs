@@ -171,6 +171,9 @@ fn every_error_is_on_the_page() {
         Oneof => "Oneof",
         Utf8 => "Utf8",
         Depth => "Depth",
+        Enum => "Enum",
+        Unknown => "Unknown",
+        Declared => "Declared",
     };
     let header = Header(HeaderError::Magic);
     let kinds = [
@@ -185,6 +188,9 @@ fn every_error_is_on_the_page() {
         NoSuchField,
         Oneof,
         Utf8,
+        Enum,
+        Unknown,
+        Declared,
     ];
     let names: Vec<_> = kinds.into_iter().map(name).collect();
     let page: Vec<_> = table("refused as").iter().map(|row| row[1].trim_matches('`')).collect();

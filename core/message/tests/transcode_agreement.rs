@@ -4,7 +4,6 @@
 mod transcode_support;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use prost_reflect::DynamicMessage;
 use transcode_support::{Both, Random, assert_same, reader, schemas, wires};
 use trunkline_message::transcode::{DecodeLimits, Encoded};
@@ -31,18 +30,8 @@ fn agree(schema_seed: u64, wire_seed: u64, weight: usize) {
     }
 }
 
-/// The same cases on every run; more of them, and others, by PROPTEST_CASES and PROPTEST_RNG_SEED.
-fn cases() -> ProptestConfig {
-    let by_default = ProptestConfig::default();
-    let rng_seed = match by_default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        fixed => fixed,
-    };
-    ProptestConfig { failure_persistence: None, rng_seed, ..by_default }
-}
-
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(transcode_support::cases())]
 
     #[test]
     fn random_messages_mean_the_same_to_prost(schema: u64, wire: u64, weight in 0usize..40) {

@@ -4,7 +4,6 @@
 mod transcode_support;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use transcode_support::{Both, Random, schemas, wires};
 use trunkline_message::transcode::{DecodeErrorKind, DecodeLimits, EncodeError, Encoded, HEADROOM_BYTES};
 use trunkline_message::{AlignedBuf, Extent, LimitError, check};
@@ -49,18 +48,8 @@ fn decode_and_check(
     Some(len)
 }
 
-/// The same cases on every run; more of them, and others, by PROPTEST_CASES and PROPTEST_RNG_SEED.
-fn cases() -> ProptestConfig {
-    let by_default = ProptestConfig::default();
-    let rng_seed = match by_default.rng_seed {
-        RngSeed::Random => RngSeed::Fixed(1),
-        fixed => fixed,
-    };
-    ProptestConfig { failure_persistence: None, rng_seed, ..by_default }
-}
-
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(transcode_support::cases())]
 
     #[test]
     fn damaged_wire_bytes_are_decoded_or_refused(schema: u64, wire: u64, weight in 0usize..40) {

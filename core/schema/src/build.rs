@@ -53,11 +53,12 @@ fn message(
         check_map_entry(&fields).map_err(|reason| declared.invalid("", reason))?;
     }
     let mut oneofs = oneofs(declared, &mut fields)?;
-    let layout = Layout::place(&mut fields, &mut oneofs).ok_or_else(|| SchemaError::Limit {
-        place: declared.place(""),
-        what: "bytes of the message's block",
-        limit: BLOCK_BYTES_MAX as usize,
-    })?;
+    let layout =
+        Layout::place(&mut fields, &mut oneofs, builder.enums).ok_or_else(|| SchemaError::Limit {
+            place: declared.place(""),
+            what: "bytes of the message's block",
+            limit: BLOCK_BYTES_MAX as usize,
+        })?;
     let full_name = declared.full_name.clone();
     Ok(Message { full_name, fields, oneofs, layout, is_map_entry: declared.proto.map_entry })
 }

@@ -4,7 +4,7 @@
 //! every offset without exchanging one.
 
 use crate::limits::BLOCK_BYTES_MAX;
-use crate::message::{Field, Kind, MessageIndex, Oneof};
+use crate::message::{Enum, EnumIndex, Field, Kind, Oneof};
 
 /// The layout of one message type's block.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub struct Layout {
 pub struct PresenceWord {
     /// Bits that belong to fields.
     pub defined: u32,
-    /// Bits of fields whose slot leads out of the block: what a check has to follow.
-    pub pointers: u32,
+    /// Bits of fields whose slot a check has to look into.
+    pub checked: u32,
 }
 
 /// One field's place in the block, 12 bytes so that a check's table stays in few cache lines.
@@ -35,8 +35,9 @@ pub struct PresenceWord {
 pub struct Slot {
     /// Byte offset from the start of the block.
     pub offset: u32,
-    /// Type of the message or of the array's messages; meaningless in other forms.
-    pub message: MessageIndex,
+    /// Index of the type: of messages, among the schema's messages; of closed enums, among its enums. Meaningless in
+    /// other forms.
+    pub type_index: u32,
     /// What lies there.
     pub form: Form,
 }
@@ -55,6 +56,8 @@ pub enum Form {
     Bytes,
     /// `{offset, length}` of bytes that must be UTF-8.
     Text,
+    /// A number that its closed enum has.
+    ClosedEnum,
     /// Offset of a block.
     Message,
     /// `{offset, count}` of bools.
@@ -67,16 +70,21 @@ pub enum Form {
     BytesArray,
     /// `{offset, count}` of `{offset, length}` pairs, each of which must be UTF-8.
     TextArray,
+    /// `{offset, count}` of numbers that their closed enum has.
+    ClosedEnumArray,
     /// `{offset, count}` of block offsets.
     MessageArray,
 }
 
 impl Form {
-    /// The form of a field's slot.
-    pub fn of(kind: Kind, repeated: bool, utf8: bool) -> Self {
+    /// The form of a field's slot. `strict`: not everything that fits the slot is a value, because the string must be
+    /// UTF-8 or the enum is closed.
+    pub fn of(kind: Kind, repeated: bool, strict: bool) -> Self {
         match (kind, kind.size_bytes(), repeated) {
-            (Kind::String, _, false) if utf8 => Self::Text,
-            (Kind::String, _, true) if utf8 => Self::TextArray,
+            (Kind::String, _, false) if strict => Self::Text,
+            (Kind::String, _, true) if strict => Self::TextArray,
+            (Kind::Enum, _, false) if strict => Self::ClosedEnum,
+            (Kind::Enum, _, true) if strict => Self::ClosedEnumArray,
             (Kind::String | Kind::Bytes, _, false) => Self::Bytes,
             (Kind::String | Kind::Bytes, _, true) => Self::BytesArray,
             (Kind::Message, _, false) => Self::Message,
@@ -94,13 +102,13 @@ impl Form {
     pub fn slot_bytes(self) -> u32 {
         match self {
             Self::Scalar1 => 1,
-            Self::Scalar4 | Self::Message => 4,
+            Self::Scalar4 | Self::ClosedEnum | Self::Message => 4,
             _ => 8,
         }
     }
 
-    /// The slot leads to bytes outside the block.
-    pub fn is_pointer(self) -> bool {
+    /// A check has to look into the slot: it leads to bytes outside the block, or not every number in it is a value.
+    pub fn is_checked(self) -> bool {
         !matches!(self, Self::Scalar1 | Self::Scalar4 | Self::Scalar8)
     }
 }
@@ -117,9 +125,9 @@ pub struct OneofMask {
 }
 
 impl Layout {
-    /// Gives every field and oneof its slot and presence bit. `fields` ascend by number. `None` if the block would
-    /// exceed [`BLOCK_BYTES_MAX`].
-    pub(crate) fn place(fields: &mut [Field], oneofs: &mut [Oneof]) -> Option<Self> {
+    /// Gives every field and oneof its slot and presence bit. `fields` ascend by number; `enums` are the schema's.
+    /// `None` if the block would exceed [`BLOCK_BYTES_MAX`].
+    pub(crate) fn place(fields: &mut [Field], oneofs: &mut [Oneof], enums: &[Enum]) -> Option<Self> {
         for (bit, field) in (0..).zip(fields.iter_mut()) {
             field.presence_bit = bit;
         }
@@ -130,12 +138,12 @@ impl Layout {
         let presence_words = (fields.len() as u32).div_ceil(32);
         let block_bytes = place_by_size(fields, oneofs, 4 + 4 * presence_words)?;
         let mut layout = Self { block_bytes, presence_words, ..Self::default() };
-        layout.tabulate(fields, oneofs);
+        layout.tabulate(fields, oneofs, enums);
         Some(layout)
     }
 
-    fn tabulate(&mut self, fields: &[Field], oneofs: &[Oneof]) {
-        self.slots = fields.iter().map(slot).collect();
+    fn tabulate(&mut self, fields: &[Field], oneofs: &[Oneof], enums: &[Enum]) {
+        self.slots = fields.iter().map(|field| slot(field, enums)).collect();
         self.words = self.slots.chunks(32).map(presence_word).collect();
         for oneof in oneofs {
             let start = self.oneofs.len();
@@ -184,15 +192,18 @@ fn place_by_size(fields: &mut [Field], oneofs: &mut [Oneof], header_bytes: u32) 
 
 /// The word of up to 32 fields.
 fn presence_word(slots: &[Slot]) -> PresenceWord {
-    let pointers = slots.iter().rev().fold(0, |bits, slot| bits << 1 | u32::from(slot.form.is_pointer()));
-    PresenceWord { defined: u32::MAX >> (32 - slots.len()), pointers }
+    let checked = slots.iter().rev().fold(0, |bits, slot| bits << 1 | u32::from(slot.form.is_checked()));
+    PresenceWord { defined: u32::MAX >> (32 - slots.len()), checked }
 }
 
-fn slot(field: &Field) -> Slot {
+fn slot(field: &Field, enums: &[Enum]) -> Slot {
+    let closed = |index: EnumIndex| enums.get(index.0 as usize).is_some_and(|of| of.closed);
+    let strict = field.utf8 || field.enumeration.is_some_and(closed);
+    let type_index = field.message.map(|index| index.0).or(field.enumeration.map(|index| index.0));
     Slot {
         offset: field.slot,
-        message: field.message.unwrap_or(MessageIndex(0)),
-        form: Form::of(field.kind, field.is_repeated(), field.utf8),
+        type_index: type_index.unwrap_or(0),
+        form: Form::of(field.kind, field.is_repeated(), strict),
     }
 }
 

@@ -42,7 +42,7 @@ mod service;
 mod wire;
 
 #[cfg(feature = "protox")]
-pub use compile::{compile_proto_files, compile_proto_source};
+pub use compile::{compile_error, compile_proto_files, compile_proto_source};
 pub use default::DefaultValue;
 pub use error::{Place, SchemaError};
 pub use layout::{Form, Layout, OneofMask, PresenceWord, Slot};

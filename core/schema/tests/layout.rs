@@ -97,7 +97,8 @@ fn keeps_the_rules(m: &Message) {
     for (bit, field) in m.fields.iter().enumerate() {
         let slot = layout.slots[bit];
         assert_eq!((field.presence_bit as usize, field.slot), (bit, slot.offset));
-        assert_eq!(slot.form, Form::of(field.kind, field.is_repeated(), field.utf8));
+        let strict = field.utf8 || matches!(slot.form, Form::ClosedEnum | Form::ClosedEnumArray);
+        assert_eq!(slot.form, Form::of(field.kind, field.is_repeated(), strict));
         let bytes = slot.form.slot_bytes();
         assert_eq!(slot.offset % bytes, 0, "aligned");
         assert!(slot.offset + bytes <= layout.block_bytes, "inside");
@@ -110,7 +111,7 @@ fn keeps_the_rules(m: &Message) {
             }
         }
         let word = layout.words[bit / 32];
-        assert_eq!(word.pointers >> (bit % 32) & 1 == 1, slot.form.is_pointer());
+        assert_eq!(word.checked >> (bit % 32) & 1 == 1, slot.form.is_checked());
         assert_eq!(word.defined >> (bit % 32) & 1, 1);
     }
     let defined: u32 = layout.words.iter().map(|word| word.defined.count_ones()).sum();

@@ -66,6 +66,15 @@ pub enum CheckErrorKind {
     /// A string that the schema wants in UTF-8 is not.
     #[error("string is not UTF-8")]
     Utf8,
+    /// A closed enum's field holds a number that the enum does not declare.
+    #[error("number that its closed enum does not have")]
+    Enum,
+    /// Unknown bytes are not well-formed protobuf.
+    #[error("unknown fields are not well-formed")]
+    Unknown,
+    /// A field that the type declares stands among the unknown ones, where a reader of protobuf would find it.
+    #[error("declared field among the unknown ones")]
+    Declared,
     /// Messages nested more than [`DEPTH_MAX`] levels below the root.
     #[error("nested deeper than {DEPTH_MAX} messages")]
     Depth,

@@ -1,11 +1,12 @@
 //! The walk of the check, written so that what is right costs few instructions: conditions that never hold are
 //! joined to one branch and told apart later, success is an empty register, and arrays are kept out of the way.
 
-use trunkline_schema::{Form, Message, MessageIndex, OneofMask, Slot};
+use trunkline_schema::{Form, Message, MessageIndex, OneofMask, Schema, Slot};
 
 use crate::bytes::{read_pair, read_u32, slice};
 use crate::header::HEADER_BYTES;
 use crate::place::DEPTH_MAX;
+use crate::unknown;
 
 use super::{CheckError, CheckErrorKind};
 
@@ -23,6 +24,7 @@ struct Fault {
 /// A walk from the root through everything that is present.
 pub(super) struct Walk<'a> {
     messages: &'a [Message],
+    schema: &'a Schema,
     extent: &'a [u8],
     fault: Option<Fault>,
 }
@@ -35,8 +37,8 @@ type Budget = u64;
 type Step = Result<Budget, Halt>;
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(messages: &'a [Message], extent: &'a [u8]) -> Self {
-        Self { messages, extent, fault: None }
+    pub(super) fn new(schema: &'a Schema, extent: &'a [u8]) -> Self {
+        Self { messages: schema.messages(), schema, extent, fault: None }
     }
 
     /// Visits everything, from the root of type `index`.
@@ -52,7 +54,7 @@ impl<'a> Walk<'a> {
         };
         let (block, mut budget) = self.range(at, layout.block_bytes.into(), 8, budget)?;
         if read_u32(block, 0) != 0 {
-            budget = self.unknown(read_u32(block, 0), budget)?;
+            budget = self.unknown(index, read_u32(block, 0), depth_left, budget)?;
         }
         if !layout.oneofs.is_empty()
             && let Err(bit) = check_oneofs(block, &layout.oneofs)
@@ -67,7 +69,7 @@ impl<'a> Walk<'a> {
                 self.halt(CheckErrorKind::NoSuchField, at);
                 return Err(self.blame(index, u32::MAX));
             }
-            let mut follow = present & word.pointers;
+            let mut follow = present & word.checked;
             while follow != 0 {
                 let bit = first + follow.trailing_zeros();
                 follow &= follow - 1;
@@ -82,12 +84,14 @@ impl<'a> Walk<'a> {
         Ok(budget)
     }
 
-    /// Follows one slot. Strings and messages are handled here, the rarer arrays out of the way.
+    /// Looks into one slot. Strings and messages are handled here, arrays and closed enums, which are rarer, out of the
+    /// way.
     #[inline(always)]
     fn slot(&mut self, slot: &Slot, block: &[u8], depth_left: u32, budget: Budget) -> Step {
         match slot.form {
             Form::Message => {
-                self.message(slot.message, read_u32(block, slot.offset as usize), depth_left, budget)
+                let message = MessageIndex(slot.type_index);
+                self.message(message, read_u32(block, slot.offset as usize), depth_left, budget)
             }
             Form::Bytes => {
                 let (at, length) = read_pair(block, slot.offset as usize);
@@ -106,16 +110,25 @@ impl<'a> Walk<'a> {
         let (at, count) = read_pair(block, slot.offset as usize);
         let length = |element_bytes: u64| element_bytes * u64::from(count);
         match slot.form {
+            Form::ClosedEnum => {
+                let number = slice(block, slot.offset, 4).unwrap_or_default();
+                self.closed_enum(slot.type_index, slot.offset, number).map(|()| budget)
+            }
             _ if count == 0 => Ok(budget),
             Form::Array1 => self.charge(at, length(1), 1, budget),
             Form::Array4 => self.charge(at, length(4), 4, budget),
             Form::Array8 => self.charge(at, length(8), 8, budget),
+            Form::ClosedEnumArray => {
+                let (numbers, budget) = self.range(at, length(4), 4, budget)?;
+                self.closed_enum(slot.type_index, at, numbers).map(|()| budget)
+            }
             Form::BytesArray => self.strings(at, length(8), false, budget),
             Form::TextArray => self.strings(at, length(8), true, budget),
             _ => {
                 let (offsets, mut budget) = self.range(at, length(4), 4, budget)?;
                 for offset in offsets.chunks_exact(4) {
-                    budget = self.message(slot.message, read_u32(offset, 0), depth_left, budget)?;
+                    let message = MessageIndex(slot.type_index);
+                    budget = self.message(message, read_u32(offset, 0), depth_left, budget)?;
                 }
                 Ok(budget)
             }
@@ -128,6 +141,16 @@ impl<'a> Walk<'a> {
             Some(depth_left) if at != 0 => self.block(message, at, depth_left, budget),
             Some(_) => Err(self.halt(CheckErrorKind::Null, at)),
             None => Err(self.halt(CheckErrorKind::Depth, at)),
+        }
+    }
+
+    /// Looks for the numbers, which lie at `at`, in a closed enum.
+    fn closed_enum(&mut self, index: u32, at: u32, numbers: &[u8]) -> Result<(), Halt> {
+        let of = self.schema.enums().get(index as usize);
+        let declares = |number: &[u8]| of.is_some_and(|of| of.declares(read_u32(number, 0) as i32));
+        match numbers.chunks_exact(4).position(|number| !declares(number)) {
+            None => Ok(()),
+            Some(stray) => Err(self.halt(CheckErrorKind::Enum, at.saturating_add(4 * stray as u32))),
         }
     }
 
@@ -152,10 +175,20 @@ impl<'a> Walk<'a> {
         }
     }
 
+    #[cold]
     #[inline(never)]
-    fn unknown(&mut self, at: u32, budget: Budget) -> Step {
+    fn unknown(&mut self, index: MessageIndex, at: u32, depth_left: u32, budget: Budget) -> Step {
         let (length, budget) = self.range(at, 4, 4, budget)?;
-        self.charge(at.saturating_add(4), read_u32(length, 0).into(), 1, budget)
+        let at = at.saturating_add(4);
+        let (run, budget) = self.range(at, read_u32(length, 0).into(), 1, budget)?;
+        let Some(message) = self.messages.get(index.0 as usize) else { return Ok(budget) };
+        match unknown::examine(self.schema, message, run, depth_left) {
+            Ok(()) => Ok(budget),
+            Err(flaw) => {
+                self.halt(flaw.kind, at.saturating_add(flaw.at));
+                Err(self.blame(index, message.field(flaw.field).map_or(u32::MAX, |field| field.presence_bit)))
+            }
+        }
     }
 
     /// As [`Walk::charge`], and hands the bytes out.

@@ -176,7 +176,7 @@ impl<'b, E: Extent> DynamicBuilder<'b, E> {
         self.block.clear(FieldAt::from(field));
     }
 
-    /// Sets the unknown fields, in wire form.
+    /// Sets the unknown fields, in wire form: those that the type does not declare, as by [`Block::set_unknown`].
     pub fn set_unknown(&mut self, wire: &[u8]) {
         self.block.set_unknown(wire);
     }

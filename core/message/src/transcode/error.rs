@@ -4,7 +4,7 @@ use std::fmt;
 
 use trunkline_schema::{MessageIndex, Schema};
 
-use crate::{CheckError, LimitError};
+use crate::{CheckError, DEPTH_MAX, LimitError};
 
 /// Protobuf bytes that cannot become a linear message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum DecodeErrorKind {
     #[error("string is not UTF-8")]
     Utf8,
     /// Messages and groups nested deeper than [`DecodeLimits::depth_max`](super::DecodeLimits).
-    #[error("messages nested too deep")]
+    #[error("nested deeper than {DEPTH_MAX} messages")]
     Depth,
     /// The input is longer than [`DecodeLimits::wire_bytes_max`](super::DecodeLimits).
     #[error("message of {bytes} bytes is longer than the limit of {bytes_max}")]

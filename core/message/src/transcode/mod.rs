@@ -13,7 +13,8 @@
 //! * extents and output buffers are reused, which matters more than all of the above.
 //!
 //! Unknown fields, values that a closed enum does not have, and fields whose wire type does not fit go to the unknown
-//! bytes of their message and come out behind its known fields.
+//! bytes of their message and come out in front of its known fields: for readers, who take the last word, nothing among
+//! them displaces what the slots say. A map's entry keeps no unknown fields, as no reader has a place for them.
 
 mod copy;
 mod emit;

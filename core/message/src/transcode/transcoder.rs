@@ -25,7 +25,7 @@ pub struct Transcoder {
 impl Transcoder {
     /// Builds the tables for every message of `schema`: some microseconds per message.
     pub fn new(schema: Arc<Schema>) -> Self {
-        Transcoder { parse: ParseTables::new(&schema), emit: EmitTables::new(&schema), schema }
+        Transcoder { parse: ParseTables::new(&schema), emit: EmitTables::new(schema.clone()), schema }
     }
 
     /// The schema the tables were built from.

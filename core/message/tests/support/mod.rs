@@ -77,7 +77,7 @@ fn fill(
                 fill(schema, tape, &mut builder.message(field).unwrap(), inner, depth - 1);
             }
             (_, false) => {
-                let held = scalar(tape, field);
+                let held = scalar(schema, tape, field);
                 builder.set(field, value(field, &held)).unwrap();
                 model.fields.insert(field.number, held);
             }
@@ -107,7 +107,7 @@ fn push(
             fill(schema, tape, &mut builder.push_message(field).unwrap(), &mut inner, depth - 1);
             list.push(Held::Message(inner));
         } else {
-            let held = scalar(tape, field);
+            let held = scalar(schema, tape, field);
             builder.push(field, value(field, &held)).unwrap();
             list.push(held);
         }
@@ -122,10 +122,15 @@ fn displace(descriptor: &trunkline_schema::Message, field: &Field, model: &mut M
     }
 }
 
-fn scalar(tape: &mut Tape<'_>, field: &Field) -> Held {
+fn scalar(schema: &Schema, tape: &mut Tape<'_>, field: &Field) -> Held {
     match field.kind {
         Kind::Bool => Held::Bits(u64::from(tape.coin())),
-        Kind::Enum => Held::Bits([0, 1, -7i32 as u32, 100_000, 5][tape.below(5)].into()),
+        Kind::Enum => {
+            let closed = field.enumeration.is_some_and(|index| schema.enumeration(index).closed);
+            // The last one is not declared.
+            let numbers = [0, 1, -7i32 as u32, 100_000, 5];
+            Held::Bits(numbers[tape.below(if closed { 4 } else { 5 })].into())
+        }
         Kind::String | Kind::Bytes => {
             let length = tape.below(40);
             let bytes = (0..length)

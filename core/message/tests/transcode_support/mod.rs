@@ -10,10 +10,22 @@ pub mod wires;
 
 use std::sync::Arc;
 
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::RngSeed;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, ReflectMessage as _};
 use trunkline_message::transcode::Transcoder;
 use trunkline_schema::{MessageIndex, Schema};
+
+/// The same cases on every run; more of them, and others, by PROPTEST_CASES and PROPTEST_RNG_SEED.
+pub fn cases() -> ProptestConfig {
+    let by_default = ProptestConfig::default();
+    let rng_seed = match by_default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        fixed => fixed,
+    };
+    ProptestConfig { failure_persistence: None, rng_seed, ..by_default }
+}
 
 /// A small generator, so that a case is one number.
 pub struct Random(pub u64);

@@ -141,7 +141,7 @@ fn random_bytes(random: &mut Random) -> Vec<u8> {
 }
 
 /// A field with a number the message does not have.
-fn unknown_field(random: &mut Random, schema: &Schema, index: MessageIndex, out: &mut Vec<u8>) {
+pub fn unknown_field(random: &mut Random, schema: &Schema, index: MessageIndex, out: &mut Vec<u8>) {
     let mut number = 1 + random.below(40) as u32 * (1 + random.below(60) as u32);
     while schema.message(index).field(number).is_some() {
         number += 1;
@@ -149,7 +149,7 @@ fn unknown_field(random: &mut Random, schema: &Schema, index: MessageIndex, out:
     unknown_value(random, number, 3, out);
 }
 
-fn unknown_value(random: &mut Random, number: u32, depth: usize, out: &mut Vec<u8>) {
+pub fn unknown_value(random: &mut Random, number: u32, depth: usize, out: &mut Vec<u8>) {
     let v = random.bits() >> random.below(64);
     match random.below(if depth == 0 { 4 } else { 5 }) {
         0 => {

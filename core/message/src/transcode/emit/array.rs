@@ -4,6 +4,7 @@ use super::output::{Free, put_bytes, put_element, put_varint};
 use super::table::{EmitEntry, Tag};
 use super::value::*;
 use super::walk::{Emitter, Halt, word};
+use crate::CheckErrorKind as Kind;
 
 /// Bytes of an array element that is a string or a message.
 const STRING_BYTES: u32 = 8;
@@ -39,6 +40,26 @@ impl<'a> Emitter<'a> {
             };
         }
         free
+    }
+
+    /// Numbers of a closed enum, packed or not.
+    #[inline(never)]
+    pub(super) fn closed_enums<'o, const PACKED: bool>(
+        &mut self,
+        entry: &EmitEntry,
+        array: Array,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        let numbers = self.extent.get(array.at as usize..).unwrap_or_default().chunks_exact(4);
+        let stray = |number: &[u8]| !self.tables.declares(entry, word(number, 0));
+        // Out of bounds is found by whoever writes them.
+        if let Some(index) = numbers.take(array.count as usize).position(stray) {
+            return self.fault(Kind::Enum, array.at.saturating_add(4 * index as u32), entry.number);
+        }
+        match PACKED {
+            true => self.packed::<Int32>(entry, array, free),
+            false => self.run::<Int32>(entry, array, free),
+        }
     }
 
     #[inline(never)]

@@ -1,5 +1,7 @@
 //! Schema to emit tables.
 
+use std::sync::Arc;
+
 use trunkline_schema::{Cardinality, Field, Kind, Message, Schema};
 
 use super::table::{ENTRY_BYTES_MAX, EmitEntry, EmitOp, EmitTable, Tag};
@@ -11,14 +13,21 @@ const WIRE_DELIMITED: u32 = 2;
 pub(in crate::transcode) struct EmitTables {
     /// One per message of the schema, by its index.
     pub(super) messages: Box<[EmitTable]>,
+    /// For unknown fields, which are rare.
+    pub(super) schema: Arc<Schema>,
     /// What to point at when there is no such index.
     nowhere: EmitTable,
 }
 
 impl EmitTables {
-    pub(in crate::transcode) fn new(schema: &Schema) -> Self {
-        let messages = schema.messages().iter().zip(0..).map(|(m, i)| table(schema, i, m)).collect();
-        EmitTables { messages, nowhere: EmitTable::default() }
+    pub(in crate::transcode) fn new(schema: Arc<Schema>) -> Self {
+        let messages = schema.messages().iter().zip(0..).map(|(m, i)| table(&schema, i, m)).collect();
+        EmitTables { messages, schema, nowhere: EmitTable::default() }
+    }
+
+    /// Whether a closed enum field's type has a number, as it is stored.
+    pub(super) fn declares(&self, entry: &EmitEntry, stored: u32) -> bool {
+        self.schema.enums().get(entry.child as usize).is_some_and(|of| of.declares(stored as i32))
     }
 
     /// The table of a message field's type.
@@ -34,7 +43,7 @@ fn table(schema: &Schema, index: u32, message: &Message) -> EmitTable {
         members.map(|f| f.presence_bit).collect()
     });
     EmitTable {
-        entries: message.fields.iter().map(|f| entry(message, f)).collect(),
+        entries: message.fields.iter().map(|f| entry(schema, message, f)).collect(),
         block_bytes: message.layout.block_bytes,
         presence_words: message.layout.presence_words,
         // Key and value are the only fields of an entry.
@@ -46,9 +55,14 @@ fn table(schema: &Schema, index: u32, message: &Message) -> EmitTable {
     }
 }
 
-fn entry(message: &Message, field: &Field) -> EmitEntry {
+fn entry(schema: &Schema, message: &Message, field: &Field) -> EmitEntry {
     let repeated = field.cardinality == Cardinality::Repeated;
+    let enumeration = field.enumeration.map(|i| i.0);
+    let closed = enumeration.and_then(|i| schema.enums().get(i as usize)).is_some_and(|e| e.closed);
     let op = match (repeated, field.packed) {
+        (false, _) if closed => EmitOp::ClosedEnum,
+        (true, true) if closed => EmitOp::PackedClosedEnum,
+        (true, false) if closed => EmitOp::RunClosedEnum,
         (false, _) => singular_op(field),
         (true, true) if field.kind.is_scalar() => packed_op(field.kind),
         (true, _) => run_op(field),
@@ -56,7 +70,7 @@ fn entry(message: &Message, field: &Field) -> EmitEntry {
     EmitEntry {
         tag: Tag::new(field.number, wire_type(field, repeated)),
         slot: field.slot,
-        child: field.message.map_or(u32::MAX, |m| m.0),
+        child: field.message.map(|m| m.0).or(enumeration).unwrap_or(u32::MAX),
         number: field.number,
         op,
         slot_bytes: if repeated { 8 } else { field.kind.size_bytes() as u8 },

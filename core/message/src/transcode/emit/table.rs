@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmitOp {
     Uint32,
-    /// int32 and enums: negative values are ten bytes.
+    /// int32 and open enums: negative values are ten bytes.
     Int32,
     Varint64,
     Zigzag32,
@@ -12,6 +12,7 @@ pub(super) enum EmitOp {
     Bool,
     Fixed32,
     Fixed64,
+    ClosedEnum,
     Bytes,
     Text,
     Message,
@@ -24,6 +25,7 @@ pub(super) enum EmitOp {
     RunBool,
     RunFixed32,
     RunFixed64,
+    RunClosedEnum,
     RunBytes,
     RunText,
     RunMessage,
@@ -36,6 +38,7 @@ pub(super) enum EmitOp {
     PackedBool,
     PackedFixed32,
     PackedFixed64,
+    PackedClosedEnum,
 }
 
 /// One field.
@@ -44,7 +47,7 @@ pub(super) struct EmitEntry {
     pub tag: Tag,
     /// Bytes from the block's start.
     pub slot: u32,
-    /// Index of the child's table.
+    /// Index of the child's table, or of a closed enum.
     pub child: u32,
     /// For errors only.
     pub number: u32,

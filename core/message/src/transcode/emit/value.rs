@@ -77,6 +77,14 @@ impl<'a> Emitter<'a> {
         put_scalar::<S>(free, entry.tag, stored)
     }
 
+    #[inline(never)]
+    pub(super) fn closed_enum<'o>(&mut self, entry: &EmitEntry, block: &[u8], free: Free<'o>) -> Free<'o> {
+        if !self.tables.declares(entry, word(block, entry.slot)) {
+            return self.fault(Kind::Enum, 0, entry.number);
+        }
+        self.scalar::<Int32>(entry, block, free)
+    }
+
     #[inline(always)]
     pub(super) fn string<'o, const TEXT: bool>(
         &mut self,

@@ -5,7 +5,7 @@ use super::build::EmitTables;
 use super::output::{Free, put_bytes};
 use super::table::{EmitEntry, EmitOp, EmitTable};
 use super::value::*;
-use crate::{CheckErrorKind as Kind, DEPTH_MAX, HEADER_BYTES};
+use crate::{CheckErrorKind as Kind, DEPTH_MAX, HEADER_BYTES, unknown};
 
 /// Something is wrong; the emitter holds what.
 pub(super) struct Halt;
@@ -66,7 +66,8 @@ pub(in crate::transcode) fn emit(
 }
 
 impl<'a> Emitter<'a> {
-    /// Writes the fields of the block at `base`, last first; returns what is then free.
+    /// Writes the fields of the block at `base`, last first; returns what is then free. The unknown fields come to
+    /// stand in front of the known ones: readers let the last word count, and the known ones are what policies saw.
     #[inline(never)]
     pub(super) fn message<'o>(
         &mut self,
@@ -76,7 +77,7 @@ impl<'a> Emitter<'a> {
         free: Free<'o>,
     ) -> Free<'o> {
         let Ok(block) = self.block(table, base) else { return &mut [] };
-        let mut free = self.unknown(block, free);
+        let mut free = free;
         let patched;
         let mut block = block;
         if !table.is_plain {
@@ -98,6 +99,11 @@ impl<'a> Emitter<'a> {
                     None => self.fault(Kind::NoSuchField, base, 0),
                 };
             }
+        }
+        // Patched or not, a block says where its unknown fields are.
+        let unknown_at = word(block, 0);
+        if unknown_at != 0 {
+            free = self.unknown(table, unknown_at, depth, free);
         }
         if free.is_empty() {
             self.blame(table);
@@ -126,6 +132,7 @@ impl<'a> Emitter<'a> {
             EmitOp::Bool => self.scalar::<Bool>(entry, block, free),
             EmitOp::Fixed32 => self.scalar::<Fixed32>(entry, block, free),
             EmitOp::Fixed64 => self.scalar::<Fixed64>(entry, block, free),
+            EmitOp::ClosedEnum => self.closed_enum(entry, block, free),
             EmitOp::Bytes => self.string::<false>(entry, block, free),
             EmitOp::Text => self.string::<true>(entry, block, free),
             EmitOp::Message => self.submessage(table, entry, block, depth, free),
@@ -138,10 +145,12 @@ impl<'a> Emitter<'a> {
             EmitOp::RunBool => self.run::<Bool>(entry, Array::of(entry, block), free),
             EmitOp::RunFixed32 => self.run::<Fixed32>(entry, Array::of(entry, block), free),
             EmitOp::RunFixed64 => self.run::<Fixed64>(entry, Array::of(entry, block), free),
+            EmitOp::RunClosedEnum => self.closed_enums::<false>(entry, Array::of(entry, block), free),
             EmitOp::RunBytes => self.run_strings::<false>(entry, Array::of(entry, block), free),
             EmitOp::RunText => self.run_strings::<true>(entry, Array::of(entry, block), free),
             EmitOp::RunMessage => self.run_messages(entry, Array::of(entry, block), depth, free),
             EmitOp::RunGroup => self.run_groups(entry, Array::of(entry, block), depth, free),
+            EmitOp::PackedClosedEnum => self.closed_enums::<true>(entry, Array::of(entry, block), free),
             EmitOp::PackedUint32 => self.packed::<Uint32>(entry, Array::of(entry, block), free),
             EmitOp::PackedInt32 => self.packed::<Int32>(entry, Array::of(entry, block), free),
             EmitOp::PackedVarint64 => self.packed::<Varint64>(entry, Array::of(entry, block), free),
@@ -197,20 +206,21 @@ impl<'a> Emitter<'a> {
         Err(self.halt(kind, at))
     }
 
-    #[inline(always)]
-    fn unknown<'o>(&mut self, block: &[u8], free: Free<'o>) -> Free<'o> {
-        match word(block, 0) {
-            0 => free,
-            at => self.unknown_at(at, free),
-        }
-    }
-
+    /// Writes the unknown fields at `at`. Those of a map's entry stay behind: no reader keeps them, and some take such
+    /// an entry for unknown as a whole.
     #[cold]
     #[inline(never)]
-    fn unknown_at<'o>(&mut self, at: u32, free: Free<'o>) -> Free<'o> {
+    fn unknown<'o>(&mut self, table: &EmitTable, at: u32, depth: u32, free: Free<'o>) -> Free<'o> {
         let Ok(len) = self.range(at, 1, 4, 4) else { return self.in_field(0) };
-        let Ok(bytes) = self.range(at + 4, word(len, 0), 1, 1) else { return self.in_field(0) };
-        put_bytes(free, bytes)
+        let at = at + 4;
+        let Ok(run) = self.range(at, word(len, 0), 1, 1) else { return self.in_field(0) };
+        let schema = &self.tables.schema;
+        let message = schema.messages().get(table.index as usize);
+        match message.map_or(Ok(()), |message| unknown::examine(schema, message, run, depth)) {
+            Err(flaw) => self.fault(flaw.kind, at + flaw.at, flaw.field),
+            Ok(()) if table.forced != 0 => free,
+            Ok(()) => put_bytes(free, run),
+        }
     }
 
     #[inline(never)]

@@ -2,7 +2,9 @@
 
 use trunkline_schema::{Cardinality, Enum, Field, Kind, Message, Schema};
 
-use super::table::{ClosedEnum, DRAIN_BIT, Detour, ParseEntry, ParseOp, ParseTable, REGISTER_BITS};
+use super::table::{
+    ANY_OTHER, ClosedEnum, DRAIN_BIT, Detour, ParseEntry, ParseOp, ParseTable, REGISTER_BITS,
+};
 
 /// Numbers are looked up by position while at least one in this many is in use, beyond a free allowance.
 const DENSE_SPARSITY: usize = 4;
@@ -82,6 +84,11 @@ fn message(schema: &Schema, index: u32, message: &Message, detours: &mut Vec<Det
     }
     table.dense = dense.into();
     table.sparse = sparse.into();
+    if message.is_map_entry {
+        for entry in &mut table.low {
+            (entry.other_op, entry.other_wire_type) = (ParseOp::Dropped, ANY_OTHER);
+        }
+    }
     table
 }
 

@@ -13,6 +13,8 @@ use super::wire::TagBytes;
 /// Bytes of a string's or message's element in its array.
 const STRING_BYTES: u32 = 8;
 const OFFSET_BYTES: u32 = 4;
+/// Number of the value in a map's entry.
+const ENTRY_VALUE: u32 = 2;
 
 impl<'a> Parser<'a> {
     /// A run of scalars.
@@ -128,15 +130,34 @@ impl<'a> Parser<'a> {
         let table = self.tables.child(entry);
         let base = self.arena.block(table.block_bytes)?;
         self.nested(table, Level::new(base, until), from)?;
-        // The value is field 2 of the entry; if it was on the wire and unknown, it is in the entry's unknown bytes.
-        let has_value = self.arena.word(base + 4) & 2 != 0;
-        if !has_value && self.arena.word(base) != 0 {
-            self.keep(level, at, until)?;
-            return Ok(until);
+        // Values the enum lacks are in the entry's unknown bytes, and nothing else is.
+        if self.arena.word(base) != 0 {
+            if self.ends_with_stray(table, Level::new(base, until), from)? {
+                self.keep(level, at, until)?;
+                return Ok(until);
+            }
+            self.arena.put(base, [0; 4]);
         }
         let element = self.reserve(level.base + entry.slot, OFFSET_BYTES, 1)?;
         self.arena.put(element, base.to_le_bytes());
         Ok(until)
+    }
+
+    /// Whether the last value of an entry, which is sound, is one that its closed enum lacks. Of several the last one
+    /// counts, as of every field.
+    #[cold]
+    #[inline(never)]
+    fn ends_with_stray(&mut self, table: &ParseTable, level: Level, mut at: u32) -> Result<bool, Halt> {
+        let value = table.find(ENTRY_VALUE);
+        let mut stray = false;
+        while at < level.end() {
+            let head = self.head(at)?;
+            if head.tag == value.tag {
+                stray = head.varint().is_ok_and(|(number, _)| !self.tables.is_value(value, number as u32));
+            }
+            at = self.skip(head, level)?;
+        }
+        Ok(stray)
     }
 
     fn nested(&mut self, table: &'a ParseTable, level: Level, at: u32) -> Result<u32, Halt> {

@@ -39,6 +39,8 @@ pub(super) enum ParseOp {
     RunGroup,
     /// A map whose value is a closed enum: an entry with an unknown value is unknown as a whole.
     RunClosedEntry,
+    /// What a map's entry does not have: nobody keeps it.
+    Dropped,
     PackedVarint32,
     PackedVarint64,
     PackedZigzag32,
@@ -61,7 +63,7 @@ pub(super) struct ParseEntry {
     pub op: ParseOp,
     /// Presence bit within the first word pair, or [`DRAIN_BIT`].
     pub bit: u8,
-    /// The operation for the other wire type a repeated scalar may come in.
+    /// The operation for the other wire type a repeated scalar may come in, or for [`ANY_OTHER`].
     pub other_op: ParseOp,
     pub other_wire_type: u8,
 }
@@ -70,6 +72,9 @@ pub(super) struct ParseEntry {
 pub(super) const REGISTER_BITS: u32 = 63;
 /// The bit of the register that stands for no field: detours set presence themselves.
 pub(super) const DRAIN_BIT: u8 = 63;
+
+/// In place of a wire type: every tag that is not the entry's.
+pub(super) const ANY_OTHER: u8 = 0xff;
 
 impl ParseEntry {
     /// The operation for `tag`, whose number is this entry's or this entry is empty.
@@ -95,7 +100,7 @@ impl ParseEntry {
     #[inline(never)]
     fn op_for_other(&self, tag: u32) -> ParseOp {
         let crosses = self.tag >> 3 == tag >> 3 && tag & 7 == u32::from(self.other_wire_type);
-        if crosses { self.other_op } else { ParseOp::Unknown }
+        if crosses || self.other_wire_type == ANY_OTHER { self.other_op } else { ParseOp::Unknown }
     }
 }
 

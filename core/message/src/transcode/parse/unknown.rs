@@ -28,6 +28,14 @@ impl<'a> Parser<'a> {
         kept.into()
     }
 
+    /// Steps over a field that a map's entry does not have. It is not kept: an entry is a pair to whoever reads the
+    /// map, and has no place for more.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn dropped(&mut self, level: Level, at: u32) -> Next {
+        self.head(at).and_then(|head| self.skip(head, level)).into()
+    }
+
     /// Adds the wire's bytes from a field's tag to `until` to the block's unknown bytes.
     #[cold]
     #[inline(never)]

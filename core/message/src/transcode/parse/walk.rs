@@ -128,6 +128,7 @@ impl<'a> Parser<'a> {
     ) -> Next {
         match op {
             ParseOp::Unknown => self.unknown(level, at),
+            ParseOp::Dropped => self.dropped(level, at),
             ParseOp::Detour => self.detour(entry, level, at, present),
             ParseOp::Varint32 => self.scalar::<Varint32>(entry, level, head, present),
             ParseOp::Varint64 => self.scalar::<Varint64>(entry, level, head, present),

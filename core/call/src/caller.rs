@@ -1,0 +1,212 @@
+//! Who makes a call, as the daemon that delivers it knows: metadata that it sets, and nobody else can.
+
+use crate::Metadata;
+use std::fmt::{self, Write as _};
+
+/// Metadata in which a daemon says who calls, to those that are told: its own services, and sessions that have asked to
+/// be told. What a caller puts there is removed.
+pub const CALLER_KEY: &str = "trunkline-caller";
+
+/// Who made a call that was delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Caller {
+    /// An application on this host.
+    Application {
+        /// The name it has given itself.
+        name: String,
+        /// Its process, by the kernel's word.
+        pid: u32,
+        /// The user it runs as, by the kernel's word.
+        uid: u32,
+    },
+    /// An application on another host, through the daemon there.
+    Daemon {
+        /// Where its connection comes from.
+        address: String,
+        /// The name that daemon has given itself; empty if none.
+        node: String,
+    },
+    /// A gRPC client.
+    Grpc {
+        /// Where its connection comes from.
+        address: String,
+        /// The SPIFFE id, or else the first name, of the client certificate that was verified; empty without one.
+        identity: String,
+        /// Whether the connection is encrypted.
+        encrypted: bool,
+    },
+    /// A client of R2P2.
+    R2p2 {
+        /// Where its request comes from; of a router, or of the client that a router has named.
+        address: String,
+    },
+}
+
+impl Caller {
+    /// Takes the caller out of a delivered call's metadata; `None` if it does not say.
+    pub fn take_from(metadata: &mut Metadata) -> Option<Self> {
+        let value = metadata.remove(CALLER_KEY)?;
+        Self::parse(std::str::from_utf8(&value).ok()?)
+    }
+
+    /// Puts the caller into metadata, instead of what was said there before. Without room for it nothing is said.
+    pub fn put_into(&self, metadata: &mut Metadata) {
+        metadata.remove(CALLER_KEY);
+        let _ = metadata.insert(CALLER_KEY, self.text());
+    }
+
+    /// The application with this label (`name[pid]`) and identity (`uid:0`), as sessions have them.
+    pub fn application(label: &str, identity: &str) -> Self {
+        let (name, pid) =
+            label.strip_suffix(']').and_then(|label| label.rsplit_once('[')).unwrap_or((label, ""));
+        let uid = identity.strip_prefix("uid:").unwrap_or_default();
+        // Nobody's number, where there is none.
+        let number = |text: &str| text.parse().unwrap_or(u32::MAX);
+        Self::Application { name: name.to_owned(), pid: number(pid), uid: number(uid) }
+    }
+
+    /// `kind;field;field…`, each escaped.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut write = |kind: &str, fields: &[&str]| {
+            text.push_str(kind);
+            for field in fields {
+                text.push(';');
+                escape(field, &mut text);
+            }
+        };
+        match self {
+            Self::Application { name, pid, uid } => {
+                write("application", &[&uid.to_string(), &pid.to_string(), name]);
+            }
+            Self::Daemon { address, node } => write("daemon", &[address, node]),
+            Self::Grpc { address, identity, encrypted } => {
+                write("grpc", &[address, identity, if *encrypted { "tls" } else { "" }]);
+            }
+            Self::R2p2 { address } => write("r2p2", &[address]),
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.split(';').map(unescape);
+        let kind = fields.next()?;
+        let mut next = || fields.next();
+        match kind.as_str() {
+            "application" => {
+                let (uid, pid) = (next()?.parse().ok()?, next()?.parse().ok()?);
+                Some(Self::Application { name: next()?, pid, uid })
+            }
+            "daemon" => Some(Self::Daemon { address: next()?, node: next()? }),
+            "grpc" => Some(Self::Grpc { address: next()?, identity: next()?, encrypted: next()? == "tls" }),
+            "r2p2" => Some(Self::R2p2 { address: next()? }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Application { name, pid, uid } => write!(f, "application {name} (pid {pid}, uid {uid})"),
+            Self::Daemon { address, node } if node.is_empty() => write!(f, "daemon at {address}"),
+            Self::Daemon { address, node } => write!(f, "daemon {node} at {address}"),
+            Self::Grpc { address, identity, .. } if identity.is_empty() => {
+                write!(f, "gRPC client at {address}")
+            }
+            Self::Grpc { address, identity, .. } => write!(f, "gRPC client {identity} at {address}"),
+            Self::R2p2 { address } => write!(f, "R2P2 client at {address}"),
+        }
+    }
+}
+
+/// What metadata and the separator do not admit, in per cent.
+fn escape(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' && byte != b';' => out.push(char::from(byte)),
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+fn unescape(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits =
+            after.get(..2).filter(|_| byte == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that callers survive metadata, whatever their names are, and that there is one of them.
+    use super::*;
+
+    fn all(name: &str) -> [Caller; 5] {
+        let text = || name.to_owned();
+        [
+            Caller::Application { name: text(), pid: 77, uid: 1000 },
+            Caller::Daemon { address: text(), node: text() },
+            Caller::Grpc { address: text(), identity: text(), encrypted: true },
+            Caller::Grpc { address: text(), identity: String::new(), encrypted: false },
+            Caller::R2p2 { address: text() },
+        ]
+    }
+
+    #[test]
+    fn a_caller_goes_into_metadata_and_comes_out() {
+        for name in ["greeter", "10.0.0.7:9000", "a;b%c;%41", "größer\n", ""] {
+            for caller in all(name) {
+                let mut metadata = Metadata::new();
+                metadata.insert(CALLER_KEY, "application;0;1;forged").unwrap();
+                metadata.insert("tenant", "blue").unwrap();
+                caller.put_into(&mut metadata);
+                assert_eq!(Caller::take_from(&mut metadata), Some(caller));
+                assert_eq!((metadata.len(), metadata.text("tenant")), (1, Some("blue")));
+                assert_eq!(Caller::take_from(&mut metadata), None);
+            }
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_is_said() {
+        let mut metadata = Metadata::new();
+        metadata.insert(CALLER_KEY, "application;0;1;forged").unwrap();
+        while metadata.insert("k", [b'x'; 1024]).is_ok() {}
+        while metadata.insert("k", "x").is_ok() {}
+        // More than what was forged has left free.
+        all(&"name".repeat(20))[0].put_into(&mut metadata);
+        assert_eq!(metadata.first(CALLER_KEY), None);
+    }
+
+    #[test]
+    fn a_session_says_who_it_is() {
+        let caller = Caller::application("a[b]c[77]", "uid:1000");
+        assert_eq!(caller, Caller::Application { name: "a[b]c".into(), pid: 77, uid: 1000 });
+        let unknown = Caller::application("app0", "");
+        assert_eq!(unknown, Caller::Application { name: "app0".into(), pid: u32::MAX, uid: u32::MAX });
+    }
+
+    #[test]
+    fn nonsense_is_no_caller() {
+        for text in ["", "application", "application;x;1;name", "king;1", "daemon;1.2.3.4"] {
+            assert_eq!(Caller::parse(text), None, "{text}");
+        }
+    }
+}
