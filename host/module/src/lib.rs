@@ -39,5 +39,5 @@ mod room;
 mod table;
 
 pub use elf::{ElfError, check as check_elf};
-pub use file::FILE_BYTES_MAX;
+pub use file::{FILE_BYTES_MAX, Untrusted, check_trusted, open_regular};
 pub use loader::Loader;

@@ -18,7 +18,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg, sendmsg,
     socket_with, socketpair,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{PidfdFlags, getuid, pidfd_open};
 
 /// Bytes of the largest packet. Larger things go through the send heap or a sealed memfd.
 pub const PACKET_BYTES_MAX: usize = 64 << 10;
@@ -74,6 +74,18 @@ pub enum ControlError {
         /// The directory.
         directory: PathBuf,
     },
+    /// Who may write to the socket may connect, and this process may not.
+    #[error(
+        "permission denied: user {uid} may not connect to {}; daemon.socket_mode in the daemon's configuration, and \
+         the permissions of the folder, say who may",
+        path.display()
+    )]
+    Denied {
+        /// The socket.
+        path: PathBuf,
+        /// The user of this process.
+        uid: u32,
+    },
     /// The kernel refused.
     #[error("{what}: {errno}")]
     System {
@@ -95,6 +107,12 @@ impl ControlError {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self, ControlError::System { errno: Errno::PIPE | Errno::CONNRESET, .. })
+    }
+
+    /// Whether a daemon may be there that this process cannot reach.
+    #[must_use]
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, ControlError::Denied { .. } | ControlError::System { errno: Errno::AGAIN, .. })
     }
 }
 
@@ -125,7 +143,12 @@ impl ControlSocket {
         let fd = seqpacket()?;
         // A connection to a Unix socket waits for nothing but room in that queue, and that as long as a send may.
         set_socket_timeout(&fd, Timeout::Send, Some(CONNECT_TIMEOUT)).map_err(system("SO_SNDTIMEO"))?;
-        connect(&fd, &address).map_err(system("connect"))?;
+        connect(&fd, &address).map_err(|errno| match errno {
+            Errno::ACCESS | Errno::PERM => {
+                ControlError::Denied { path: path.as_ref().to_owned(), uid: getuid().as_raw() }
+            }
+            errno => ControlError::System { what: "connect", errno },
+        })?;
         set_socket_timeout(&fd, Timeout::Send, None).map_err(system("SO_SNDTIMEO"))?;
         Ok(ControlSocket { fd })
     }

@@ -5,8 +5,7 @@
 //! is marked `MADV_WIPEONFORK`: the kernel hands the child a page of zeros, so the question costs one load.
 
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 
@@ -80,16 +79,82 @@ fn name_generation() -> u64 {
 
 #[inline]
 fn generation_word() -> &'static AtomicU64 {
-    struct Page(NonNull<AtomicU64>);
-    // SAFETY: the pointer is to a word of a mapping that is never unmapped, and the word is atomic.
-    unsafe impl Send for Page {}
-    // SAFETY: as above.
-    unsafe impl Sync for Page {}
-
-    static PAGE: OnceLock<Page> = OnceLock::new();
-    let page = PAGE.get_or_init(|| Page(wiped_page()));
+    static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
+    // SYNC: pairs with the exchange in `first_page`: whoever sees the pointer sees the page.
+    let page = PAGE.load(Ordering::Acquire);
+    let page = if page.is_null() { first_page(&PAGE) } else { page };
     // SAFETY: `wiped_page` returned a page-aligned, zeroed, writable mapping that lives as long as the process.
-    unsafe { page.0.as_ref() }
+    unsafe { &*page }
+}
+
+/// Maps the page. Not behind a `Once`: a child forked while another thread is inside would wait for it for ever.
+#[cold]
+fn first_page(page: &AtomicPtr<AtomicU64>) -> *mut AtomicU64 {
+    let made = wiped_page().as_ptr();
+    // SYNC: pairs with the load in `generation_word`, and with this exchange in another thread, whose page counts if it
+    // came first; ours is then left unused.
+    match page.compare_exchange(std::ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => made,
+        Err(others) => others,
+    }
+}
+
+/// A value of which every process has its own: what is behind a lock in a `static` may be locked for ever in a forked
+/// child, by a thread that was not forked with it. A child begins with the default.
+///
+/// ```
+/// # use std::sync::Mutex;
+/// # use trunkline_shm::PerProcess;
+/// static NAMES: PerProcess<Mutex<Vec<String>>> = PerProcess::new();
+/// NAMES.get().lock().unwrap().push("one".into());
+/// assert_eq!(NAMES.get().lock().unwrap().len(), 1);
+/// ```
+#[derive(Debug)]
+pub struct PerProcess<T: 'static> {
+    /// The value of the youngest process that has one. Never freed: one for each generation of processes.
+    youngest: AtomicPtr<Own<T>>,
+}
+
+#[derive(Debug)]
+struct Own<T> {
+    guard: ForkGuard,
+    value: T,
+}
+
+impl<T: Default + Send + Sync + 'static> PerProcess<T> {
+    /// Nobody has a value yet.
+    #[must_use]
+    pub const fn new() -> PerProcess<T> {
+        PerProcess { youngest: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// This process's value.
+    pub fn get(&self) -> &'static T {
+        // SYNC: pairs with the exchange in `PerProcess::begin`: whoever sees the pointer sees the value.
+        let youngest = self.youngest.load(Ordering::Acquire);
+        // SAFETY: null, or from a `Box` that `begin` leaked.
+        match unsafe { youngest.as_ref() } {
+            Some(own) if !own.guard.is_foreign() => &own.value,
+            _ => self.begin(youngest),
+        }
+    }
+
+    #[cold]
+    fn begin(&self, parents: *mut Own<T>) -> &'static T {
+        let own = Box::into_raw(Box::new(Own { guard: ForkGuard::new(), value: T::default() }));
+        // SYNC: pairs with the load in `PerProcess::get`, and with this exchange in another thread of this process,
+        // whose value counts if it came first; ours is then left unused.
+        let exchanged = self.youngest.compare_exchange(parents, own, Ordering::AcqRel, Ordering::Acquire);
+        let counts = exchanged.map_or_else(|others| others, |_| own);
+        // SAFETY: from a `Box` that was leaked here, or in another thread of this process just now.
+        unsafe { &(*counts).value }
+    }
+}
+
+impl<T: Default + Send + Sync + 'static> Default for PerProcess<T> {
+    fn default() -> PerProcess<T> {
+        PerProcess::new()
+    }
 }
 
 /// A page of zeros that is zeros again in every forked child.

@@ -91,6 +91,24 @@ impl Heap {
         Ok(Block::new(&self.shared, offset, rounded(len)))
     }
 
+    /// The same, as long as no more than `in_use_max` bytes are in use then.
+    ///
+    /// # Errors
+    /// [`HeapFull`].
+    ///
+    /// # Panics
+    /// As [`Heap::allocate`].
+    pub fn allocate_within(&self, len: u32, in_use_max: u32) -> Result<Block, HeapFull> {
+        let mut books = self.books();
+        let fits = books.bytes_in_use().checked_add(len).is_some_and(|in_use| in_use <= in_use_max);
+        if !fits {
+            return Err(full(&books, len));
+        }
+        let Some(offset) = books.allocate(len) else { return Err(full(&books, len)) };
+        drop(books);
+        Ok(Block::new(&self.shared, offset, rounded(len)))
+    }
+
     /// Frees the lent block at `offset` because the other side returned it; tells its length in bytes.
     ///
     /// # Errors

@@ -28,7 +28,9 @@
 //!   receive heap (sealed).
 //! * **Neither side can make the other block**: no lock lies in shared memory, and doorbells share no blocking flag.
 //! * **Publishing and sleeping cannot miss each other** (`ring.rs`; modelled in `tests/loom_ring.rs`).
-//! * **A forked child touches nothing of its parent** ([`ForkGuard`]); rings and heaps check it themselves.
+//! * **Nobody sleeps past what nobody rings for** ([`Sleepers`]; modelled in `tests/loom_sleepers.rs`).
+//! * **A forked child touches nothing of its parent** ([`ForkGuard`], [`PerProcess`]); rings and heaps check it
+//!   themselves.
 //!
 //! # Threads
 //! Ring ends, [`Doorbell`] and [`Waiter`] are `Send`: one thread at a time. [`Heap`], [`Block`], [`ReceivedHeap`],
@@ -40,13 +42,15 @@
 //! [`GATHER_PIECES_MAX`], [`SLEEP_FDS_MAX`]; each says why. A full ring ([`RingError::Full`]) and a full heap
 //! ([`HeapFull`]) are back-pressure, not errors.
 //!
-//! The models compile `ring`, `wait` and the doors to their memory alone: `cfg(loom)` leaves out what needs a kernel.
+//! The models compile `ring`, `sleepers`, `wait` and the doors to their memory alone: `cfg(loom)` leaves out what needs
+//! a kernel.
 
 #![warn(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
 mod entry;
 mod ring;
 mod ring_memory;
+mod sleepers;
 mod sync;
 mod wait;
 
@@ -89,6 +93,7 @@ pub use entry::{ENTRY_WORDS, Entry};
 #[cfg(loom)]
 pub use ring::model_ring;
 pub use ring::{Consumer, Producer, RingError};
+pub use sleepers::Sleepers;
 pub use wait::{Decision, WaitLimits, Waiter};
 
 #[cfg(not(loom))]
@@ -98,7 +103,7 @@ pub use self::{
     blob::{BLOB_BYTES_MAX, BlobError, create_blob, read_blob},
     control::{ControlError, ControlSocket, PACKET_BYTES_MAX, PACKET_FDS_MAX, PeerCredentials},
     doorbell::{Doorbell, Ringer},
-    fork::ForkGuard,
+    fork::{ForkGuard, PerProcess},
     gather::{GATHER_PIECES_MAX, Piece, send_gather},
     heap::{Block, Heap, HeapFull, Span},
     inherit::{
@@ -112,7 +117,7 @@ pub use self::{
     region::RegionFault,
     session::{
         AppEnd, DaemonEnd, HEAP_BYTES_MAX, HEAP_BYTES_MIN, Keepsake, RING_ENTRIES_MAX, RING_ENTRIES_MIN,
-        SESSION_FDS, SessionConfig, SessionError, SessionFds, create_session, open_session,
+        SESSION_FDS, SessionConfig, SessionError, SessionFds, create_session, open_session, usual_bytes,
     },
     sleep::{SLEEP_FDS_MAX, WaitError, Woken, monotonic_ns, sleep_on, wait_for_entries},
 };

@@ -49,8 +49,9 @@ impl Places {
     /// Connects to the first place where a daemon answers.
     ///
     /// # Errors
-    /// The error of the last place tried: [`ControlError::System`] with `ENOENT` or `ECONNREFUSED` when no daemon
-    /// runs, [`ControlError::Untrusted`] when a directory belongs to somebody else.
+    /// The first that says that a daemon may be there and cannot be reached ([`ControlError::Denied`] when this process
+    /// may not connect), else that of the last place tried: [`ControlError::System`] with `ENOENT` or `ECONNREFUSED`
+    /// when no daemon runs, [`ControlError::Untrusted`] when a directory belongs to somebody else.
     pub fn connect(&self) -> Result<ControlSocket, ControlError> {
         match self {
             Places::Named(path) => ControlSocket::connect(path),
@@ -76,17 +77,19 @@ impl Places {
     }
 }
 
-/// The first success. A served place ends the search: a second daemon beside it is never what was meant.
+/// The first success. A served place ends the search: a second daemon beside it is never what was meant. Of errors the
+/// last, unless one says that somebody may be there.
 fn first<T>(paths: &[PathBuf], open: impl Fn(&Path) -> Result<T, ControlError>) -> Result<T, ControlError> {
-    let mut last = ControlError::System { what: "no place for a socket", errno: Errno::NOENT };
+    let mut told = ControlError::System { what: "no place for a socket", errno: Errno::NOENT };
     for path in paths {
         match open(path) {
             Err(ControlError::Served { path }) => return Err(ControlError::Served { path }),
-            Err(error) => last = error,
+            Err(error) if !told.is_unreachable() => told = error,
+            Err(_) => {}
             opened => return opened,
         }
     }
-    Err(last)
+    Err(told)
 }
 
 /// Makes the socket's directory, ours alone, when it is the one below `/tmp`.
@@ -143,6 +146,19 @@ mod tests {
         let places = Places::Default(vec![public.join("trunkline.sock")]);
         assert!(matches!(places.connect(), Err(ControlError::Untrusted { .. })));
         assert!(matches!(places.bind(0o600), Err(ControlError::Untrusted { .. })));
+    }
+
+    /// A place that may have a daemon counts before one that has none, wherever it comes.
+    #[test]
+    fn what_is_told_is_what_says_most() {
+        let denied = || ControlError::Denied { path: "/run/x".into(), uid: 7 };
+        let absent = || ControlError::System { what: "connect", errno: Errno::NOENT };
+        let paths = ["a", "b", "c"].map(PathBuf::from);
+        for at in 0..3 {
+            let open = |path: &Path| Err::<(), _>(if path == paths[at] { denied() } else { absent() });
+            assert!(matches!(first(&paths, open), Err(ControlError::Denied { uid: 7, .. })), "{at}");
+        }
+        assert!(!first(&paths, |_| Err::<(), _>(absent())).unwrap_err().is_unreachable());
     }
 
     /// The first place that works is served, found again, and served once.

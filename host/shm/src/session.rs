@@ -45,6 +45,16 @@ pub struct SessionConfig {
     pub receive_heap_bytes: u32,
 }
 
+/// What the usual messages of a heap share: 64 MiB, or an eighth of a larger heap.
+const USUAL_BYTES_MIN: u32 = 64 << 20;
+
+/// Bytes of a receive heap for messages of the usual sizes, all of them together. The rest is address space for single
+/// messages larger than half of that, so that one of them fits without anybody holding as much in small ones.
+#[must_use]
+pub fn usual_bytes(heap_bytes: u32) -> u32 {
+    (heap_bytes / 8).max(USUAL_BYTES_MIN).min(heap_bytes)
+}
+
 impl Default for SessionConfig {
     /// 512 entries each way: 128 outstanding calls, their block returns and as much again, in 68 KiB when every slot
     /// has been used. Heaps of 64 MiB: 128 messages of 512 KiB; they cost address space until touched.

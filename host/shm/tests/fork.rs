@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use trunkline_shm::{
-    AppEnd, ControlListener, DaemonEnd, ForkGuard, RingError, SessionConfig, Span, create_session,
-    open_session,
+    AppEnd, ControlListener, DaemonEnd, ForkGuard, PerProcess, RingError, SessionConfig, Span,
+    create_session, open_session,
 };
 
 fn session() -> (DaemonEnd, AppEnd) {
@@ -48,6 +48,21 @@ fn a_guard_tells_parent_from_child_from_grandchild() {
         that(!own.is_foreign() && own != guard, "its own is not")
     });
     assert!(!guard.is_foreign());
+}
+
+/// What another thread of the parent holds locked at the moment of the fork would be locked for ever in the child.
+#[test]
+fn a_child_begins_with_a_value_of_its_own() {
+    static NUMBERS: PerProcess<Mutex<Vec<u32>>> = PerProcess::new();
+    let mut numbers = NUMBERS.get().lock().unwrap();
+    numbers.push(1);
+    in_forked_child(|| {
+        let own = NUMBERS.get().try_lock().map_err(|_| "it is locked")?;
+        that(own.is_empty(), "it is its parent's")
+    });
+    numbers.push(2);
+    drop(numbers);
+    assert_eq!(*NUMBERS.get().lock().unwrap(), [1, 2]);
 }
 
 /// A child that drops an inherited listener leaves its parent's socket alone.
