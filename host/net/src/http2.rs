@@ -5,7 +5,8 @@
 //! `wire.rs` stands between h2 and the socket (one read and one write a turn), `marks.rs` are the wakers, `link.rs` is
 //! h2 in either role, `stream.rs` and `table.rs` keep the open streams, `drive.rs` lets all of them work.
 //!
-//! What h2 answers without telling is counted by `meter.rs`, which reads along; pings, age and idleness are in
+//! What h2 answers without telling is counted by `meter.rs`, which reads along, and what it takes that is malformed is
+//! found by `trailers.rs`; pings, age and idleness are in
 //! `vigil.rs`; `settings.rs` names every limit.
 
 mod connection;
@@ -16,6 +17,7 @@ mod meter;
 mod settings;
 mod stream;
 mod table;
+mod trailers;
 mod vigil;
 mod wire;
 

@@ -36,6 +36,7 @@
 //! pieces; what is left comes with the next.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod datagram;
 mod endpoint;
 mod farewell;
@@ -47,6 +48,7 @@ mod stream;
 mod target;
 mod tls;
 
+pub use budget::{ConnectionBudget, ConnectionLimits, Full, Place, Source};
 pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
 pub use farewell::Farewell;
@@ -60,5 +62,5 @@ pub use stream::{PeerCredentials, Stream, Transfer};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
     Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, TlsClient, TlsError, TlsServer,
-    TlsWatch,
+    TlsVersion, TlsVersions, TlsWatch, Validity,
 };

@@ -1,6 +1,7 @@
 //! A connected stream socket.
 
 use crate::Endpoint;
+use crate::budget::Place;
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer};
 use rustix::io::Errno;
 use rustix::net::{
@@ -17,6 +18,8 @@ use std::time::Duration;
 pub struct Stream {
     plain: Plain,
     tls: Option<Box<Session>>,
+    /// Of an accepted one, where places are counted.
+    place: Option<Place>,
 }
 
 /// The socket itself.
@@ -173,7 +176,8 @@ impl Stream {
         self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&self.plain))
     }
 
-    /// Whether bytes were taken from the socket and wait to be read here: the poller will not tell of them.
+    /// Whether bytes, or the peer's end, were taken from the socket and wait to be read here: the poller will not tell
+    /// of them. Whoever stops reading before [`Transfer::NotReady`] asks, and comes back by itself.
     pub fn has_buffered(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.has_buffered())
     }
@@ -265,6 +269,11 @@ impl Stream {
         self.tls.as_ref()?.portable()
     }
 
+    /// Holds a place in a budget of connections until it is dropped.
+    pub fn hold(&mut self, place: Place) {
+        self.place = Some(place);
+    }
+
     /// Whether it is a TCP stream.
     pub fn is_tcp(&self) -> bool {
         self.plain.family == Family::Tcp
@@ -299,7 +308,7 @@ impl Stream {
             sockopt::set_tcp_keepintvl(&plain.socket, KEEPALIVE_INTERVAL)?;
             sockopt::set_tcp_keepcnt(&plain.socket, KEEPALIVE_COUNT)?;
         }
-        Ok(Self { plain, tls: None })
+        Ok(Self { plain, tls: None, place: None })
     }
 }
 

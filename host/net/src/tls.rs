@@ -6,18 +6,23 @@
 //! A session of TLS 1.3 can go on in another process: `portable.rs` has what that one needs, `records.rs` makes records
 //! without the library's state.
 //!
-//! TLS 1.2 and 1.3, the cipher suites of rustls over aws-lc-rs. A server asks for ALPN and takes `trunkline` or `h2`; a
-//! client offers the one it is about to speak.
+//! TLS 1.2 and 1.3, the cipher suites of rustls over aws-lc-rs or ring (`provider.rs`). A server asks for ALPN and
+//! takes `trunkline` or `h2`; a client offers the one it is about to speak.
 
 mod files;
 mod identity;
 mod portable;
+mod provider;
 mod records;
 mod session;
+mod validity;
 
-pub use files::{ClientFiles, ServerFiles, TlsClient, TlsError, TlsServer, TlsWatch};
+pub use files::{
+    ClientFiles, ServerFiles, TlsClient, TlsError, TlsServer, TlsVersion, TlsVersions, TlsWatch,
+};
 pub use identity::Identity;
 pub use portable::{Keys, Portable};
 pub use records::Records;
 pub use session::Alpn;
 pub(crate) use session::{Session, Socket};
+pub use validity::Validity;

@@ -361,3 +361,90 @@ fn a_dead_peer_is_noticed() {
         assert!(std::time::Instant::now() < watchdog);
     }
 }
+
+/// A server that answers before it has the request, again and again, and never reads the rest: the connection bears it,
+/// and the calls beside it.
+#[test]
+fn early_answers_do_not_end_a_connection() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let beside = start(&mut client, 1, b"beside", false);
+    let beside_tag = until(&mut server, &mut client, |server, _| server.take_request());
+    let body = vec![3; 512 << 10];
+    for round in 0..40 {
+        let numbers = (0..20).map(|number| 2 + 20 * round + number);
+        let mut open: Vec<StreamTag> =
+            numbers.map(|number| start(&mut client, number, &body, true)).collect();
+        until(&mut server, &mut client, |server, client| {
+            while let Some(tag) = server.take_request() {
+                server.command(Command::Response { stream: tag, head: response(), end: true });
+            }
+            assert_eq!((&server.over, &client.over), (&None, &None), "round {round}");
+            let answered = |event: &Event| match event {
+                Event::Response { stream, end: true, .. } => Some(*stream),
+                _ => None,
+            };
+            while let Some(tag) = client.take(answered) {
+                open.retain(|of| *of != tag);
+            }
+            open.is_empty().then_some(())
+        });
+        client.events.clear();
+        server.events.retain(|event| matches!(event, Event::Request { .. }));
+    }
+    client.command(Command::Data { stream: beside, bytes: Bytes::new(), end: true });
+    answer(&mut server, beside_tag, Bytes::from_static(b"answer"));
+    until(&mut server, &mut client, |_, client| body_of(client, beside).1.then_some(()));
+    assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
+}
+
+/// A client that cancels much is told to take another connection before the server minds, and no call it has under way
+/// is lost.
+#[test]
+fn a_client_that_cancels_much_takes_another_connection() {
+    let (server, client) = settings();
+    let burst = u64::from(server.resets.burst);
+    let (mut server, mut client) = pair(server, client);
+    let beside = start(&mut client, 1, b"beside", true);
+    let beside_tag = until(&mut server, &mut client, |server, _| server.take_request());
+    let mut cancelled = 0;
+    until(&mut server, &mut client, |server, client| {
+        let told = |event: &Event| matches!(event, Event::GoAway { .. }).then_some(());
+        if client.take(told).is_some() {
+            return Some(());
+        }
+        let stream = start(client, 2 + cancelled, b"", true);
+        client.turn();
+        client.command(Command::Reset { stream, reason: Reason::CANCEL });
+        cancelled += 1;
+        assert_eq!((&server.over, &client.over), (&None, &None), "after {cancelled}");
+        None
+    });
+    assert!((burst / 2..burst).contains(&cancelled), "{cancelled}");
+    answer(&mut server, beside_tag, Bytes::from_static(b"answer"));
+    until(&mut server, &mut client, |_, client| body_of(client, beside).1.then_some(()));
+    assert_eq!((&server.over, &client.over), (&None, &None));
+}
+
+/// Calls that were answered, wholly or in part, may be given up as often as anybody likes.
+#[test]
+fn resets_of_answered_calls_cost_nothing() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let body = vec![3; 2 << 10];
+    for number in 1..3000 {
+        // Never ended here, so that each is reset when its answer has come.
+        start(&mut client, number, &body, false);
+        until(&mut server, &mut client, |server, client| {
+            if let Some(tag) = server.take_request() {
+                server.command(Command::Response { stream: tag, head: response(), end: true });
+            }
+            client.events.clear();
+            (client.http.as_ref().unwrap().streams_open() == 0).then_some(())
+        });
+        assert_eq!(server.over, None, "after {number}");
+        if client.over.is_some() {
+            panic!("{:?}", client.over);
+        }
+    }
+}

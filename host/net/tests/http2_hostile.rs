@@ -194,7 +194,69 @@ fn rapid_resets_end_in_calm() {
     }));
     assert_eq!(raw.farewell(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
     let opened = raw.events.iter().filter(|event| matches!(event, Event::Request { .. })).count();
-    assert!(opened <= 201, "{opened} calls were begun");
+    assert!(opened <= 402, "{opened} calls were begun");
+}
+
+/// Making the server reset, by breaking the rules of a stream just opened, as in CVE-2025-8671.
+#[test]
+fn resets_that_are_provoked_end_in_calm() {
+    let mut raw =
+        Raw::new(Http2Settings { resets: Rate { burst: 200, per_second: 1 }, ..Http2Settings::server() });
+    for number in 0..5000 {
+        let stream = 2 * number + 1;
+        raw.say(&frame(HEADERS, END_HEADERS, stream, HEAD));
+        raw.say(&frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff]));
+        if raw.over.is_some() {
+            break;
+        }
+    }
+    assert_eq!(raw.farewell(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
+    let opened = raw.events.iter().filter(|event| matches!(event, Event::Request { .. })).count();
+    assert!(opened <= 402, "{opened} calls were begun");
+}
+
+/// Trailers with a pseudo-header are no trailers (RFC 9113, section 8.1), and others are.
+#[test]
+fn pseudo_headers_in_trailers_are_told() {
+    for (block, is_sound) in
+        [(&b"\x83"[..], false), (b"\x00\x05:path\x02/x", false), (b"\x00\x01a\x01b", true)]
+    {
+        let mut raw = Raw::new(Http2Settings::server());
+        raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
+        raw.say(&frame(DATA, 0, 1, b"body"));
+        raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, block));
+        if is_sound {
+            let until = Clock::now() + WATCHDOG;
+            while !raw.events.iter().any(|event| matches!(event, Event::Trailers { .. })) {
+                raw.turn();
+                assert!(Clock::now() < until, "trailers are read");
+            }
+        } else {
+            assert_eq!(raw.farewell(), (Reason::PROTOCOL_ERROR, "pseudo_header_in_trailers".into()));
+            assert!(raw.events.iter().all(|event| !matches!(event, Event::Trailers { .. })));
+        }
+    }
+}
+
+/// A client that resets more than it may is asked to go: what else it has under way is answered.
+#[test]
+fn too_many_resets_leave_other_calls_alone() {
+    let mut raw =
+        Raw::new(Http2Settings { resets: Rate { burst: 200, per_second: 1 }, ..Http2Settings::server() });
+    raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, HEAD));
+    for number in 1..=250 {
+        raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, HEAD));
+        raw.say(&frame(RST_STREAM, 0, 2 * number + 1, &8u32.to_be_bytes()));
+    }
+    raw.hears(GOAWAY);
+    assert_eq!(raw.over, None);
+    let first = raw.events.iter().find_map(|event| match event {
+        Event::Request { stream, .. } => Some(*stream),
+        _ => None,
+    });
+    let server = raw.server.as_mut().unwrap();
+    server.command(Command::Response { stream: first.unwrap(), head: response(), end: true });
+    raw.hears(HEADERS);
 }
 
 /// A header block that never ends, in full frames and in empty ones.
@@ -417,4 +479,52 @@ fn an_idle_connection_is_asked_to_leave() {
         pair(Http2Settings { age, ..Http2Settings::server() }, Http2Settings::client());
     server.now = Instant(61 * SECOND_NS);
     until(&mut server, &mut client, |server, client| server.over.clone().zip(client.over.clone()));
+}
+
+/// The same in an answer: its call hears of it and others go on. An answer that is a head alone has them by right.
+#[test]
+fn pseudo_headers_in_an_answers_trailers_are_told() {
+    for at_once in [false, true] {
+        let (mut socket, client) = streams();
+        let mut client = End::new(Http2::client(client, Arc::new(Http2Settings::client()), Instant(0)));
+        for number in 1..=3 {
+            client.command(Command::Request { stream: own(number), head: request("/a.B/C"), end: true });
+        }
+        (0..20).for_each(|_| client.turn());
+        let head = b"\x88\x5f\x10application/grpc";
+        let mut said = vec![frame(SETTINGS, 0, 0, &[]), frame(HEADERS, END_HEADERS, 1, head)];
+        said.push(frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\x88\x00\x01a\x01b"));
+        said.push(frame(HEADERS, END_HEADERS | END_STREAM, 3, head));
+        said.push(frame(HEADERS, END_HEADERS, 5, head));
+        said.push(frame(HEADERS, END_HEADERS | END_STREAM, 5, b"\x00\x01a\x01b"));
+        if at_once {
+            said = vec![said.concat()];
+        }
+        let mut heard = Vec::new();
+        let until = Clock::now() + WATCHDOG;
+        for bytes in said {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                if let Ok(Transfer::Bytes(count)) = socket.write_vectored(&[IoSlice::new(rest)]) {
+                    rest = &rest[count..];
+                }
+            }
+            (0..20).for_each(|_| client.turn());
+            assert_eq!(client.over, None, "at once: {at_once}, behind {bytes:x?}, {:?}", client.events);
+        }
+        while heard.len() < 3 {
+            client.turn();
+            heard.extend(client.take(|event| match event {
+                Event::Reset { stream, reason } => Some((*stream, format!("{reason}"))),
+                Event::Response { stream, end: true, .. } => Some((*stream, "head".into())),
+                Event::Trailers { stream, .. } => Some((*stream, "trailers".into())),
+                _ => None,
+            }));
+            assert!(Clock::now() < until, "{heard:?} {:?}", client.over);
+        }
+        heard.sort();
+        let told = ["PROTOCOL_ERROR", "head", "trailers"].map(str::to_owned);
+        assert_eq!(heard, (1..=3).map(own).zip(told).collect::<Vec<_>>());
+        assert_eq!(client.over, None);
+    }
 }

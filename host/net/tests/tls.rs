@@ -5,6 +5,7 @@ mod ends;
 
 use bytes::Bytes;
 use ends::{End, WATCHDOG, own, request, response, streams, trailers, until};
+use proptest::prelude::*;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use std::io::{IoSlice, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,8 @@ use tempfile::TempDir;
 use trunkline_call::Instant;
 use trunkline_grpc::{Command, Event};
 use trunkline_net::{
-    Alpn, ClientFiles, Http2, Http2Settings, ServerFiles, Stream, TlsClient, TlsServer, Transfer,
+    Alpn, Buffers, ClientFiles, Http2, Http2Settings, Interest, Poller, ServerFiles, State, Stream,
+    TlsClient, TlsServer, TlsVersion, TlsVersions, Token, Transfer,
 };
 
 /// A certificate authority in a folder.
@@ -103,6 +105,29 @@ fn alpn_is_agreed() {
     }
 }
 
+#[test]
+fn only_the_versions_that_are_allowed_are_spoken() {
+    use TlsVersion::{V1_2, V1_3};
+    let authority = Authority::new();
+    for (server, client, agreed) in [
+        ((V1_2, V1_3), (V1_2, V1_2), true),
+        ((V1_2, V1_2), (V1_2, V1_3), true),
+        ((V1_3, V1_3), (V1_2, V1_3), true),
+        ((V1_3, V1_3), (V1_2, V1_2), false),
+        ((V1_2, V1_2), (V1_3, V1_3), false),
+    ] {
+        let versions = |(min, max)| TlsVersions { min, max };
+        let server = ServerFiles { versions: versions(server), ..authority.server_files() };
+        let client = ClientFiles { versions: versions(client), ..authority.client_files() };
+        let (mut server_stream, mut client_stream) = streams();
+        server_stream.begin_tls_server(&TlsServer::load(&server).unwrap(), &[]).unwrap();
+        let client = TlsClient::load(&client).unwrap();
+        client_stream.begin_tls_client(&client, "search.internal", &[Alpn::H2]).unwrap();
+        let shaken = shake(&mut server_stream, &mut client_stream);
+        assert_eq!(shaken.is_ok(), agreed, "{:?}: {shaken:?}", server.versions);
+    }
+}
+
 /// Bytes of any length pass both ways, through small buffers, with partial writes.
 #[test]
 fn bytes_pass() {
@@ -162,6 +187,108 @@ fn a_call_over_tls() {
     server.command(Command::Data { stream: tag, bytes: Bytes::from(body.clone()), end: false });
     server.command(Command::Trailers { stream: tag, trailers: trailers() });
     until(&mut server, &mut client, |_, client| (heard(client) == body.len()).then_some(()));
+}
+
+/// An end that is turned when the poller names it, when it has said that it has more to do, and after commands: as the
+/// daemon does.
+struct Told {
+    http: Http2,
+    poller: Poller,
+    interest: Interest,
+    has_more: bool,
+    buffers: Buffers,
+}
+
+impl Told {
+    fn new(mut http: Http2) -> Self {
+        // What came with the handshake, the poller does not tell.
+        http.handle_readable();
+        let (poller, interest) = (Poller::new().unwrap(), Interest::Read);
+        poller.add(http.stream(), Token(0), interest).unwrap();
+        Self { http, poller, interest, has_more: true, buffers: Buffers::new() }
+    }
+
+    /// A turn, if there is a reason for one.
+    fn turn(&mut self, mut handle: impl FnMut(&mut Http2, Event)) -> bool {
+        let mut ready = Vec::new();
+        self.poller.wait(Some(0), &mut ready).unwrap();
+        if ready.is_empty() && !self.has_more {
+            return false;
+        }
+        if ready.iter().any(|ready| ready.readable) {
+            self.http.handle_readable();
+        }
+        let mut events = Vec::new();
+        let state = self.http.turn(Instant(0), &mut self.buffers, &mut events);
+        assert!(!matches!(state, State::Over(_)), "{state:?}");
+        // Commands are carried out in the next turn.
+        self.has_more = state == State::More || !events.is_empty();
+        events.into_iter().for_each(|event| handle(&mut self.http, event));
+        let interest = self.http.interest();
+        if interest != std::mem::replace(&mut self.interest, interest) {
+            self.poller.set_interest(self.http.stream(), Token(0), interest).unwrap();
+        }
+        true
+    }
+
+    fn command(&mut self, command: Command) {
+        self.http.command(command);
+        self.has_more = true;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Requests and their echoes fill both directions, so that reading and writing stop wherever a buffer is full;
+    /// whoever stops is not reminded by a further byte.
+    #[test]
+    fn nothing_is_forgotten_behind_a_turn_that_stops(
+        bodies in proptest::collection::vec(1..1_200_000usize, 1..5),
+    ) {
+        let authority = Authority::new();
+        let server = TlsServer::load(&authority.server_files()).unwrap();
+        let client = TlsClient::load(&authority.client_files()).unwrap();
+        let (server, client) = secured(&server, &client, "search.internal", &[Alpn::H2]);
+        let mut server = Told::new(Http2::server(server, Arc::new(Http2Settings::server()), Instant(0), &[], 0));
+        let mut client = Told::new(Http2::client(client, Arc::new(Http2Settings::client()), Instant(0)));
+        for (number, body) in (1..).zip(&bodies) {
+            client.command(Command::Request { stream: own(number), head: request("/a.B/C"), end: false });
+            client.command(Command::Data { stream: own(number), bytes: vec![9; *body].into(), end: true });
+        }
+        let (whole, mut heard) = (bodies.iter().sum::<usize>(), 0);
+        let both = Poller::new().unwrap();
+        for (number, end) in (0..).zip([&server, &client]) {
+            both.add(&end.poller, Token(number), Interest::Read).unwrap();
+        }
+        while heard < whole {
+            let worked = server.turn(echo) | client.turn(|http, event| {
+                if let Event::Data { stream, bytes, .. } = event {
+                    heard += bytes.len();
+                    http.command(Command::Release { stream, bytes: bytes.len() });
+                }
+            });
+            if !worked {
+                let mut ready = Vec::new();
+                both.wait(Some(WATCHDOG.as_nanos() as u64), &mut ready).unwrap();
+                prop_assert!(!ready.is_empty(), "{heard} of {whole} bytes heard, and nothing is to be done");
+            }
+        }
+    }
+}
+
+/// Answers with what it hears.
+fn echo(http: &mut Http2, event: Event) {
+    match event {
+        Event::Request { stream, .. } => {
+            http.command(Command::Response { stream, head: response(), end: false });
+        }
+        Event::Data { stream, bytes, end } => {
+            http.command(Command::Release { stream, bytes: bytes.len() });
+            http.command(Command::Data { stream, bytes, end });
+        }
+        _ => {}
+    }
 }
 
 #[test]

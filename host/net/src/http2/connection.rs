@@ -2,8 +2,8 @@
 
 use super::link::Link;
 use super::marks::Marks;
-use super::meter::Meter;
-use super::settings::{Http2Settings, SECOND_NS};
+use super::meter::{Bucket, Meter};
+use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
 use super::vigil::{Keepalive, Lifetime, PingPolice};
@@ -43,6 +43,15 @@ pub struct Http2 {
     /// What the peer's GOAWAY said.
     pub(super) leaving: Leaving,
     pub(super) too_many_pings: bool,
+    /// Streams reset here and not counted yet, and how many more may be (client role).
+    pub(super) resets_sent: u32,
+    pub(super) own_resets: Bucket,
+    /// So many were that no new ones are opened (client role).
+    pub(super) is_retired: bool,
+    /// Streams whose rules the peer broke, not counted yet.
+    pub(super) mistakes: u32,
+    /// Streams that end in a header block with pseudo-headers (client role), until it is known what that is.
+    pub(super) suspects: Vec<u32>,
     /// Streams the peer takes, as last told; `None` until its settings have come.
     pub(super) streams_max: Option<u32>,
     pub(super) is_readable: bool,
@@ -116,10 +125,14 @@ impl Http2 {
         events.append(&mut self.untold);
         self.wire.boxes().borrow(buffers);
         self.fire_timers(now);
-        let has_more = self.read(now, buffers);
+        self.read(now, buffers);
         let state = self.drive(now, events);
-        self.wire.boxes().give_back(buffers);
-        if has_more && state == State::Open { State::More } else { state }
+        let mut boxes = self.wire.boxes();
+        boxes.give_back(buffers);
+        // What TLS holds, the poller does not tell. What was read and waits for room in the outbox comes first: the
+        // socket's being writable brings the turn that goes on.
+        let can_read_on = self.is_readable && boxes.is_read() && self.meter.may_read();
+        if can_read_on && state == State::Open { State::More } else { state }
     }
 
     /// Does as told. What follows from it, events and bytes, comes with the next turn.
@@ -146,7 +159,10 @@ impl Http2 {
     /// What to wait for at the poller.
     pub fn interest(&self) -> Interest {
         let boxes = self.wire.boxes();
-        match (boxes.is_read(), boxes.outbox.is_empty() && !self.stream.wants_write()) {
+        match (
+            boxes.is_read() && self.meter.may_read(),
+            boxes.outbox.is_empty() && !self.stream.wants_write(),
+        ) {
             (true, true) => Interest::Read,
             (true, false) => Interest::ReadWrite,
             // What was read waits for room in the outbox: to read more would only pile it up.
@@ -205,6 +221,11 @@ impl Http2 {
             had_calls: false,
             leaving: Leaving::default(),
             too_many_pings: false,
+            resets_sent: 0,
+            own_resets: Bucket::new(own_resets(settings.resets), now),
+            is_retired: false,
+            mistakes: 0,
+            suspects: Vec::new(),
             streams_max: None,
             is_readable: false,
             broken: None,
@@ -218,6 +239,7 @@ impl Http2 {
     fn request(&mut self, tag: StreamTag, head: request::Parts, end: bool) {
         let reason = match self.link.request(Request::from_parts(head, ()), end) {
             Some(Ok((answer, send))) => {
+                self.meter.handle_useful_stream();
                 let slot =
                     self.streams.insert_own(&self.marks, OpenStream::requested(tag, answer, send, end));
                 // The first look asks for the answer.
@@ -239,6 +261,7 @@ impl Http2 {
         let Some(slot) = self.streams.slot_of(tag) else { return };
         if let Some((open, _)) = self.streams.at(slot) {
             open.reset(reason);
+            self.resets_sent += u32::from(open.take_reset());
         }
         self.streams.remove(slot);
     }
@@ -258,4 +281,10 @@ impl Http2 {
             self.marks.mark_stream(slot);
         }
     }
+}
+
+/// What of the resets a server bears by these figures, which are those of most, a client uses: half, so that the calls
+/// that are left on a connection can be cancelled, too.
+fn own_resets(rate: Rate) -> Rate {
+    Rate { burst: rate.burst / 2, per_second: rate.per_second / 2 }
 }

@@ -7,6 +7,7 @@ use super::stream::{OpenStream, Rest};
 use super::vigil::{Due, Ending};
 use super::wire::Buffers;
 use crate::Transfer;
+use bytes::Bytes;
 use std::io::{ErrorKind, IoSlice};
 use std::task::Context;
 use trunkline_call::Instant;
@@ -53,15 +54,15 @@ impl Http2 {
         }
     }
 
-    /// Reads once into the turn's memory. Whether there is likely more.
-    pub(super) fn read(&mut self, now: Instant, buffers: &mut Buffers) -> bool {
-        if !self.is_readable || !self.wire.boxes().is_read() {
-            return false;
+    /// Reads once into the turn's memory. `is_readable` then says whether there is likely more.
+    pub(super) fn read(&mut self, now: Instant, buffers: &mut Buffers) {
+        if !self.is_readable || !self.wire.boxes().is_read() || !self.meter.may_read() {
+            return;
         }
         self.is_readable = false;
         let ended = match self.stream.read(&mut buffers.input) {
             Ok(Transfer::NotReady) => match self.broken {
-                None => return false,
+                None => return,
                 Some(kind) => Err(kind),
             },
             Ok(Transfer::Bytes(bytes)) => {
@@ -70,14 +71,13 @@ impl Http2 {
                 self.count_input(now, &buffers.input[..bytes]);
                 self.wire.boxes().fill(buffers, bytes);
                 self.marks.mark();
-                return self.is_readable;
+                return;
             }
             Ok(Transfer::Ended) => Ok(()),
             Err(error) => Err(error.kind()),
         };
         self.wire.boxes().end(ended);
         self.marks.mark();
-        false
     }
 
     /// Reads along with what the peer sent.
@@ -97,9 +97,16 @@ impl Http2 {
             }
             let seen = self.meter.take_seen();
             self.tell_go_away(seen.go_away, events);
+            self.suspect(&seen.pseudo_ends);
+            if seen.resets {
+                self.retire(events);
+            }
+            let before = events.len();
             let ended = self.look(events);
+            self.meter.handle_taken(frames_taken(&events[before..]));
             self.tell_settings(seen.settings, events);
             self.count_calls(now);
+            self.count_resets(now, events);
             self.police_pings(now, seen.pings);
             let written = self.write(&mut budget);
             if let Some(ended) = ended {
@@ -172,10 +179,29 @@ impl Http2 {
     fn pump(&mut self, slot: u32, events: &mut Vec<Event>) {
         let Some((open, waker)) = self.streams.at(slot) else { return };
         let mut cx = Context::from_waker(waker);
-        match open.pump(&mut cx, self.settings.send_ahead_bytes, self.leaving, events) {
-            Rest::Open => {}
-            Rest::Over | Rest::Lost => self.streams.remove(slot),
+        let suspect = if self.suspects.is_empty() { None } else { open.id() };
+        let before = events.len();
+        let rest = open.pump(&mut cx, self.settings.send_ahead_bytes, self.leaving, events);
+        if let Some(index) = suspect.and_then(|id| self.suspects.iter().position(|of| *of == id))
+            && refuse_trailers(&mut events[before..])
+        {
+            self.suspects.swap_remove(index);
         }
+        self.resets_sent += u32::from(open.take_reset());
+        match rest {
+            Rest::Open => return,
+            Rest::Over if self.link.is_server() => self.meter.handle_useful_stream(),
+            Rest::Broken if self.link.is_server() => self.mistakes += 1,
+            Rest::Over | Rest::Reset | Rest::Broken | Rest::Lost => {}
+        }
+        self.streams.remove(slot);
+    }
+
+    /// Notes streams whose trailers, if that is what ends them, are malformed. Most were answered by a head alone.
+    fn suspect(&mut self, streams: &[u32]) {
+        const SUSPECTS_MAX: usize = 64;
+        self.suspects.extend_from_slice(streams);
+        self.suspects.drain(..self.suspects.len().saturating_sub(SUSPECTS_MAX));
     }
 
     /// The peer leaves. Told before the streams that it will not answer.
@@ -209,6 +235,30 @@ impl Http2 {
         }
     }
 
+    /// Counts streams reset here. A server counts them, too, and ends a connection with too many (`too_many_resets`, or
+    /// what others call it): well before that a client opens no more streams on it, and calls take another.
+    fn count_resets(&mut self, now: Instant, events: &mut Vec<Event>) {
+        for _ in 0..std::mem::take(&mut self.mistakes) {
+            if let Err(flood) = self.meter.handle_mistake(now) {
+                self.fail(flood);
+            }
+        }
+        for _ in 0..std::mem::take(&mut self.resets_sent) {
+            if !self.link.is_server() && !self.own_resets.draw(now) {
+                self.retire(events);
+            }
+        }
+    }
+
+    /// Takes no new streams, or opens none; those there are go on.
+    fn retire(&mut self, events: &mut Vec<Event>) {
+        if self.link.is_server() {
+            self.leave();
+        } else if !std::mem::replace(&mut self.is_retired, true) {
+            events.push(Event::GoAway { reason: Reason::NO_ERROR, debug: Bytes::new() });
+        }
+    }
+
     fn police_pings(&mut self, now: Instant, pings: u32) {
         if !self.link.is_server() {
             return;
@@ -236,13 +286,16 @@ impl Http2 {
                 Err(error) => return Err(error.kind()),
             }
         }
+        self.meter.handle_sent(&boxes.outbox[..sent]);
         boxes.sent(sent);
-        self.meter.handle_sent(sent);
         if sent >= MESSAGE_BYTES_MIN {
             // A large message leaves in many writes, and grpc-go measures the bandwidth by a ping for each it reads.
             self.police.handle_sent();
         }
         *budget = budget.saturating_sub(sent);
+        if boxes.outbox.is_empty() {
+            self.meter.handle_all_sent();
+        }
         if !boxes.is_blocked || !boxes.outbox.is_empty() {
             return Ok(false);
         }
@@ -282,4 +335,32 @@ impl Http2 {
     fn ended(&self, reason: Reason, why: String) -> Ended {
         Ended { why, reason, too_many_pings: self.too_many_pings }
     }
+}
+
+/// Frames of the peer that became these events.
+fn frames_taken(events: &[Event]) -> u32 {
+    let is_frame = |event: &&Event| {
+        matches!(
+            event,
+            Event::Request { .. } | Event::Response { .. } | Event::Data { .. } | Event::Trailers { .. }
+        )
+    };
+    events.iter().filter(is_frame).count() as u32
+}
+
+/// Tells malformed trailers as what they are. Whether the stream's end was among the events.
+fn refuse_trailers(events: &mut [Event]) -> bool {
+    for event in events {
+        match event {
+            Event::Trailers { stream, .. } => {
+                *event = Event::Reset { stream: *stream, reason: Reason::PROTOCOL_ERROR };
+                return true;
+            }
+            Event::Response { end: true, .. } | Event::Data { end: true, .. } | Event::Reset { .. } => {
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }

@@ -7,6 +7,13 @@ use h2::{Ping, PingPong, RecvStream, client, server};
 use http::Request;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// Streams we reset, or answered before they had ended, that h2 remembers: what still comes on them is passed over. Two
+/// of each that may be open at once, of half a KiB.
+const RESET_STREAMS_MAX: usize = 2048;
+/// How long it remembers them: what is under way arrives within that.
+const RESET_STREAM_TIME: Duration = Duration::from_secs(5);
 
 /// An h2 connection.
 pub(super) enum Link {
@@ -48,7 +55,12 @@ impl Link {
             .max_send_buffer_size(settings.send_ahead_bytes)
             // Streams are accepted in the turn that brings them, so a reset rarely meets one that is not. What a turn
             // may bring is bounded by the read buffer, and the meter counts resets.
-            .max_pending_accept_reset_streams(settings.resets.burst as usize);
+            .max_pending_accept_reset_streams(2 * settings.resets.burst as usize)
+            .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+            .reset_stream_duration(RESET_STREAM_TIME)
+            // h2 counts over a connection's whole life, and among the rest what we cause ourselves by ending streams
+            // early. What a peer causes is counted as its own resets are, and what waits to be said by the meter.
+            .max_local_error_reset_streams(None);
         Self::Shaking(Box::new(builder.handshake(wire)))
     }
 
@@ -59,7 +71,10 @@ impl Link {
             .initial_window_size(settings.stream_window_bytes)
             .initial_connection_window_size(settings.connection_window_bytes)
             .max_header_list_size(settings.header_list_bytes_max)
-            .max_send_buffer_size(settings.send_ahead_bytes);
+            .max_send_buffer_size(settings.send_ahead_bytes)
+            .max_concurrent_reset_streams(RESET_STREAMS_MAX)
+            .reset_stream_duration(RESET_STREAM_TIME)
+            .max_local_error_reset_streams(None);
         let handshake = pin!(builder.handshake(wire));
         let Poll::Ready(Ok((requests, mut connection))) =
             handshake.poll(&mut Context::from_waker(Waker::noop()))

@@ -5,6 +5,7 @@
 //! them. What brings nothing forward draws on a bucket; what does fills it again.
 
 use super::settings::{Http2Settings, Rate};
+use super::trailers::{BEGINNING_BYTES, begins_with_pseudo_header};
 use bytes::Bytes;
 use trunkline_call::Instant;
 use trunkline_grpc::Reason;
@@ -22,6 +23,7 @@ const BYTES_FOR_ONE: usize = 4096;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PUSH_PROMISE: u8 = 5;
@@ -32,12 +34,25 @@ const END_STREAM: u8 = 0x1;
 const ACK: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 
-/// A limit the peer ran into.
+/// Frames read beyond those the peer has taken of ours. h2 may have an answer to each of them; a peer that does not
+/// read is not read either beyond this. Two for every stream of a connection, sixteen times over.
+///
+/// Frames are held against frames because two peers that both do this must never both wait for the other. What one has
+/// read the other has sent: while both have an excess, their sum grows only by frames that leave the sockets between
+/// them. So with those full, not both are at the limit. (What one read brings beyond the limit, 256 KiB, is fewer.)
+const UNANSWERED_FRAMES_MAX: u32 = 32 << 10;
+/// Frames read that h2 may have an answer to, however many frames of data went out meanwhile: answers leave in turn
+/// with the data of the streams, so frames of data sent say little about them. A record of some hundred bytes each.
+const OWED_FRAMES_MAX: u32 = 8 * UNANSWERED_FRAMES_MAX;
+
+/// A limit the peer ran into, or a rule it broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     Resets,
     IdleFrames,
     Unfinished,
+    /// Trailers with pseudo-headers.
+    PseudoTrailers,
 }
 
 /// What a peer's last GOAWAY said.
@@ -56,6 +71,10 @@ pub(super) struct Seen {
     /// Settings that are no acknowledgement.
     pub settings: bool,
     pub go_away: Option<SeenGoAway>,
+    /// It has reset so many streams that it gets no new ones.
+    pub resets: bool,
+    /// Streams whose last header block begins with a pseudo-header (client role): an answer's head, or no trailers.
+    pub pseudo_ends: Vec<u32>,
 }
 
 /// Counts one connection's frames.
@@ -68,6 +87,10 @@ pub(super) struct Meter {
     /// Payload still to come of the frame whose head is known.
     payload_left: usize,
     go_away: Vec<u8>,
+    /// The peer opens the streams, so that HEADERS on one it has opened are trailers.
+    is_server: bool,
+    /// The beginning of trailers, while they arrive.
+    trailers: Option<([u8; BEGINNING_BYTES], usize)>,
     /// HEADERS have begun and END_HEADERS has not come.
     in_block: bool,
     /// When the frame or block under way began; `None` between them.
@@ -75,15 +98,32 @@ pub(super) struct Meter {
     /// Highest stream the peer opened.
     pub last_stream: u32,
     resets: Bucket,
+    /// It was told to go once the bucket was empty; the second time is the last.
+    warned: bool,
     idle_frames: Bucket,
+    /// Where in a frame of ours the socket stands.
+    sending: Sending,
+    /// Frames read beyond those sent, since the peer last took all that was written.
+    unanswered: u32,
+    /// Frames read that h2 may answer by a reset, less those it has taken for a stream and the resets that were sent.
+    owed: u32,
     unfinished_ns_max: u64,
     bytes_sent: usize,
     seen: Seen,
 }
 
+/// Follows the frames that leave.
+#[derive(Debug)]
+struct Sending {
+    head: [u8; HEAD_BYTES],
+    head_filled: usize,
+    /// Bytes that are no head and come next: the preface, or the payload of the frame whose head was last.
+    skip: usize,
+}
+
 /// So many, and so many more per second.
 #[derive(Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     rate: Rate,
     level: u32,
     filled: Instant,
@@ -98,12 +138,22 @@ impl Meter {
             head_filled: 0,
             payload_left: 0,
             go_away: Vec::new(),
+            is_server,
+            trailers: None,
             in_block: false,
             // The first frame is awaited from the beginning.
             begun: Some(now),
             last_stream: 0,
             resets: Bucket::new(settings.resets, now),
+            warned: false,
             idle_frames: Bucket::new(settings.idle_frames, now),
+            sending: Sending {
+                head: [0; HEAD_BYTES],
+                head_filled: 0,
+                skip: if is_server { 0 } else { PREFACE.len() },
+            },
+            unanswered: 0,
+            owed: 0,
             unfinished_ns_max: settings.unfinished_ns_max,
             bytes_sent: 0,
             seen: Seen::default(),
@@ -120,17 +170,47 @@ impl Meter {
                 self.take_payload(&mut bytes);
             }
             if self.head_filled == HEAD_BYTES && self.payload_left == 0 {
-                self.end_frame();
+                self.end_frame()?;
             }
         }
         Ok(())
     }
 
     /// Bytes of ours left: the peer will have to give credit for them.
-    pub fn handle_sent(&mut self, bytes: usize) {
-        self.bytes_sent += bytes;
+    pub fn handle_sent(&mut self, bytes: &[u8]) {
+        self.bytes_sent += bytes.len();
         self.idle_frames.earn((self.bytes_sent / BYTES_FOR_ONE) as u32);
         self.bytes_sent %= BYTES_FOR_ONE;
+        let (frames, resets) = self.sending.follow(bytes);
+        self.unanswered = self.unanswered.saturating_sub(frames);
+        self.owed = self.owed.saturating_sub(resets);
+    }
+
+    /// Streams took so many frames: nothing is owed for those.
+    pub fn handle_taken(&mut self, frames: u32) {
+        self.owed = self.owed.saturating_sub(frames);
+    }
+
+    /// The peer has taken all that was written.
+    pub fn handle_all_sent(&mut self) {
+        self.unanswered = 0;
+        self.owed = 0;
+    }
+
+    /// Whether more is to be read of it.
+    pub fn may_read(&self) -> bool {
+        self.unanswered < UNANSWERED_FRAMES_MAX && self.owed < OWED_FRAMES_MAX
+    }
+
+    /// A stream of the peer was answered, or one of ours begun: a reset of it is no waste.
+    pub fn handle_useful_stream(&mut self) {
+        self.resets.earn(1);
+    }
+
+    /// The peer broke the rules of one stream, which makes us reset it: the same waste as if it had done so itself
+    /// (CVE-2025-8671).
+    pub fn handle_mistake(&mut self, now: Instant) -> Result<(), Flood> {
+        self.count_reset(now)
     }
 
     /// Whether the frame under way has taken too long.
@@ -167,11 +247,24 @@ impl Meter {
             let count = room.min(self.payload_left).min(bytes.len());
             self.go_away.extend_from_slice(&bytes[..count]);
         }
+        if let Some((beginning, filled)) = &mut self.trailers {
+            let count = (BEGINNING_BYTES - *filled).min(self.payload_left).min(bytes.len());
+            beginning[*filled..][..count].copy_from_slice(&bytes[..count]);
+            *filled += count;
+        }
         skip(bytes, &mut self.payload_left);
     }
 
-    fn end_frame(&mut self) {
+    fn end_frame(&mut self) -> Result<(), Flood> {
         self.head_filled = 0;
+        if let Some((beginning, filled)) = self.trailers.take()
+            && begins_with_pseudo_header(self.head[4], &beginning[..filled])
+        {
+            if self.is_server {
+                return Err(Flood::PseudoTrailers);
+            }
+            self.seen.pseudo_ends.push(self.stream());
+        }
         if !self.in_block {
             self.begun = None;
         }
@@ -183,15 +276,26 @@ impl Meter {
                 debug: Bytes::copy_from_slice(debug),
             });
         }
+        Ok(())
     }
 
     /// Charges a frame by its head.
     fn count(&mut self, now: Instant) -> Result<(), Flood> {
         let flags = self.head[4];
         let is_empty = self.payload_left == 0;
+        self.unanswered = self.unanswered.saturating_add(1);
+        // Pings and settings are answered before the next frame is read, and nothing is said to what else there is.
+        self.owed += u32::from(matches!(self.kind(), DATA | HEADERS | PRIORITY));
         match self.kind() {
             HEADERS | PUSH_PROMISE => {
                 self.in_block = flags & END_HEADERS == 0;
+                let may_be_trailers = match self.is_server {
+                    true => self.stream() <= self.last_stream,
+                    false => flags & END_STREAM != 0,
+                };
+                if may_be_trailers {
+                    self.trailers = Some(([0; BEGINNING_BYTES], 0));
+                }
                 self.last_stream = self.last_stream.max(self.stream());
                 self.idle_frames.earn(EARNED_BY_FRAME);
                 return Ok(());
@@ -206,12 +310,26 @@ impl Meter {
                 self.idle_frames.earn(EARNED_BY_FRAME);
                 return Ok(());
             }
-            RST_STREAM => return self.resets.draw(now).then_some(()).ok_or(Flood::Resets),
+            RST_STREAM => return self.count_reset(now),
             SETTINGS => self.seen.settings |= flags & ACK == 0,
             PING => self.seen.pings += u32::from(flags & ACK == 0),
             _ => {}
         }
         self.idle_frames.draw(now).then_some(()).ok_or(Flood::IdleFrames)
+    }
+
+    /// A connection whose peer resets too many streams is left: its other calls go on, and as many resets again are
+    /// borne meanwhile.
+    fn count_reset(&mut self, now: Instant) -> Result<(), Flood> {
+        if self.resets.draw(now) {
+            return Ok(());
+        }
+        if std::mem::replace(&mut self.warned, true) {
+            return Err(Flood::Resets);
+        }
+        self.seen.resets = true;
+        self.resets.fill();
+        Ok(())
     }
 
     fn kind(&self) -> u8 {
@@ -223,17 +341,42 @@ impl Meter {
     }
 }
 
+impl Sending {
+    /// Frames whose heads end in these bytes, and how many of them are resets.
+    fn follow(&mut self, mut bytes: &[u8]) -> (u32, u32) {
+        let (mut frames, mut resets) = (0, 0);
+        loop {
+            skip(&mut bytes, &mut self.skip);
+            let count = bytes.len().min(HEAD_BYTES - self.head_filled);
+            self.head[self.head_filled..][..count].copy_from_slice(&bytes[..count]);
+            self.head_filled += count;
+            if self.head_filled < HEAD_BYTES {
+                return (frames, resets);
+            }
+            bytes = &bytes[count..];
+            self.head_filled = 0;
+            self.skip = u32::from_be_bytes([0, self.head[0], self.head[1], self.head[2]]) as usize;
+            frames += 1;
+            resets += u32::from(self.head[3] == RST_STREAM);
+        }
+    }
+}
+
 impl Bucket {
-    fn new(rate: Rate, now: Instant) -> Self {
+    pub fn new(rate: Rate, now: Instant) -> Self {
         Self { rate, level: rate.burst, filled: now }
     }
 
     /// Takes one. `false` if there is none.
-    fn draw(&mut self, now: Instant) -> bool {
+    pub fn draw(&mut self, now: Instant) -> bool {
         if self.level == 0 {
             self.refill(now);
         }
         self.level.checked_sub(1).map(|level| self.level = level).is_some()
+    }
+
+    fn fill(&mut self) {
+        self.level = self.rate.burst;
     }
 
     fn earn(&mut self, count: u32) {
@@ -256,7 +399,7 @@ impl Flood {
     pub fn reason(self) -> Reason {
         match self {
             Self::Resets | Self::IdleFrames => Reason::ENHANCE_YOUR_CALM,
-            Self::Unfinished => Reason::PROTOCOL_ERROR,
+            Self::Unfinished | Self::PseudoTrailers => Reason::PROTOCOL_ERROR,
         }
     }
 
@@ -266,6 +409,7 @@ impl Flood {
             Self::Resets => "too_many_resets",
             Self::IdleFrames => "too_many_idle_frames",
             Self::Unfinished => "frame_not_finished_in_time",
+            Self::PseudoTrailers => "pseudo_header_in_trailers",
         }
     }
 }
@@ -331,10 +475,96 @@ mod tests {
             (frame(DATA, 0, 1, &[]), Flood::IdleFrames),
             (frame(CONTINUATION, 0, 1, &[]), Flood::IdleFrames),
             (frame(0xbe, 0, 1, b"unknown"), Flood::IdleFrames),
-            (frame(RST_STREAM, 0, 1, &[0; 4]), Flood::Resets),
         ] {
             assert_eq!(flood(&bytes, 50), (50, flood_found));
         }
+        assert_eq!(flood(&frame(RST_STREAM, 0, 1, &[0; 4]), 50), (101, Flood::Resets));
+    }
+
+    #[test]
+    fn who_resets_too_much_is_asked_to_leave_first() {
+        let mut meter = meter(50);
+        meter.handle_input(Instant(0), PREFACE).unwrap();
+        let reset = frame(RST_STREAM, 0, 1, &[0; 4]);
+        for count in 1..=51 {
+            assert!(!meter.take_seen().resets, "before reset {count}");
+            meter.handle_input(Instant(1), &reset).unwrap();
+        }
+        assert!(meter.take_seen().resets);
+        for _ in 0..1000 {
+            meter.handle_useful_stream();
+            meter.handle_input(Instant(1), &reset).unwrap();
+        }
+        assert!(!meter.take_seen().resets, "streams that were answered cost nothing");
+        assert!((0..50).any(|_| meter.handle_mistake(Instant(1)).is_err()));
+    }
+
+    #[test]
+    fn who_does_not_read_is_not_read() {
+        let mut meter = meter(100);
+        meter.handle_input(Instant(0), PREFACE).unwrap();
+        let data = frame(DATA, 0, 1, b"late");
+        (0..UNANSWERED_FRAMES_MAX).for_each(|_| {
+            assert!(meter.may_read());
+            meter.handle_input(Instant(1), &data).unwrap();
+        });
+        assert!(!meter.may_read());
+        meter.handle_all_sent();
+        assert!(meter.may_read());
+    }
+
+    /// Two peers that stream small messages to each other, always more than the sockets take.
+    #[test]
+    fn two_that_do_this_never_both_stop() {
+        const ROOM_FRAMES: u64 = 40_000;
+        const READ_FRAMES: u64 = 20_000;
+        let message = frame(DATA, 0, 1, b"m");
+        let mut ends = [meter(100), meter(100)];
+        ends.iter_mut().for_each(|end| end.handle_input(Instant(0), PREFACE).unwrap());
+        let (mut under_way, mut heard) = ([0u64; 2], [0u64; 2]);
+        let mut random = 0x9e37_79b9_7f4a_7c15u64;
+        for step in 0..400 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let (me, other) = if random & 1 == 0 { (0, 1) } else { (1, 0) };
+            let sent = (ROOM_FRAMES - under_way[other]).min((random >> 8) % ROOM_FRAMES);
+            (0..sent).for_each(|_| ends[me].handle_sent(&message));
+            under_way[other] += sent;
+            if ends[me].may_read() {
+                let count = under_way[me].min((random >> 32) % READ_FRAMES);
+                (0..count).for_each(|_| ends[me].handle_input(Instant(1), &message).unwrap());
+                ends[me].handle_taken(count as u32);
+                under_way[me] -= count;
+                heard[me] += count;
+            }
+            let goes_on =
+                ends.iter().any(Meter::may_read) || under_way.iter().any(|count| *count < ROOM_FRAMES);
+            assert!(goes_on, "both wait after {step} steps, {heard:?}");
+        }
+        assert!(heard.iter().all(|frames| *frames > 10 * u64::from(UNANSWERED_FRAMES_MAX)), "{heard:?}");
+    }
+
+    /// Data that leaves is no answer: the resets a peer causes stay bounded while it takes data only.
+    #[test]
+    fn what_may_be_answered_is_bounded_whatever_data_leaves() {
+        let (late, reset) = (frame(DATA, 0, 1, b"late"), frame(RST_STREAM, 0, 1, &[0; 4]));
+        let data = frame(DATA, 0, 3, &[0; 500]);
+        let mut meter = meter(100);
+        meter.handle_input(Instant(0), PREFACE).unwrap();
+        let mut count = 0;
+        while meter.may_read() {
+            meter.handle_input(Instant(1), &late).unwrap();
+            data.chunks(100).for_each(|piece| meter.handle_sent(piece));
+            count += 1;
+        }
+        assert_eq!((count, meter.unanswered), (OWED_FRAMES_MAX, 0));
+        reset.chunks(5).for_each(|piece| meter.handle_sent(piece));
+        assert!(meter.may_read(), "one of them was answered");
+        meter.handle_input(Instant(1), &late).unwrap();
+        assert!(!meter.may_read());
+        meter.handle_taken(1);
+        assert!(meter.may_read(), "one of them was none");
     }
 
     #[test]
@@ -349,7 +579,7 @@ mod tests {
         assert!(is_calm(&mut meter, 150_000_000), "ten a second");
         meter.handle_input(Instant(0), &frame(HEADERS, END_HEADERS, 7, b"h")).unwrap();
         assert!(is_calm(&mut meter, 0) && is_calm(&mut meter, 0));
-        meter.handle_sent(BYTES_FOR_ONE);
+        meter.handle_sent(&[0; BYTES_FOR_ONE]);
         assert!(is_calm(&mut meter, 0));
         assert_eq!((meter.last_stream, meter.take_seen().pings), (7, 7));
     }
@@ -392,7 +622,8 @@ mod tests {
                 reason: Reason::ENHANCE_YOUR_CALM,
                 debug: Bytes::from_static(b"too_many_pings"),
             };
-            prop_assert_eq!(meter.take_seen(), Seen { pings: 1, settings: true, go_away: Some(go_away) });
+            let seen = Seen { pings: 1, settings: true, go_away: Some(go_away), ..Seen::default() };
+            prop_assert_eq!(meter.take_seen(), seen);
             prop_assert_eq!(meter.last_stream, 9);
         }
 

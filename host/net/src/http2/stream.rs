@@ -25,6 +25,8 @@ pub(super) struct OpenStream {
     queue: VecDeque<Bytes>,
     queued_bytes: usize,
     finish: Finish,
+    /// We have reset it, and nobody has asked about that.
+    has_reset: bool,
     /// Gives credit for received bytes. Kept beyond the body's end, until all of it is released.
     flow: Option<FlowControl>,
     unreleased_bytes: usize,
@@ -66,6 +68,10 @@ pub(super) enum Rest {
     Open,
     /// It is over.
     Over,
+    /// It is over before its time.
+    Reset,
+    /// The peer broke its rules, and it was reset for that.
+    Broken,
     /// It is over, and so is the connection, which tells why.
     Lost,
 }
@@ -103,6 +109,7 @@ impl OpenStream {
             queue: VecDeque::new(),
             queued_bytes: 0,
             finish,
+            has_reset: false,
             flow: None,
             unreleased_bytes: 0,
             refused: None,
@@ -146,8 +153,14 @@ impl OpenStream {
         }
     }
 
+    /// Whether a reset has left since this was last asked.
+    pub fn take_reset(&mut self) -> bool {
+        std::mem::take(&mut self.has_reset)
+    }
+
     /// Ends the stream at once.
     pub fn reset(&mut self, reason: Reason) {
+        self.has_reset |= !matches!(self.sending, Sending::Ended);
         match &mut self.sending {
             Sending::Head(respond) => respond.send_reset(reason.0.into()),
             Sending::Body(send) => send.send_reset(reason.0.into()),
@@ -185,7 +198,7 @@ impl OpenStream {
             Err(error) => match self.reason_of(&error, leaving) {
                 Some(reason) => {
                     events.push(Event::Reset { stream: self.tag, reason });
-                    Rest::Over
+                    if error.is_library() { Rest::Broken } else { Rest::Reset }
                 }
                 None => Rest::Lost,
             },
@@ -211,10 +224,12 @@ impl OpenStream {
     fn stop_sending(&mut self) {
         if let (Sending::Body(send), false) = (&mut self.sending, matches!(self.finish, Finish::Done)) {
             send.send_reset(h2::Reason::CANCEL);
+            self.has_reset = true;
         }
         self.sending = Sending::Ended;
         self.finish = Finish::Done;
         self.queue.clear();
+        self.queued_bytes = 0;
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, events: &mut Vec<Event>) -> Result<(), h2::Error> {
@@ -351,7 +366,8 @@ impl OpenStream {
         Some(error.reason().map_or(Reason::INTERNAL_ERROR, |reason| Reason(reason.into())))
     }
 
-    fn id(&self) -> Option<u32> {
+    /// Its number on the wire.
+    pub fn id(&self) -> Option<u32> {
         match (&self.receiving, &self.sending) {
             (_, Sending::Body(send)) => Some(send.stream_id().as_u32()),
             (Receiving::Head(answer), _) => Some(answer.stream_id().as_u32()),

@@ -1,17 +1,22 @@
 //! Keys and certificates from files.
 
 use super::portable::Capture;
+use super::provider::PROVIDER;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    SupportedProtocolVersion,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// What a server reads.
@@ -25,6 +30,8 @@ pub struct ServerFiles {
     pub client_ca: Option<PathBuf>,
     /// Clients without a certificate are taken, too; they have no identity.
     pub client_certificate_is_optional: bool,
+    /// The versions of TLS that are spoken.
+    pub versions: TlsVersions,
 }
 
 /// What a client reads.
@@ -36,12 +43,34 @@ pub struct ClientFiles {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Servers are not asked who they are: anybody may pose as anybody. For tools, when somebody says so.
     pub trusts_anyone: bool,
+    /// The versions of TLS that are spoken.
+    pub versions: TlsVersions,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    V1_2,
+    /// RFC 8446.
+    V1_3,
+}
+
+/// Which versions are spoken; the default is all there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsVersions {
+    /// The oldest.
+    pub min: TlsVersion,
+    /// The newest. Not older than the oldest.
+    pub max: TlsVersion,
 }
 
 /// A server's keys, ready for connections.
 #[derive(Clone, Debug)]
 pub struct TlsServer {
     pub(super) config: Arc<ServerConfig>,
+    /// The same where nothing but gRPC is spoken.
+    grpc: Arc<ServerConfig>,
 }
 
 /// A client's roots and keys, ready for connections.
@@ -108,7 +137,22 @@ const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(aws_lc_rs::default_provider()));
+impl Default for TlsVersions {
+    fn default() -> Self {
+        Self { min: TlsVersion::V1_2, max: TlsVersion::V1_3 }
+    }
+}
+
+impl TlsVersions {
+    fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match (self.min, self.max) {
+            (TlsVersion::V1_3, _) => &NEWEST_FIRST[..1],
+            (_, TlsVersion::V1_2) => &NEWEST_FIRST[1..],
+            (TlsVersion::V1_2, TlsVersion::V1_3) => &NEWEST_FIRST,
+        }
+    }
+}
 
 impl TlsServer {
     /// Reads a server's files.
@@ -119,7 +163,7 @@ impl TlsServer {
         let chain = certificates(&files.certificate)?;
         let key = private_key(&files.key)?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(files.versions.supported())
             .expect("the provider has suites for TLS 1.2 and 1.3");
         let builder = match &files.client_ca {
             None => builder.with_no_client_auth(),
@@ -139,8 +183,16 @@ impl TlsServer {
             .with_single_cert(chain, key)
             .map_err(|why| mismatch(&files.certificate, &files.key, &why))?;
         (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
+        let mut grpc = config.clone();
+        grpc.alpn_protocols = vec![super::Alpn::H2.name().to_vec()];
         config.alpn_protocols = super::Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), grpc: Arc::new(grpc) })
+    }
+
+    /// These keys for connections on which nothing but gRPC is spoken, whatever else the other side offers.
+    #[must_use]
+    pub fn for_grpc(&self) -> Self {
+        Self { config: Arc::clone(&self.grpc), grpc: Arc::clone(&self.grpc) }
     }
 }
 
@@ -151,7 +203,7 @@ impl TlsClient {
     /// [`TlsError`] names the file and what is wrong with it.
     pub fn load(files: &ClientFiles) -> Result<Self, TlsError> {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(files.versions.supported())
             .expect("the provider has suites for TLS 1.2 and 1.3");
         let builder = match files.trusts_anyone {
             true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)),
@@ -258,7 +310,7 @@ fn sight(path: &Path) -> Option<Sight> {
     fs::metadata(path).ok().map(|it| (it.dev(), it.ino(), it.size(), it.mtime(), it.mtime_nsec()))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(found) if found.is_empty() => Err(content(path, "holds no -----BEGIN CERTIFICATE-----")),

@@ -8,13 +8,12 @@
 //! Secrets lie in memory that is wiped when it is let go ([`OkmBlock`], `Zeroizing`), are shown by no `Debug`, and
 //! leave the process only through [`Keys::to_bytes`].
 
+use super::provider::PROVIDER;
 use rustls::crypto::cipher::{AeadKey, Iv};
 use rustls::crypto::tls13::{OkmBlock, expand};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::{ConnectionTrafficSecrets, KeyLog, SupportedCipherSuite, Tls13CipherSuite};
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::LazyLock;
 use zeroize::Zeroizing;
 
 /// A session to go on with elsewhere.
@@ -50,8 +49,6 @@ const GENERATIONS_MAX: usize = 1 << 12;
 /// Bytes of a key. Suites with shorter ones are not gone on with: the library takes keys of this length only, and two
 /// daemons agree on AES-256-GCM.
 const KEY_BYTES: usize = 32;
-
-static PROVIDER: LazyLock<CryptoProvider> = LazyLock::new(aws_lc_rs::default_provider);
 
 /// Hears of the secrets of the session whose handshake this thread goes on with.
 #[derive(Debug)]

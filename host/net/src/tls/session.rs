@@ -37,6 +37,8 @@ pub(crate) struct Session {
     was_full: bool,
     /// The peer ended its side, properly or not.
     has_ended: bool,
+    /// It did behind the bytes of the last read: whoever read them has not heard of it.
+    end_is_unread: bool,
 }
 
 /// Who makes the records.
@@ -89,7 +91,7 @@ impl Session {
     fn new(mut tls: Connection, unread: Vec<u8>) -> Self {
         tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         let (tls, first) = (Tls::Library(Box::new(tls)), First::default());
-        Self { tls, first, unread, was_full: false, has_ended: false }
+        Self { tls, first, unread, was_full: false, has_ended: false, end_is_unread: false }
     }
 
     /// A session another process had.
@@ -97,7 +99,8 @@ impl Session {
         let Portable { keys, plain, unread, unsent } = state;
         let was_full = !plain.is_empty();
         let tls = Tls::Records(Box::new(Records::new(keys, plain, unsent)));
-        Self { tls, first: First::default(), unread, was_full, has_ended: false }
+        let first = First::default();
+        Self { tls, first, unread, was_full, has_ended: false, end_is_unread: false }
     }
 
     /// Has its records made here from now on, so that another process can go on with it. `false` if that cannot be, and
@@ -154,6 +157,9 @@ impl Session {
 
     /// Reads plain text.
     pub fn read(&mut self, socket: &impl Socket, buffer: &mut [u8]) -> io::Result<Transfer> {
+        if buffer.is_empty() {
+            return Ok(Transfer::NotReady);
+        }
         let mut filled = 0;
         while filled < buffer.len() {
             match self.tls.read(&mut buffer[filled..]) {
@@ -173,8 +179,10 @@ impl Session {
             }
         }
         self.was_full = filled == buffer.len();
+        // A peer may end TLS and leave the socket open: nobody else would tell.
+        self.end_is_unread = self.has_ended && filled > 0;
         Ok(match filled {
-            0 if self.has_ended && !buffer.is_empty() => Transfer::Ended,
+            0 if self.has_ended => Transfer::Ended,
             0 => Transfer::NotReady,
             bytes => Transfer::Bytes(bytes),
         })
@@ -208,8 +216,9 @@ impl Session {
         self.flush(socket).map(drop)
     }
 
+    /// Whether the next read has something to say that the poller does not know of.
     pub fn has_buffered(&self) -> bool {
-        self.was_full || has_record(&self.unread)
+        self.was_full || self.end_is_unread || has_record(&self.unread)
     }
 
     pub fn wants_write(&self) -> bool {
@@ -422,14 +431,15 @@ mod tests {
     //! Shows that a session goes on in other hands at any moment, with what was half read and half sent, through new
     //! keys, and that the other side cannot tell; and which sessions stay.
     use super::*;
-    use crate::{ClientFiles, ServerFiles};
+    use crate::{ClientFiles, ServerFiles, TlsVersion, TlsVersions};
     use proptest::prelude::*;
     use std::collections::VecDeque;
     use std::sync::LazyLock;
 
     const NAME: &str = "there.internal";
 
-    static PARTIES: LazyLock<(TlsServer, TlsClient)> = LazyLock::new(|| {
+    /// A server; and a client that speaks TLS 1.3, and one that does not.
+    static PARTIES: LazyLock<(TlsServer, [TlsClient; 2])> = LazyLock::new(|| {
         let folder = tempfile::tempdir().unwrap();
         let own = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
         let (certificate, key) = (folder.path().join("own.pem"), folder.path().join("own.key"));
@@ -437,7 +447,11 @@ mod tests {
         std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
         let client = ClientFiles { ca: Some(certificate.clone()), ..ClientFiles::default() };
         let server = ServerFiles { certificate, key, ..ServerFiles::default() };
-        (TlsServer::load(&server).unwrap(), TlsClient::load(&client).unwrap())
+        let clients = [TlsVersion::V1_3, TlsVersion::V1_2].map(|max| {
+            let versions = TlsVersions { max, ..TlsVersions::default() };
+            TlsClient::load(&ClientFiles { versions, ..client.clone() }).unwrap()
+        });
+        (TlsServer::load(&server).unwrap(), clients)
     });
 
     /// Bytes on their way, both ways; so many of them find room.
@@ -475,7 +489,11 @@ mod tests {
 
     impl Pair {
         fn new(offer: &[Alpn]) -> Self {
-            let (server, client) = &*PARTIES;
+            Self::of(&PARTIES.1[0], offer)
+        }
+
+        fn of(client: &TlsClient, offer: &[Alpn]) -> Self {
+            let server = &PARTIES.0;
             let client = Session::client(client, NAME.to_owned().try_into().unwrap(), offer).unwrap();
             let ends = [client, Session::server(server, &[]).unwrap()];
             let mut pair = Self { wire: Wire(Default::default()), ends, said: [0; 2], heard: [0; 2] };
@@ -528,15 +546,25 @@ mod tests {
             self.ends[side].flush(&End(&self.wire, side)).unwrap();
         }
 
-        /// Everything said arrives.
+        /// Whether somebody would read: the poller tells of bytes of the socket, and the session of its own.
+        fn is_told(&self, side: usize) -> bool {
+            !self.wire.0[1 - side].borrow().is_empty() || self.ends[side].has_buffered()
+        }
+
+        /// Everything said arrives, and nobody reads who was not told.
         fn settle(&mut self) {
             loop {
-                let mut moved = false;
+                let mut was_told = false;
                 for side in [0, 1] {
                     self.ends[side].flush(&End(&self.wire, side)).unwrap();
-                    moved |= self.hear(1 - side, 5000) | self.hear(side, 70_000);
+                    for (side, room) in [(1 - side, 5000), (side, 70_000)] {
+                        if self.is_told(side) {
+                            was_told = true;
+                            self.hear(side, room);
+                        }
+                    }
                 }
-                if !moved && self.ends.iter().all(|end| !end.wants_write()) {
+                if !was_told && self.ends.iter().all(|end| !end.wants_write()) {
                     break;
                 }
             }
@@ -588,6 +616,38 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+        /// A reader may stop anywhere: what it has not read is told of by the poller or by the session. Nothing comes
+        /// behind it to remind anybody. That the peer has ended TLS, but not the connection, is told like a byte.
+        #[test]
+        fn nothing_is_forgotten_behind_a_reader_that_stops(
+            version in 0..2usize,
+            steps in proptest::collection::vec((0..2usize, any::<bool>(), 1..70_000usize), 1..60),
+            ends in any::<bool>(),
+        ) {
+            let mut pair = Pair::of(&PARTIES.1[version], &[Alpn::Trunkline]);
+            for (side, says, count) in steps {
+                match says {
+                    true => pair.say(side, count),
+                    false => drop(pair.hear(side, count)),
+                }
+            }
+            if ends {
+                for side in [0, 1] {
+                    while !pair.ends[side].flush(&End(&pair.wire, side)).unwrap() {
+                        pair.hear(1 - side, 1000);
+                    }
+                    pair.ends[side].end(&End(&pair.wire, side)).unwrap();
+                }
+            }
+            pair.settle();
+            let ended = pair.ends.each_ref().map(|end| end.has_ended && !end.end_is_unread);
+            prop_assert_eq!(ended, [ends; 2]);
+        }
+    }
+
     #[test]
     fn an_end_is_heard_and_stays() {
         for moved in [[true, false], [false, true], [true, true]] {
@@ -609,7 +669,7 @@ mod tests {
         assert!(pair.ends.iter_mut().all(|end| !end.make_portable()));
         pair.say(0, 10);
         pair.settle();
-        let (_, client) = &*PARTIES;
+        let client = &PARTIES.1[0];
         let mut begun = Session::client(client, NAME.to_owned().try_into().unwrap(), &[]).unwrap();
         assert!(!begun.make_portable() && begun.portable().is_none());
     }
