@@ -12,13 +12,18 @@ use trunkline_call::{Code, Instant};
 pub const ENDPOINTS_MAX: usize = 4096;
 /// Time in which half of an endpoint's failures are forgotten.
 const PENALTY_HALF_LIFE_NS: f64 = 1e9;
+/// Least and most of the mean weight that counts: the ratios of gRPC's static stride scheduler.
+const SHARE_MIN: f64 = 0.1;
+const SHARE_MAX: f64 = 10.0;
 
 /// The endpoints of one service, by names of type `E`.
 #[derive(Debug)]
 pub struct Balancer<E> {
     settings: Settings,
     members: Vec<Member<E>>,
-    /// Round-robin: whose turn it is. Pick-first: who has it.
+    /// Those that have left the list and still have calls: who comes back has them, too.
+    leaving: Vec<Member<E>>,
+    /// Round-robin: whose turn it is. Pick-first: who gets the calls, for as long as it can be reached.
     next: usize,
     ring: Ring,
     random: Random,
@@ -95,8 +100,8 @@ impl<E: Copy + Eq> Balancer<E> {
     /// No endpoints yet.
     pub fn new(settings: Settings, seed: u64) -> Self {
         let random = Random::new(seed);
-        let (members, pool) = (Vec::new(), Vec::new());
-        Self { settings, members, next: 0, ring: Ring::default(), random, sweep_at: None, pool }
+        let (members, leaving, pool) = (Vec::new(), Vec::new(), Vec::new());
+        Self { settings, members, leaving, next: 0, ring: Ring::default(), random, sweep_at: None, pool }
     }
 
     /// Takes other settings; what is known of the endpoints stays.
@@ -104,12 +109,20 @@ impl<E: Copy + Eq> Balancer<E> {
         if settings == self.settings {
             return;
         }
-        self.settings = settings;
-        (self.sweep_at, self.next) = (None, 0);
-        if self.settings.outliers.is_none() {
-            self.members.iter_mut().for_each(|member| member.tally = Tally::default());
+        let old = std::mem::replace(&mut self.settings, settings);
+        if old.outliers != self.settings.outliers {
+            self.sweep_at = None;
+            for member in &mut self.members {
+                match &self.settings.outliers {
+                    Some(outliers) => member.tally.retime(outliers),
+                    None => member.tally = Tally::default(),
+                }
+            }
         }
-        self.arrange();
+        if old.pick != self.settings.pick {
+            self.next = 0;
+            self.arrange();
+        }
     }
 
     /// Takes another list of endpoints, each with what it is called on every host. Those that stay keep what is known
@@ -117,6 +130,7 @@ impl<E: Copy + Eq> Balancer<E> {
     pub fn set_endpoints<'l>(&mut self, endpoints: impl Iterator<Item = (E, &'l str)>) {
         let mut old = std::mem::take(&mut self.members);
         let had = old.get(self.next).map(|member| member.endpoint);
+        old.append(&mut self.leaving);
         for (endpoint, label) in endpoints.take(ENDPOINTS_MAX) {
             if self.members.iter().any(|member| member.endpoint == endpoint) {
                 continue;
@@ -125,6 +139,11 @@ impl<E: Copy + Eq> Balancer<E> {
             let member = known.map(|at| old.swap_remove(at));
             self.members.push(member.unwrap_or_else(|| Member::new(endpoint, label)));
         }
+        // A name that flaps brings others each time: the calls of the first are long over, or were never many.
+        old.retain(|member| member.outstanding > 0);
+        old.truncate(ENDPOINTS_MAX);
+        self.leaving = old;
+        self.share_wealth();
         self.arrange();
         let stays = self.members.iter().position(|member| Some(member.endpoint) == had);
         self.next = stays.unwrap_or(0);
@@ -151,6 +170,9 @@ impl<E: Copy + Eq> Balancer<E> {
         if self.members.is_empty() {
             return None;
         }
+        if let Pick::First { .. } = self.settings.pick {
+            self.settle_first(&readiness);
+        }
         let outstanding_max = self.settings.circuit.outstanding_max;
         let open = |member: &Member<E>| member.outstanding < outstanding_max;
         let reachable = |member: &Member<E>| readiness(member.endpoint) == Readiness::Reachable;
@@ -172,7 +194,9 @@ impl<E: Copy + Eq> Balancer<E> {
 
     /// A call is through with an endpoint.
     pub fn finished(&mut self, now: Instant, endpoint: E, report: &Report) {
-        let Some(member) = self.members.iter_mut().find(|member| member.endpoint == endpoint) else { return };
+        let Some(member) = self.members.iter_mut().find(|member| member.endpoint == endpoint) else {
+            return self.finished_leaving(endpoint);
+        };
         member.outstanding = member.outstanding.saturating_sub(1);
         if let Some(load) = &report.load
             && let Pick::Weighted(weighting) = &self.settings.pick
@@ -192,6 +216,15 @@ impl<E: Copy + Eq> Balancer<E> {
             outlier::judge_row(now, outliers, &mut self.members, endpoint);
         }
         self.look_around(now);
+    }
+
+    /// A call is through with an endpoint that is not on the list any more.
+    fn finished_leaving(&mut self, endpoint: E) {
+        let Some(at) = self.leaving.iter().position(|member| member.endpoint == endpoint) else { return };
+        self.leaving[at].outstanding -= 1;
+        if self.leaving[at].outstanding == 0 {
+            self.leaving.swap_remove(at);
+        }
     }
 
     /// What it was told.
@@ -232,8 +265,8 @@ impl<E: Copy + Eq> Balancer<E> {
     fn choose(&mut self, now: Instant, key: Option<u64>, eligible: &dyn Fn(&Member<E>) -> bool) -> usize {
         match &self.settings.pick {
             Pick::First { .. } => {
-                self.next = self.in_turn(eligible);
-                self.next
+                let order = std::iter::once(self.next).chain(0..self.members.len());
+                order.into_iter().find(|index| eligible(&self.members[*index])).unwrap_or(self.next)
             }
             Pick::RoundRobin => self.take_turn(eligible),
             Pick::LeastRequest { choices } => self.least(now, *choices, eligible),
@@ -244,6 +277,17 @@ impl<E: Copy + Eq> Balancer<E> {
                 let found = self.ring.walk(key).find(|index| eligible(&members[*index]));
                 found.unwrap_or_else(|| self.in_turn(eligible))
             }
+        }
+    }
+
+    /// Pick-first stays with its endpoint until that cannot be reached, and then begins at the head of the list again.
+    /// What only one call cannot have (it was there before, it is full, ejected) moves that call and no other.
+    fn settle_first(&mut self, readiness: &impl Fn(E) -> Readiness) {
+        let reachable = |member: &Member<E>| readiness(member.endpoint) == Readiness::Reachable;
+        if !self.members.get(self.next).is_some_and(reachable)
+            && let Some(first) = self.members.iter().position(reachable)
+        {
+            self.next = first;
         }
     }
 
@@ -265,7 +309,7 @@ impl<E: Copy + Eq> Balancer<E> {
         let mut pool = std::mem::take(&mut self.pool);
         pool.clear();
         pool.extend((0..self.members.len()).filter(|at| eligible(&self.members[*at])));
-        let mut best: Option<(f64, usize)> = None;
+        let mut best: Option<(u64, usize)> = None;
         for _ in 0..choices.max(1).min(pool.len() as u32) {
             let index = pool.swap_remove((self.random.number() % pool.len() as u64) as usize);
             let load = self.members[index].load(now);
@@ -288,14 +332,18 @@ impl<E: Copy + Eq> Balancer<E> {
             return self.take_turn(eligible);
         }
         let mean = known.iter().sum::<f64>() / known.len() as f64;
+        // Relative to the mean, so that what was earned under other weights is soon spent; and within bounds, as gRPC's
+        // own schedulers have it, so that a report nobody can believe neither takes all calls nor starves its server.
+        let share =
+            |weight: Option<f64>| weight.map_or(1.0, |weight| (weight / mean).clamp(SHARE_MIN, SHARE_MAX));
         let (mut total, mut richest) = (0.0, None::<(f64, usize)>);
         for (index, member) in self.members.iter_mut().enumerate() {
             if !eligible(member) {
                 continue;
             }
-            let weight = weights[index].unwrap_or(mean);
-            total += weight;
-            let wealth = member.weight.earn(weight);
+            let share = share(weights[index]);
+            total += share;
+            let wealth = member.weight.earn(share);
             if richest.is_none_or(|(most, _)| wealth > most) {
                 richest = Some((wealth, index));
             }
@@ -303,6 +351,16 @@ impl<E: Copy + Eq> Balancer<E> {
         let index = richest.map_or(0, |(_, index)| index);
         self.members[index].weight.earn(-total);
         index
+    }
+
+    /// Whoever has left took along what it had earned or owed: the others share that, or a newcomer would get all calls
+    /// until it has caught up with them, or none.
+    fn share_wealth(&mut self) {
+        let count = self.members.len().max(1) as f64;
+        let mean = self.members.iter_mut().map(|member| member.weight.earn(0.0)).sum::<f64>() / count;
+        for member in &mut self.members {
+            member.weight.earn(-mean);
+        }
     }
 
     /// Brings what follows from the list up to date.
@@ -340,8 +398,10 @@ impl<E> Member<E> {
         self.penalty * (-(now.since_ns(self.penalty_at) as f64) / PENALTY_HALF_LIFE_NS).exp2()
     }
 
-    fn load(&self, now: Instant) -> f64 {
-        f64::from(self.outstanding) + self.penalty_now(now)
+    /// Calls under way, and failures that count as such: whole ones, so that endpoints whose failures are as good as
+    /// forgotten are equals, and chance decides.
+    fn load(&self, now: Instant) -> u64 {
+        u64::from(self.outstanding) + self.penalty_now(now).round() as u64
     }
 }
 

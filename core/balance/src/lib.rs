@@ -16,13 +16,16 @@
 //!
 //! Whoever fails fast has little under way, and so has whom hedges relieve of its calls. So that a balancer by load
 //! does not prefer it, a call that failed or was outpaced goes on counting as one under way, and is forgotten with a
-//! half-life of a second.
+//! half-life of a second: a single one after that second, `n` at once after `1 + log2(n)` seconds. Half a call is none,
+//! so that nobody is passed over for what is as good as forgotten.
 //!
 //! # Invariants
-//! * What is picked is counted as under way until it is told finished; what is told of an endpoint that has left the
-//!   list changes nothing.
+//! * What is picked is counted as under way until it is told finished, also when its endpoint leaves the list and comes
+//!   back meanwhile.
 //! * An endpoint that stays on the list keeps what is known about it.
-//! * Ejection never takes more than its share of the endpoints, and when nothing else is left an ejected one is picked.
+//! * Ejection never takes more than its share of the endpoints, or one; when nothing else is left an ejected one is
+//!   picked.
+//! * Whatever has happened to endpoints that can be reached and fail no more, after a while they get their fair shares.
 //! * The same seed, times and reports give the same picks.
 //!
 //! # Limits

@@ -11,14 +11,15 @@ pub(crate) struct Tally {
     successes: u32,
     failures: u32,
     failures_in_a_row: u32,
-    ejected_until: Option<Instant>,
-    /// Times it was ejected, less the looks it passed since.
+    /// Since when it is out, and until when.
+    ejected: Option<(Instant, Instant)>,
+    /// Times it was ejected, less the looks it passed since; not more than make the time out longer.
     ejections: u32,
 }
 
 impl Tally {
     pub fn is_ejected(&self, now: Instant) -> bool {
-        self.ejected_until.is_some_and(|until| now < until)
+        self.ejected.is_some_and(|(_, until)| now < until)
     }
 
     pub fn count(&mut self, failed: bool) {
@@ -41,10 +42,18 @@ impl Tally {
 
     fn eject(&mut self, now: Instant, outliers: &Outliers) {
         self.ejections = self.ejections.saturating_add(1);
-        let longest = outliers.ejection_ns_max.max(outliers.ejection_ns);
-        let ns = outliers.ejection_ns.saturating_mul(self.ejections.into()).min(longest);
-        self.ejected_until = Some(now.plus_ns(ns));
+        self.ejected = Some((now, now));
         self.failures_in_a_row = 0;
+        self.retime(outliers);
+    }
+
+    /// Has it out for as long as is said now, counted from when it went.
+    pub fn retime(&mut self, outliers: &Outliers) {
+        let longest = outliers.ejection_ns_max.max(outliers.ejection_ns);
+        let counted = longest.div_ceil(outliers.ejection_ns.max(1));
+        self.ejections = self.ejections.min(u32::try_from(counted).unwrap_or(u32::MAX));
+        let ns = outliers.ejection_ns.saturating_mul(self.ejections.into()).min(longest);
+        self.ejected = self.ejected.map(|(since, _)| (since, since.plus_ns(ns)));
     }
 }
 
@@ -82,18 +91,20 @@ pub(crate) fn sweep<E>(now: Instant, outliers: &Outliers, members: &mut [Member<
     for member in members {
         let tally = &mut member.tally;
         (tally.successes, tally.failures) = (0, 0);
-        match tally.ejected_until {
+        match tally.ejected {
             Some(_) if tally.is_ejected(now) => {}
-            Some(_) => tally.ejected_until = None,
+            Some(_) => tally.ejected = None,
             None => tally.ejections = tally.ejections.saturating_sub(1),
         }
     }
 }
 
-/// Whether one more may be out.
+/// Whether one more may be out, so that with it no more are than may be.
 fn has_room<E>(now: Instant, outliers: &Outliers, members: &[Member<E>]) -> bool {
     let out = members.iter().filter(|member| member.tally.is_ejected(now)).count() as u64;
-    out * 100 < u64::from(outliers.ejected_percent_max) * members.len() as u64
+    let percent_max = u64::from(outliers.ejected_percent_max);
+    // The first one always may, or a limit of less than one of a few would be none at all.
+    percent_max > 0 && (out == 0 || (out + 1) * 100 <= percent_max * members.len() as u64)
 }
 
 fn below_the_others<E>(members: &[Member<E>], rule: &SuccessRate) -> Vec<usize> {

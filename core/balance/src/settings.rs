@@ -14,7 +14,7 @@ pub struct Settings {
 /// Which endpoint gets a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Pick {
-    /// The first on the list that can be reached, and the same as long as it can (gRFC A62).
+    /// The first on the list that can be reached, and the same as long as it can; then the first again (gRFC A62).
     First {
         /// Whether every host makes its own order of the list, so that not all take the same.
         shuffle: bool,
@@ -60,7 +60,7 @@ pub struct Outliers {
     pub ejection_ns: u64,
     /// The longest time out.
     pub ejection_ns_max: u64,
-    /// Share of the endpoints that may be out at once. One may, unless this is 0.
+    /// Share of the endpoints that may be out at once, the last one included. One may, unless this is 0.
     pub ejected_percent_max: u32,
     /// Leaves out those whose share of successes is far below that of the others.
     pub success_rate: Option<SuccessRate>,

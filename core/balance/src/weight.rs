@@ -28,11 +28,15 @@ impl Weight {
         }
         let errors = if load.errors_per_second.is_finite() { load.errors_per_second.max(0.0) } else { 0.0 };
         let penalty = errors / load.calls_per_second * weighting.error_penalty;
+        let weight = load.calls_per_second / (utilization + penalty);
+        if !usable(weight) {
+            return;
+        }
         let stale = now.since_ns(self.reported) >= weighting.expiry_ns;
         if self.since.is_none() || stale {
             self.since = Some(now);
         }
-        (self.weight, self.reported) = (load.calls_per_second / (utilization + penalty), now);
+        (self.weight, self.reported) = (weight, now);
     }
 
     /// The weight, if it may be relied on.
@@ -43,7 +47,7 @@ impl Weight {
         (settled && recent).then_some(self.weight)
     }
 
-    /// Adds to its wealth, and says what that is.
+    /// Adds shares of the mean weight to its wealth, and says what that is.
     pub fn earn(&mut self, amount: f64) -> f64 {
         self.wealth += amount;
         self.wealth

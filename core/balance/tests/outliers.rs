@@ -73,6 +73,53 @@ fn failures_in_a_row_act_at_once_and_never_on_too_many() {
     assert_eq!(calls(&mut all, Instant(1), 100, &bad).iter().sum::<usize>(), 100, "all out: all are picked");
 }
 
+#[test]
+fn the_share_holds_with_the_last_one_that_goes_out() {
+    let bad: Vec<usize> = (0..10).collect();
+    for (count, percent, most) in
+        [(3, 50, 1), (10, 30, 3), (10, 35, 3), (7, 50, 3), (2, 50, 1), (3, 10, 1), (4, 0, 0)]
+    {
+        let outliers = Outliers { failures_in_a_row: 3, ejected_percent_max: percent, ..Outliers::default() };
+        let mut found = balancer(outliers, count);
+        calls(&mut found, Instant(1), 200, &bad);
+        assert_eq!(out(&found, Instant(1)).len(), most, "{percent} % of {count}");
+    }
+}
+
+#[test]
+fn a_time_out_is_as_long_as_the_settings_in_force_say() {
+    let outliers = |ejection_ns| Outliers {
+        failures_in_a_row: 3,
+        ejection_ns,
+        ejection_ns_max: 10 * ejection_ns,
+        ..Outliers::default()
+    };
+    let mut found = balancer(outliers(3600 * S), 10);
+    calls(&mut found, Instant(1), 100, &[4]);
+    assert_eq!(out(&found, Instant(1 + 1000 * S)), [4]);
+    found.configure(Settings { outliers: Some(outliers(S)), ..Settings::default() });
+    assert_eq!((out(&found, Instant(2)), out(&found, Instant(1 + S))), (vec![4], vec![]));
+}
+
+#[test]
+fn times_out_are_forgotten_as_fast_as_they_were_counted_up_to_the_longest() {
+    let outliers =
+        Outliers { failures_in_a_row: 1, ejection_ns: S, ejection_ns_max: 3 * S, ..Outliers::default() };
+    let mut found = balancer(outliers, 10);
+    let mut now = Instant(1);
+    for _ in 0..200 {
+        calls(&mut found, now, 10, &[4]);
+        now = now.plus_ns(3 * S);
+    }
+    // One look to come back, and one for each second that was added.
+    for _ in 0..5 {
+        now = now.plus_ns(10 * S);
+        calls(&mut found, now, 10, &[]);
+    }
+    calls(&mut found, now, 10, &[4]);
+    assert_eq!((out(&found, now), out(&found, now.plus_ns(S))), (vec![4], vec![]), "as the first time");
+}
+
 fn picks() -> impl Strategy<Value = Pick> {
     prop_oneof![
         any::<bool>().prop_map(|shuffle| Pick::First { shuffle }),
@@ -147,7 +194,6 @@ proptest! {
                 Event::Finish(..) => {}
                 Event::List(new) => {
                     balancer.set_endpoints(new.iter().map(|endpoint| (*endpoint, "same")));
-                    under_way.retain(|endpoint| new.contains(endpoint));
                     list = new;
                 }
                 Event::Configure(pick) => balancer.configure(Settings { pick, ..settings.clone() }),

@@ -42,16 +42,36 @@ fn done(balancer: &mut Balancer<usize>, now: Instant, endpoint: usize, code: Cod
 }
 
 #[test]
-fn pick_first_stays_where_it_is_until_that_fails() {
+fn pick_first_stays_where_it_is_until_that_cannot_be_reached() {
     let mut first = balancer(Pick::First { shuffle: false }, 3);
     let now = Instant(1);
     assert_eq!([0, 1, 2].map(|_| pick(&mut first, now, &[])), [0, 0, 0]);
     assert_eq!(pick(&mut first, now, &[0]), 1);
     assert_eq!(pick(&mut first, now, &[]), 1, "and does not go back by itself");
-    set(&mut first, &[5, 6, 1]);
-    assert_eq!(pick(&mut first, now, &[]), 1, "nor for a new list that has it");
+    assert_eq!(pick(&mut first, now, &[1]), 0, "but begins at the head of the list");
+    assert_eq!(pick(&mut first, now, &[0, 1]), 2);
+    assert_eq!(pick(&mut first, now, &[0, 1, 2]), 2, "as long as there is nothing better");
+    assert_eq!(pick(&mut first, now, &[0]), 2);
+    set(&mut first, &[5, 6, 2]);
+    assert_eq!(pick(&mut first, now, &[]), 2, "nor for a new list that has it");
+    let circuit = Circuit { outstanding_max: 50, ..Circuit::default() };
+    first.configure(Settings { pick: Pick::First { shuffle: false }, circuit, ..Settings::default() });
+    assert_eq!(pick(&mut first, now, &[]), 2, "nor for settings that say nothing about it");
     set(&mut first, &[5, 6]);
     assert_eq!(pick(&mut first, now, &[]), 5);
+}
+
+#[test]
+fn what_one_call_cannot_have_moves_that_call_alone() {
+    let circuit = Circuit { outstanding_max: 1, ..Circuit::default() };
+    let mut first = of(Settings { pick: Pick::First { shuffle: false }, circuit, ..Settings::default() }, 3);
+    let now = Instant(1);
+    assert_eq!([0; 2].map(|_| pick(&mut first, now, &[])), [0, 1], "the first is full");
+    done(&mut first, now, 0, Code::Unavailable);
+    let again = first.pick(now, Wanted { key: None, tried: &[0] }, |_| Readiness::Reachable);
+    assert_eq!(again, Some(Ok(2)), "a retry goes elsewhere");
+    (1..3).for_each(|endpoint| done(&mut first, now, endpoint, Code::Ok));
+    assert_eq!(pick(&mut first, now, &[]), 0);
 }
 
 #[test]
@@ -164,6 +184,38 @@ fn weights_follow_what_servers_report() {
     let encoded = [&[9][..], &0.5f64.to_le_bytes(), &[0x42, 2, 1, 2, 0x31], &100f64.to_le_bytes()].concat();
     let decoded = LoadReport::decode(&encoded).unwrap();
     assert_eq!((decoded.cpu_utilization, decoded.calls_per_second), (0.5, 100.0));
+}
+
+#[test]
+fn a_report_nobody_can_believe_neither_takes_all_calls_nor_starves_its_server() {
+    let weighting = Weighting { blackout_ns: 0, ..Weighting::default() };
+    let report = |calls_per_second, application_utilization| LoadReport {
+        application_utilization,
+        calls_per_second,
+        ..LoadReport::default()
+    };
+    let now = Instant(5);
+    for strange in [report(1e300, 1e-300), report(1e300, 0.5), report(100.0, 1e-12), report(1e-300, 1e300)] {
+        let mut weighted = balancer(Pick::Weighted(weighting.clone()), 3);
+        let mut tell = |endpoint, load| {
+            let told = Report { code: Some(Code::Ok), load: Some(load), ..Report::default() };
+            weighted.finished(now, endpoint, &told);
+        };
+        tell(0, strange);
+        (1..3).for_each(|endpoint| tell(endpoint, report(100.0, 0.5)));
+        let mut counts = [0; 3];
+        (0..3000).for_each(|_| counts[pick(&mut weighted, now, &[])] += 1);
+        assert!(counts.iter().all(|count| *count >= 50), "{strange:?}: {counts:?}");
+        // As soon as it says what can be, it gets what that is worth.
+        weighted.finished(
+            now,
+            0,
+            &Report { code: Some(Code::Ok), load: Some(report(100.0, 0.5)), ..Report::default() },
+        );
+        let mut counts = [0; 3];
+        (0..3000).for_each(|_| counts[pick(&mut weighted, now, &[])] += 1);
+        assert!(counts.iter().all(|count| (950..1050).contains(count)), "{strange:?}: {counts:?}");
+    }
 }
 
 #[test]

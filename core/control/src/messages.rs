@@ -84,6 +84,9 @@ pub struct Attach {
     /// The application understands [`Moved`]. One that does not is detached when its daemon is replaced.
     #[prost(bool, tag = "8")]
     pub may_move: bool,
+    /// The metadata of calls delivered here is to say who makes them.
+    #[prost(bool, tag = "9")]
+    pub tells_callers: bool,
 }
 
 /// The session as it is.
@@ -116,6 +119,10 @@ pub struct Attached {
     /// The daemon's name.
     #[prost(string, tag = "9")]
     pub node: String,
+    /// The metadata of calls delivered here says who makes them, as was asked: the key `trunkline-caller` is the
+    /// daemon's. Without this it is an application's like any other.
+    #[prost(bool, tag = "10")]
+    pub tells_callers: bool,
 }
 
 /// The descriptors that come with [`Attached`], in this order.
@@ -175,6 +182,10 @@ pub struct Bound {
     /// Empty, or why nothing of the `Bind` took effect: names the file, message, service or limit at fault.
     #[prost(string, tag = "3")]
     pub error: String,
+    /// The number of the status code that says the same: FAILED_PRECONDITION or PERMISSION_DENIED. Zero from daemons
+    /// that do not say.
+    #[prost(uint32, tag = "4")]
+    pub code: u32,
 }
 
 /// One served method.
@@ -188,7 +199,8 @@ pub struct BoundMethod {
     pub route: u32,
 }
 
-/// The session goes on with another daemon; comes with one memfd, the receive heap it writes.
+/// The session goes on in another receive heap, because another daemon writes it or the one before had grown: comes
+/// with one memfd, the heap. Without a memfd: the heap is in use now, and nothing is left in any before it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Moved {
     /// Bytes of the heap: what they were.

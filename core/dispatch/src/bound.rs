@@ -22,10 +22,11 @@ impl Bound {
 ///
 /// While both travel a worker with nothing in stock stands idle. With r = travel ÷ service, one more request covers the
 /// gap of a worker whose requests take as long as the mean; those that take less need another for each gap they fall
-/// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times (docs/benchmarks.md); below
-/// r = 1/5 the loss is smaller than what a second request costs that stands behind a long one, as long as the queue is
-/// short; when it is not, [`crate::Dispatcher`] gives out one more. Where there are no long ones nothing is lost by a
-/// second request behind the one that ends the soonest, and the gap is gained ([`BoundEstimate::is_second_free`]).
+/// short of. n = 1 + ⌈2r⌉ is what the simulator shows to lose nothing for exponential times
+/// (docs/measured/history/simulated.md); below r = 1/5 the loss is smaller than what a second request costs that stands
+/// behind a long one, as long as the queue is short; when it is not, [`crate::Dispatcher`] gives out one more. Where
+/// there are no long ones nothing is lost by a second request behind the one that ends the soonest, and the gap is
+/// gained ([`BoundEstimate::is_second_free`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BoundEstimate {
     travel_ns: f64,

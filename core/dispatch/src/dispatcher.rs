@@ -148,6 +148,20 @@ impl<T> Dispatcher<T> {
         self.stirred = true;
     }
 
+    /// Workers are kept for these classes from now on, and for no others.
+    pub fn reserve(&mut self, reservations: Vec<Reservation>) {
+        if reservations != self.settings.reservations {
+            self.settings.reservations.clone_from(&reservations);
+            self.pool.reserve(reservations);
+            self.stirred = true;
+        }
+    }
+
+    /// The worker that sticky requests of this class and key go to.
+    pub fn sticky_worker(&self, class: Class, key: u64) -> Option<WorkerKey> {
+        self.pool.highest(class, |index: u32| mix(key ^ mix(u64::from(index) + 1)))
+    }
+
     /// A new request. `sticky` is the key that decides its worker, if one does.
     pub fn submit(&mut self, now: Instant, class: Class, sticky: Option<u64>, item: T) -> Verdict<T> {
         if let Some(key) = sticky {
@@ -270,8 +284,7 @@ impl<T> Dispatcher<T> {
     }
 
     fn submit_sticky(&mut self, now: Instant, class: Class, key: u64, item: T) -> Verdict<T> {
-        let score = |index: u32| mix(key ^ mix(u64::from(index) + 1));
-        let Some(worker) = self.pool.highest(class, score) else {
+        let Some(worker) = self.sticky_worker(class, key) else {
             return Verdict::Refused(item, Refusal::NoWorker);
         };
         if self.pool.outstanding(worker).is_some_and(|count| count as usize >= self.settings.queue_max) {

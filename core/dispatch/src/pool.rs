@@ -92,6 +92,19 @@ impl Pool {
         Self { groups, reservations, ..Self::default() }
     }
 
+    /// Workers are kept for these classes from now on.
+    pub fn reserve(&mut self, reservations: Vec<Reservation>) {
+        let has_place = |slot: &Slot| slot.worker.as_ref().is_some_and(|worker| worker.place.is_some());
+        let placed: Vec<u32> =
+            (0..).zip(&self.slots).filter(|(_, slot)| has_place(slot)).map(|(index, _)| index).collect();
+        placed.iter().for_each(|index| self.displace(*index));
+        self.groups = (0..=reservations.len()).map(|_| Group::default()).collect();
+        self.reservations = reservations;
+        self.slots.iter_mut().filter_map(|slot| slot.worker.as_mut()).for_each(|worker| worker.group = 0);
+        placed.into_iter().for_each(|index| self.place(index));
+        self.share_out();
+    }
+
     pub fn insert(&mut self, slots: u32) -> WorkerKey {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());

@@ -318,3 +318,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn workers_are_kept_for_other_classes_from_one_moment_to_the_next() {
+    let (short, all) = (Class::new(1), Class::default());
+    let mut dispatcher = Dispatcher::new(settings(jbsq(1)));
+    let workers = [1; 4].map(|slots| dispatcher.join(slots));
+    let first = to(dispatcher.submit(NOW, all, None, 0));
+    let room = |dispatcher: &mut Dispatcher<u32>, workers: usize| {
+        dispatcher.reserve(vec![Reservation { class: short, workers }]);
+        let taken: Vec<_> = std::iter::from_fn(|| match dispatcher.submit(NOW, all, None, 1) {
+            Verdict::To(worker, _) => Some(worker),
+            _ => None,
+        })
+        .collect();
+        dispatcher.retain(|_| false);
+        taken.iter().for_each(|worker| dispatcher.release(*worker));
+        let stuck = (0..64).filter_map(|key| dispatcher.sticky_worker(all, key)).collect::<Vec<_>>();
+        let used = workers_of(&stuck);
+        (taken.len(), used)
+    };
+    // What is out counts where it is, whatever its worker is kept for by now.
+    let rooms: Vec<_> = [0, 2, 9, 1, 0].map(|kept| room(&mut dispatcher, kept)).to_vec();
+    assert_eq!(rooms[0], (3, 4));
+    assert!((1..=2).contains(&rooms[1].0) && rooms[1].1 == 2, "{rooms:?}");
+    assert!(rooms[2].0 <= 1 && rooms[2].1 == 1, "one is left for the others: {rooms:?}");
+    assert_eq!((rooms[3].1, rooms[4]), (3, (3, 4)));
+    dispatcher.release(first);
+    assert!(workers.iter().all(|worker| dispatcher.outstanding(*worker) == Some(0)));
+}
+
+fn workers_of(stuck: &[WorkerKey]) -> usize {
+    stuck.iter().collect::<std::collections::HashSet<_>>().len()
+}

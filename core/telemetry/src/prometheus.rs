@@ -106,6 +106,36 @@ const FAMILIES: [Family; 6] = [
     },
 ];
 
+/// Text in the exposition format, family by family.
+#[derive(Clone, Debug, Default)]
+pub struct Exposition(String);
+
+impl Exposition {
+    /// Begins a family: its samples come next. `kind` is `counter` or `gauge`.
+    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
+        head(&mut self.0, name, kind, help);
+    }
+
+    /// Adds a sample. Values of labels may be any text.
+    pub fn sample(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl std::fmt::Display) {
+        if labels.is_empty() {
+            return line(&mut self.0, format_args!("{name} {value}"));
+        }
+        let labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| Label(name, value)).collect();
+        line(&mut self.0, format_args!("{name}{{{}}} {value}", self::labels(&labels)));
+    }
+
+    /// Adds families that are text already.
+    pub fn append(&mut self, text: &str) {
+        self.0.push_str(text);
+    }
+
+    /// The text.
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
 /// Every series of the snapshot. Counts at a bound are those of whole buckets below it, so up to 6 % of a bound may be
 /// counted one bound higher.
 pub fn text(snapshot: &Snapshot) -> String {

@@ -16,30 +16,55 @@ pub fn explanation(explanation: &Explanation) -> String {
     out
 }
 
-/// The table `trunkline top` prints.
-pub fn top(rows: &[TopRow]) -> String {
-    let width = rows.iter().map(|row| row.method.chars().count()).max().unwrap_or(0).max(6);
-    let mut out = format!(
-        "{:width$}  {:6} {:>10} {:>8} {:>9} {:>9}  most time in\n",
+/// Columns a method's name gets at least, in which one is told from others of its service.
+const METHOD_MIN: usize = 20;
+/// Columns of the figures of a line of [`top`], with the blanks between them.
+const FIGURES: usize = 50;
+/// Columns of the longest component, with its share.
+const COMPONENT_MAX: usize = 32;
+
+/// The busiest methods, a line each, in so many columns: long names lose their beginning, which they share with others.
+pub fn top(rows: &[TopRow], columns: usize) -> String {
+    let longest = rows.iter().map(|row| row.method.chars().count()).max().unwrap_or(0).max(6);
+    let width = longest.min(columns.saturating_sub(FIGURES + COMPONENT_MAX).max(METHOD_MIN));
+    let mut out = String::new();
+    let heading = format!(
+        "{:width$}  {:6} {:>10} {:>8} {:>9} {:>9}  most time in",
         "method", "side", "calls/s", "errors", "p50", "p99"
     );
+    line(&mut out, format_args!("{}", first(&heading, columns)));
     for row in rows {
         let biggest = row.biggest.map_or("remote (not divided)", Component::name);
-        line(
-            &mut out,
-            format_args!(
-                "{:width$}  {:6} {:>10.1} {:>8} {:>9} {:>9}  {biggest} {:.0} %",
-                row.method,
-                row.side.name(),
-                row.rate,
-                row.errors,
-                duration(row.p50_ns),
-                duration(row.p99_ns),
-                row.biggest_percent,
-            ),
+        let whole = format!(
+            "{:width$}  {:6} {:>10.1} {:>8} {:>9} {:>9}  {:>3.0} % {biggest}",
+            last(&row.method, width),
+            row.side.name(),
+            row.rate,
+            row.errors,
+            duration(row.p50_ns),
+            duration(row.p99_ns),
+            row.biggest_percent,
         );
+        line(&mut out, format_args!("{}", first(&whole, columns)));
     }
     out
+}
+
+/// The end of a text that is too long for its columns.
+fn last(text: &str, columns: usize) -> String {
+    let over = text.chars().count().saturating_sub(columns);
+    if over == 0 {
+        text.to_owned()
+    } else {
+        format!("…{}", text.chars().skip(over + 1).collect::<String>())
+    }
+}
+
+/// Its beginning.
+fn first(text: &str, columns: usize) -> String {
+    let fits = text.chars().count() <= columns;
+    let cut = || text.chars().take(columns.saturating_sub(1)).chain(['…']).collect();
+    if fits { text.to_owned() } else { cut() }
 }
 
 /// A duration in three significant digits: `870 ns`, `12.3 µs`, `4.56 ms`, `1.20 s`.
@@ -54,6 +79,18 @@ pub fn duration(ns: u64) -> String {
     format!("{value:.decimals$} {unit}")
 }
 
+/// A number with its noun, in the plural unless it is one: `1 call`, `2 calls`, `2 policies`, `2 processes`.
+pub fn count(number: u64, noun: &str) -> String {
+    if number == 1 {
+        return format!("1 {noun}");
+    }
+    match noun.strip_suffix('y') {
+        Some(stem) => format!("{number} {stem}ies"),
+        None if noun.ends_with('s') => format!("{number} {noun}es"),
+        None => format!("{number} {noun}s"),
+    }
+}
+
 fn head(out: &mut String, explanation: &Explanation) {
     let what = match explanation.methods.as_slice() {
         [one] => one.clone(),
@@ -64,11 +101,12 @@ fn head(out: &mut String, explanation: &Explanation) {
         many => format!("{} peers", many.len()),
     };
     let (verb, preposition) = if explanation.side == Side::Made { ("made", "to") } else { ("served", "for") };
-    line(out, format_args!("{what}: {} calls {verb} here, {preposition} {peers}", explanation.calls));
+    let calls = count(explanation.calls, "call");
+    line(out, format_args!("{what}: {calls} {verb} here, {preposition} {peers}"));
     let errors = explanation.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
     if errors > 0 {
         let list: Vec<_> = explanation.errors.iter().map(|(code, n)| format!("{code} {n}")).collect();
-        line(out, format_args!("{errors} errors: {}", list.join(", ")));
+        line(out, format_args!("{}: {}", count(errors, "error"), list.join(", ")));
     }
     out.push('\n');
 }
@@ -110,7 +148,8 @@ fn notes(out: &mut String, explanation: &Explanation) {
         (Side::Made, n) => line(
             out,
             format_args!(
-                "5 of 9 components measured in {n} calls: no stamps came back, so wires and server are one"
+                "5 of 9 components measured in {}: no stamps came back, so wires and server are one",
+                count(n, "call")
             ),
         ),
     }
@@ -124,13 +163,14 @@ fn notes(out: &mut String, explanation: &Explanation) {
         line(
             out,
             format_args!(
-                "{} calls: the server claimed more time than there was; scaled down",
-                explanation.clipped
+                "{}: the server claimed more time than there was; scaled down",
+                count(explanation.clipped, "call")
             ),
         );
     }
     if !explanation.what_if.is_empty() {
-        line(out, format_args!("what-if columns: from {} calls seen one by one", explanation.samples));
+        let samples = count(explanation.samples, "call");
+        line(out, format_args!("what-if columns: from {samples} seen one by one"));
     }
 }
 

@@ -134,7 +134,7 @@ fn a_snapshot_of_absurd_counts_is_explained_anyway() {
     for snapshot in [&twice, &twice.since(&absurd)] {
         let explanation = Explanation::of(snapshot, Side::Made);
         let _ = explanation.map(|explanation| render::explanation(&explanation));
-        let _ = render::top(&top(snapshot, Some(&absurd), 0));
+        let _ = render::top(&top(snapshot, Some(&absurd), 0), 80);
         let _ = prometheus::text(snapshot);
     }
     assert_eq!(twice.sum(Side::Made).calls(), u64::MAX, "counts stay at the end instead of wrapping");
