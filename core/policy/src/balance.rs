@@ -3,6 +3,7 @@
 use crate::definition::{Definition, PickName, Side};
 use crate::refused::Wrong;
 use trunkline_balance::{Circuit, Outliers, Pick, Settings, Weighting};
+use trunkline_call::Metadata;
 
 /// gRFC A48.
 const CHOICES_MAX: u32 = 10;
@@ -54,9 +55,22 @@ fn pick(d: &Definition) -> Result<Pick, Wrong> {
         },
         PickName::Weighted => Pick::Weighted(Weighting::default()),
         PickName::RingHash => {
-            Pick::RingHash { ring_min: RING_MIN, ring_max: RING_MAX, header: d.hash_header.clone() }
+            let header = d.hash_header.as_deref().map(hash_header).transpose()?;
+            Pick::RingHash { ring_min: RING_MIN, ring_max: RING_MAX, header }
         }
     })
+}
+
+fn hash_header(name: &str) -> Result<String, Wrong> {
+    match Metadata::key_of(name) {
+        Ok(key) if key.ends_with("-bin") => Err(Wrong::new(
+            "hash_header",
+            format!("is {name:?}"),
+            "name metadata of text: a key without -bin",
+        )),
+        Ok(key) => Ok(key),
+        Err(error) => Err(Wrong::new("hash_header", "is no metadata key", error.to_string())),
+    }
 }
 
 fn outliers(d: &Definition) -> Result<Option<Outliers>, Wrong> {

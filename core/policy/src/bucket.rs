@@ -11,6 +11,9 @@ use trunkline_call::Instant;
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Buckets {
     full_at: HashMap<u64, Instant>,
+    /// Time an empty bucket takes to fill: what the instants are measured in. Zero before the first call.
+    #[serde(default)]
+    span_ns: u64,
     /// The bucket of all keys there was no room for.
     overflow_full_at: Instant,
     /// No use looking for full buckets before.
@@ -32,6 +35,9 @@ impl Buckets {
     /// # Errors
     /// Nanoseconds until there is a token.
     pub fn take(&mut self, now: Instant, key: u64, rate: Rate) -> Result<(), u64> {
+        if self.span_ns != rate.span_ns() {
+            self.change_rate(now, rate);
+        }
         if let Some(full_at) = self.full_at.get_mut(&key) {
             return take_from(full_at, now, rate);
         }
@@ -39,6 +45,24 @@ impl Buckets {
             return take_from(&mut self.overflow_full_at, now, rate);
         }
         take_from(self.full_at.entry(key).or_insert(now), now, rate)
+    }
+
+    /// From now on buckets fill at this rate and hold this burst. What is half empty stays so, and what is empty waits
+    /// for a call as long as the new rate says: nobody owes time of the old one.
+    pub fn change_rate(&mut self, now: Instant, rate: Rate) {
+        let (old, new) = (self.span_ns, rate.span_ns());
+        if old == new {
+            return;
+        }
+        self.span_ns = new;
+        if old == 0 {
+            return;
+        }
+        let changed = |full_at: &mut Instant| {
+            let owed_ns = u128::from(full_at.since_ns(now).min(old)) * u128::from(new) / u128::from(old);
+            *full_at = now.plus_ns(u64::try_from(owed_ns).unwrap_or(u64::MAX));
+        };
+        self.full_at.values_mut().chain([&mut self.overflow_full_at]).for_each(changed);
     }
 
     /// Forgets full buckets. Whether there is room now.
@@ -49,16 +73,23 @@ impl Buckets {
         self.full_at.retain(|_, full_at| *full_at > now);
         // A sweep looks at every key, so it must not happen at every call. Sooner than an empty bucket takes to fill
         // there is little to find.
-        let pause = rate.interval_ns.saturating_mul(u64::from(rate.burst)).clamp(1_000_000, 1_000_000_000);
+        let pause = rate.span_ns().clamp(1_000_000, 1_000_000_000);
         self.next_sweep = now.plus_ns(pause);
         self.full_at.len() < rate.keys_max
+    }
+}
+
+impl Rate {
+    /// Time an empty bucket takes to fill.
+    fn span_ns(&self) -> u64 {
+        self.interval_ns.saturating_mul(self.burst.into())
     }
 }
 
 fn take_from(full_at: &mut Instant, now: Instant, rate: Rate) -> Result<(), u64> {
     let next = (*full_at).max(now).plus_ns(rate.interval_ns);
     let ahead_ns = next.since_ns(now);
-    let most_ns = rate.interval_ns.saturating_mul(rate.burst.into());
+    let most_ns = rate.span_ns();
     if ahead_ns > most_ns {
         return Err(ahead_ns - most_ns);
     }
@@ -84,6 +115,29 @@ mod tests {
         assert!(buckets.take(now.plus_ns(100), 1, RATE).is_ok());
         assert!(buckets.take(now.plus_ns(100), 1, RATE).is_err());
         assert!(buckets.take(now, 2, RATE).is_ok(), "another key has its own");
+    }
+
+    #[test]
+    fn another_rate_holds_at_once_and_leaves_buckets_as_full_as_they_were() {
+        // An interval, calls at once; how many pass then, and how long the next one waits.
+        let slow = Rate { interval_ns: 1_000_000_000_000, burst: 4, keys_max: 4 };
+        let rates = [(1000, 4), (1000, 400), (7, 4), (1, 1), (1 << 50, 4), (1_000_000_000_000, 2)];
+        for (interval_ns, burst) in rates {
+            let rate = Rate { interval_ns, burst, keys_max: 4 };
+            for taken in 0..=4 {
+                let (mut buckets, now) = (Buckets::default(), Instant(1_000_000));
+                (0..taken).for_each(|_| buckets.take(now, 1, slow).unwrap());
+                buckets.change_rate(now, rate);
+                let passed = (0..burst).take_while(|_| buckets.take(now, 1, rate).is_ok()).count();
+                let most = (burst as usize * (4 - taken)).div_ceil(4);
+                assert!(
+                    (most.saturating_sub(1)..=most).contains(&passed),
+                    "{rate:?}: {taken} taken, {passed} pass"
+                );
+                let wait_ns = buckets.take(now, 1, rate).unwrap_err();
+                assert!(wait_ns <= interval_ns, "{rate:?}: {taken} taken, the next waits for {wait_ns} ns");
+            }
+        }
     }
 
     #[test]

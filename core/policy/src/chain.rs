@@ -1,13 +1,14 @@
 //! The chain: policies in order, and the part of it that stands in the way of one method.
 
 use crate::definition::{Definition, Side};
-use crate::expr::{Expression, Program, Wanted};
+use crate::expr::{Expression, Program, Wanted, did_you_mean};
 use crate::module::{self, MODULE_FIELDS_MAX, Module, ModuleLoader, Modules};
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, ModuleInput, Rule};
 use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_balance::Settings;
+use trunkline_call::WorkerChoice;
 use trunkline_schema::{MessageIndex, Schema};
 
 /// Policies of one chain. Every call passes those that apply to it, in order.
@@ -40,6 +41,7 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     needs_message: bool,
     client_streams: bool,
+    choice: WorkerChoice,
 }
 
 /// One policy of a plan.
@@ -91,6 +93,35 @@ impl Chain {
         self.rules.iter().map(|rule| &rule.definition)
     }
 
+    /// A policy for a method that cannot exist: some of the schemas have its service, and none has the method there.
+    /// It would judge nothing, and nobody would know.
+    pub fn misnamed(&self, schemas: &[&Schema]) -> Option<PolicyError> {
+        let mut rules = self.rules.iter().enumerate();
+        rules.find_map(|(index, rule)| {
+            let of = &rule.definition;
+            let (service, method) = (of.service.as_deref()?, of.method.as_deref()?);
+            let known = schemas
+                .iter()
+                .flat_map(|schema| schema.services())
+                .filter(|known| known.full_name == service);
+            let mut methods =
+                known.flat_map(|service| &service.methods).map(|known| known.name.as_str()).peekable();
+            methods.peek()?;
+            // Several schemas may describe one service.
+            let mut methods: Vec<_> = methods.collect();
+            methods.sort_unstable();
+            methods.dedup();
+            if methods.contains(&method) {
+                return None;
+            }
+            let advice = did_you_mean(method, methods.iter().copied());
+            let advice = advice
+                .unwrap_or_else(|| format!("its methods: {}", methods[..methods.len().min(12)].join(", ")));
+            let wrong = Wrong::new("method", format!("{service} has no method {method:?}"), advice);
+            Some(wrong.of_policy(index, &of.name))
+        })
+    }
+
     /// What is said about the endpoints of a service: by the first policy that names it, else by one for all services.
     pub fn balance(&self, service: &str) -> Option<&Settings> {
         let of = |named: Option<&str>| {
@@ -100,6 +131,24 @@ impl Chain {
             })
         };
         of(Some(service)).or_else(|| of(None))
+    }
+
+    /// How many workers of this host a service's policies keep for which class.
+    pub fn reservations(&self, service: &str) -> Vec<(u8, usize)> {
+        let of_service = self.rules.iter().filter(|rule| rule.definition.service.as_deref() == Some(service));
+        let mut all: Vec<(u8, usize)> = Vec::new();
+        for rule in of_service {
+            let Action::Workers { choice: WorkerChoice { class: Some(class), .. }, reserved } = rule.action
+            else {
+                continue;
+            };
+            // Several policies, each for a method, may name one class: its workers serve all of them.
+            match all.iter_mut().find(|(known, _)| *known == class) {
+                Some((_, count)) => *count = (*count).max(reserved),
+                None => all.extend((reserved > 0).then_some((class, reserved))),
+            }
+        }
+        all
     }
 
     /// Makes an instance for every policy that is a module, and learns what it wants to see.
@@ -130,8 +179,9 @@ impl Chain {
     /// Compiles what applies to a method; `None` if nothing does. The error is the first one met: the policy it names
     /// is part of the plan all the same, and refuses every call.
     pub fn plan(&self, subject: &Subject<'_>) -> (Option<Plan>, Option<PolicyError>) {
-        let mut plan =
-            Plan { steps: Vec::new(), needs_message: false, client_streams: subject.client_streams };
+        let client_streams = subject.client_streams;
+        let choice = WorkerChoice::default();
+        let mut plan = Plan { steps: Vec::new(), needs_message: false, client_streams, choice };
         let mut first = None;
         for (index, rule) in self.rules.iter().enumerate() {
             if !rule.applies_to(subject.side, subject.application, subject.path) {
@@ -144,6 +194,9 @@ impl Chain {
                 broken
             });
             plan.needs_message |= step.reads_message;
+            if let Action::Workers { choice, .. } = rule.action {
+                plan.choice = plan.choice.or(choice);
+            }
             plan.steps.push(step);
         }
         ((!plan.steps.is_empty()).then_some(plan), first)
@@ -181,6 +234,11 @@ impl Plan {
     /// Whether requests are streams.
     pub fn client_streams(&self) -> bool {
         self.client_streams
+    }
+
+    /// Which worker calls go to: of several policies the first that says something holds.
+    pub fn choice(&self) -> WorkerChoice {
+        self.choice
     }
 
     /// Whether later messages of the call are looked at, too.

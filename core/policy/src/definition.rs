@@ -112,6 +112,15 @@ pub struct Definition {
     /// `concurrency-limit`, `queue`: calls under way at once. `mirror`: copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
+    /// `workers`: the class of the calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_class: Option<u32>,
+    /// `workers`: whether calls of one caller go to one worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sticky: Option<bool>,
+    /// `workers`: workers of this host that serve the class and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers_reserved: Option<u32>,
     /// `module`: the shared object, by its absolute path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -152,6 +161,8 @@ pub enum Kind {
     Priority,
     /// Sends copies of calls elsewhere.
     Mirror,
+    /// Which worker gets a call.
+    Workers,
 }
 
 /// On which side of a call a policy stands. A call between two applications of one host passes both, client first.
@@ -233,6 +244,7 @@ impl Kind {
             Self::Module => "module",
             Self::Priority => "priority",
             Self::Mirror => "mirror",
+            Self::Workers => "workers",
         }
     }
 }

@@ -1,14 +1,17 @@
 //! One chain in the place of another: staged, then put to work or given up. Modules hand their state over meanwhile.
 
+use crate::bucket::Rate;
 use crate::bundle::ExportedModule;
 use crate::chain::Chain;
 use crate::module::{Module, Modules};
-use crate::policies::Policies;
+use crate::policies::{Permits, Policies, Verdict};
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, Rule};
 use crate::running::Running;
-use crate::state::Slot;
+use crate::state::{Slot, State};
+use std::collections::VecDeque;
 use std::sync::Arc;
+use trunkline_call::Instant;
 
 /// A chain about to take the place of the one at work.
 #[derive(Debug)]
@@ -18,6 +21,15 @@ pub struct Staged {
     /// Instances that hold the state already.
     fresh: Vec<(Slot, Box<dyn Module>)>,
     upgraded: Vec<String>,
+}
+
+/// What an exchange means for what was there before, until [`Policies::serve`] is asked next and told the time.
+#[derive(Debug, Default)]
+pub(crate) struct Exchanged {
+    /// Of policies whose definition has changed.
+    slots: Vec<Slot>,
+    /// Of calls that waited: as many as queues held at most.
+    verdicts: VecDeque<Verdict>,
 }
 
 impl Policies {
@@ -50,7 +62,8 @@ impl Policies {
         }
     }
 
-    /// Puts a staged chain to work. Returns which modules were upgraded, in words.
+    /// Puts a staged chain to work. Returns which modules were upgraded, in words. What it means for calls that wait is
+    /// said by [`Policies::serve`].
     pub fn commit(&mut self, staged: Staged) -> Vec<String> {
         let old = std::mem::replace(&mut self.chain, staged.chain);
         for (slot, module) in staged.fresh {
@@ -62,13 +75,34 @@ impl Policies {
             }
         }
         for rule in old.rules {
-            if !self.chain.rules.iter().any(|kept| kept.slot == rule.slot) {
-                let state = self.states.remove(rule.slot);
-                let module = state.and_then(|state| state.module).and_then(Running::into_module);
-                self.retired.extend(module);
+            match self.chain.rules.iter().find(|kept| kept.slot == rule.slot) {
+                Some(kept) if kept.definition == rule.definition => continue,
+                Some(_) => self.exchanged.slots.push(rule.slot),
+                None => {
+                    let Some(state) = self.states.remove(rule.slot) else { continue };
+                    let waited = state.queue.ends();
+                    let released = waited.map(|(token, _)| Verdict::Served(token, Permits::default()));
+                    self.exchanged.verdicts.extend(released);
+                    self.retired.extend(state.module.and_then(Running::into_module));
+                }
             }
+            // Has `serve` look.
+            self.freed.push(rule.slot);
         }
         staged.upgraded
+    }
+
+    /// What an exchange means for a call that waits.
+    pub(crate) fn poll_exchanged(&mut self, now: Instant) -> Option<Verdict> {
+        while let Some(slot) = self.exchanged.slots.pop() {
+            let rule = self.chain.rules.iter().find(|rule| rule.slot == slot);
+            if let (Some(rule), Some(state)) = (rule, self.states.find(slot)) {
+                take_up(now, &rule.action, state);
+                let waits = state.queue.ends().map(|(token, until)| Verdict::Waits(token, until));
+                self.exchanged.verdicts.extend(waits);
+            }
+        }
+        self.exchanged.verdicts.pop_front()
     }
 
     /// Gives a staged chain up.
@@ -144,6 +178,18 @@ impl Policies {
             staged.fresh.push((rule.slot, fresh));
         }
         Ok(())
+    }
+}
+
+/// What a policy remembers goes on under what is said about it now.
+fn take_up(now: Instant, action: &Action, state: &mut State) {
+    match action {
+        Action::Queue { settings, .. } => state.queue.settings = *settings,
+        Action::RateLimit { interval_ns, burst, keys_max, .. } => {
+            let rate = Rate { interval_ns: *interval_ns, burst: *burst, keys_max: *keys_max };
+            state.buckets.change_rate(now, rate);
+        }
+        _ => {}
     }
 }
 

@@ -25,7 +25,7 @@
 //! * A policy that keeps name and kind through a change keeps its state; a module hands it to its next version, or the
 //!   old one stays.
 //! * What cannot be decided is refused by policies that guard (access), whichever way they are worded.
-//! * Asking allocates nothing unless it refuses or takes a permit.
+//! * Asking allocates nothing unless it refuses, takes a permit, or goes through a map of more than a few entries.
 //! * The message asked about is the one that is sent: the caller hands in a private copy, checked.
 //!
 //! # Limits

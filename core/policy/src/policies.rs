@@ -3,6 +3,7 @@
 use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
 use crate::definition::{Definition, EncodingName, OnFault};
+use crate::exchange::Exchanged;
 use crate::expr::{EvalError, FieldValue, Inputs};
 use crate::mirror::Mirror;
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
@@ -26,6 +27,8 @@ pub struct Policies {
     pub(crate) seed: u64,
     /// Queues with room for one more.
     pub(crate) freed: Vec<Slot>,
+    /// What follows from an exchange for calls that wait.
+    pub(crate) exchanged: Exchanged,
     /// Modules nobody needs any more, until the host takes them.
     pub(crate) retired: Vec<Box<dyn Module>>,
     /// Modules that were ejected, until the host has logged it. Each is ejected once.
@@ -71,6 +74,8 @@ pub enum Verdict {
     Served(u64, Permits),
     /// It has waited too long.
     Shed(u64, Rejection),
+    /// It waits on, until then at most: its policy has changed.
+    Waits(u64, Instant),
 }
 
 /// What a call holds of policies until it ends: places of concurrency limits, and who wants to hear of the end. To be
@@ -124,6 +129,7 @@ impl Policies {
             random: Random::new(seed),
             seed: !seed,
             freed: Vec::new(),
+            exchanged: Exchanged::default(),
             retired: Vec::new(),
             ejected: VecDeque::new(),
             latest: Instant::default(),
@@ -260,6 +266,9 @@ impl Policies {
     }
 
     fn serve_freed(&mut self, now: Instant) -> Option<Verdict> {
+        if let Some(verdict) = self.poll_exchanged(now) {
+            return Some(verdict);
+        }
         while let Some(slot) = self.freed.last().copied() {
             let next = self.states.find(slot).and_then(|state| {
                 let room = state.under_way < state.queue.settings.calls_max;
@@ -279,15 +288,18 @@ impl Policies {
         None
     }
 
-    /// A call has waited as long as any may. One whose policy is gone goes on.
-    pub fn late(&mut self, ticket: Ticket, token: u64) -> Verdict {
-        match self.states.find(ticket.slot) {
-            None => Verdict::Served(token, Permits::default()),
-            Some(state) => {
-                state.queue.remove(token);
-                Verdict::Shed(token, self.shed(ticket.slot))
-            }
+    /// A call has waited as long as any may; unless another chain says otherwise by now. One whose policy is gone goes
+    /// on.
+    pub fn late(&mut self, now: Instant, ticket: Ticket, token: u64) -> Verdict {
+        let Some(state) = self.states.find(ticket.slot) else {
+            return Verdict::Served(token, Permits::default());
+        };
+        let end = state.queue.ends().find(|(waiting, _)| *waiting == token);
+        if let Some((_, until)) = end.filter(|(_, until)| *until > now) {
+            return Verdict::Waits(token, until);
         }
+        state.queue.remove(token);
+        Verdict::Shed(token, self.shed(ticket.slot))
     }
 
     /// The longest a call may wait.
@@ -393,8 +405,8 @@ impl Asked<'_> {
             }
             Action::Queue { settings, .. } => self.queue(inputs, *settings, admission),
             Action::Module { on_fault, .. } => self.module(inputs, *on_fault, admission),
-            // Says something about endpoints, and nothing about calls.
-            Action::Balance(_) => Ok(()),
+            // Says something about endpoints or workers, which are found elsewhere.
+            Action::Balance(_) | Action::Workers { .. } => Ok(()),
         }
     }
 

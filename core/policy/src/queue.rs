@@ -66,6 +66,12 @@ impl Queue {
         self.classes[usize::from(!urgent)].push_back(Waiting { token, since: now });
     }
 
+    /// Until when each call that waits may do so, by its token.
+    pub fn ends(&self) -> impl Iterator<Item = (u64, Instant)> {
+        let limit = self.settings.interval_ns.saturating_add(1);
+        self.classes.iter().flatten().map(move |waiting| (waiting.token, waiting.since.plus_ns(limit)))
+    }
+
     /// The next call, for which there is room now, or one that must go.
     pub fn pop(&mut self, now: Instant) -> Option<Turn> {
         let overloaded = self.is_overloaded(now);

@@ -7,7 +7,7 @@ use crate::refused::Wrong;
 use crate::state::Slot;
 use std::sync::Arc;
 use trunkline_balance::Settings;
-use trunkline_call::Code;
+use trunkline_call::{Code, WorkerChoice};
 
 /// One policy of a chain.
 #[derive(Clone, Debug)]
@@ -55,6 +55,10 @@ pub(crate) enum Action {
         encoding: EncodingName,
     },
     Priority(Class),
+    Workers {
+        choice: WorkerChoice,
+        reserved: usize,
+    },
     Mirror {
         percent: f64,
         target: Arc<str>,
@@ -108,10 +112,12 @@ const TARGET_BYTES_MAX: usize = 4096;
 const TARGET_MS_DEFAULT: u64 = 5;
 const INTERVAL_MS_DEFAULT: u64 = 100;
 /// A mebibyte keeps cores and caches of both hosts busy for about half a millisecond. Sixteen a second disturb fewer
-/// than one call in a hundred (docs/benchmarks.md), so the 99th percentile does not see them.
+/// than one call in a hundred (docs/measured/history/beside.md), so the 99th percentile does not see them.
 const BATCH_BYTES_PER_SECOND_DEFAULT: u64 = 16 << 20;
 /// Words for a caller travel in the status message, and that in one metadata value.
 const MESSAGE_BYTES_MAX: usize = 1024;
+/// Sessions one daemon can have by default.
+const RESERVED_MAX: u32 = 1024;
 /// Linux: PATH_MAX.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -217,7 +223,7 @@ fn check_scope(definition: &Definition) -> Result<(), Wrong> {
 /// Keys that are set and do not belong to the kind.
 fn check_keys(definition: &Definition) -> Result<(), Wrong> {
     let d = definition;
-    let all: [(&'static str, bool); 31] = [
+    let all: [(&'static str, bool); 34] = [
         ("allow", d.allow.is_some()),
         ("deny", d.deny.is_some()),
         ("message", d.message.is_some()),
@@ -246,6 +252,9 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         ("eject_after", d.eject_after.is_some()),
         ("eject_ms", d.eject_ms.is_some()),
         ("eject_percent_max", d.eject_percent_max.is_some()),
+        ("worker_class", d.worker_class.is_some()),
+        ("sticky", d.sticky.is_some()),
+        ("workers_reserved", d.workers_reserved.is_some()),
         ("path", d.path.is_some()),
         ("config", d.config.is_some()),
         ("on_fault", d.on_fault.is_some()),
@@ -261,6 +270,7 @@ fn check_keys(definition: &Definition) -> Result<(), Wrong> {
         Kind::Compress => &["encoding"],
         Kind::Module => &["path", "config", "on_fault"],
         Kind::Priority => &["class", "bytes_per_second"],
+        Kind::Workers => &["worker_class", "sticky", "workers_reserved"],
         Kind::Queue => &["calls_max", "waiting_max", "target_ms", "interval_ms", "urgent", "message"],
         Kind::Balance => &[
             "pick",
@@ -293,6 +303,7 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
         Kind::Compress => Ok(Action::Compress { encoding: needed("encoding", definition.encoding)? }),
         Kind::Module => module(definition),
         Kind::Priority => priority(definition),
+        Kind::Workers => workers(definition),
         Kind::Access => access(definition),
         Kind::RateLimit => rate_limit(definition),
         Kind::Fault => fault(definition),
@@ -310,6 +321,45 @@ fn action(definition: &Definition) -> Result<Action, Wrong> {
             calls_max => Ok(Action::ConcurrencyLimit { calls_max }),
         },
     }
+}
+
+fn workers(d: &Definition) -> Result<Action, Wrong> {
+    if d.when.is_some() {
+        let advice =
+            "leave it out: a worker is found before anybody looks at a call; name a service or a method";
+        return Err(Wrong::new("when", "does not belong to kind \"workers\"", advice));
+    }
+    let class = match d.worker_class {
+        None => None,
+        Some(number) => Some(WorkerChoice::class_of(number.into()).ok_or_else(|| {
+            Wrong::new("worker_class", format!("is {number}"), "write a number from 0 to 31")
+        })?),
+    };
+    if class.is_none() && d.sticky.is_none() {
+        return Err(Wrong::new(
+            "",
+            "has neither worker_class nor sticky",
+            "add worker_class = 1 or sticky = true",
+        ));
+    }
+    let reserved = match d.workers_reserved {
+        None => 0,
+        Some(count @ 1..=RESERVED_MAX)
+            if class.is_some() && d.side == Side::Server && d.service.is_some() =>
+        {
+            count
+        }
+        Some(1..=RESERVED_MAX) => {
+            let advice =
+                "add worker_class and service, and write side = \"server\": they are workers of this host";
+            return Err(Wrong::new("workers_reserved", "says nothing by itself", advice));
+        }
+        Some(count) => {
+            let advice = format!("write a number from 1 to {RESERVED_MAX}");
+            return Err(Wrong::new("workers_reserved", format!("is {count}"), advice));
+        }
+    };
+    Ok(Action::Workers { choice: WorkerChoice { class, sticky: d.sticky }, reserved: reserved as usize })
 }
 
 fn access(definition: &Definition) -> Result<Action, Wrong> {

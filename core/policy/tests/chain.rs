@@ -3,9 +3,11 @@
 mod support;
 
 use support::{SCHEMA, inputs, metadata, order, sample};
+use trunkline_balance::Pick;
 use trunkline_call::{Code, Instant};
 use trunkline_message::View;
 use trunkline_policy::{Chain, Definition, Modules, Plan, Policies, Rejection, Side, Subject};
+use trunkline_schema::Schema;
 
 const NOW: Instant = Instant(1_000_000_000);
 
@@ -75,6 +77,18 @@ fn chains_are_refused_with_policy_key_and_remedy() {
           to 3600000"),
         (policy("a", "kind = \"fault\"\npercent = 101.0\ndelay_ms = 1"), "policy \"a\".percent: is 101; write a \
           number from 0 to 100"),
+        (policy("a", "kind = \"workers\""),
+         "policy \"a\": has neither worker_class nor sticky; add worker_class = 1 or sticky = true"),
+        (policy("a", "kind = \"workers\"\nworker_class = 32"),
+         "policy \"a\".worker_class: is 32; write a number from 0 to 31"),
+        (policy("a", "kind = \"workers\"\nsticky = true\nwhen = \"true\""),
+         "policy \"a\".when: does not belong to kind \"workers\"; leave it out: a worker is found before anybody looks \
+          at a call; name a service or a method"),
+        (policy("a", "kind = \"workers\"\nworker_class = 1\nworkers_reserved = 2"),
+         "policy \"a\".workers_reserved: says nothing by itself; add worker_class and service, and write side = \
+          \"server\": they are workers of this host"),
+        (policy("a", "kind = \"workers\"\nworker_class = 1\nservice = \"a.B\"\nworkers_reserved = 0"),
+         "policy \"a\".workers_reserved: is 0; write a number from 1 to 1024"),
         (policy("a", "kind = \"fault\""), "policy \"a\": neither delays nor aborts; add delay_ms = 50 or abort = \
           \"UNAVAILABLE\""),
         (policy("a", "kind = \"timeout\"\ntimeout_ms = 5\nmethod = \"Buy\""),
@@ -102,6 +116,10 @@ fn chains_are_refused_with_policy_key_and_remedy() {
          "policy \"a\".choices: belongs to pick = \"least-request\"; leave it out"),
         (caller("a", "kind = \"balance\"\npick = \"ring-hash\""), "policy \"a\".hash_header: and ring-hash mean \
           nothing without each other; write pick = \"ring-hash\" and hash_header = \"metadata-key\", both or neither"),
+        (caller("a", "kind = \"balance\"\npick = \"ring-hash\"\nhash_header = \"x user\""), "policy \
+          \"a\".hash_header: is no metadata key; metadata key \"x user\": use 0-9 a-z - _ . only"),
+        (caller("a", "kind = \"balance\"\npick = \"ring-hash\"\nhash_header = \"Key-Bin\""), "policy \
+          \"a\".hash_header: is \"Key-Bin\"; name metadata of text: a key without -bin"),
         (caller("a", "kind = \"balance\"\neject_ms = 5"),
          "policy \"a\".eject_after: is missing; add eject_after = 5, the failures in a row"),
         (caller("a", "kind = \"balance\"\nwhen = \"true\""), "policy \"a\".when: does not belong to kind \
@@ -122,6 +140,35 @@ fn chains_are_refused_with_policy_key_and_remedy() {
     );
     assert!(chain(&policy("a", "kind = \"fault\"\nabort = \"OK\"")).unwrap_err().contains("no status code"));
     assert!(chain(&policy("a", "kind = \"acess\"")).unwrap_err().contains("unknown variant"));
+}
+
+#[test]
+fn a_policy_for_a_method_that_cannot_exist_is_told() {
+    let of = |method: &str| {
+        let scope = format!("service = \"shop.v1.Shop\"\nmethod = \"{method}\"");
+        chain(&policy("a", &format!("kind = \"access\"\ndeny = \"true\"\n{scope}"))).unwrap()
+    };
+    let misnamed = |method: &str| of(method).misnamed(&[&SCHEMA]).map(|error| error.to_string());
+    assert_eq!(misnamed("Buy"), None);
+    let told = "policy \"a\".method: shop.v1.Shop has no method \"Buyy\"; did you mean \"Buy\"?";
+    assert_eq!(misnamed("Buyy").as_deref(), Some(told));
+    let told = "policy \"a\".method: shop.v1.Shop has no method \"Refund\"; its methods: Buy, Stream";
+    assert_eq!(misnamed("Refund").as_deref(), Some(told));
+    // Where another version has it, it exists; and of a service nobody knows nothing is known.
+    let newer =
+        "syntax = \"proto3\"; package shop.v1; message A {} service Shop { rpc Refund(A) returns (A); }";
+    let newer = Schema::from_proto_source("shop.proto", newer).unwrap();
+    assert_eq!(of("Refund").misnamed(&[&SCHEMA, &newer]), None);
+    assert_eq!(of("Refund").misnamed(&[]), None);
+}
+
+/// A header's name is written in any case and sent in lower case.
+#[test]
+fn names_of_headers_are_taken_as_they_are_sent() {
+    let balance = caller("a", "kind = \"balance\"\npick = \"ring-hash\"\nhash_header = \"X-User\"");
+    let chain = chain(&balance).unwrap();
+    let pick = &chain.balance("shop.v1.Shop").unwrap().pick;
+    assert!(matches!(pick, Pick::RingHash { header: Some(header), .. } if header == "x-user"), "{pick:?}");
 }
 
 #[test]
@@ -175,6 +222,11 @@ fn the_first_refusal_decides_and_no_value_is_no_permission() {
         ("deny = \"false\"\nwhen = \"metadata['x'] == 'y'\"", true),
         ("deny = \"true\"\nwhen = \"metadata['x'] == 'y'\"", false),
         ("deny = \"true\"\nwhen = \"metadata['tenant'] == 'red'\"", true),
+        // It came twice, and the handler may read either.
+        ("deny = \"metadata['two'] == 'red'\"", false),
+        ("deny = \"metadata['two'] == 'blue'\"", false),
+        ("allow = \"metadata['two'] == 'red'\"", false),
+        ("deny = \"true\"\nwhen = \"metadata['two'] == 'green'\"", false),
     ] {
         let plan = installed(&mut policies, &policy("a", &format!("kind = \"access\"\n{condition}")));
         assert_eq!(ask(&mut policies, &plan, NOW).is_ok(), passes, "{condition}");

@@ -39,6 +39,7 @@ fn true_of_the_sample() {
         "request.numbers.all(n, request.items.exists(i, i.price > n)) && request.scores.all(k, k in ['x', 'y'])",
         "['a', 'b'].exists(p, request.items[0].name == p)",
         "metadata['tenant'] == 'blue' && metadata.tenant == 'blue' && 'tenant' in metadata && !has(metadata.x)",
+        "metadata['Tenant'] == 'blue' && metadata.TENANT == 'blue' && 'Tenant' in metadata && has(metadata.Tenant)",
         "int(metadata['retries']) + 1 == 4",
         "service == 'shop.v1.Shop' && method == 'Buy' && path == '/shop.v1.Shop/Buy'",
         "application == 'till' && peer.identity == 'uid:1000' && peer.address == ''",
@@ -73,6 +74,12 @@ fn errors_and_what_hides_them() {
         ("request.scores['z'] == 1".into(), Err(EvalError::NoSuchKey)),
         ("metadata['z'] == ''".into(), Err(EvalError::NoSuchKey)),
         ("has(metadata.z) && metadata['z'] == ''".into(), Ok(false)),
+        // Neither value is the one: a handler may read either.
+        ("metadata['two'] == 'red'".into(), Err(EvalError::SeveralValues)),
+        ("metadata['two'] == 'green'".into(), Err(EvalError::SeveralValues)),
+        ("metadata['two'] != 'green'".into(), Err(EvalError::SeveralValues)),
+        ("has(metadata.two) && 'two' in metadata".into(), Ok(true)),
+        ("metadata['twice'] == 'same'".into(), Ok(true)),
         ("-(-9223372036854775807 - 1) == 0".into(), Err(EvalError::Overflow)),
         ("(-9223372036854775807 - 1) / -1 == 0".into(), Err(EvalError::Overflow)),
         ("int('12x') == 12".into(), Err(EvalError::Overflow)),
@@ -108,7 +115,7 @@ fn wrong_ones_are_refused_with_place_and_remedy() {
         ("request.tenant.matches(request.item.name)", "1:37: the pattern of matches() must be known beforehand; \
           write it as \
           a literal: it is compiled once, when the policy is applied"),
-        ("request.tenant.matches('(')", "1:24: bad pattern: unclosed group; patterns are those of RE2: no \
+        ("request.tenant.matches('(')", "1:24: bad pattern: missing ): (; patterns are those of RE2: no \
           look-around, no \
           back-references"),
         ("request.items.filter(i, true) == []", "1:15: there is no function value.filter of 2 arguments; nothing is \
@@ -127,6 +134,8 @@ fn wrong_ones_are_refused_with_place_and_remedy() {
           method, service, path, application, peer, and values of enums by their full name"),
         ("'abc", "1:1: literal is not closed; end it with '"),
         ("5 == 99999999999999999999", "1:6: integer does not fit 64 bits; write it with u if it is unsigned"),
+        ("metadata['x user'] == 'a'", "1:10: no call has it: metadata key \"x user\": use 0-9 a-z - _ . only"),
+        ("':path' in metadata", "1:9: no call has it: metadata key \":path\": use 0-9 a-z - _ . only"),
         ("peer.name == 'a'", "1:6: peer has no member \"name\"; write peer.identity or peer.address"),
         ("{'a': 1}.a == 1", "1:1: map literals are not supported here; compare the keys one by one"),
         ("request.package == 1", "1:9: \"package\" is a reserved word of CEL; a field of that name cannot be named \

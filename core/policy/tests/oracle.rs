@@ -19,6 +19,7 @@ struct Order {
     tenant: String,
     numbers: Vec<i64>,
     names: Vec<String>,
+    /// With keys that occur more than once.
     scores: Vec<(String, i64)>,
 }
 
@@ -47,16 +48,30 @@ fn double() -> impl Strategy<Value = f64> {
 }
 
 fn word() -> impl Strategy<Value = String> {
-    prop::sample::select(vec!["", "a", "ab", "abc", "b", "ba", "å", "åb"]).prop_map(str::to_owned)
+    let words = vec![
+        "", "a", "ab", "abc", "b", "ba", "å", "åb", "Å", "a\u{30a}", "٣", "3", "ß", "日本", "🧭", "\u{ffff}",
+    ];
+    prop::sample::select(words).prop_map(str::to_owned)
 }
 
 fn an_order() -> impl Strategy<Value = Order> {
     let lists = (prop::collection::vec(-4i64..5, 0..4), prop::collection::vec(word(), 0..4));
-    let scores = prop::collection::btree_map(word(), -4i64..5, 0..3);
+    // Few keys and many, each of them more than once now and then.
+    let numbered = (0u32..40).prop_map(|number| format!("n{number}"));
+    let scores = prop_oneof![
+        4 => prop::collection::vec((word(), -4i64..5), 0..4),
+        1 => prop::collection::vec((prop_oneof![word(), numbered], -4i64..5), 0..40),
+    ];
     (any::<bool>(), int(), uint(), double(), word(), lists, scores).prop_map(
-        |(urgent, big, wide, weight, tenant, (numbers, names), scores)| {
-            let scores = scores.into_iter().collect();
-            Order { urgent, big, wide, weight, tenant, numbers, names, scores }
+        |(urgent, big, wide, weight, tenant, (numbers, names), scores)| Order {
+            urgent,
+            big,
+            wide,
+            weight,
+            tenant,
+            numbers,
+            names,
+            scores,
         },
     )
 }
@@ -77,6 +92,7 @@ fn an_int(depth: u32) -> BoxedStrategy<String> {
         (0usize..4).prop_map(|at| format!("request.numbers[{at}]")),
         word().prop_map(|key| format!("request.scores['{key}']")),
         Just("size(request.names)".to_owned()),
+        Just("size(request.scores)".to_owned()),
         Just("size(request.tenant)".to_owned()),
     ];
     if depth == 0 {
@@ -159,6 +175,8 @@ fn a_bool(depth: u32) -> BoxedStrategy<String> {
             .prop_map(|(a, list)| format!("({a} in [{}])", list.join(", "))),
         1 => (prop::sample::select(vec!["all", "exists", "exists_one"]), sign(), an_int(below), a_bool(below))
             .prop_map(|(q, op, a, b)| format!("request.numbers.{q}(n, n {op} {a} || {b})")),
+        1 => (prop::sample::select(vec!["all", "exists", "exists_one"]), sign(), an_int(0))
+            .prop_map(|(q, op, a)| format!("request.scores.{q}(k, request.scores[k] {op} {a})")),
         1 => (prop::sample::select(vec!["all", "exists"]), a_string())
             .prop_map(|(q, part)| format!("request.names.{q}(s, s.contains({part}))")),
     ]

@@ -82,6 +82,7 @@ impl Host {
                 match verdict {
                     Verdict::Served(token, permits) => self.work(token, permits),
                     Verdict::Shed(token, _) => self.shed.push(token),
+                    Verdict::Waits(..) => panic!("nobody has changed anything"),
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::ast::{Expr, ExprKind, Literal};
 use super::check::{Checked, Checker};
 use super::error::{Complaint, did_you_mean};
 use super::node::{Node, Quantifier, Scalar, TextTest};
+use super::re2::translate;
 use super::types::Type;
 use regex::bytes::{Regex, RegexBuilder};
 
@@ -153,12 +154,15 @@ impl Checker<'_> {
 }
 
 fn compile(at: u32, source: &[u8]) -> Result<Regex, Complaint> {
-    let source = std::str::from_utf8(source).unwrap_or_default();
-    RegexBuilder::new(source).size_limit(PATTERN_BYTES_MAX).build().map_err(|error| {
+    let bad = |problem: &str| {
         let advice = "patterns are those of RE2: no look-around, no back-references";
-        let words = error.to_string();
-        let problem = words.lines().last().unwrap_or_default().trim_start_matches("error: ");
         Complaint::new(at, format!("bad pattern: {problem}"), advice)
+    };
+    let source = std::str::from_utf8(source).map_err(|_| bad("it is not UTF-8"))?;
+    let translated = translate(source).map_err(|error| bad(&error.0))?;
+    RegexBuilder::new(&translated).size_limit(PATTERN_BYTES_MAX).build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(bytes_max) => bad(&format!("it takes more than {bytes_max} bytes")),
+        error => bad(error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ")),
     })
 }
 

@@ -216,7 +216,7 @@ impl Checker<'_> {
         let (range_type, range) = self.check(range)?;
         let (element, node) = match range_type {
             Type::Unknown => (Type::Unknown, Node::Unknown),
-            Type::Metadata => (Type::Str, Node::HasMetadata(value.into())),
+            Type::Metadata => (Type::Str, Node::HasMetadata(super::member::sent_key(at, value)?.into())),
             Type::Map(key, _) => (*key, Node::HasEntry { map: range.into(), key: value.into() }),
             Type::List(of) => (*of, Node::Among { value: value.into(), list: range.into() }),
             other => {

@@ -40,6 +40,9 @@ pub enum EvalError {
     /// A map or the metadata without the key.
     #[error("no such key")]
     NoSuchKey,
+    /// Metadata with several different values under the key: which of them its reader takes, nobody knows here.
+    #[error("several values of metadata under one key")]
+    SeveralValues,
     /// The expression works for longer than [`STEPS_MAX`](super::STEPS_MAX) on this message.
     #[error("more than {} evaluation steps", super::STEPS_MAX)]
     Steps,
@@ -72,7 +75,7 @@ impl fmt::Display for ExprError {
 impl std::error::Error for ExprError {}
 
 /// The known name closest to `found`, as advice: within a third of its letters.
-pub(super) fn did_you_mean<'n>(found: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+pub(crate) fn did_you_mean<'n>(found: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
     let (distance, name) = known.take(1000).map(|name| (edits(found, name), name)).min()?;
     (distance <= name.len().max(3) / 3).then(|| format!("did you mean {name:?}?"))
 }

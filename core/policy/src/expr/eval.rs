@@ -2,6 +2,7 @@
 
 use super::call::VARIABLES_MAX;
 use super::error::EvalError;
+use super::keys::Keys;
 use super::node::{Arithmetic, Comparison, Input, Node, Presence, Quantifier, Read, Scalar, Slot, TextTest};
 use super::value::Value;
 use super::{Inputs, STEPS_MAX};
@@ -38,7 +39,7 @@ impl<'a> Frame<'a> {
             Node::Entry { map, key } => self.entry(map, key)?.ok_or(EvalError::NoSuchKey)?,
             Node::HasEntry { map, key } => Value::Bool(self.entry(map, key)?.is_some()),
             Node::Metadata(key) => Value::Str(self.metadata(key)?.ok_or(EvalError::NoSuchKey)?),
-            Node::HasMetadata(key) => Value::Bool(self.metadata(key)?.is_some()),
+            Node::HasMetadata(key) => Value::Bool(self.has_metadata(key)?),
             Node::Among { value, list } => Value::Bool(self.among(value, list)?),
             Node::List(nodes) => self.written(nodes)?,
             Node::Not(of) => Value::Bool(!self.test(of)?),
@@ -106,8 +107,15 @@ impl<'a> Frame<'a> {
     ) -> Result<bool, EvalError> {
         let list = self.eval(list)?;
         let (mut failed, mut found) = (None, 0usize);
-        for index in 0..count(list) {
-            self.variables[usize::from(variable) % VARIABLES_MAX] = self.range_item(list, index)?;
+        let entries = count(list);
+        let mut keys = is_map(list).then(|| Keys::of(list, entries));
+        for index in 0..entries {
+            let item = match &mut keys {
+                Some(keys) => keys.next(self, index)?,
+                None => Some(self.range_item(list, index)?),
+            };
+            let Some(item) = item else { continue };
+            self.variables[usize::from(variable) % VARIABLES_MAX] = item;
             match (self.test(body), which) {
                 (Ok(true), Quantifier::Exists) => return Ok(true),
                 (Ok(false), Quantifier::All) => return Ok(false),
@@ -126,7 +134,7 @@ impl<'a> Frame<'a> {
     }
 
     /// What a quantifier's variable stands for: an element of a list, a key of a map.
-    fn range_item(&mut self, list: Value<'a>, index: usize) -> Evaluated<'a> {
+    pub fn range_item(&mut self, list: Value<'a>, index: usize) -> Evaluated<'a> {
         match list {
             Value::Repeated(view, slot) => match (&slot.read, Value::of_element(view, slot, index)) {
                 (Read::Map(entry), Some(Value::Message(view))) => Ok(Value::of_field(view, &entry.0)),
@@ -168,17 +176,35 @@ impl<'a> Frame<'a> {
         Ok(None)
     }
 
-    /// The first value of a key, read off the encoded form.
+    /// The value of a key, read off the encoded form. Some readers take the first of several values (grpc-go's users),
+    /// some the last (grpc-java's `Metadata.get`), some all: no choice of one, nor their joining, would make an
+    /// equality mean here what it means there, so several have no value, as an absent one has none.
     fn metadata(&mut self, key: &'a Node) -> Result<Option<&'a [u8]>, EvalError> {
         let key = self.eval(key)?.bytes();
-        let mut pairs = trunkline_call::MetadataPairs::new(self.inputs.metadata);
-        for (name, value) in &mut pairs {
+        let mut found = None;
+        for (name, value) in trunkline_call::MetadataPairs::new(self.inputs.metadata) {
             self.charge(1)?;
-            if name == key {
-                return Ok(Some(value));
+            if name != key {
+                continue;
+            }
+            self.charge_bytes(value)?;
+            if found.replace(value).is_some_and(|before| before != value) {
+                return Err(EvalError::SeveralValues);
             }
         }
-        Ok(None)
+        Ok(found)
+    }
+
+    /// Whether a key has any value.
+    fn has_metadata(&mut self, key: &'a Node) -> Result<bool, EvalError> {
+        let key = self.eval(key)?.bytes();
+        for (name, _) in trunkline_call::MetadataPairs::new(self.inputs.metadata) {
+            self.charge(1)?;
+            if name == key {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn among(&mut self, value: &'a Node, list: &'a Node) -> Result<bool, EvalError> {
@@ -248,9 +274,21 @@ impl<'a> Frame<'a> {
                 text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
             }
             Value::Bytes(bytes) => bytes.len(),
+            map if is_map(map) => self.keys(map)?,
             list => count(list),
         };
         Ok(size as i64)
+    }
+
+    /// How many keys a map has.
+    fn keys(&mut self, map: Value<'a>) -> Result<usize, EvalError> {
+        let entries = count(map);
+        let mut keys = Keys::of(map, entries);
+        let mut distinct = 0;
+        for index in 0..entries {
+            distinct += usize::from(keys.next(self, index)?.is_some());
+        }
+        Ok(distinct)
     }
 
     fn input(&self, input: Input) -> &'a str {
@@ -264,12 +302,12 @@ impl<'a> Frame<'a> {
         }
     }
 
-    fn charge(&mut self, steps: u32) -> Result<(), EvalError> {
+    pub fn charge(&mut self, steps: u32) -> Result<(), EvalError> {
         self.steps_left = self.steps_left.checked_sub(steps).ok_or(EvalError::Steps)?;
         Ok(())
     }
 
-    fn charge_bytes(&mut self, bytes: &[u8]) -> Result<(), EvalError> {
+    pub fn charge_bytes(&mut self, bytes: &[u8]) -> Result<(), EvalError> {
         self.charge(u32::try_from(bytes.len() / STEP_BYTES).unwrap_or(u32::MAX))
     }
 }
@@ -280,6 +318,10 @@ fn has(view: View<'_>, slot: &Slot, presence: Presence) -> bool {
         Presence::NotZero => view.has(slot.at) && !Value::of_field(view, slot).is_zero(),
         Presence::NotEmpty => Value::count(view, slot) > 0,
     }
+}
+
+fn is_map(value: Value<'_>) -> bool {
+    matches!(value, Value::Repeated(_, Slot { read: Read::Map(_), .. }))
 }
 
 fn count(list: Value<'_>) -> usize {

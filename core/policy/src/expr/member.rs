@@ -5,6 +5,7 @@ use super::check::{Checked, Checker, NAMES, conversion};
 use super::error::{Complaint, did_you_mean};
 use super::node::{Constant, Input, Node, Presence, Read, Slot};
 use super::types::Type;
+use trunkline_call::Metadata;
 use trunkline_message::FieldAt;
 use trunkline_schema::{DefaultValue, Field, Kind, MessageIndex, Schema};
 
@@ -17,10 +18,7 @@ impl Checker<'_> {
         match found {
             Type::Unknown => Ok((Type::Unknown, Node::Unknown)),
             Type::Message(index) => self.field(expr.at, index, node, name),
-            Type::Metadata => {
-                let key = text(name).into();
-                Ok((Type::Str, Node::Metadata(key)))
-            }
+            Type::Metadata => Ok((Type::Str, Node::Metadata(metadata_key(expr.at, name)?.into()))),
             Type::Map(key, value) if *key == Type::Str => {
                 Ok((*value, Node::Entry { map: node.into(), key: text(name).into() }))
             }
@@ -45,7 +43,7 @@ impl Checker<'_> {
             }
             Type::Metadata => {
                 let key = self.wanted(index, &Type::Str, "metadata")?;
-                Ok((Type::Str, Node::Metadata(key.into())))
+                Ok((Type::Str, Node::Metadata(sent_key(index.at, key)?.into())))
             }
             Type::Map(key, value) => {
                 let (given, index_node) = self.check(index)?;
@@ -73,7 +71,7 @@ impl Checker<'_> {
         let (found, node) = self.check(of)?;
         let node = match found {
             Type::Unknown => Node::Unknown,
-            Type::Metadata => Node::HasMetadata(text(name).into()),
+            Type::Metadata => Node::HasMetadata(metadata_key(*member_at, name)?.into()),
             Type::Map(key, _) if *key == Type::Str => {
                 Node::HasEntry { map: node.into(), key: text(name).into() }
             }
@@ -137,6 +135,19 @@ impl Checker<'_> {
             scope = scope.rsplit_once('.').map_or("", |(outer, _)| outer);
         }
     }
+}
+
+/// A key of metadata: one that stands in the expression is taken as it is sent, one from elsewhere as it is.
+pub(super) fn sent_key(at: u32, key: Node) -> Result<Node, Complaint> {
+    match key {
+        Node::Constant(Constant::Str(name)) => metadata_key(at, &String::from_utf8_lossy(&name)),
+        key => Ok(key),
+    }
+}
+
+fn metadata_key(at: u32, name: &str) -> Result<Node, Complaint> {
+    let key = Metadata::key_of(name);
+    key.map(|key| text(&key)).map_err(|error| Complaint::new(at, format!("no call has it: {error}"), ""))
 }
 
 fn peer(at: u32, name: &str) -> Checked {

@@ -95,6 +95,8 @@ pub fn metadata() -> Vec<u8> {
     let mut metadata = trunkline_call::Metadata::new();
     metadata.insert("tenant", "blue").expect("legal");
     metadata.insert("retries", "3").expect("legal");
+    ["red", "green"].iter().for_each(|value| metadata.insert("two", value).expect("legal"));
+    ["same", "same"].iter().for_each(|value| metadata.insert("twice", value).expect("legal"));
     let mut encoded = Vec::new();
     metadata.encode(&mut encoded);
     encoded
