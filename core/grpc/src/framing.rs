@@ -46,7 +46,7 @@ pub struct Deframer {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FramingFault {
     /// The prefix announces more than is taken.
-    #[error("message of {len} bytes exceeds the limit of {limit} bytes")]
+    #[error("message of {len} bytes exceeds the limit of {limit} bytes (limits.grpc_message_bytes)")]
     TooLarge {
         /// What it announces.
         len: usize,
@@ -54,7 +54,7 @@ pub enum FramingFault {
         limit: usize,
     },
     /// Decompressed, it is more than is taken.
-    #[error("message exceeds the limit of {limit} bytes once decompressed")]
+    #[error("message exceeds the limit of {limit} bytes (limits.grpc_message_bytes) once decompressed")]
     Inflated {
         /// What is taken.
         limit: usize,

@@ -102,27 +102,17 @@ impl<'a> Members<'a> {
         value.as_bool().map(Some).ok_or_else(|| at.wrong(value.to_string(), "true or false"))
     }
 
-    /// A number of bytes, or the same in quotes (proto3's JSON mapping of 64-bit numbers).
+    /// A number of bytes; more than can be sent is as much as can be.
     pub fn bytes(&self, key: &'static str) -> Result<Option<u32>, ServiceConfigError> {
         let Some((value, at)) = self.get(key) else { return Ok(None) };
-        let number = match value {
-            Value::String(text) => text.parse().ok(),
-            value => value.as_u64(),
-        };
-        let bytes = number.ok_or_else(|| at.wrong(value.to_string(), "a whole number of bytes"))?;
+        let bytes = whole(value).ok_or_else(|| at.wrong(value.to_string(), "a whole number of bytes"))?;
         Ok(Some(u32::try_from(bytes).unwrap_or(u32::MAX)))
     }
 
-    /// A whole number, or the same in quotes.
+    /// A whole number.
     pub fn number(&self, key: &'static str) -> Result<Option<u64>, ServiceConfigError> {
         let Some((value, at)) = self.get(key) else { return Ok(None) };
-        let number = match value {
-            Value::String(text) => text.parse().ok(),
-            value => value
-                .as_u64()
-                .or_else(|| value.as_f64().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64)),
-        };
-        number.map(Some).ok_or_else(|| at.wrong(value.to_string(), "a whole number"))
+        whole(value).map(Some).ok_or_else(|| at.wrong(value.to_string(), "a whole number"))
     }
 
     pub fn list(&self, key: &'static str) -> Result<Vec<(Place<'a>, &'a Value)>, ServiceConfigError> {
@@ -139,6 +129,34 @@ pub fn check_size(text: &str, bytes_max: usize) -> Result<(), ServiceConfigError
         return Err(Place::root().wrong(format!("{} bytes", text.len()), "at most 256 KiB"));
     }
     Ok(())
+}
+
+/// A number, or the same in quotes: proto3's JSON mapping takes either for a number of any type, and so do gRPC's own
+/// parsers.
+pub fn real(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::String(text) if is_number(text) => text.parse().ok(),
+        value => value.as_f64(),
+    };
+    number.filter(|number| number.is_finite())
+}
+
+/// A whole number from 0, in quotes or not. `3.0` and `3e0` are.
+pub fn whole(value: &Value) -> Option<u64> {
+    let exact = match value {
+        Value::String(text) if is_number(text) => text.parse().ok(),
+        value => value.as_u64(),
+    };
+    // Beyond 64 bits a double is all there is, and whoever asks has a bound far below.
+    exact.or_else(|| {
+        real(value).filter(|number| number.fract() == 0.0 && *number >= 0.0).map(|number| number as u64)
+    })
+}
+
+/// A number as JSON writes it: no sign in front but minus, no `inf`, no spaces.
+fn is_number(text: &str) -> bool {
+    text.starts_with(|first: char| first == '-' || first.is_ascii_digit())
+        && serde_json::from_str::<serde_json::Number>(text).is_ok()
 }
 
 /// An object's members.

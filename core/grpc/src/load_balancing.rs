@@ -1,8 +1,9 @@
 //! `loadBalancingConfig`: how endpoints are picked (gRFCs A48, A50, A58, A61, A62, A76).
 
-use crate::json::{Place, ServiceConfigError, duration_ns, members};
+use crate::json::{Place, ServiceConfigError, duration_ns, members, real};
 use serde_json::Value;
 use trunkline_balance::{FailureShare, Outliers, Pick, RING_MAX, Settings, SuccessRate, Weighting};
+use trunkline_call::Metadata;
 
 /// The policies there are, for whoever wrote another.
 const KNOWN: &str = "one of pick_first, round_robin, least_request_experimental, weighted_round_robin, \
@@ -86,9 +87,8 @@ fn weighting(config: &Value, at: &Place<'_>) -> Result<Weighting, ServiceConfigE
     let defaults = Weighting::default();
     let penalty = match keys.get("errorUtilizationPenalty") {
         None => defaults.error_penalty,
-        Some((value, at)) => value
-            .as_f64()
-            .filter(|penalty| *penalty >= 0.0 && penalty.is_finite())
+        Some((value, at)) => real(value)
+            .filter(|penalty| *penalty >= 0.0)
             .ok_or_else(|| at.wrong(value.to_string(), "a number from 0"))?,
     };
     Ok(Weighting {
@@ -115,7 +115,11 @@ fn ring_hash(config: &Value, at: &Place<'_>) -> Result<Pick, ServiceConfigError>
             "no more than maxRingSize, which is 4096 if left out",
         ));
     }
-    let header = keys.text("requestHashHeader")?.map(|header| header.to_ascii_lowercase());
+    let key = |name: String| {
+        let advice = "a metadata key: letters, digits, - _ . only";
+        Metadata::key_of(&name).map_err(|_| at.wrong(format!("requestHashHeader {name:?}"), advice))
+    };
+    let header = keys.text("requestHashHeader")?.filter(|name| !name.is_empty()).map(key).transpose()?;
     if let Some(header) = header.as_ref().filter(|header| header.ends_with("-bin")) {
         return Err(at.wrong(format!("requestHashHeader {header:?}"), "metadata of text: a key without -bin"));
     }

@@ -22,7 +22,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Appends the metadata among these headers. `skip` says which names have been dealt with.
 ///
 /// # Errors
-/// [`MetadataError::Value`] names a header that is not printable ASCII, or not base64 where its name ends in `-bin`;
+/// [`MetadataError::Value`] names a header that is not printable ASCII, [`MetadataError::Base64`] one that is not
+/// base64 where its name ends in `-bin`; [`MetadataError::TooMany`] if there are too many, and
 /// [`MetadataError::TooLarge`] if the metadata would exceed `bytes_max`.
 pub fn read(
     headers: &HeaderMap,
@@ -78,7 +79,7 @@ fn read_one(name: &str, value: &[u8], out: &mut MetadataWriter) -> Result<(), Me
         let part = part.trim_ascii();
         out.insert_with(name, |out| {
             let decoded = part.len() <= 2 * Metadata::BYTES_MAX && decode_base64(part, out);
-            if decoded { Ok(()) } else { Err(MetadataError::Value(name.to_owned())) }
+            if decoded { Ok(()) } else { Err(MetadataError::Base64(name.to_owned())) }
         })?;
     }
     Ok(())
@@ -149,7 +150,7 @@ mod tests {
         }
         for text in ["A", "A_I", "AQ=I", "!!"] {
             let refused = decoded(&[("a-bin", text.as_bytes())]);
-            assert_eq!(refused, Err(MetadataError::Value("a-bin".into())), "{text}");
+            assert_eq!(refused, Err(MetadataError::Base64("a-bin".into())), "{text}");
         }
     }
 

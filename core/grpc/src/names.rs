@@ -8,6 +8,8 @@ pub const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 pub const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 pub const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 pub const GRPC_TRACE_BIN: HeaderName = HeaderName::from_static("grpc-trace-bin");
+/// What a daemon knows of the execution of a call that failed: said beside the status, read by daemons.
+pub const EXECUTION: HeaderName = HeaderName::from_static("trunkline-execution");
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 pub const CONTENT_TYPE_GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
@@ -27,9 +29,9 @@ const METADATA_AFTER_ALL: [&str; 5] = [
     "grpc-trace-bin",
 ];
 
-/// Names that mean something to HTTP or to gRPC itself. They are never metadata, in neither direction: an application
-/// that could set them could break the connection or its call's framing.
-const RESERVED: [&str; 12] = [
+/// Names that mean something to HTTP, to gRPC itself or between daemons. They are never metadata, in neither direction:
+/// an application that could set them could break the connection or its call's framing, or speak for a daemon.
+const RESERVED: [&str; 13] = [
     "connection",
     "content-length",
     "content-type",
@@ -41,6 +43,7 @@ const RESERVED: [&str; 12] = [
     "te",
     "trailer",
     "transfer-encoding",
+    "trunkline-execution",
     "upgrade",
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::limits::Limits;
 use crate::metadata;
-use crate::names::{DETAILS_KEY, GRPC_MESSAGE, GRPC_STATUS, MESSAGE_KEY};
+use crate::names::{DETAILS_KEY, EXECUTION, GRPC_MESSAGE, GRPC_STATUS, MESSAGE_KEY};
 use crate::surface::Reason;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use std::borrow::Cow;
@@ -13,8 +13,10 @@ use trunkline_call::{Code, Execution, Metadata, MetadataError, MetadataWriter, S
 pub struct Outcome<'a> {
     /// The status code.
     pub code: Code,
-    /// What is known of the handler. A status a gRPC server sent counts as executed, save UNAVAILABLE, which proxies
-    /// and draining servers send for calls nobody has seen, and for others, too.
+    /// What is known of the handler. A daemon says it beside the status, in the trailer `trunkline-execution`, and is
+    /// believed, as is any other server that says so; not that a call was not executed whose answer had begun. Of other
+    /// gRPC servers a failure counts as executed if anything of an answer came before it, or if its code is one that
+    /// only applications choose: libraries and proxies use the others for calls nobody has seen, and for others, too.
     pub execution: Execution,
     /// Encoded trailing metadata, with `grpc-message` (percent-encoded) and `grpc-status-details-bin` (bytes).
     pub metadata: Cow<'a, [u8]>,
@@ -46,7 +48,8 @@ impl Outcome<'static> {
 }
 
 /// Reads a status with its metadata, if there is one.
-pub(crate) fn parse(headers: &HeaderMap, limits: &Limits) -> Option<Outcome<'static>> {
+/// `begun` says that an answer's head came before it.
+pub(crate) fn parse(headers: &HeaderMap, begun: bool, limits: &Limits) -> Option<Outcome<'static>> {
     let code = match code(headers.get(GRPC_STATUS)?) {
         Some(code) => code,
         None => return Some(Outcome::unknown(Code::Unknown, "grpc-status is not a number")),
@@ -58,9 +61,12 @@ pub(crate) fn parse(headers: &HeaderMap, limits: &Limits) -> Option<Outcome<'sta
         (Err(error), Code::Ok) => Some(unreadable(&error, "trailing")),
         // Whatever else is wrong, the call failed with this code.
         _ => {
-            let execution = match code {
-                Code::Unavailable => Execution::Unknown,
-                _ => Execution::Executed,
+            let execution = match headers.get(EXECUTION).map(read_execution) {
+                // An answer had begun: whoever says this does not know what it says, or is not to be believed.
+                Some(Execution::NotExecuted) if begun => Execution::Executed,
+                Some(said) if code != Code::Ok => said,
+                _ if begun || is_by_application(code) => Execution::Executed,
+                _ => Execution::Unknown,
             };
             Some(Outcome { code, execution, metadata: Cow::Owned(out.into_bytes()) })
         }
@@ -70,6 +76,9 @@ pub(crate) fn parse(headers: &HeaderMap, limits: &Limits) -> Option<Outcome<'sta
 /// Writes a status with its metadata.
 pub(crate) fn write(outcome: &Outcome<'_>, headers: &mut HeaderMap) {
     headers.insert(GRPC_STATUS, status_value(outcome.code));
+    if outcome.code != Code::Ok {
+        headers.insert(EXECUTION, execution_value(outcome.execution));
+    }
     if let Some(message) = metadata::first(&outcome.metadata, MESSAGE_KEY)
         && let Some(message) = message_value(message)
     {
@@ -81,7 +90,7 @@ pub(crate) fn write(outcome: &Outcome<'_>, headers: &mut HeaderMap) {
 /// What a peer's metadata that cannot be taken makes of its call.
 pub(crate) fn unreadable(error: &MetadataError, which: &str) -> Outcome<'static> {
     let code = match error {
-        MetadataError::TooLarge => Code::ResourceExhausted,
+        MetadataError::TooLarge | MetadataError::TooMany => Code::ResourceExhausted,
         _ => Code::Internal,
     };
     Outcome::unknown(code, format!("{which} metadata of the server: {error}"))
@@ -144,6 +153,40 @@ fn status_value(code: Code) -> HeaderValue {
     VALUES[usize::from(code.number())].clone()
 }
 
+/// Codes no gRPC library generates (gRPC, statuscodes.md), so that an application must have: and OK.
+fn is_by_application(code: Code) -> bool {
+    use Code::{
+        Aborted, AlreadyExists, DataLoss, FailedPrecondition, InvalidArgument, NotFound, Ok, OutOfRange,
+    };
+    matches!(
+        code,
+        Ok | InvalidArgument
+            | NotFound
+            | AlreadyExists
+            | FailedPrecondition
+            | Aborted
+            | OutOfRange
+            | DataLoss
+    )
+}
+
+fn execution_value(execution: Execution) -> HeaderValue {
+    HeaderValue::from_static(match execution {
+        Execution::Executed => "executed",
+        Execution::NotExecuted => "not-executed",
+        Execution::Unknown => "unknown",
+    })
+}
+
+/// A word nobody knows is the careful one.
+fn read_execution(value: &HeaderValue) -> Execution {
+    match value.as_bytes() {
+        b"executed" => Execution::Executed,
+        b"not-executed" => Execution::NotExecuted,
+        _ => Execution::Unknown,
+    }
+}
+
 /// Message and details come first, so that other metadata cannot crowd them out.
 fn read_words(headers: &HeaderMap, out: &mut MetadataWriter) -> Result<(), MetadataError> {
     if let Some(message) = headers.get(GRPC_MESSAGE).filter(|message| !message.is_empty()) {
@@ -155,7 +198,7 @@ fn read_words(headers: &HeaderMap, out: &mut MetadataWriter) -> Result<(), Metad
     if let Some(details) = headers.get(DETAILS) {
         out.insert_with(DETAILS_KEY, |out| {
             let sound = metadata::decode_base64(details.as_bytes(), out);
-            if sound { Ok(()) } else { Err(MetadataError::Value(DETAILS_KEY.to_owned())) }
+            if sound { Ok(()) } else { Err(MetadataError::Base64(DETAILS_KEY.to_owned())) }
         })?;
     }
     Ok(())
@@ -223,7 +266,7 @@ mod tests {
     }
 
     fn parsed(pairs: &[(&'static str, &[u8])]) -> (Status, Metadata) {
-        told(&parse(&headers(pairs), &Limits::default()).unwrap())
+        told(&parse(&headers(pairs), false, &Limits::default()).unwrap())
     }
 
     #[test]
@@ -236,7 +279,7 @@ mod tests {
         assert_eq!(status.message(), "gr\u{f6}\u{df}er");
         let (status, _) = parsed(&[("grpc-status", b"9"), ("grpc-status-details-bin", b"CAkSAQ==")]);
         assert_eq!(status.details(), [8, 9, 18, 1]);
-        assert_eq!(parse(&headers(&[("a", b"b")]), &Limits::default()), None);
+        assert_eq!(parse(&headers(&[("a", b"b")]), true, &Limits::default()), None);
     }
 
     #[test]
@@ -256,7 +299,45 @@ mod tests {
         for code in Code::ALL {
             let mut map = HeaderMap::new();
             write(&Outcome::of(&Status::new(code, "")), &mut map);
+            let said = map.remove(EXECUTION);
+            assert_eq!(said.is_some(), code != Code::Ok);
             assert_eq!(map, headers(&[("grpc-status", code.number().to_string().as_bytes())]));
+        }
+    }
+
+    #[test]
+    fn what_daemons_know_of_the_execution_is_said_and_read() {
+        for execution in [Execution::Executed, Execution::NotExecuted, Execution::Unknown] {
+            for code in Code::ALL.into_iter().filter(|code| *code != Code::Ok) {
+                let mut map = HeaderMap::new();
+                write(&Outcome::of(&Status::new(code, "x").with_execution(execution)), &mut map);
+                for begun in [false, true] {
+                    let read = parse(&map, begun, &Limits::default()).unwrap();
+                    // An answer that has begun was begun by a handler, whatever is said behind it.
+                    let believed = match execution {
+                        Execution::NotExecuted if begun => Execution::Executed,
+                        said => said,
+                    };
+                    assert_eq!((read.code, read.execution), (code, believed));
+                    assert_eq!(crate::metadata::first(&read.metadata, EXECUTION.as_str()), None);
+                }
+            }
+        }
+        let (status, _) = parsed(&[("grpc-status", b"5"), ("trunkline-execution", b"perhaps")]);
+        assert_eq!(status.execution(), Execution::Unknown);
+        let (status, _) = parsed(&[("grpc-status", b"0"), ("trunkline-execution", b"not-executed")]);
+        assert_eq!(status.execution(), Execution::Executed, "an answer is one");
+    }
+
+    #[test]
+    fn codes_that_libraries_make_prove_nothing() {
+        for code in Code::ALL {
+            let map = headers(&[("grpc-status", code.number().to_string().as_bytes())]);
+            let execution = |begun| parse(&map, begun, &Limits::default()).unwrap().execution;
+            assert_eq!(execution(true), Execution::Executed, "{code}: the handler had begun");
+            let proves = matches!(code.number(), 0 | 3 | 5 | 6 | 9 | 10 | 11 | 15);
+            let known = if proves { Execution::Executed } else { Execution::Unknown };
+            assert_eq!(execution(false), known, "{code}");
         }
     }
 
@@ -299,7 +380,7 @@ mod tests {
             metadata.encode(&mut bytes);
             let mut map = HeaderMap::new();
             write(&Outcome { code, execution: Execution::Executed, metadata: bytes.into() }, &mut map);
-            let (back, rest) = told(&parse(&map, &Limits::default()).unwrap());
+            let (back, rest) = told(&parse(&map, false, &Limits::default()).unwrap());
             prop_assert_eq!((back.code(), back.message(), back.details()), (code, status.message(), status.details()));
             prop_assert_eq!(rest.text("tenant"), Some(&tenant[..]));
         }

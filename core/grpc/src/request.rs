@@ -224,6 +224,7 @@ fn parse_metadata(headers: &HeaderMap, limits: &Limits) -> Result<Vec<u8>, Refus
             let message = format!("metadata exceeds the limit of {} bytes", limits.metadata_bytes);
             Err(Refusal::grpc(Code::ResourceExhausted, message))
         }
+        Err(error @ MetadataError::TooMany) => Err(Refusal::grpc(Code::ResourceExhausted, error.to_string())),
         Err(error) => Err(Refusal::grpc(Code::Internal, error.to_string())),
     }
 }

@@ -63,7 +63,7 @@ pub fn parse(head: &response::Parts, end: bool, limits: &Limits) -> ResponseHead
     if (end && head.headers.contains_key(GRPC_STATUS) && (grpc || !head.headers.contains_key(CONTENT_TYPE)))
         || (grpc && head.status != StatusCode::OK && head.headers.contains_key(GRPC_STATUS))
     {
-        return ResponseHead::Ended(status_or_missing(&head.headers, head.status, limits));
+        return ResponseHead::Ended(status_or_missing(&head.headers, head.status, false, limits));
     }
     if head.status != StatusCode::OK || end {
         return ResponseHead::Ended(of_missing_status(head.status));
@@ -76,7 +76,7 @@ pub fn parse(head: &response::Parts, end: bool, limits: &Limits) -> ResponseHead
 
 /// Reads the trailers that end an answer.
 pub fn parse_trailers(trailers: &HeaderMap, limits: &Limits) -> Outcome<'static> {
-    status_or_missing(trailers, StatusCode::OK, limits)
+    status_or_missing(trailers, StatusCode::OK, true, limits)
 }
 
 /// The end of a call whose stream was reset, when so much was known of its execution. REFUSED_STREAM says itself that
@@ -119,8 +119,13 @@ pub(crate) fn empty_parts(headers: usize) -> response::Parts {
     parts
 }
 
-fn status_or_missing(headers: &HeaderMap, status: StatusCode, limits: &Limits) -> Outcome<'static> {
-    outcome::parse(headers, limits).unwrap_or_else(|| of_missing_status(status))
+fn status_or_missing(
+    headers: &HeaderMap,
+    status: StatusCode,
+    begun: bool,
+    limits: &Limits,
+) -> Outcome<'static> {
+    outcome::parse(headers, begun, limits).unwrap_or_else(|| of_missing_status(status))
 }
 
 fn of_content_type(content_type: Option<&HeaderValue>) -> Outcome<'static> {

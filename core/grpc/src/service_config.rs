@@ -4,7 +4,7 @@
 //! throttling) and A26/A31 (load balancing). Keys nobody knows are ignored, as those documents ask; a key that is known
 //! and wrong refuses the whole config, with its place in the document, and what to write instead.
 
-use crate::json::{Place, check_size, duration_ns, members};
+use crate::json::{Place, check_size, duration_ns, members, real, whole};
 use crate::load_balancing::load_balancing;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -166,7 +166,8 @@ impl FromIterator<Code> for Codes {
     }
 }
 
-/// gRFC A2: a method's name needs its service's; neither means every call.
+/// gRFC A2: a method's name needs its service's; neither means every call. A name that no service or method can have
+/// would be a policy for nothing.
 fn method_name(value: &Value, at: &Place<'_>) -> Result<Box<str>, ServiceConfigError> {
     let name = members(value, at)?;
     let (service, method) =
@@ -174,8 +175,19 @@ fn method_name(value: &Value, at: &Place<'_>) -> Result<Box<str>, ServiceConfigE
     match (service.is_empty(), method.is_empty()) {
         (true, true) => Ok("".into()),
         (true, false) => Err(at.wrong("a method without its service".into(), "\"service\" beside it")),
+        (false, _) if !is_name(&service) => {
+            Err(at.wrong(format!("service {service:?}"), "its full name alone, as \"package.Service\""))
+        }
+        (false, false) if !is_name(&method) => {
+            Err(at.wrong(format!("method {method:?}"), "its name alone, as \"Method\""))
+        }
         (false, _) => Ok(format!("/{service}/{method}").into()),
     }
+}
+
+/// Longer than protobuf's rules, for services that other schema languages name; a path is what it will be part of.
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/' && byte != b'*')
 }
 
 fn method_config(value: &Value, at: &Place<'_>) -> Result<MethodConfig, ServiceConfigError> {
@@ -205,9 +217,8 @@ fn retry_policy(value: &Value, at: &Place<'_>) -> Result<RetryPolicy, ServiceCon
         }
     };
     let (multiplier, multiplier_at) = keys.required("backoffMultiplier")?;
-    let backoff_multiplier = multiplier
-        .as_f64()
-        .filter(|factor| factor.is_finite() && *factor > 0.0)
+    let backoff_multiplier = real(multiplier)
+        .filter(|factor| *factor > 0.0)
         .ok_or_else(|| multiplier_at.wrong(multiplier.to_string(), "a number above 0, such as 2"))?;
     let (statuses, statuses_at) = keys.required("retryableStatusCodes")?;
     let retryable = codes(statuses, &statuses_at)?;
@@ -235,7 +246,7 @@ fn hedging_policy(value: &Value, at: &Place<'_>) -> Result<HedgingPolicy, Servic
 }
 
 fn attempts_max((value, at): (&Value, Place<'_>)) -> Result<u32, ServiceConfigError> {
-    match value.as_u64() {
+    match whole(value) {
         Some(attempts) if attempts > 1 => Ok(attempts.min(ATTEMPTS_MAX.into()) as u32),
         _ => Err(at.wrong(value.to_string(), "a whole number from 2 to 5")),
     }
@@ -244,13 +255,12 @@ fn attempts_max((value, at): (&Value, Place<'_>)) -> Result<u32, ServiceConfigEr
 fn throttling(value: &Value, at: &Place<'_>) -> Result<RetryThrottling, ServiceConfigError> {
     let keys = members(value, at)?;
     let (tokens, tokens_at) = keys.required("maxTokens")?;
-    let max_tokens = tokens
-        .as_f64()
+    let max_tokens = real(tokens)
         .filter(|tokens| *tokens >= 1.0 && *tokens <= TOKENS_MAX && tokens.fract() == 0.0)
         .ok_or_else(|| tokens_at.wrong(tokens.to_string(), "a whole number from 1 to 1000"))?;
     let (ratio, ratio_at) = keys.required("tokenRatio")?;
     // gRFC A6: decimal places beyond the third are ignored.
-    let thousandths = ratio.as_f64().map_or(0.0, |ratio| (ratio * 1000.0 + 1e-6).floor());
+    let thousandths = real(ratio).map_or(0.0, |ratio| (ratio * 1000.0 + 1e-6).floor());
     if !(1.0..=f64::from(u32::MAX)).contains(&thousandths) {
         return Err(ratio_at.wrong(ratio.to_string(), "a number from 0.001, such as 0.1"));
     }

@@ -63,15 +63,16 @@ pub enum Event {
         /// Why.
         reason: Reason,
     },
-    /// Bytes given by [`Command::Data`] have left: so many fewer are queued.
+    /// Bytes given by [`Command::Data`] have left: so many fewer are queued. Nothing is said of bytes that are dropped:
+    /// those of a stream that was reset, by either side, and of one whose answer has ended (client role).
     Sent {
         /// On which stream.
         stream: StreamTag,
         /// Bytes that left.
         bytes: usize,
     },
-    /// The peer takes no new streams. Those at or below its last stream go on; every other one is told by `Reset` with
-    /// REFUSED_STREAM.
+    /// No new streams are to be opened: the peer takes none, or has been asked to bear as many resets as it may. Those
+    /// at or below its last stream go on; every other one is told by `Reset` with REFUSED_STREAM.
     GoAway {
         /// NO_ERROR when the peer is merely leaving.
         reason: Reason,
@@ -85,7 +86,8 @@ pub enum Event {
     },
 }
 
-/// What a connection is to do. Commands for a stream that is over are ignored.
+/// What a connection is to do. Commands for a stream that is over are ignored, and so is [`Command::Data`] on one whose
+/// answer has ended (client role).
 #[derive(Debug)]
 pub enum Command {
     /// Open a stream (client role).

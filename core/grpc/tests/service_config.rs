@@ -103,6 +103,35 @@ fn attempts() {
     assert_eq!(config.method("/a.B/C").unwrap().attempts, Attempts::Hedge(expected));
 }
 
+/// gRPC's own parsers take a number of any type in quotes, as proto3's JSON mapping has it, and whole ones as 3.0.
+#[test]
+fn numbers_may_stand_in_quotes() {
+    let plain = json!({
+        "methodConfig": [{ "name": [{}], "maxRequestMessageBytes": 1024, "retryPolicy": {
+            "maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 1.5,
+            "retryableStatusCodes": ["UNAVAILABLE"] } }],
+        "retryThrottling": { "maxTokens": 10, "tokenRatio": 0.1 },
+        "loadBalancingConfig": [{"outlier_detection_experimental": { "maxEjectionPercent": 20,
+            "failurePercentageEjection": {"threshold": 40},
+            "childPolicy": [{"weighted_round_robin": {"errorUtilizationPenalty": 0.5}}] }}],
+    });
+    let text = plain.to_string();
+    let numbers = ["1024", "3", "1.5", "10", "0.1", "20", "40", "0.5"];
+    let quoted = numbers.iter().fold(text.clone(), |text, number| {
+        text.replace(&format!(":{number}}}"), &format!(":\"{number}\"}}"))
+            .replace(&format!(":{number},"), &format!(":\"{number}\","))
+    });
+    assert_eq!(quoted.len(), text.len() + 2 * numbers.len(), "{quoted}");
+    assert_eq!(ServiceConfig::parse(&quoted), ServiceConfig::parse(&text));
+    assert!(ServiceConfig::parse(&text).is_ok());
+    let pointed = text.replace("\"maxAttempts\":3", "\"maxAttempts\":3.0").replace(":1024", ":\"1.024e3\"");
+    assert_eq!(ServiceConfig::parse(&pointed), ServiceConfig::parse(&text));
+    for bad in ["", " 3", "3 ", "+3", "0x3", "three", "inf", "NaN", "3.5", "-3"] {
+        let config = of_method(json!({ "maxRequestMessageBytes": bad }));
+        assert!(parsed(&config).unwrap_err().contains("a whole number of bytes"), "{bad:?}");
+    }
+}
+
 #[test]
 fn what_the_writer_is_told() {
     let retry = |key: &str, value: Value| {
@@ -123,6 +152,18 @@ fn what_the_writer_is_told() {
         (
             json!({"methodConfig": [{"name": [{"method": "C"}]}]}),
             "methodConfig[0].name[0]: a method without its service",
+        ),
+        (
+            json!({"methodConfig": [{"name": [{"service": "/a.B"}]}]}),
+            "methodConfig[0].name[0]: service \"/a.B\"; write its full name alone, as \"package.Service\"",
+        ),
+        (
+            json!({"methodConfig": [{"name": [{"service": "a.B", "method": "C/"}]}]}),
+            "methodConfig[0].name[0]: method \"C/\"; write its name alone, as \"Method\"",
+        ),
+        (
+            json!({"loadBalancingConfig": [{"ring_hash_experimental": {"requestHashHeader": "x user"}}]}),
+            "requestHashHeader \"x user\"; write a metadata key",
         ),
         (json!({ "methodConfig": twice }), "methodConfig[1].name[1]: \"/a.B/\" a second time"),
         (of_method(json!({"timeout": 5})), "methodConfig[0].timeout: 5; write seconds in quotes"),

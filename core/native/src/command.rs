@@ -187,9 +187,12 @@ impl Connection {
     /// No more request messages.
     ///
     /// # Errors
-    /// [`Refused`] if the stream is gone or its request side is complete.
+    /// [`Refused`] if the stream is gone, its answer has begun to end it, or its request side is complete.
     pub fn half_close(&mut self, now: Instant, stream: StreamId) -> Result<(), Refused> {
         let found = self.streams.find_mut(stream).ok_or(Refused::NoStream)?;
+        if found.is_answered() {
+            return Err(Refused::Answered);
+        }
         if found.state != State::Sending {
             return Err(Refused::OutOfPlace);
         }
@@ -208,7 +211,7 @@ impl Connection {
         if !found.is_made() {
             return Err(Refused::OutOfPlace);
         }
-        let is_whole = found.call_end != CallEnd::Waiting;
+        let is_whole = found.call_end != CallEnd::Waiting || found.is_answered();
         let mut head = Head::new(FrameType::Cancel, stream.0);
         head.code = code.number();
         self.outgoing.dispatch_last(now, found, &head, &mut self.notices);
@@ -246,6 +249,9 @@ impl Connection {
         self.check_queue()?;
         let limit = self.config.stream_queue_bytes_max;
         let found = self.streams.find_mut(stream).ok_or(Refused::NoStream)?;
+        if found.is_answered() {
+            return Err(Refused::Answered);
+        }
         if matches!(found.state, State::Sent | State::Finishing) {
             return Err(Refused::OutOfPlace);
         }

@@ -138,6 +138,9 @@ pub enum Refused {
     /// The stream's state does not allow it: this side has ended, or it is the other side's to say.
     #[error("stream does not allow this now")]
     OutOfPlace,
+    /// The peer has begun to say how the call ended: it wants nothing more of the request.
+    #[error("the call is being answered already")]
+    Answered,
     /// The peer takes no more streams at once. Wait for one to end.
     #[error("peer's limit of {limit} concurrent streams reached")]
     Streams {

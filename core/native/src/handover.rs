@@ -31,7 +31,7 @@ impl Connection {
     /// [`Unsound`] if the state cannot be that of a connection.
     pub fn take_up(mut self, config: Arc<Config>) -> Result<Self, Unsound> {
         self.config = config;
-        self.check().map_or(Ok(()), |why| Err(Unsound(why)))?;
+        self.audit().map_or(Ok(()), |why| Err(Unsound(why)))?;
         Ok(self)
     }
 
@@ -40,8 +40,8 @@ impl Connection {
         self.failed.is_none()
     }
 
-    /// What is wrong with it.
-    fn check(&self) -> Option<&'static str> {
+    /// What is wrong with it: which count disagrees with what it counts, or is none a connection can have.
+    pub fn audit(&self) -> Option<&'static str> {
         let limits = self.limits == self.limits.within_bounds();
         let windows = self.receive_window.left <= WINDOW_SUM_MAX
             && u64::from(self.receive_window.unreturned) <= WINDOW_SUM_MAX;

@@ -46,6 +46,7 @@ mod keepalive;
 mod lane;
 mod methods;
 mod outgoing;
+mod probe;
 mod receive;
 mod stream;
 mod stream_id;
@@ -63,6 +64,7 @@ pub use event::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, St
 pub use handover::Unsound;
 pub use hello::Peer;
 pub use input::{INPUT_BYTES_MIN, Input};
+pub use probe::{PROBE, PROBE_END, Probed};
 pub use stream::MESSAGE_COST_BYTES;
 pub use transmit::Placement;
 pub use wire::{FrameType, HEADER_BYTES, Header, PREAMBLE};

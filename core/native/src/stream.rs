@@ -141,6 +141,11 @@ impl Stream {
         self.queue.is_empty() && self.units == 0
     }
 
+    /// Whether the peer has begun to say how the call ended: nothing more of the request is wanted.
+    pub fn is_answered(&self) -> bool {
+        self.partial.is_some_and(|partial| partial.then == Then::Outcome)
+    }
+
     /// Whether this side opened it.
     pub fn is_made(&self) -> bool {
         matches!(self.state, State::Sending | State::Sent)
@@ -153,7 +158,8 @@ impl Stream {
             CallEnd::Prompt(end) => end <= prompt_taken,
             CallEnd::Bulk(end) => end <= bulk_taken,
         };
-        if handed { Execution::Unknown } else { Execution::NotExecuted }
+        // An answer to a request that has not left in whole has taken the rest out of the queue.
+        if handed || self.is_answered() { Execution::Unknown } else { Execution::NotExecuted }
     }
 }
 

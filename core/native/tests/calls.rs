@@ -149,7 +149,7 @@ fn the_head_of_a_long_result_stops_the_request() {
     let payload = linear(Body::Owned(response.clone()));
     pair.south.connection.send_result(NOW, stream, &Outcome::default(), Some(payload)).unwrap();
     pair.step_to_north(20, 20);
-    assert_eq!(pair.north.connection.half_close(NOW, stream), Err(Refused::OutOfPlace));
+    assert_eq!(pair.north.connection.half_close(NOW, stream), Err(Refused::Answered));
     let rest = pair.north.write(4 << 20);
     assert!(rest.len() < 70_000, "only the segment under way is finished");
     pair.south.read(&rest).unwrap();
