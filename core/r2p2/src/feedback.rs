@@ -1,7 +1,7 @@
 //! FEEDBACK: what a server tells the routers in front of it.
 
 use crate::Transmit;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::extension::{Extension, FeedbackPart, Identity, NO_REQUEST, Part};
 use crate::served::{RequestKey, Timing};
 use crate::server::Server;
@@ -27,13 +27,19 @@ pub(crate) struct Books {
 struct Account {
     taken: u64,
     served: u64,
+    /// When the router last showed that it understands the extended mode.
+    #[serde(default)]
+    shown: Option<Instant>,
 }
 
+/// A router that has not shown for so long what it understands may be another by now: ten greetings.
+const SHOWN_NS: u64 = 10_000_000_000;
+
 impl Books {
-    /// Routers are told at once that this worker is there.
+    /// Routers that are known to understand are told at once that this worker is there; others when they have shown it.
     pub fn new(config: &Config, now: Instant) -> Self {
         let routers = config.routers.iter().map(|router| (*router, Account::default())).collect();
-        let beats = config.offers() && !config.routers.is_empty();
+        let beats = config.mode == Mode::Extended && !config.routers.is_empty();
         let epoch = crate::mix(now.0) as u32;
         Self { routers, leaving: false, epoch, next_beat: beats.then_some(now) }
     }
@@ -49,10 +55,31 @@ impl Books {
                 None => {}
             }
         }
+        let shown = self.routers.iter().filter_map(|(_, account)| account.shown).max();
+        self.next_beat = self.next_beat.or(shown);
     }
 
-    pub fn taken(&mut self, router: Option<SocketAddrV4>) {
-        self.count(router, |account| account.taken = account.taken.wrapping_add(1));
+    /// A router shows that it understands the extended mode: from now on it is told that this worker is there.
+    pub fn shown(&mut self, now: Instant, router: SocketAddrV4) {
+        self.count(Some(router), |account| account.shown = Some(now));
+        self.next_beat.get_or_insert(now);
+    }
+
+    /// A request of the extended mode was sent on by this router, which so shows that it understands it.
+    pub fn taken(&mut self, now: Instant, router: Option<SocketAddrV4>) {
+        if router.is_some() {
+            self.next_beat.get_or_insert(now);
+        }
+        self.count(router, |account| {
+            (account.taken, account.shown) = (account.taken.wrapping_add(1), Some(now));
+        });
+    }
+
+    /// Whether a router takes beats for what they are.
+    fn understands(&self, now: Instant, mode: Mode, router: SocketAddrV4) -> bool {
+        let account = self.routers.iter().find(|(address, _)| *address == router).map(|(_, account)| account);
+        let shown = account.and_then(|account| account.shown).is_some_and(|at| now.since_ns(at) < SHOWN_NS);
+        mode == Mode::Extended || mode == Mode::Offer && shown
     }
 
     fn served(&mut self, router: Option<SocketAddrV4>) {
@@ -107,12 +134,17 @@ impl Server {
         }
     }
 
-    /// Says to every router that this worker is there, when it is time.
+    /// Says to every router that takes it for that, that this worker is there, when it is time. To the authors' router
+    /// it would be a credit.
     pub(crate) fn beat(&mut self, now: Instant) {
         let Some(at) = self.books.next_beat.filter(|at| *at <= now) else { return };
-        self.books.next_beat = Some(at.max(now).plus_ns(self.config.heartbeat_ns));
+        self.books.next_beat = None;
         for index in 0..self.config.routers.len() {
             let router = self.config.routers[index];
+            if !self.books.understands(now, self.config.mode, router) {
+                continue;
+            }
+            self.books.next_beat = Some(at.max(now).plus_ns(self.config.heartbeat_ns));
             self.send_extended_feedback(router, Identity::default(), NO_REQUEST, Timing::default());
         }
     }

@@ -61,13 +61,20 @@ impl Incoming {
         }
         if index == self.next {
             self.append(payload);
-            self.append_waiting();
+            if !self.ahead.is_empty() {
+                self.append_waiting();
+            }
         } else {
             self.ahead_bytes += payload.len();
             self.ahead.insert(index, ByteBuf::from(payload));
             self.unacked = ACK_EVERY;
         }
         Ok(Taken::New)
+    }
+
+    /// Whether this first packet is, as far as anybody can tell, the one the message begins with.
+    pub fn begins_with(&self, header: &Header, payload: &[u8]) -> bool {
+        self.count == header.count() && self.message.starts_with(payload)
     }
 
     /// Whether every packet is there.
@@ -137,7 +144,12 @@ impl Incoming {
     }
 
     fn append(&mut self, payload: &[u8]) {
-        self.message.extend_from_slice(payload);
+        if self.message.is_empty() {
+            // Most messages are one packet.
+            self.message = payload.to_vec();
+        } else {
+            self.message.extend_from_slice(payload);
+        }
         self.next += 1;
         self.unacked += 1;
     }

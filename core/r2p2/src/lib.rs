@@ -22,7 +22,8 @@
 //! endpoint go on in another process, with what has ended packed by `ended.rs`.
 //!
 //! A [`Router`] (`router.rs`, `workers.rs`) keeps a lease for what is out (`lease.rs`), remembers what is over
-//! (`history.rs`) and judges silence by the time it was awake (`attention.rs`).
+//! (`history.rs`), judges silence by the time it was awake (`attention.rs`) and what may wait by how long clients do
+//! (`patience.rs`). `greeting.rs` shows workers what it understands.
 //!
 //! # Invariants
 //! * A handler sees a request at most once, whatever the network does. A server remembers what has ended for longer
@@ -48,6 +49,7 @@ mod ended;
 mod envelope;
 mod extension;
 mod feedback;
+mod greeting;
 mod handover;
 mod history;
 mod horizon;
@@ -55,6 +57,7 @@ mod incoming;
 mod lease;
 mod memory;
 mod outgoing;
+mod patience;
 mod reply;
 mod router;
 mod router_config;

@@ -3,7 +3,9 @@
 use crate::Transmit;
 use crate::attention::Attention;
 use crate::extension::{Extension, Identity, Part, Reason, RequestPart, write_client, write_router};
-use crate::lease::{Leases, State};
+use crate::greeting::Greetings;
+use crate::lease::{Lease, Leases, Sent, State};
+use crate::patience::Patience;
 use crate::router_config::{OnBehalf, RouterConfig, RouterCounters};
 use crate::served::RequestKey;
 use crate::wire::{DROP, Flags, Header, Packet, PacketType, Policy};
@@ -22,6 +24,8 @@ pub struct Router {
     pub(crate) workers: Workers,
     pub(crate) leases: Leases,
     pub(crate) attention: Attention,
+    pub(crate) patience: Patience,
+    greetings: Greetings,
     forwards: VecDeque<Forward>,
     /// Datagrams that have gone, to be written into again.
     spare: Vec<Vec<u8>>,
@@ -47,6 +51,10 @@ pub struct Forward {
 #[derive(Debug)]
 pub(crate) struct Held {
     key: RequestKey,
+    /// Its number among those that waited, if it waits; see [`Leases::waits`].
+    number: u64,
+    /// See [`Lease`].
+    print: u64,
     deadline: Deadline,
     datagram: Vec<u8>,
 }
@@ -72,6 +80,8 @@ impl Router {
             workers: Workers::new(config.seed),
             leases: Leases::new(&config, now),
             attention: Attention::new(now, config.silent_ns_max / SILENT_STEPS),
+            patience: Patience::new(config.delay_ns_max, config.lease_ns, now),
+            greetings: Greetings::new(&config, now),
             forwards: VecDeque::new(),
             spare: Vec::new(),
             out: VecDeque::new(),
@@ -113,20 +123,25 @@ impl Router {
         let again = part.is_some_and(|part| part.again);
         // Ids come round: one that may be used again must not be taken for the request that had it before.
         self.leases.forget(now);
-        match self.leases.find(&key).map(|lease| (lease.state, lease.worker)) {
-            Some((State::Queued, _)) => self.counters.duplicates += 1,
-            Some((State::Out | State::Done, Some(worker))) if again => {
+        let known = self.leases.find(&key);
+        let another = known.filter(|known| !key.is_extended() && self.is_another(now, known, &packet));
+        match (another.or(known).map(|lease| (lease.state, lease.worker)), another) {
+            // Its client has given the other one up.
+            (Some((State::Queued, _)), Some(_)) => self.admit(now, key, &packet, part, datagram),
+            (Some((State::Out, _)), Some(lease)) => self.send_instead(now, key, lease, &packet, datagram),
+            (Some((State::Out | State::Done, Some(worker))), _) if again => {
                 self.counters.duplicates += 1;
                 self.forward_again(key, worker, datagram);
             }
-            Some(_) => self.counters.duplicates += 1,
-            None => self.admit(now, key, &packet, part, datagram),
+            (Some(_), _) => self.counters.duplicates += 1,
+            (None, _) => self.admit(now, key, &packet, part, datagram),
         }
     }
 
     /// Does what the time demands.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.attention.attend(now);
+        self.greetings.handle_timeout(now);
         self.expire_leases(now);
         self.look_at_workers(now);
         self.give_out(now);
@@ -159,11 +174,17 @@ impl Router {
         self.out.pop_front()
     }
 
+    /// The next datagram to send from the control port, to a worker.
+    pub fn poll_greeting(&mut self) -> Option<Transmit> {
+        self.greetings.poll()
+    }
+
     /// When to call [`Router::handle_timeout`].
     pub fn next_timeout(&self) -> Option<Instant> {
         let attended = [self.leases.next_end(), self.workers.next_look()].into_iter().flatten().min();
         let attended = attended.map(|due| self.attention.real(due));
-        [self.dispatcher.next_timeout(), attended].into_iter().flatten().min()
+        let greeting = self.greetings.next_timeout();
+        [self.dispatcher.next_timeout(), attended, greeting].into_iter().flatten().min()
     }
 
     /// A client nobody has answered yet gives up: told to the worker that has its request.
@@ -203,13 +224,15 @@ impl Router {
             u32::MAX => Deadline::NONE,
             budget_us => Deadline::at(now.plus_ns(u64::from(budget_us) * 1000)),
         });
-        let held = Held { key, deadline, datagram: self.stamped(datagram, key.is_extended(), extended) };
+        let (number, print) = (self.leases.next_waiting(), print_of(packet));
+        let datagram = self.stamped(datagram, key.is_extended(), extended);
+        let held = Held { key, number, print, deadline, datagram };
         let class = Class::new(part.map_or(0, |part| part.class));
         let sticky = (packet.header.policy == Policy::Sticky).then(|| hash_of(key.client));
         self.counters.requests += 1;
         match self.dispatcher.submit(now, class, sticky, held) {
-            Verdict::To(worker, held) => self.forward(now, worker, held),
-            Verdict::Waits => self.leases.queue(now, key),
+            Verdict::To(worker, held) => self.forward(now, worker, held, 0),
+            Verdict::Waits => self.leases.queue(now, key, print),
             Verdict::Refused(_, Refusal::QueueFull) => self.refuse(key, Reason::QueueFull, 0),
             Verdict::Refused(_, Refusal::NoWorker) => self.refuse(key, Reason::NoWorker, 0),
         }
@@ -219,13 +242,23 @@ impl Router {
     pub(crate) fn give_out(&mut self, now: Instant) {
         while let Some(dispatch) = self.dispatcher.poll(now) {
             match dispatch {
+                Dispatch::To { worker, item, .. } if !self.leases.waits(&item.key, item.number) => {
+                    self.dispatcher.release(worker);
+                }
+                Dispatch::Expired { item, .. } if !self.leases.waits(&item.key, item.number) => {}
                 Dispatch::To { worker, item, waited_ns } if item.deadline.has_passed(now) => {
                     self.dispatcher.release(worker);
                     self.forget_queued(item.key, Reason::Deadline, waited_ns);
                 }
+                Dispatch::To { worker, item, waited_ns }
+                    if !item.key.is_extended() && !self.patience.lasts(now, waited_ns) =>
+                {
+                    self.dispatcher.release(worker);
+                    self.forget_queued(item.key, Reason::QueueDelay, waited_ns);
+                }
                 Dispatch::To { worker, item, waited_ns } => {
                     self.counters.note_wait(waited_ns);
-                    self.forward(now, worker, item);
+                    self.forward(now, worker, item, waited_ns);
                 }
                 Dispatch::Expired { item, waited_ns } => {
                     self.forget_queued(item.key, Reason::QueueDelay, waited_ns);
@@ -234,7 +267,7 @@ impl Router {
         }
     }
 
-    fn forward(&mut self, now: Instant, worker: WorkerKey, held: Held) {
+    fn forward(&mut self, now: Instant, worker: WorkerKey, held: Held, waited_ns: u64) {
         let Some(found) = self.workers.by_key(worker) else { return };
         let (to, takes_on_behalf) = (found.address, found.takes_on_behalf);
         if self.config.on_behalf == OnBehalf::Only && !(takes_on_behalf && held.key.is_extended()) {
@@ -243,8 +276,37 @@ impl Router {
         }
         found.out += 1;
         self.counters.forwarded += 1;
-        self.leases.send_out(now, self.attention.now(), held.key, (worker, to));
+        let (key, print, worker) = (held.key, held.print, (worker, to));
+        let lease_ns = self.lease_ns(now, &key);
+        self.leases.send_out(now, self.attention.now(), Sent { key, print, worker, waited_ns, lease_ns });
         self.send_on(held.key, to, takes_on_behalf, held.datagram);
+    }
+
+    /// Extended requests say their deadlines, and their FEEDBACK counts what it does not name.
+    fn lease_ns(&mut self, now: Instant, key: &RequestKey) -> u64 {
+        if key.is_extended() { self.config.lease_ns } else { self.patience.lease_ns(now) }
+    }
+
+    fn is_another(&self, now: Instant, known: &Lease, packet: &Packet<'_>) -> bool {
+        self.leases.is_another(now, known, print_of(packet))
+    }
+
+    /// Another request has the name of one that is out. It takes that one's place at its worker, which alone can tell
+    /// whether it works on the first: two workers with one name would answer the client twice.
+    fn send_instead(
+        &mut self,
+        now: Instant,
+        key: RequestKey,
+        lease: Lease,
+        packet: &Packet<'_>,
+        datagram: &[u8],
+    ) {
+        let (Some(worker), Some(to)) = (lease.key, lease.worker) else { return };
+        self.leases.end(now, key, None);
+        let (print, lease_ns) = (print_of(packet), self.lease_ns(now, &key));
+        let sent = Sent { key, print, worker: (worker, to), waited_ns: 0, lease_ns };
+        self.leases.send_out(now, self.attention.now(), sent);
+        self.forward_again(key, to, datagram);
     }
 
     /// A repetition goes where the request went, and takes no further place there.
@@ -309,6 +371,15 @@ impl Router {
         let head = Packet::head(&header, extension.as_ref());
         self.out.push_back(Transmit { to: key.client, head, body: Bytes::from_static(DROP) });
     }
+}
+
+/// Tells a long compatible request from another of its name. Others are hashed by nobody: they are delivered whole.
+fn print_of(packet: &Packet<'_>) -> u64 {
+    if packet.extension.is_some() || packet.header.flags.has(Flags::LAST) {
+        return 0;
+    }
+    let mixed = |hash: u64, byte: &u8| crate::mix(hash ^ u64::from(*byte));
+    packet.payload.iter().take(crate::FIRST_BYTES).fold(packet.header.order.into(), mixed)
 }
 
 /// What sticky requests are told apart by.

@@ -103,9 +103,16 @@ impl Server {
             }
         };
         self.forget(now);
+        if packet.is_greeting() && self.config.routers.contains(&from) {
+            return self.books.shown(now, from);
+        }
         let identity = packet.extension.map(|extension| extension.identity);
         let key = RequestKey { client, id: packet.header.id, identity };
         match packet.header.kind {
+            PacketType::Request if self.begins_anew(now, &key, &packet) => {
+                self.replace(key);
+                self.handle_new(now, from, key, &packet);
+            }
             PacketType::Request if self.requests.contains_key(&key) => self.handle_known(now, key, &packet),
             PacketType::Request if packet.header.flags.has(Flags::FIRST) => {
                 self.handle_new(now, from, key, &packet)
@@ -189,7 +196,7 @@ impl Server {
         }
         let router = packet.on_behalf_of().map(|_| from).or(part.and_then(|part| part.router));
         let router = router.filter(|router| self.config.routers.contains(router));
-        self.books.taken(router);
+        self.books.taken(now, router);
         if let Some(reason) = self.reason_to_refuse(packet, part) {
             self.counters.refused += 1;
             let served = Served::new(Stage::Abandoned, packet.header.flags.has(Flags::OFFER), router);
@@ -232,6 +239,34 @@ impl Server {
             return Some(Reason::Busy);
         }
         part.is_some_and(|part| part.budget_us == 0).then_some(Reason::Deadline)
+    }
+
+    /// Whether a compatible client has given up a request a part of which is here, and uses its name for another.
+    /// Nobody repeats compatible datagrams: only one that comes while the network may hold the first can be the
+    /// same once more.
+    fn begins_anew(&self, now: Instant, key: &RequestKey, packet: &Packet<'_>) -> bool {
+        if key.is_extended() || !packet.header.flags.has(Flags::FIRST) {
+            return false;
+        }
+        let Some(Stage::Receiving { incoming, last }) = self.requests.get(key).map(|request| &request.stage)
+        else {
+            return false;
+        };
+        now.since_ns(*last) > self.config.lifetime_ns || !incoming.begins_with(&packet.header, packet.payload)
+    }
+
+    /// Makes room for another request of this name. Routers hear of the end of the one that was here.
+    fn replace(&mut self, key: RequestKey) {
+        self.finish(key);
+        let Some(request) = self.requests.remove(&key) else { return };
+        if let Some((timer, _)) = request.timer {
+            self.timers.cancel(timer);
+        }
+        if let Stage::Receiving { incoming, .. } = request.stage {
+            self.partial_bytes -= incoming.bytes();
+            self.live -= 1;
+            self.counters.abandoned += 1;
+        }
     }
 
     /// A packet of a request that is known: a further one of it, or one that came before.

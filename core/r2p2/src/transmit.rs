@@ -18,7 +18,10 @@ pub struct Transmit {
 impl Transmit {
     /// The datagram in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
-        [self.head.as_slice(), &self.body].concat()
+        let mut datagram = Vec::with_capacity(self.len());
+        datagram.extend_from_slice(self.head.as_slice());
+        datagram.extend_from_slice(&self.body);
+        datagram
     }
 
     /// Its length.

@@ -251,6 +251,21 @@ impl<'a> Packet<'a> {
         head
     }
 
+    /// By which a router shows its workers that it understands the extended mode: a later packet of no request.
+    pub(crate) fn greeting() -> Head {
+        let (kind, policy, flags) = (PacketType::Request, Policy::Unrestricted, Flags(Flags::OFFER));
+        Self::head(&Header { kind, policy, flags, id: 0, order: 1 }, None)
+    }
+
+    /// Whether it is one.
+    pub(crate) fn is_greeting(&self) -> bool {
+        let Header { kind, flags, id, order, .. } = self.header;
+        kind == PacketType::Request
+            && flags.0 == Flags::OFFER
+            && (id, order) == (0, 1)
+            && self.payload.is_empty()
+    }
+
     /// What a FEEDBACK is about.
     ///
     /// # Errors

@@ -119,6 +119,9 @@ impl Workers {
     }
 }
 
+/// Leases that end by themselves in one go. What is left is due at once, after the others had their turn.
+const EXPIRED_PER_STEP_MAX: usize = 256;
+
 impl Router {
     /// Takes a datagram at the control port.
     pub fn handle_feedback(&mut self, now: Instant, from: SocketAddrV4, datagram: &[u8]) {
@@ -215,11 +218,13 @@ impl Router {
         let attended = self.attention.now();
         let rested = attended.plus_ns(self.config.rest_ns);
         let mut any_rests = false;
-        while let Some((key, lease)) = self.leases.poll_expired(now, attended) {
+        for _ in 0..EXPIRED_PER_STEP_MAX {
+            let Some((key, lease)) = self.leases.poll_expired(now, attended) else { break };
             self.counters.lapsed += 1;
+            let blames_worker = key.is_extended() || self.patience.lapsed(now, lease.waited_ns);
             let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { continue };
             worker.out -= 1;
-            worker.lapses += 1;
+            worker.lapses += u32::from(blames_worker);
             let lapsed = worker.lapses >= self.config.lapses_max && worker.beat.is_none();
             if lapsed && worker.rests_until.is_none() {
                 worker.rests_until = Some(rested);
@@ -246,7 +251,8 @@ impl Router {
         for worker in self.workers.places.iter_mut().flatten() {
             if worker.rests_until.is_some_and(|until| until <= attended) {
                 worker.rests_until = None;
-                worker.lapses = 0;
+                // The next request tries it: one more that comes to nothing, and it rests again.
+                worker.lapses = self.config.lapses_max.saturating_sub(1);
                 self.dispatcher.rest(worker.key, false);
             }
             let gone_at = worker.beat.map(|beat| beat.plus_ns(limit));
@@ -344,6 +350,9 @@ impl Router {
             }
         };
         self.counters.feedback += 1;
+        if !key.is_extended() {
+            self.patience.answered(lease.waited_ns, now.since_ns(lease.since));
+        }
         let Some(worker) = lease.key.and_then(|key| self.workers.by_key(key)) else { return };
         worker.out -= 1;
         worker.lapses = 0;

@@ -226,3 +226,11 @@ fn reserved_bits_mean_nothing_to_a_compatible_server() {
     server.reply(NOW, taken.key, Bytes::from_static(b"abcd"), None, Timing::default());
     assert_eq!(sent(|| server.poll_transmit()), [examples()["reply-4"].clone()], "answered clear");
 }
+
+#[test]
+fn a_router_greets_its_workers_as_the_page_says() {
+    let workers = vec![(at(SERVER), 1)];
+    let mut router = Router::new(RouterConfig { workers, ..RouterConfig::default() }, NOW);
+    router.handle_timeout(NOW);
+    assert_eq!(sent(|| router.poll_greeting()), [examples()["greeting-of-a-router"].clone()]);
+}

@@ -13,7 +13,7 @@ use trunkline_call::Instant;
 use trunkline_net::{
     DatagramBatch, Datagrams, Disguised, Interest, Outgoing, Poller, RawDatagrams, Ready, Token,
 };
-use trunkline_r2p2::{Forward, OnBehalf, Router, Transmit};
+use trunkline_r2p2::{Forward, OnBehalf, Router, Transmit, WorkerRow};
 
 /// A router and its sockets.
 pub struct RouterProcess {
@@ -228,6 +228,8 @@ impl RouterProcess {
         self.control.send(&on_behalf.map(in_own_name).collect::<Vec<_>>());
         self.router.take_back(forwards.drain(..));
         self.forwards = forwards;
+        let greetings: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_greeting()).collect();
+        self.control.send(&greetings.iter().map(outgoing).collect::<Vec<_>>());
         let transmits: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_transmit()).collect();
         let batch: Vec<_> = transmits.iter().map(outgoing).collect();
         self.data.send(&batch);
@@ -237,7 +239,24 @@ impl RouterProcess {
         self.reported = now;
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        *self.shared.report.lock() = Report::of(&self.router, cpu_ns);
+        let report = Report::of(&self.router, cpu_ns);
+        let before = std::mem::replace(&mut *self.shared.report.lock(), report.clone());
+        tell_of_workers(&before, &report);
+    }
+}
+
+/// Logs who has come and who has gone since the report before.
+fn tell_of_workers(before: &Report, now: &Report) {
+    // By address, in both.
+    let missing = |from: &Report, worker: &WorkerRow| {
+        from.workers.binary_search_by_key(&worker.address, |row| row.address).is_err()
+    };
+    for worker in now.workers.iter().filter(|worker| missing(before, worker)) {
+        tracing::info!(worker = %worker.address, slots = worker.slots, "worker joined");
+    }
+    for worker in before.workers.iter().filter(|worker| missing(now, worker)) {
+        let WorkerRow { address, outstanding, served, .. } = worker;
+        tracing::warn!(worker = %address, outstanding, served, "worker is gone: it has left, or is silent");
     }
 }
 

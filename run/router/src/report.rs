@@ -2,10 +2,10 @@
 
 use parking_lot::Mutex;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use trunkline_pages::{Page, PageServer};
 use trunkline_r2p2::{Reason, Router, RouterCounters, WorkerRow};
 
 /// What the loop shows to other threads.
@@ -118,44 +118,13 @@ impl Report {
     }
 }
 
-/// Answers every HTTP request at an address with the metrics, on a thread of its own, one request at a time.
+/// Serves the metrics at `/metrics` of an address, until what it returns is dropped.
 ///
 /// # Errors
 /// What the kernel says: the address is taken, or not this host's.
-pub fn serve_metrics(address: SocketAddr, shared: Arc<Shared>) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
-    let bound = listener.local_addr()?;
-    std::thread::Builder::new().name("router-metrics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            if let Err(error) = answer(stream, &shared) {
-                tracing::debug!(%error, "a reader of metrics went away");
-            }
-        }
-    })?;
-    Ok(bound)
-}
-
-/// A reader that says or takes nothing is left after this time.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Longest request head read.
-const HEAD_BYTES_MAX: usize = 4096;
-
-fn answer(mut stream: std::net::TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut head = Vec::new();
-    let mut piece = [0; 512];
-    while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
-        match stream.read(&mut piece)? {
-            0 => break,
-            count => head.extend_from_slice(&piece[..count]),
-        }
-    }
-    let body = shared.report.lock().prometheus();
-    let length = body.len();
-    let kind = "text/plain; version=0.0.4";
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
-    )
+pub fn serve_metrics(address: SocketAddr, shared: Arc<Shared>) -> io::Result<PageServer> {
+    PageServer::bind(address, "router-metrics", move |path| {
+        let known = matches!(path, "/metrics" | "/");
+        known.then(|| Page::metrics(shared.report.lock().prometheus()))
+    })
 }

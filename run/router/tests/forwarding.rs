@@ -102,8 +102,8 @@ fn a_proxy_needs_no_right() {
 fn metrics_are_served() {
     let shared = std::sync::Arc::new(Shared::default());
     shared.report.lock().counters.dropped[Reason::QueueFull as usize] = 7;
-    let address = serve_metrics("127.0.0.1:0".parse().unwrap(), shared).unwrap();
-    let mut stream = TcpStream::connect(address).unwrap();
+    let server = serve_metrics("127.0.0.1:0".parse().unwrap(), shared).unwrap();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

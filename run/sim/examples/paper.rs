@@ -1,6 +1,6 @@
 //! The paper's findings, simulated: the highest load within a latency limit, and p99 at the loads of
-//! docs/benchmarks.md. With a directory: p99 against load for every policy, service and number of workers, as pages
-//! with curves there, and a summary of them.
+//! docs/measured/history/simulated.md. With a directory: p99 against load for every policy, service and number of
+//! workers, as pages with curves there, and a summary of them.
 //!
 //! `cargo run --release -p trunkline-sim --example paper [DIRECTORY]`
 

@@ -270,6 +270,11 @@ impl World {
                 sent.push((*at, transmit));
             }
         }
+        for (at, router) in &mut self.routers {
+            while let Some(greeting) = router.poll_greeting() {
+                sent.push((control_of(*at), greeting));
+            }
+        }
         for (from, transmit) in sent {
             self.send(from, transmit.to, transmit.to_vec());
         }
