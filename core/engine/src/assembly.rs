@@ -2,6 +2,7 @@
 
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::limits::{ARRIVING, MESSAGE_BYTES};
 use crate::registry::Form;
 use crate::session::Target;
 use crate::{CallKey, Heaps, PeerKey, SessionKey};
@@ -83,7 +84,7 @@ impl Engine {
         let settled = match &shape {
             Shape::Open { metadata, .. } => self.settle(turn, call, Target::Here, metadata, total),
             _ if total > self.limits.message_bytes => {
-                Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() })
+                Err(Fault::Limit { name: MESSAGE_BYTES, limit: self.limits.message_bytes.into() })
             }
             _ => Ok(()),
         };
@@ -91,18 +92,19 @@ impl Engine {
             return self.fail(turn, call, fault);
         }
         let place = match self.receiver(call, direction, encoding) {
-            Some(session) => place_for(turn, session, Body::header_bytes(encoding), total),
-            None => Place::Private(Vec::new()),
+            Some(session)
+                if !matches!(shape, Shape::Message { .. })
+                    || self.has_share(turn, call, session, direction, total) =>
+            {
+                place_for(turn, session, Body::header_bytes(encoding), total)
+            }
+            _ => Place::Private(Vec::new()),
         };
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(found) = self.peers.find_mut(peer) else { return };
         if matches!(place, Place::Private(_)) {
             if found.assembling_bytes + total as usize > limit {
-                return self.fail(
-                    turn,
-                    call,
-                    Fault::Limit { name: "bytes of large messages arriving", limit: limit as u64 },
-                );
+                return self.fail(turn, call, Fault::Limit { name: ARRIVING, limit: limit as u64 });
             }
             found.assembling_bytes += total as usize;
         }
@@ -220,6 +222,11 @@ impl Assembly {
             Place::Heap { session, block, .. } => Some((*session, block.offset)),
             Place::Private(_) => None,
         }
+    }
+
+    /// Bytes of the daemon's own memory it may take.
+    pub fn private_bytes(&self) -> usize {
+        if matches!(self.place, Place::Private(_)) { self.total as usize } else { 0 }
     }
 
     /// Its block has another name.

@@ -91,7 +91,7 @@ const TRANSPARENT_MAX: u32 = 1;
 impl Engine {
     /// Notes that a call may take several attempts, if it may.
     pub(crate) fn arm_attempts(&mut self, key: CallKey, body_bytes: u32) {
-        let Some(call) = self.calls.find(key).filter(|call| call.maker().is_some()) else { return };
+        let Some(call) = self.calls.find(key).filter(|call| call.is_made_here()) else { return };
         let ServerEnd::Cluster { cluster } = call.server else { return };
         let path = self.registry.path(call.method);
         let service = crate::start::service_of(path);
@@ -268,8 +268,8 @@ impl Engine {
         };
         if let Some((session, payload)) = item.body().and_then(Body::lent) {
             self.give_back(session, payload.span);
-            self.credit_sender(key, Direction::Request, payload.window_bytes());
         }
+        self.credit_sender(key, Direction::Request, item.body().map_or(0, Body::window_cost));
         let kept = match (item, body) {
             (Item::Open { metadata, end, .. }, body) => {
                 Kept::Open { metadata: (*metadata).into(), body, end }
@@ -287,15 +287,17 @@ impl Engine {
     /// One more attempt, with all of the request there is.
     fn begin_attempt(&mut self, turn: &mut Turn<'_>, key: CallKey, counted: bool) {
         let Some(call) = self.calls.find(key) else { return };
-        let (Some(attempts), ClientEnd::Session { types, .. }) = (&call.attempts, &call.client) else {
+        let (Some(attempts), Some(types)) = (&call.attempts, call.sender_types(Direction::Request)) else {
             return;
         };
-        let client = ClientEnd::Attempt { call: key, types: Arc::clone(types) };
+        let client = ClientEnd::Attempt { call: key, types };
         let server = ServerEnd::Cluster { cluster: attempts.cluster };
         let mut attempt = Call::new(call.method, client, server, call.deadline);
         attempt.admitted = true;
         attempt.waits_for_ready = call.waits_for_ready;
         attempt.request_encoding = call.request_encoding;
+        attempt.path.clone_from(&call.path);
+        attempt.choice = call.choice;
         attempt.message_bytes_max = call.message_bytes_max;
         attempt.client_stamps = call.client_stamps;
         attempt.tried.clone_from(&attempts.tried);
@@ -391,6 +393,10 @@ impl Engine {
         if !goes_on {
             return Next::Deliver;
         }
+        if said == Some(Pushback::Never) {
+            // There is nothing to wait for any more but those under way.
+            self.drop_attempt_timer(key);
+        }
         self.another(turn, key, said)
     }
 
@@ -465,6 +471,7 @@ impl Engine {
     fn commit_and_go_on(&mut self, turn: &mut Turn<'_>, call: CallKey, winner: CallKey) {
         let later = self.commit_attempt(turn, call, winner);
         self.pass_later(turn, winner, later);
+        self.pump_forwarded(turn, winner);
     }
 
     fn pass_later(&mut self, turn: &mut Turn<'_>, key: CallKey, later: VecDeque<Item<'static>>) {
@@ -480,6 +487,9 @@ impl Engine {
         key: CallKey,
         winner: CallKey,
     ) -> VecDeque<Item<'static>> {
+        let later = self.calls.find_mut(key).map(|call| std::mem::take(&mut call.request.backlog));
+        let later = later.unwrap_or_default();
+        later.iter().for_each(|item| self.unaccount(key, Direction::Request, item));
         let Some(mut call) = self.calls.remove(key) else { return VecDeque::new() };
         if let Some(attempts) = call.attempts.take() {
             for loser in attempts.live.iter().filter(|live| **live != winner) {
@@ -500,12 +510,13 @@ impl Engine {
         if let Some(parent) = call.parent.and_then(|parent| self.calls.find_mut(parent)) {
             parent.children.iter_mut().filter(|child| **child == key).for_each(|child| *child = winner);
         }
+        self.name_stream_of(&call, winner);
         if let Some(won) = self.calls.find_mut(winner) {
             (won.client, won.timer, won.deadline) = (call.client, timer, call.deadline);
             (won.parent, won.trace, won.policed) = (call.parent, call.trace, call.policed);
             won.handed_over |= call.handed_over;
         }
-        call.request.backlog
+        later
     }
 }
 
@@ -575,6 +586,10 @@ pub(crate) fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
             Some(KeptBody { bytes: (**bytes).into(), encoding: payload.encoding })
         }
         Body::Kept(kept) => Some(kept.clone()),
+        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+            Some(KeptBody { bytes: (**bytes).into(), encoding: Encoding::Protobuf })
+        }
+        // Without its header, and of a type only its peer has told.
         Body::Wire { .. } | Body::Placed { .. } => None,
     }
 }

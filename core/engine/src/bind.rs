@@ -1,12 +1,13 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
 use crate::engine::Engine;
+use crate::expire::Due;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
 use crate::session::{Route, Target};
 use crate::{RemoteKey, SessionKey};
 use std::sync::Arc;
-use trunkline_call::{Pattern, RouteIndex};
+use trunkline_call::{Instant, Pattern, RouteIndex};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::Side;
 use trunkline_schema::Method;
@@ -20,6 +21,9 @@ pub struct BindRequest<'a> {
     pub serves: &'a [String],
     /// Paths to call, each with the endpoint they go to; `None` for whoever serves them.
     pub calls: &'a [(String, Option<String>)],
+    /// Those of `serves` that a rule of the host lets this session serve, whoever else does. Of any other service the
+    /// first user to serve it is the only one, while it does.
+    pub permitted: &'a [String],
 }
 
 /// The numbers.
@@ -46,6 +50,17 @@ pub enum BindError {
     /// Nothing of this name can be served.
     #[error("{0:?} is no name of a service: write package.Service, at most {SERVICE_BYTES_MAX} bytes")]
     Service(String),
+    /// Another user serves it.
+    #[error(
+        "service {service} is served by {owner} here: no other user may serve it meanwhile, unless [[serve]] in the \
+         daemon's configuration says so"
+    )]
+    Owned {
+        /// Its full name.
+        service: String,
+        /// Who serves it.
+        owner: String,
+    },
     /// The session has too many routes.
     #[error("session would have more than {0} routes")]
     Routes(usize),
@@ -57,7 +72,37 @@ pub enum BindError {
     Gone,
 }
 
+/// What a session has bound so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bound {
+    /// Services it serves, by full name.
+    pub serves: Vec<String>,
+    /// Paths it calls, each with the endpoint or name it is called at; empty where whoever serves it is called.
+    pub calls: Vec<(String, String)>,
+}
+
 impl Engine {
+    /// What a session has bound; nothing if it is gone.
+    pub fn bound(&self, key: SessionKey) -> Bound {
+        let Ok(session) = self.session(key) else { return Bound::default() };
+        let mut serves: Vec<String> = Vec::new();
+        for server in self.registry.every_server().filter(|server| server.session == key) {
+            let service = crate::start::service_of(&server.types.path);
+            if !serves.iter().any(|known| known == service) {
+                serves.push(service.to_owned());
+            }
+        }
+        let calls = session.routes.iter().filter_map(|route| {
+            let Route::Calls { types, target, .. } = route else { return None };
+            let target = match target {
+                Target::Cluster(cluster) => self.target_of(*cluster),
+                Target::Anyone | Target::Here => None,
+            };
+            Some((types.path.to_string(), target.unwrap_or_default().to_owned()))
+        });
+        Bound { serves, calls: calls.collect() }
+    }
+
     /// Gives a session numbers for methods. All of the request takes effect, or nothing.
     ///
     /// # Errors
@@ -69,7 +114,11 @@ impl Engine {
             .map(|(path, _)| called_types(request.schema, path))
             .collect::<Result<Vec<_>, _>>()?;
         let serves = served_types(request)?;
+        self.check_owners(session, request)?;
         self.check_room(session, calls.len() + serves.len())?;
+        if let Some(schema) = request.schema {
+            self.note_misnamed(schema);
+        }
         let mut binding = Binding::default();
         for (types, (_, endpoint)) in calls.into_iter().zip(request.calls) {
             let target = match endpoint {
@@ -84,12 +133,19 @@ impl Engine {
             binding.calls.push(self.bind_call(session, types, target));
         }
         let changes = !serves.is_empty();
+        if let Some(session_here) = self.sessions.find(session) {
+            request.serves.iter().for_each(|name| self.owners.enter(session, &session_here.identity, name));
+        }
         for types in serves {
             let types = self.numbered(types);
             binding.serves.push((types.path.to_string(), self.bind_service(session, types)));
         }
         if changes {
             self.answer_again();
+            if self.awaited.is_active() {
+                // Due at once: whom calls wait for may be this one.
+                self.timers.insert(Instant::default(), Due::Awaited);
+            }
         }
         Ok(binding)
     }
@@ -116,6 +172,41 @@ impl Engine {
         self.remotes
             .intern(endpoint, self.limits.endpoints)
             .ok_or(BindError::Endpoints(self.limits.endpoints))
+    }
+
+    fn check_owners(&self, session: SessionKey, request: &BindRequest<'_>) -> Result<(), BindError> {
+        let identity = &self.session(session).map_err(|_| BindError::Gone)?.identity;
+        for service in request.serves.iter().filter(|name| !request.permitted.contains(name)) {
+            if let Some(owner) = self.owners.other_than(identity, service) {
+                return Err(BindError::Owned { service: service.clone(), owner: owner.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    /// A session serves nothing from now on: it drains, or is gone.
+    pub(crate) fn withdraw(&mut self, session: SessionKey) {
+        self.registry.withdraw(session);
+        self.leave_services(session);
+    }
+
+    /// The same, while the registry still knows with which types.
+    pub(crate) fn leave_services(&mut self, session: SessionKey) {
+        if let Some(found) = self.sessions.find(session) {
+            self.owners.leave(session, &found.identity);
+        }
+        self.dismiss_worker(session);
+        self.answer_again();
+    }
+
+    /// What follows from the registry and the sessions of a state that was handed over.
+    pub(crate) fn know_owners_again(&mut self) {
+        for server in self.registry.every_server() {
+            if let Some(session) = self.sessions.find(server.session) {
+                let service = crate::start::service_of(&server.types.path);
+                self.owners.enter(server.session, &session.identity, service);
+            }
+        }
     }
 
     fn check_room(&self, session: SessionKey, routes: usize) -> Result<(), BindError> {

@@ -4,6 +4,7 @@ use crate::attempts::{Attempts, KeptBody};
 use crate::cluster::{ClusterKey, Placed};
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
+use crate::shares::Share;
 use crate::trace::Trace;
 use crate::workers::{Place, Queued};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{
     CallId, ClientStamps, Code, Deadline, Encoding, Execution, Instant, ServerStamps, Step, TimerKey,
+    WorkerChoice,
 };
 use trunkline_grpc::StreamTag;
 use trunkline_message::HEADER_BYTES;
@@ -58,6 +60,9 @@ pub(crate) struct Call {
     pub server_measured: bool,
     /// Whether it has passed admission: a request that arrives in parts does so with its head.
     pub admitted: bool,
+    /// Which worker it asks for, by its metadata or the policies of whoever makes it here.
+    #[serde(default)]
+    pub choice: WorkerChoice,
     /// How its request is compressed for a gRPC server, if a policy says so.
     pub request_encoding: Option<trunkline_grpc::compress::Encoding>,
     /// The endpoint it was given, until it is known how it ended there.
@@ -113,9 +118,12 @@ pub(crate) enum ClientEnd {
         peer: PeerKey,
         stream: StreamId,
     },
+    /// `types`: of a call that goes on to an endpoint (`gateway.rs`), whose messages pass unread.
     Grpc {
         peer: GrpcKey,
         stream: StreamTag,
+        #[serde(default)]
+        types: Option<Arc<MethodTypes>>,
     },
     R2p2 {
         request: RequestKey,
@@ -171,6 +179,12 @@ pub(crate) struct Half {
     pub charged: i64,
     /// Messages passed on whose bytes have not been released by the receiver: (charged by the sender, by the receiver).
     pub unreleased: VecDeque<(u32, u32)>,
+    /// What its messages hold of the receiver's heap.
+    #[serde(default)]
+    pub share: Share,
+    /// The connection that still pays for the large messages in the backlog.
+    #[serde(default)]
+    pub large_of: Option<PeerKey>,
     /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
     pub released_bytes: u64,
     /// Message bytes passed on, as the sender counted them.
@@ -285,6 +299,11 @@ impl Body<'_> {
         }
     }
 
+    /// Those of [`Body::parked_bytes`] that take nothing of the sender's window.
+    pub fn uncharged_bytes(&self) -> usize {
+        self.parked_bytes().saturating_sub(self.window_cost() as usize)
+    }
+
     /// Bytes the daemon itself holds for this body while it waits.
     pub fn parked_bytes(&self) -> usize {
         match self {
@@ -378,6 +397,7 @@ impl Call {
             last_step: None,
             server_measured: false,
             admitted: false,
+            choice: WorkerChoice::default(),
             request_encoding: None,
             placed: None,
             attempts: None,
@@ -435,6 +455,32 @@ impl Call {
             | ClientEnd::Grpc { .. }
             | ClientEnd::R2p2 { .. } => None,
         }
+    }
+
+    /// Whether a gRPC client makes it, and it goes on to an endpoint (`gateway.rs`).
+    pub fn is_forwarded(&self) -> bool {
+        matches!(self.client, ClientEnd::Grpc { types: Some(_), .. })
+    }
+
+    /// The gRPC connection that brings this direction of a call that is forwarded.
+    pub fn forwarded_from(&self, direction: Direction) -> Option<GrpcKey> {
+        match (direction, &self.client, &self.server) {
+            (Direction::Request, ClientEnd::Grpc { peer, types: Some(_), .. }, _)
+            | (Direction::Response, ClientEnd::Grpc { types: Some(_), .. }, ServerEnd::Grpc { peer, .. }) => {
+                Some(*peer)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether what this host says of the calls it makes holds for this one.
+    pub fn is_made_here(&self) -> bool {
+        self.maker().is_some() || self.is_forwarded()
+    }
+
+    /// Whether the stream of a gRPC connection is its client end.
+    pub fn comes_by(&self, of: GrpcKey, tag: StreamTag) -> bool {
+        matches!(self.client, ClientEnd::Grpc { peer, stream, .. } if (peer, stream) == (of, tag))
     }
 
     /// The session that serves the call.

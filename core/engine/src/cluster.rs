@@ -7,6 +7,7 @@
 
 use crate::call::Item;
 use crate::engine::{Engine, Turn};
+use crate::limits::WAITING;
 use crate::pass::{Blocker, Refusal};
 use crate::table::{Key, Table};
 use crate::{CallKey, RemoteKey};
@@ -64,7 +65,12 @@ enum Way {
     Wait(RemoteKey),
     /// No name is known to stand for anything.
     Nowhere(RemoteKey, String),
+    /// All endpoints have as many calls under way as a policy lets them have.
     Full(u64),
+    /// There is no endpoint and no name any more: the service was configured anew.
+    Unserved,
+    /// The call has ended.
+    Ended,
 }
 
 impl Clusters {
@@ -82,6 +88,12 @@ impl Clusters {
 }
 
 impl Engine {
+    /// What a cluster of one target was asked for by, as it was written; `None` for those of the configuration.
+    pub(crate) fn target_of(&self, key: ClusterKey) -> Option<&str> {
+        let [source] = self.clusters.table.find(key)?.sources[..] else { return None };
+        self.remotes.find(source).map(|remote| &*remote.endpoint)
+    }
+
     /// The endpoints of every cluster and what is known of them: service, endpoint.
     pub fn endpoint_rows(&self, now: Instant) -> Vec<(String, EndpointRow<Arc<str>>)> {
         let rows = self.clusters.table.iter().flat_map(|(_, cluster)| {
@@ -232,7 +244,7 @@ impl Engine {
         let fault = match way {
             Way::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
             Way::Wait(name) if has_room(name) => return Err(Refusal::Blocked(item, Blocker::Remote(name))),
-            Way::Wait(_) => Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 },
+            Way::Wait(_) => Fault::Limit { name: WAITING, limit: limit as u64 },
             Way::Nowhere(name, why) => {
                 // The next answer may be better, and who is ready to wait gets it.
                 let ready = waits && has_room(name);
@@ -244,7 +256,12 @@ impl Engine {
                     self.remotes.find(name).map_or_else(String::new, |name| name.endpoint.to_string());
                 Fault::Unreachable { endpoint, why }
             }
-            Way::Full(limit) => Fault::Limit { name: "calls outstanding per endpoint", limit },
+            Way::Full(limit) => {
+                let name = "calls under way per endpoint (outstanding_max of a balance policy)";
+                Fault::Limit { name, limit }
+            }
+            Way::Unserved => self.unserved_call(key),
+            Way::Ended => Fault::Ended,
         };
         self.drop_item(item);
         Err(Refusal::Fault(fault))
@@ -283,20 +300,22 @@ impl Engine {
 
     /// The endpoint the call has, while that can be reached; else another.
     fn way_of(&mut self, now: Instant, key: CallKey, cluster_key: ClusterKey, item: &Item<'_>) -> Way {
-        let Some(call) = self.calls.find(key) else { return Way::Full(0) };
+        let Some(call) = self.calls.find(key) else { return Way::Ended };
         let placed = call.placed.filter(|placed| placed.cluster == cluster_key);
-        let reachable =
-            |endpoint: RemoteKey| self.remotes.find(endpoint).is_some_and(|remote| remote.not_before <= now);
+        let lane = self.lane_of(item);
+        let reachable = |endpoint: RemoteKey| {
+            self.remotes.find(endpoint).is_some_and(|remote| remote.is_reachable(now, lane))
+        };
         if let Some(placed) = placed.filter(|placed| reachable(placed.endpoint)) {
             return Way::To(placed.endpoint);
         }
         self.tell_balancer(now, key, None, &[]);
         let Self { clusters, remotes, calls, .. } = self;
         let (Some(cluster), Some(call)) = (clusters.table.find_mut(cluster_key), calls.find_mut(key)) else {
-            return Way::Full(0);
+            return Way::Unserved;
         };
         let readiness = |endpoint| match remotes.find(endpoint) {
-            Some(remote) if remote.not_before <= now => Readiness::Reachable,
+            Some(remote) if remote.is_reachable(now, lane) => Readiness::Reachable,
             _ => Readiness::Failing,
         };
         let wanted = Wanted { key: hash_key(cluster.balancer.settings(), item), tried: &call.tried };
@@ -330,7 +349,7 @@ impl Cluster {
                 None => return Way::Wait(*name),
             }
         }
-        failed.map_or(Way::Full(0), |(name, why)| Way::Nowhere(name, why))
+        failed.map_or(Way::Unserved, |(name, why)| Way::Nowhere(name, why))
     }
 }
 

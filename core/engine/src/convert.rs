@@ -21,7 +21,7 @@ use crate::heaps::Heaps;
 use crate::registry::{Form, MessageType};
 use trunkline_call::Encoding;
 use trunkline_call::entry::{Payload, Span};
-use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, Encoded};
+use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
 
 /// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
@@ -40,9 +40,11 @@ const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ConvertError {
     /// No room in the receive heap now; there may be later.
-    NoRoom,
-    /// Larger than the receive heap or the message limit ever allow.
+    NoRoom { heap_bytes: u64 },
+    /// Larger than messages may be.
     TooLarge { limit: u64 },
+    /// Larger than the receive heap, which is empty if nobody is there to receive any more.
+    TooLargeForHeap { heap_bytes: u64 },
     /// Not a valid message of its type.
     Malformed(String),
 }
@@ -284,7 +286,7 @@ fn untyped() -> ConvertError {
 fn encode<'w>(sent: Option<&Form>, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
     let Some(Form::Typed(sent)) = sent else { return Err(untyped()) };
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
-    done.map_err(|e| ConvertError::Malformed(e.to_string()))
+    done.map_err(|error| encode_failed(sent, error))
 }
 
 /// Protobuf of what a peer sent as an extent without its header.
@@ -300,7 +302,7 @@ fn encode_headerless<'w>(
     extent.extend_from_slice(body);
     Header { total_bytes, fingerprint: sent.fingerprint }.write(extent);
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
-    done.map_err(|e| ConvertError::Malformed(e.to_string()))
+    done.map_err(|error| encode_failed(sent, error))
 }
 
 /// Same host, both opaque: one copy, and nobody reads it.
@@ -401,7 +403,7 @@ fn checked(
 ) -> Result<Span, ConvertError> {
     match check(&wanted.schema.schema, wanted.index, &*heaps.receive_block(to, block)) {
         Ok(_) => Ok(block),
-        Err(error) => Err(ConvertError::Malformed(error.to_string())),
+        Err(error) => Err(ConvertError::Malformed(error.describe(&wanted.schema.schema))),
     }
 }
 
@@ -425,16 +427,24 @@ fn decode_into_heap(
 pub(crate) fn decode_failed(wanted: &MessageType, error: &DecodeError) -> ConvertError {
     match error.kind {
         DecodeErrorKind::Limit(limit) => ConvertError::TooLarge { limit: limit.limit_bytes as u64 },
+        DecodeErrorKind::WireBytes { bytes_max, .. } => ConvertError::TooLarge { limit: bytes_max as u64 },
         _ => ConvertError::Malformed(error.describe(&wanted.schema.schema)),
+    }
+}
+
+pub(crate) fn encode_failed(sent: &MessageType, error: EncodeError) -> ConvertError {
+    match error {
+        EncodeError::Invalid(error) => ConvertError::Malformed(error.describe(&sent.schema.schema)),
+        EncodeError::Full { bytes_max } => ConvertError::TooLarge { limit: bytes_max as u64 },
     }
 }
 
 fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, ConvertError> {
     let capacity = heaps.receive_capacity(to);
     if len > capacity {
-        return Err(ConvertError::TooLarge { limit: capacity.into() });
+        return Err(ConvertError::TooLargeForHeap { heap_bytes: capacity.into() });
     }
-    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom)
+    heaps.allocate(to, len.max(1)).ok_or(ConvertError::NoRoom { heap_bytes: capacity.into() })
 }
 
 fn too_large() -> ConvertError {

@@ -5,11 +5,15 @@ use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::exhibit::Exhibit;
 use crate::expire::Due;
+use crate::gateway::Gateway;
 use crate::grpc_peer::GrpcPeer;
 use crate::grpc_settings::GrpcSettings;
+use crate::handover::awaited::Awaited;
 use crate::handover::grpc::Leaving;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
+use crate::nested::Nested;
+use crate::owners::Owners;
 use crate::pace::Pacer;
 use crate::peer::{Lent, Peer};
 use crate::police::{AccessRecord, Policed};
@@ -50,6 +54,7 @@ pub struct Engine {
     pub(crate) peers: Table<Peer>,
     pub(crate) grpc: GrpcSettings,
     pub(crate) grpc_peers: Table<GrpcPeer>,
+    pub(crate) gateway: Gateway,
     /// What HTTP/2 connections are to do next.
     pub(crate) commands: VecDeque<(GrpcKey, Command)>,
     /// gRPC peers whose streams or queues changed.
@@ -57,11 +62,15 @@ pub struct Engine {
     pub(crate) r2p2: R2p2,
     /// Whether gRPC connections are being emptied for a hand-over.
     pub(crate) grpc_leaving: Leaving,
+    /// Services of the daemon itself that are between two processes.
+    pub(crate) awaited: Awaited,
     pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
     pub(crate) calls: Table<Call>,
+    pub(crate) nested: Nested,
     pub(crate) registry: Registry,
+    pub(crate) owners: Owners,
     /// Types of methods ever bound here: each has a number by which it is handed over.
     pub(crate) types_bound: u32,
     pub(crate) timers: TimerTable<Due>,
@@ -173,15 +182,19 @@ impl Engine {
             peers: Table::new(),
             grpc: GrpcSettings::default(),
             grpc_peers: Table::new(),
+            gateway: Gateway::default(),
             commands: VecDeque::new(),
             touched: Vec::new(),
             r2p2: R2p2::default(),
             grpc_leaving: Leaving::default(),
+            awaited: Awaited::default(),
             workers: Workers::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),
             calls: Table::new(),
+            nested: Nested::default(),
             registry: Registry::default(),
+            owners: Owners::default(),
             types_bound: 0,
             timers: TimerTable::new(),
             scratch: Scratch::new(limits.message_bytes),
@@ -224,22 +237,28 @@ impl Engine {
     /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
     /// [`Engine::poll_retired`] names it.
     pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
-        let Some(session) = self.sessions.find_mut(key).filter(|session| !session.gone) else { return };
+        let Some(parked) = self.part_with(key) else { return };
+        self.withdraw(key);
+        self.end_calls_of(turn, key, parked);
+        self.go_on(turn);
+    }
+
+    /// From now on a session gets nothing any more. Calls whose items were on their way to it; `None` if it had gone
+    /// before.
+    pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
+        let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
         session.gone = true;
         session.outbox.clear();
-        let parked: Vec<_> = session.parked.drain(..).collect();
-        self.registry.withdraw(key);
-        self.dismiss_worker(key);
-        self.answer_again();
-        let calls: Vec<CallKey> = self.calls_of(key);
-        for call in calls {
-            self.end_gone(turn, call, key);
-        }
-        for (call, _) in parked {
+        let parked = session.parked.drain(..).chain(session.parked_streams.drain(..));
+        Some(parked.map(|(call, _)| call).collect())
+    }
+
+    /// Ends the calls of a session that has gone.
+    pub(crate) fn end_calls_of(&mut self, turn: &mut Turn<'_>, key: SessionKey, parked: Vec<CallKey>) {
+        for call in self.calls_of(key).into_iter().chain(parked) {
             self.end_gone(turn, call, key);
         }
         self.retire_if_unlent(key);
-        self.go_on(turn);
     }
 
     /// How gRPC is spoken; [`GrpcSettings::default`] until this is called.
@@ -320,6 +339,11 @@ impl Engine {
         self.dials.pop_front()
     }
 
+    /// Whether something waits for [`Engine::poll_dial`], [`Engine::poll_transmitting`] or [`Engine::poll_lookup`].
+    pub fn has_to_connect_or_transmit(&self) -> bool {
+        !self.dials.is_empty() || !self.transmitting.is_empty() || !self.remotes.names.wanted.is_empty()
+    }
+
     /// Steps of calls that came soon, for a waiter on credit ([`Steps::take_quick`]).
     pub fn take_quick_steps(&mut self, within_ns: u64) -> u32 {
         self.steps.take_quick(within_ns)
@@ -332,6 +356,7 @@ impl Engine {
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
     pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        self.end_nested(turn);
         self.serve_queues(turn);
         self.settle_grpc(turn);
         self.settle_r2p2(turn);

@@ -4,14 +4,14 @@
 //! the copy is checked and looked at, and the copy is what is sent.
 
 use crate::call::{Body, Item};
-use crate::convert::{ConvertError, check_placed};
+use crate::convert::{ConvertError, check_placed, decode_failed, encode_failed};
 use crate::registry::MessageType;
 use crate::{Heaps, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::Encoding;
 use trunkline_call::entry::Span;
 use trunkline_message::transcode::{DecodeLimits, Encoded};
-use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, View, check};
+use trunkline_message::{AlignedBuf, CheckError, Extent, HEADER_BYTES, Header, View, check};
 
 /// Buffers for one message at a time, reused.
 #[derive(Debug, Default)]
@@ -88,7 +88,8 @@ impl Exhibit {
             }
         }
         let checked = check(&of.schema.schema, of.index, self.private());
-        checked.map(|_| Shown::Private).map_err(|error| ConvertError::Malformed(error.to_string()))
+        let named = |error: CheckError| ConvertError::Malformed(error.describe(&of.schema.schema));
+        checked.map(|_| Shown::Private).map_err(named)
     }
 
     /// The message that was shown.
@@ -110,11 +111,10 @@ impl Exhibit {
             Shown::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
             Shown::Placed(session, block) => &*heaps.receive_block(session, block),
         };
-        let malformed = |why: String| ConvertError::Malformed(why);
         let wire = from.schema.transcoder.encode_into(from.index, bytes, encoded);
-        let wire = wire.map_err(|error| malformed(error.to_string()))?;
+        let wire = wire.map_err(|error| encode_failed(from, error))?;
         let done = to.schema.transcoder.decode(to.index, wire, translated, limits);
-        let len = done.map_err(|error| malformed(error.describe(&to.schema.schema)))?;
+        let len = done.map_err(|error| decode_failed(to, &error))?;
         let translated: &AlignedBuf = translated;
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
     }
@@ -165,7 +165,7 @@ impl Exhibit {
     ) -> Result<Shown, ConvertError> {
         let wire = wire.unwrap_or(&self.wire);
         let decoded = of.schema.transcoder.decode(of.index, wire, &mut self.extent, limits);
-        self.extent_bytes = decoded.map_err(|error| crate::convert::decode_failed(of, &error))?;
+        self.extent_bytes = decoded.map_err(|error| decode_failed(of, &error))?;
         Ok(Shown::Private)
     }
 }

@@ -22,13 +22,21 @@ pub(crate) enum Due {
     Peer(PeerKey),
     /// An endpoint may be dialled again.
     Remote(RemoteKey),
+    /// Services that were away may be back, or are not waited for any longer.
+    Awaited,
 }
 
+/// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
+/// are. A deadline takes about a microsecond.
+const TIMERS_PER_STEP_MAX: usize = 256;
+
 impl Engine {
-    /// Does everything that is due at `turn.now`.
+    /// Does what is due at `turn.now`. If that is very much, some of it is left for the next time, which
+    /// [`Engine::next_timeout`] then wants at once.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         self.discard_abandoned(turn);
-        while let Some(due) = self.timers.due(turn.now) {
+        for _ in 0..TIMERS_PER_STEP_MAX {
+            let Some(due) = self.timers.due(turn.now) else { break };
             match due {
                 Due::Deadline(call) => self.expire(turn, call),
                 Due::Queued(call) => self.queued_due(turn, call),
@@ -37,6 +45,7 @@ impl Engine {
                 Due::Paced(call, direction) => self.paced_due(turn, call, direction),
                 Due::Peer(peer) => self.peer_timeout(turn, peer),
                 Due::Remote(remote) => self.wake_remote(turn, remote),
+                Due::Awaited => self.settle_awaited(turn),
             }
         }
         self.r2p2_timeout(turn);
@@ -46,6 +55,7 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.next_r2p2_timeout();
-        self.timers.next_due().into_iter().chain(r2p2).min()
+        let nested = (!self.nested.is_empty()).then(Instant::default);
+        self.timers.next_due().into_iter().chain(r2p2).chain(nested).min()
     }
 }

@@ -1,7 +1,8 @@
 //! Every way a call can end.
 
-use crate::call::{ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::nested::Nested;
 use crate::session::Session;
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
@@ -19,7 +20,25 @@ impl Engine {
             // A limit that strikes in the middle of a stream: the handler has been at work for long.
             status = status.with_execution(Execution::Unknown);
         }
+        let is_elsewhere = |call: &Call| {
+            matches!(call.client, ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. })
+        };
+        if self.calls.find(key).is_some_and(is_elsewhere) {
+            status = self.said_here(&status);
+        }
         self.end(turn, key, &status);
+    }
+
+    /// A status made here for a caller elsewhere: who reads it there is to know which host speaks.
+    pub(crate) fn said_here(&self, status: &Status) -> Status {
+        const NAME_CHARS_MAX: usize = 64;
+        let name = &self.native.small.node_name;
+        if name.is_empty() {
+            return status.clone();
+        }
+        let name: String = name.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect();
+        let message = format!("{} (node {name})", status.message());
+        Status::new(status.code(), message).with_execution(status.execution())
     }
 
     /// The caller does not want the call any more: nobody answers it, the server end is told, children end too.
@@ -31,7 +50,7 @@ impl Engine {
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         self.tell_balancer(turn.now, key, None, &[]);
         self.stop_server(turn, key, code);
-        self.end_children(turn, key, code);
+        self.end_children(key, code);
         self.police_end(turn.now, key, code);
         self.forget(key);
     }
@@ -72,13 +91,11 @@ impl Engine {
         let (code, execution) = (outcome.code, outcome.execution);
         self.tell_balancer(turn.now, key, Some(code), &[]);
         self.stop_server(turn, key, code);
-        self.end_children(turn, key, code);
+        self.end_children(key, code);
         let Some(call) = self.calls.find_mut(key) else { return };
         call.server_measured = false;
         call.response.ended = true;
         let item = Item::Finish { code, execution, body: None, metadata: Cow::Borrowed(&outcome.metadata) };
-        self.drop_backlog(key, Direction::Request);
-        self.drop_backlog(key, Direction::Response);
         self.finish_now(turn, key, item);
     }
 
@@ -99,7 +116,7 @@ impl Engine {
                 }
             }
             ClientEnd::Peer { peer, stream } => self.finish_to_peer(turn, key, peer, stream, &item),
-            ClientEnd::Grpc { peer, stream } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
+            ClientEnd::Grpc { peer, stream, .. } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
             ClientEnd::R2p2 { request } => self.finish_to_r2p2(turn, key, request, &item),
         }
     }
@@ -115,8 +132,11 @@ impl Engine {
         self.forget(key);
     }
 
-    /// Tells the server end that nobody waits any more, if it does not know.
+    /// Tells the server end that nobody waits any more, if it does not know. What waits in the call goes first, while
+    /// it is known who is charged with it: the session it leads to, or the connection it came from.
     fn stop_server(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        self.drop_backlog(key, Direction::Request);
+        self.drop_backlog(key, Direction::Response);
         let Some(call) = self.calls.find(key) else { return };
         match call.server.clone() {
             ServerEnd::Session { session, .. } if call.handed_over => {
@@ -151,10 +171,25 @@ impl Engine {
         }
     }
 
-    /// Calls a handler made end with the call it handled.
-    fn end_children(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+    /// Calls a handler made end with the call it handled: soon ([`Engine::end_nested`]).
+    fn end_children(&mut self, key: CallKey, code: Code) {
         let Some(call) = self.calls.find_mut(key) else { return };
-        for child in std::mem::take(&mut call.children) {
+        if !call.children.is_empty() {
+            self.nested.add(std::mem::take(&mut call.children), code);
+        }
+    }
+
+    /// Ends calls whose parent has ended, as many as one step may.
+    #[inline]
+    pub(crate) fn end_nested(&mut self, turn: &mut Turn<'_>) {
+        if !self.nested.is_empty() {
+            self.end_some_nested(turn);
+        }
+    }
+
+    fn end_some_nested(&mut self, turn: &mut Turn<'_>) {
+        for _ in 0..Nested::PER_STEP_MAX {
+            let Some((child, code)) = self.nested.next() else { return };
             self.note_attempts(child);
             let Some(call) = self.calls.find(child) else { continue };
             let executed = call.execution();
@@ -171,22 +206,26 @@ impl Engine {
         self.drop_backlog(key, Direction::Request);
         self.drop_backlog(key, Direction::Response);
         self.leave_server(key);
-        let Some(mut call) = self.calls.remove(key) else { return };
-        if let Some(policed) = call.policed.take() {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let (policed, timer, parent) = (call.policed.take(), call.timer, call.parent);
+        let client = call.client.clone();
+        // A call is large, and most of what it has is as it was when it began: it is not moved to be dropped.
+        self.calls.discard(key);
+        if let Some(policed) = policed {
             self.dismiss(key, policed, None);
         }
-        if let Some(timer) = call.timer {
+        if let Some(timer) = timer {
             self.timers.cancel(timer);
         }
-        if let Some(parent) = call.parent.and_then(|parent| self.calls.find_mut(parent)) {
+        if let Some(parent) = parent.and_then(|parent| self.calls.find_mut(parent)) {
             parent.children.retain(|child| *child != key);
         }
-        match call.client {
+        match client {
             ClientEnd::Attempt { .. } => {}
             ClientEnd::Mirror { bytes, .. } => self.forget_copy(bytes),
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
-            ClientEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
+            ClientEnd::Grpc { peer, stream, .. } => self.forget_grpc_stream(peer, stream),
             ClientEnd::R2p2 { request } => self.forget_r2p2_request(request),
         }
     }
@@ -200,7 +239,11 @@ impl Engine {
     fn drop_backlog(&mut self, key: CallKey, direction: Direction) {
         self.drop_gathered(key, direction);
         let Some(call) = self.calls.find_mut(key) else { return };
-        let backlog = std::mem::take(&mut call.half(direction).backlog);
+        let half = call.half(direction);
+        let backlog = std::mem::take(&mut half.backlog);
+        if let Some((session, bytes)) = half.share.end() {
+            self.streams_hold_less(session, bytes);
+        }
         for item in backlog {
             self.unaccount(key, direction, &item);
             self.drop_item(item);

@@ -13,13 +13,15 @@
 //! ```
 //!
 //! None, or more than one, where there must be one ends the call as UNIMPLEMENTED, as gRPC's status codes say; a
-//! request is complete before its handler sees any of it. What is kept meanwhile is one message: in its sender's heap,
-//! in a receive block, or charged to the connection it came from.
+//! request is complete before its call begins (`start.rs`), so before policies judge it and its handler sees any of it.
+//! What is kept meanwhile is one message: in its sender's heap, in a receive block, or charged to the connection it
+//! came from.
 
-use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::Engine;
+use crate::limits::ARRIVING;
 use crate::registry::MethodTypes;
+use crate::{CallKey, PeerKey};
 use trunkline_call::{Code, Execution, Fault};
 
 /// What becomes of an item.
@@ -54,9 +56,13 @@ impl Engine {
     /// R2P2 carries one request and one reply. A typed caller whose method streams is told so when it opens.
     fn has_one_message_by_r2p2(&self, call: &Call, direction: Direction) -> Option<bool> {
         let there = match (direction, &call.client, &call.server) {
-            (Direction::Request, ClientEnd::Session { types, .. }, ServerEnd::Cluster { cluster }) => {
-                types.input.is_opaque() && self.is_reached_by_r2p2(*cluster)
-            }
+            (
+                Direction::Request,
+                ClientEnd::Session { types, .. }
+                | ClientEnd::Attempt { types, .. }
+                | ClientEnd::Grpc { types: Some(types), .. },
+                ServerEnd::Cluster { cluster },
+            ) => types.input.is_opaque() && self.is_reached_by_r2p2(*cluster),
             (Direction::Response, ClientEnd::R2p2 { .. }, _) => true,
             _ => false,
         };
@@ -70,7 +76,7 @@ impl Engine {
         }
     }
 
-    fn gather_request<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
+    pub(crate) fn gather_request<'a>(&mut self, key: CallKey, item: Item<'a>) -> Result<Gathered<'a>, Fault> {
         let opening = match self.take_gathered(key, Direction::Request) {
             Some(Item::Open { metadata, body, .. }) => Some((metadata, body)),
             _ => None,
@@ -156,7 +162,7 @@ impl Engine {
         let limit = self.limits.assembling_bytes_per_peer;
         match self.held_for_sender(key, direction) {
             Some(held) if bytes > 0 && *held + bytes > limit => {
-                Err(Fault::Limit { name: "bytes of large messages arriving", limit: limit as u64 })
+                Err(Fault::Limit { name: ARRIVING, limit: limit as u64 })
             }
             Some(held) => {
                 *held += bytes;
@@ -168,12 +174,22 @@ impl Engine {
 
     /// Bytes the daemon holds for the connection that sends in this direction.
     fn held_for_sender(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {
+        let peer = self.sending_peer(key, direction)?;
+        self.held_by(peer)
+    }
+
+    /// The native connection that sends in this direction.
+    pub(crate) fn sending_peer(&self, key: CallKey, direction: Direction) -> Option<PeerKey> {
         let call = self.calls.find(key)?;
-        let peer = match (direction, &call.client, &call.server) {
+        match (direction, &call.client, &call.server) {
             (Direction::Request, ClientEnd::Peer { peer, .. }, _)
-            | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => *peer,
-            _ => return None,
-        };
+            | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    /// Bytes of large messages the daemon holds for a connection.
+    pub(crate) fn held_by(&mut self, peer: PeerKey) -> Option<&mut usize> {
         Some(&mut self.peers.find_mut(peer)?.assembling_bytes)
     }
 }
@@ -199,7 +215,7 @@ impl Call {
 }
 
 /// Whether an item needs nothing before it or behind it.
-fn is_whole(item: &Item<'_>) -> bool {
+pub(crate) fn is_whole(item: &Item<'_>) -> bool {
     match item {
         Item::Open { body, end, .. } => body.is_some() && *end,
         Item::Finish { .. } | Item::Headers { .. } => true,

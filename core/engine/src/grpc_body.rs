@@ -5,10 +5,10 @@
 //! The one message of a direction that does not stream is held until the direction has ended, because only then it is
 //! known to be the only one.
 
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::{Ending, GrpcStream};
-use crate::session::Target;
+use crate::limits::ARRIVING;
 use crate::{CallKey, GrpcKey};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -41,7 +41,7 @@ impl Engine {
             stream.incoming.end(Ending::Body);
         }
         self.note_held(peer, count as isize);
-        self.pump(turn, peer, tag);
+        self.read_on(turn, peer, tag, end);
     }
 
     /// A direction ended: what of it waits goes first.
@@ -56,7 +56,16 @@ impl Engine {
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
         if stream.call.is_some() && !stream.incoming.over {
             stream.incoming.end(ending);
-            self.pump(turn, peer, tag);
+            self.read_on(turn, peer, tag, true);
+        }
+    }
+
+    /// Passes on what came. With its end, an answer makes what is left of its request nobody's business.
+    fn read_on(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag, end: bool) {
+        let answered = if end { self.stop_asking(peer, tag) } else { None };
+        self.pump(turn, peer, tag);
+        if let Some(call) = answered {
+            self.unblock(turn, call, Direction::Request);
         }
     }
 
@@ -64,7 +73,7 @@ impl Engine {
     pub(crate) fn pump(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag) {
         loop {
             let Some(key) = self.grpc_stream(peer, tag).and_then(|stream| stream.call) else { return };
-            let Some(direction) = self.incoming_half(key) else { return };
+            let Some(direction) = self.incoming_half(key, peer, tag) else { return };
             if self
                 .calls
                 .find_mut(key)
@@ -75,20 +84,19 @@ impl Engine {
             match self.next_message(peer, tag) {
                 Ok(Some((message, charged))) => {
                     if !self.take_message(turn, peer, tag, key, direction, message, charged) {
-                        return self.end_as(turn, key, &of_cardinality(2, direction));
+                        return self.end_malformed(turn, key, direction, of_cardinality(2, direction));
                     }
                 }
                 Ok(None) => break self.drained(turn, peer, tag, key, direction),
-                Err(fault) => return self.end_as(turn, key, &of_framing(&fault, direction)),
+                Err(fault) => return self.end_malformed(turn, key, direction, of_framing(&fault, direction)),
             }
         }
     }
 
-    /// The direction a call's gRPC stream brings.
-    fn incoming_half(&self, key: CallKey) -> Option<Direction> {
-        let call = self.calls.find(key)?;
-        let calls = matches!(call.server, ServerEnd::Grpc { .. });
-        Some(if calls { Direction::Response } else { Direction::Request })
+    /// The direction one of a call's gRPC streams brings.
+    fn incoming_half(&self, key: CallKey, peer: GrpcKey, tag: StreamTag) -> Option<Direction> {
+        let comes = self.calls.find(key)?.comes_by(peer, tag);
+        Some(if comes { Direction::Request } else { Direction::Response })
     }
 
     /// The next complete message, decompressed.
@@ -150,7 +158,7 @@ impl Engine {
         }
         let limit = self.limits.assembling_bytes_per_peer;
         if self.grpc_peers.find(peer).is_some_and(|peer| peer.arriving_bytes > limit) {
-            let name = "bytes of large messages arriving";
+            let name = ARRIVING;
             self.fail(turn, key, Fault::Limit { name, limit: limit as u64 });
         }
     }
@@ -177,13 +185,14 @@ impl Engine {
             charged: 0,
         });
         match (ended, direction) {
-            (Err(outcome), _) => self.end_as(turn, key, &outcome),
+            (Err(outcome), _) => self.end_malformed(turn, key, direction, outcome),
             (Ok(_), Direction::Request) if streams => {
                 self.pass(turn, key, Direction::Request, Item::HalfClose)
             }
             (Ok(_), Direction::Request) => {
                 let Some(metadata) = opening.map(Cow::Owned) else { return };
-                self.start(turn, key, Target::Here, Item::Open { metadata, body, end: true });
+                let target = self.target_from_grpc(key);
+                self.start(turn, key, target, Item::Open { metadata, body, end: true });
             }
             (Ok(outcome), Direction::Response) => {
                 let Outcome { code, execution, metadata } = outcome;
@@ -191,6 +200,18 @@ impl Engine {
                 self.finish_from_grpc(turn, key, Item::Finish { code, execution, body, metadata });
             }
         }
+    }
+
+    /// Ends a call whose body is not well formed. What a request's handler has seen of the call is known here.
+    fn end_malformed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        outcome: Outcome<'static>,
+    ) {
+        let known = self.calls.find(key).filter(|_| direction == Direction::Request).map(Call::execution);
+        self.end_as(turn, key, &Outcome { execution: known.unwrap_or(outcome.execution), ..outcome });
     }
 
     /// A message is complete: from here on time is stack.
@@ -214,7 +235,7 @@ impl Engine {
     pub(crate) fn pump_call(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
         let Some(call) = self.calls.find(key) else { return };
         match (direction, &call.client, &call.server) {
-            (Direction::Request, ClientEnd::Grpc { peer, stream }, _)
+            (Direction::Request, ClientEnd::Grpc { peer, stream, .. }, _)
             | (Direction::Response, _, ServerEnd::Grpc { peer, stream }) => {
                 let (peer, stream) = (*peer, *stream);
                 self.pump(turn, peer, stream);

@@ -5,12 +5,12 @@ use crate::convert::{WireBody, for_wire};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
 use crate::pass::{Blocker, Refusal};
-use crate::peer_end::conversion_fault;
+use crate::peer_end::{conversion_fault, untyped};
 use crate::{CallKey, GrpcKey};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;
 use std::borrow::Cow;
-use trunkline_call::{Code, Deadline, Fault, Instant};
+use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Fault, Instant};
 use trunkline_grpc::compress::{Encoding, compress};
 use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
 use trunkline_grpc::request::{self, Outgoing};
@@ -44,9 +44,12 @@ impl Engine {
                 return Err(Refusal::Fault(fault));
             }
         };
-        let Some(tag) = self.open_stream(turn, key, peer, &metadata, end && message.is_none()) else {
-            self.drop_item(item);
-            return Err(Refusal::Fault(Fault::Draining));
+        let tag = match self.open_stream(turn, key, peer, &metadata, end && message.is_none()) {
+            Ok(tag) => tag,
+            Err(fault) => {
+                self.drop_item(item);
+                return Err(Refusal::Fault(fault));
+            }
         };
         // An attempt's request is kept with its call.
         if !self.is_attempt(key) {
@@ -68,14 +71,16 @@ impl Engine {
         tag: StreamTag,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        if let Some(blocker) = self.http_room(peer, Some(tag)) {
-            return Err(Refusal::Blocked(item, blocker));
-        }
-        let Some(stream) = self.grpc_stream(peer, tag) else {
-            self.drop_item(item);
+        let stream = self.grpc_stream(peer, tag);
+        let is_heard = |stream: &&mut GrpcStream| direction == Direction::Response || !stream.incoming.over;
+        let Some(stream) = stream.filter(is_heard) else {
+            self.drop_unwanted(key, direction, item);
             return Ok(());
         };
         let encoding = stream.outgoing.encoding;
+        if let Some(blocker) = self.http_room(peer, Some(tag)) {
+            return Err(Refusal::Blocked(item, blocker));
+        }
         let message = item.body().map(|body| self.frame(turn, key, direction, encoding, body)).transpose();
         let message = match message {
             Ok(message) => message,
@@ -158,6 +163,21 @@ impl Engine {
         }
     }
 
+    /// The answer to a request has ended: the connection drops what of the request has not left and takes no more of
+    /// it, without a word for each byte. The call, if there still is one.
+    pub(crate) fn stop_asking(&mut self, peer: GrpcKey, tag: StreamTag) -> Option<CallKey> {
+        let found = self.grpc_peers.find_mut(peer).filter(|found| found.remote.is_some())?;
+        let stream = found.streams.get_mut(&tag)?;
+        let (bytes, credit) = stream.outgoing.give_up();
+        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        let call = stream.call;
+        self.touch(peer);
+        if let Some(key) = call {
+            self.credit_sender(key, Direction::Request, credit);
+        }
+        call
+    }
+
     /// Ends a stream at once.
     fn reset(&mut self, peer: GrpcKey, tag: StreamTag, reason: Reason) {
         if let Some(stream) = self.remove_grpc_stream(peer, tag) {
@@ -220,11 +240,14 @@ impl Engine {
         encoding: Encoding,
         body: &Body<'_>,
     ) -> Result<Frame, Fault> {
-        let call = self.calls.find(key);
-        let types = call.and_then(|call| call.sender_types(direction)).ok_or(Fault::Draining)?;
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        // The answer to a call that is forwarded has no sender whose types are known here.
+        let types = call.sender_types(direction).or_else(|| call.receiver_types(direction));
+        let types = types.ok_or_else(untyped)?;
         let sent = types.of(direction);
         match for_wire(turn.heaps, &mut self.scratch, sent, false, u32::MAX, body) {
-            Ok((WireBody::Inline(message), _)) => {
+            Ok((WireBody::Inline(_), MessageEncoding::Linear)) => Err(untyped()),
+            Ok((WireBody::Inline(message), MessageEncoding::Protobuf)) => {
                 Ok(Frame { bytes: framed(message, encoding), message_bytes: message.len() as u32 })
             }
             Ok((WireBody::Shared(_), _)) => Err(Fault::HandlerProtocol { why: "a message too long to copy" }),
@@ -244,10 +267,10 @@ impl Engine {
         end: bool,
         body: Option<&Body<'_>>,
     ) {
-        let credit = body.and_then(Body::lent).map_or(0, |(session, payload)| {
+        if let Some((session, payload)) = body.and_then(Body::lent) {
             self.give_back(session, payload.span);
-            payload.window_bytes()
-        });
+        }
+        let credit = body.map_or(0, Body::window_cost);
         if let Some(call) = self.calls.find_mut(key) {
             call.half(direction).count(frame.message_bytes);
         }
@@ -305,14 +328,19 @@ impl Engine {
         peer: GrpcKey,
         metadata: &[u8],
         end: bool,
-    ) -> Option<StreamTag> {
-        let call = self.calls.find(key)?;
-        let path = self.registry.http_path(call.method)?;
+    ) -> Result<StreamTag, Fault> {
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let own = call.path.as_deref().map(request::path);
+        let path = own.as_ref().map_or_else(|| self.registry.http_path(call.method), Option::as_ref);
+        let path = path.ok_or_else(|| {
+            let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
+            Fault::MalformedRequest { why: format!("{path:?} is no path that HTTP carries") }
+        })?;
         let timeout_ns = deadline_left_ns(call.deadline, turn);
-        let pattern = call.sender_types(Direction::Request)?.pattern;
+        let pattern = call.sender_types(Direction::Request).ok_or_else(untyped)?.pattern;
         let sends = self.request_encoding(key, metadata);
         let named = call.placed.and_then(|placed| self.authority_at(placed)).cloned();
-        let found = self.grpc_peers.find_mut(peer)?;
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return Err(self.connection_gone(key)) };
         found.tags_used += 1;
         let tag = StreamTag(StreamTag::OWN | found.tags_used);
         let mut stream = GrpcStream::made(key, pattern, sends, self.limits.grpc_bytes_max());
@@ -336,7 +364,7 @@ impl Engine {
             call.client_stamps.d3 = turn.now;
             call.client_stamps.d4 = turn.now;
         }
-        Some(tag)
+        Ok(tag)
     }
 
     /// How a call's messages to a gRPC server are compressed: as a policy says, else its application, else the host.

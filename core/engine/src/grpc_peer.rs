@@ -6,15 +6,16 @@
 
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::gateway::{GatewayClient, Route};
 use crate::grpc_stream::{Ending, GrpcStream};
 use crate::opaque::Called;
 use crate::operator::Operator;
-use crate::session::Target;
 use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
 use bytes::Bytes;
 use http::uri::Authority;
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern, Status};
 use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
@@ -32,6 +33,8 @@ pub struct GrpcPeer {
     pub(crate) remote: Option<RemoteKey>,
     /// It asks the daemon itself.
     pub(crate) operator: Option<Operator>,
+    /// It came to the gateway.
+    pub(crate) gateway: Option<GatewayClient>,
     /// Its name in requests.
     pub(crate) authority: Authority,
     /// Streams that are not over: with a call, or with bytes still to leave.
@@ -114,7 +117,7 @@ impl Engine {
             }
             Event::Reset { stream, reason } => self.handle_reset(turn, peer, stream, reason),
             Event::Sent { stream, bytes } => self.handle_sent(turn, peer, stream, bytes),
-            Event::GoAway { .. } => self.grpc_leaving(peer),
+            Event::GoAway { .. } => self.grpc_leaving(turn, peer),
             Event::StreamsMax { streams_max } => self.grpc_streams_max(peer, streams_max),
         }
         self.go_on(turn);
@@ -134,6 +137,8 @@ impl Engine {
             let Some(call) = stream.call else { continue };
             match peer.remote {
                 None => self.cancel(turn, call),
+                // Its end is here and waits for the application to have room.
+                Some(_) if self.calls.find(call).is_some_and(|call| call.response.ended) => {}
                 Some(_) => {
                     let executed = self.calls.find(call).map_or(Execution::Unknown, Call::execution);
                     self.fail(turn, call, Fault::ConnectionLost { endpoint: endpoint.clone(), executed });
@@ -164,6 +169,7 @@ impl Engine {
             identity,
             remote,
             operator: None,
+            gateway: None,
             streams: TagMap::default(),
             ready: false,
             leaving: false,
@@ -205,17 +211,21 @@ impl Engine {
             }
         };
         let asked = self.asked_by_operator(peer, head.path);
-        match asked.unwrap_or_else(|| self.served(head.path).map_err(|fault| fault.status())) {
-            Ok((called, pattern)) => self.open_from_grpc(turn, peer, tag, head, end, called, pattern),
+        let asked = asked.map(|asked| asked.map(|(called, pattern)| Route::here(called, pattern)));
+        let route = asked.unwrap_or_else(|| match self.grpc_peers.find(peer) {
+            Some(GrpcPeer { gateway: Some(_), .. }) => self.route_at_gateway(peer, &head),
+            _ => match self.served(head.path) {
+                Ok((called, pattern)) => Ok(Route::here(called, pattern)),
+                Err(fault) => Err(fault.status()),
+            },
+        });
+        match route {
+            Ok(route) => self.open_from_grpc(turn, peer, tag, head, end, route),
             Err(status) => self.refuse_request(peer, tag, &status),
         }
         Ok(())
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the request and what is known of its method, from one caller"
-    )]
     fn open_from_grpc(
         &mut self,
         turn: &mut Turn<'_>,
@@ -223,17 +233,21 @@ impl Engine {
         tag: StreamTag,
         mut head: RequestHead<'_>,
         end: bool,
-        called: Called,
-        pattern: Pattern,
+        route: Route,
     ) {
         head.metadata = self.introduce_operator(peer, head.metadata);
         let deadline = head.timeout_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
-        let client = ClientEnd::Grpc { peer, stream: tag };
+        let Route { called, pattern, forward } = route;
+        let types = forward.as_ref().map(|forward| Arc::clone(&forward.types));
+        let client = ClientEnd::Grpc { peer, stream: tag, types };
         let mut call = Call::new(called.method, client, ServerEnd::Nobody, deadline);
         call.path = called.path;
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
         let key = self.calls.insert(call);
+        if let Some(forward) = forward {
+            head.metadata = self.forward(turn.now, key, forward, head.encoding);
+        }
         let mut stream = GrpcStream::taken(key, pattern, head.encoding, self.limits.grpc_bytes_max());
         stream.outgoing.accepts = head.accepts;
         stream.outgoing.encoding = self.grpc.answer_encoding(head.accepts);
@@ -245,7 +259,8 @@ impl Engine {
         }
         if pattern.client_streams() {
             let metadata = Cow::Owned(head.metadata);
-            return self.start(turn, key, Target::Here, Item::Open { metadata, body: None, end });
+            let target = self.target_from_grpc(key);
+            return self.start(turn, key, target, Item::Open { metadata, body: None, end });
         }
         if let Some(stream) = self.grpc_stream(peer, tag) {
             stream.incoming.opening = Some(head.metadata);
@@ -257,8 +272,10 @@ impl Engine {
 
     /// The method at this path, if sessions of this host serve it.
     pub(crate) fn served(&mut self, path: &str) -> Result<(Called, Pattern), Fault> {
-        let unknown = || Fault::NoMethod { path: path.to_owned() };
-        let called = self.method_called(path).ok_or_else(unknown)?;
+        let unknown = |this: &Self| {
+            this.unserved_here(path).unwrap_or_else(|| Fault::NoMethod { path: path.to_owned() })
+        };
+        let Some(called) = self.method_called(path) else { return Err(unknown(self)) };
         let method = called.method;
         match self.registry.servers(method).first() {
             Some(server) => Ok((called, server.types.pattern)),
@@ -266,7 +283,7 @@ impl Engine {
             None if self.registry.was_served(method) => {
                 Err(Fault::NoRoute { what: crate::start::service_of(path).to_owned() })
             }
-            None => Err(unknown()),
+            None => Err(unknown(self)),
         }
     }
 
@@ -282,7 +299,7 @@ impl Engine {
 
     /// Answers a request that never becomes a call.
     fn refuse_request(&mut self, peer: GrpcKey, tag: StreamTag, status: &Status) {
-        let head = Box::new(response::trailers_only(&Outcome::of(status)));
+        let head = Box::new(response::trailers_only(&Outcome::of(&self.said_here(status))));
         self.http(peer, Command::Response { stream: tag, head, end: true });
     }
 
@@ -303,6 +320,7 @@ impl Engine {
             ResponseHead::Headers { metadata, encoding, .. } => {
                 stream.incoming.encoding = encoding;
                 self.response_begun(turn, call);
+                self.pass_encoding_on(call, encoding);
                 let opaque = self.calls.find(call).is_some_and(Call::is_made_opaque);
                 // A head without metadata says nothing to the application, unless that waits for the answer to begin.
                 let words = match metadata.is_empty() {
@@ -322,7 +340,8 @@ impl Engine {
 
     /// The stream is over before its time.
     fn handle_reset(&mut self, turn: &mut Turn<'_>, peer: GrpcKey, tag: StreamTag, reason: Reason) {
-        let refused = reason == Reason::REFUSED_STREAM;
+        let made = self.grpc_peers.find(peer).is_some_and(|peer| peer.remote.is_some());
+        let refused = made && reason == Reason::REFUSED_STREAM;
         if refused && self.retry_refused(turn, peer, tag) {
             return;
         }
@@ -330,7 +349,7 @@ impl Engine {
         self.release_bytes(peer, tag, stream.incoming.unreleased);
         let Some(key) = stream.call else { return };
         let Some(call) = self.calls.find(key) else { return };
-        if matches!(call.client, ClientEnd::Grpc { .. }) {
+        if !made {
             return self.cancel_as(turn, key, Code::Cancelled);
         }
         let late = call.deadline.has_passed(turn.now);

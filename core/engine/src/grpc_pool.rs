@@ -8,13 +8,15 @@
 //! elsewhere if there is an elsewhere (gRFC A6, "Transparent Retries"). For that it is kept until the server has shown
 //! that it has it, or it is too large.
 
+use crate::attempts::KeptBody;
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::PeerIdentity;
 use crate::grpc_stream::Replay;
 use crate::handover::grpc::Leaving;
+use crate::limits::WAITING;
 use crate::pass::{Blocker, Refusal};
-use crate::remote::{Dial, Dialled, Speaks};
+use crate::remote::{Dial, Dialled, Remote, Speaks};
 use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -33,6 +35,12 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// With one connection.
+    #[cfg(test)]
+    pub fn of_open(peer: GrpcKey) -> Self {
+        Self { open: vec![peer], ..Self::default() }
+    }
+
     pub fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
@@ -58,10 +66,13 @@ impl Engine {
         remote_key: RemoteKey,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        if let Some(peer) = self.pooled_with_room(remote_key) {
+        let is_held = self.grpc_is_held() && !self.is_for_grpc_client(key);
+        if let Some(peer) = self.pooled_with_room(remote_key).filter(|_| !is_held) {
             return self.open_at_grpc(turn, key, peer, item);
         }
-        self.grow_pool(turn.now, remote_key);
+        if !is_held {
+            self.grow_pool(turn.now, remote_key);
+        }
         let limit = self.pending_max(key);
         let Some(remote) = self.remotes.find(remote_key) else {
             self.drop_item(item);
@@ -74,14 +85,11 @@ impl Engine {
             return Err(Refusal::Blocked(item, Blocker::Remote(remote_key)));
         }
         self.drop_item(item);
-        Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 }))
+        Err(Refusal::Fault(Fault::Limit { name: WAITING, limit: limit as u64 }))
     }
 
     /// Dials one more connection, one at a time, if the limit and the last failure allow it.
     fn grow_pool(&mut self, now: Instant, remote_key: RemoteKey) {
-        if self.grpc_is_held() {
-            return;
-        }
         let connections_max = self.limits.grpc_connections_per_endpoint;
         let Some(remote) = self.remotes.find(remote_key) else { return };
         let pool = &remote.pool;
@@ -90,7 +98,7 @@ impl Engine {
         }
         let endpoint = Arc::clone(&remote.endpoint);
         let peer = self.insert_grpc(endpoint.to_string(), PeerIdentity::default(), Some(remote_key));
-        self.dials.push_back(Dial { connection: Dialled::Grpc(peer), endpoint });
+        self.dials.push_back(Dial { connection: Dialled::Grpc(peer), endpoint, is_known: true });
         if let Some(remote) = self.remotes.find_mut(remote_key) {
             remote.pool.dialling = Some(peer);
         }
@@ -139,13 +147,18 @@ impl Engine {
     }
 
     /// The peer takes no new streams: those it has go on, new ones go elsewhere.
-    pub(crate) fn grpc_leaving(&mut self, key: GrpcKey) {
+    pub(crate) fn grpc_leaving(&mut self, turn: &mut Turn<'_>, key: GrpcKey) {
         let Some(peer) = self.grpc_peers.find_mut(key) else { return };
         peer.leaving = true;
-        if let Some(remote) = peer.remote.and_then(|remote| self.remotes.find_mut(remote)) {
+        let remote_key = peer.remote;
+        self.touch(key);
+        let Some(remote_key) = remote_key else { return };
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
             remote.pool.open.retain(|open| *open != key);
         }
-        self.touch(key);
+        if self.unlearn_unused(remote_key) {
+            self.serve_line(turn, remote_key);
+        }
     }
 
     /// A connection of a pool ended, or never came about.
@@ -161,13 +174,25 @@ impl Engine {
         remote.pool.open.retain(|open| *open != key);
         if remote.pool.dialling == Some(key) {
             remote.pool.dialling = None;
-            let alone = remote.pool.open.is_empty();
             self.dial_failed(turn.now, remote_key, why);
-            if alone {
-                self.remotes.unlearn(remote_key);
-            }
         }
+        self.unlearn_unused(remote_key);
         self.serve_line(turn, remote_key);
+    }
+
+    /// Forgets that an endpoint speaks gRPC when no connection shows it any more: a daemon that answered nothing when
+    /// it was asked, or was older then, is found out when it is dialled next. Whether that was so.
+    fn unlearn_unused(&mut self, remote_key: RemoteKey) -> bool {
+        // Calls held for the daemon that takes over are its own to dial for.
+        if self.grpc_is_held() {
+            return false;
+        }
+        let is_unused = |remote: &Remote| remote.speaks == Speaks::Grpc && remote.pool.is_unused();
+        let unused = self.remotes.find(remote_key).is_some_and(is_unused);
+        if unused {
+            self.remotes.unlearn(remote_key);
+        }
+        unused
     }
 
     /// Notes that a connection has changed; [`Engine::settle_grpc`] sees to what that allows.
@@ -205,6 +230,12 @@ impl Engine {
 
     /// Calls in line take the room there is.
     fn serve_pool_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        if self.remotes.find(remote_key).is_none_or(|remote| remote.speaks != Speaks::Grpc) {
+            return;
+        }
+        if self.grpc_is_held() {
+            return self.serve_held_line(turn, remote_key);
+        }
         while self.pooled_with_room(remote_key).is_some()
             && let Some(key) = self.remotes.find_mut(remote_key).and_then(|remote| remote.waiting.pop_front())
         {
@@ -217,11 +248,21 @@ impl Engine {
         }
     }
 
+    /// Of those in line only calls of gRPC clients take the room there is: the others wait for another engine.
+    fn serve_held_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let line = self.remotes.find_mut(remote_key).map(|remote| std::mem::take(&mut remote.waiting));
+        let (goes, waits): (Vec<_>, Vec<_>) =
+            line.unwrap_or_default().into_iter().partition(|key| self.is_for_grpc_client(*key));
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
+            remote.waiting.extend(waits);
+        }
+        for key in goes.into_iter().filter(|key| self.waits_for_remote(*key)).collect::<Vec<_>>() {
+            self.unblock(turn, key, Direction::Request);
+        }
+    }
+
     /// The connection of a pool with the fewest streams, if it takes one more.
     fn pooled_with_room(&self, remote_key: RemoteKey) -> Option<GrpcKey> {
-        if self.grpc_is_held() {
-            return None;
-        }
         let pool = &self.remotes.find(remote_key)?.pool;
         let queue_max = self.limits.connection_queue_bytes as u64;
         let room = |key: &GrpcKey| {
@@ -326,5 +367,5 @@ fn plain(frame: &Bytes, encoding: Compression) -> Body<'static> {
         }
         _ => message.to_vec(),
     };
-    Body::Wire { bytes: Cow::Owned(bytes), encoding: Encoding::Protobuf, charged: 0 }
+    Body::Kept(KeptBody { bytes: bytes.into(), encoding: Encoding::Protobuf })
 }

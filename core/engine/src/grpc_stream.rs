@@ -190,4 +190,17 @@ impl Outgoing {
         }
         credit
     }
+
+    /// Bytes of messages that have not left, as they are in line.
+    pub fn in_line(&self) -> u64 {
+        self.unsent.iter().map(|(bytes, _)| bytes).sum::<u64>() - self.sent_bytes
+    }
+
+    /// What is queued will not leave: how much that is, and what its sender may send more.
+    pub fn give_up(&mut self) -> (u64, u32) {
+        let credits = self.unsent.drain(..).map(|(_, credit)| credit);
+        let credit = credits.fold(0, u32::saturating_add);
+        self.sent_bytes = 0;
+        (std::mem::take(&mut self.queued_bytes), credit)
+    }
 }

@@ -14,6 +14,21 @@ pub trait Heaps {
     /// The largest block the session's receive heap could ever hold.
     fn receive_capacity(&self, session: SessionKey) -> u32;
 
+    /// Bytes that messages of the usual sizes may take of it yet. Heaps that do not count say that there are plenty.
+    fn receive_free(&self, _session: SessionKey) -> u32 {
+        u32::MAX
+    }
+
+    /// How much of that heap messages of the usual sizes may take together; larger ones have the rest.
+    fn receive_usual(&self, session: SessionKey) -> u32 {
+        self.receive_capacity(session)
+    }
+
+    /// Bytes in blocks that lie beyond that, because they are larger than half of it.
+    fn receive_large(&self, _session: SessionKey) -> u32 {
+        0
+    }
+
     /// What an unpublished block is called that was allocated before these heaps were handed over.
     fn renamed(&self, _session: SessionKey, offset: u32) -> u32 {
         offset

@@ -22,9 +22,11 @@
 //! exchanges the chain, `exhibit.rs` makes messages private for them, `mirror.rs` sends copies elsewhere), `remote.rs`
 //! the connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
 //! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
-//! can end, `expire.rs` does what time brings, `operator.rs` lets in who asks the daemon itself, `observe.rs` tells
-//! operators, `services.rs` those who ask what is served, `opaque.rs` is about ends whose types only their application
-//! knows, `handover/` an engine that goes on in another process.
+//! can end, `nested.rs` has those that end with the call they were made for, `expire.rs` does what time brings,
+//! `operator.rs` lets in who asks the daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every
+//! count agrees with what it counts, `services.rs` those who ask what is served, `opaque.rs` is about ends whose types
+//! only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `handover/` an engine that
+//! goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -40,13 +42,16 @@
 mod assembly;
 mod attempts;
 mod bind;
+mod books;
 mod call;
+mod callers;
 mod cluster;
 mod convert;
 mod engine;
 mod exhibit;
 mod expire;
 mod finish;
+mod gateway;
 mod gather;
 mod grpc_body;
 mod grpc_end;
@@ -59,9 +64,11 @@ mod heaps;
 mod limits;
 mod mirror;
 mod names;
+mod nested;
 mod observe;
 mod opaque;
 mod operator;
+mod owners;
 mod pace;
 mod pass;
 mod peer;
@@ -79,14 +86,16 @@ mod remote;
 mod services;
 mod session;
 mod session_end;
+mod shares;
 mod start;
 mod submit;
 mod table;
 mod trace;
 mod workers;
 
-pub use bind::{BindError, BindRequest, Binding};
+pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
+pub use gateway::{CallRule, GatewayClient, GatewaySettings};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
 pub use handover::{Brought, Exported, GrpcLeft, HandoverError};
@@ -96,12 +105,13 @@ pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, Session
 pub use operator::Operator;
 pub use peer::PeerFault;
 pub use peer_io::Piece;
-pub use police::{AccessRecord, CALLER_KEY};
+pub use police::AccessRecord;
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
 pub use table::{Key, Table};
+pub use trunkline_call::CALLER_KEY;
 
 /// Names an attached session.
 pub type SessionKey = Key<session::Session>;

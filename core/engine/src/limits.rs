@@ -1,5 +1,20 @@
 //! Every pool of the engine, with its size and the reason for it. What happens at a limit is a typed outcome.
 
+// What a status says of a limit that is met in several places: what it bounds, and the key that sets it.
+pub(crate) const MESSAGE_BYTES: &str = "bytes of a message (limits.message_bytes)";
+pub(crate) const WAITING: &str =
+    "calls waiting for a connection (limits.calls_waiting_per_endpoint, or pending_max of a balance policy)";
+pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
+pub(crate) const METHODS_LEARNED: &str =
+    "methods of a service known here by their calls only (limits.methods_learned_per_service)";
+pub(crate) const RECEIVE_HEAP: &str =
+    "bytes of the receiver's heap (sessions.heap_bytes, or TRUNKLINE_HEAP_BYTES in its environment)";
+pub(crate) const R2P2_REPLY: &str =
+    "bytes of an R2P2 reply (limits.message_bytes; less in the compatible mode)";
+
+/// Largest message unless the configuration says otherwise: a payload of 256 MiB, and room for the fields around it.
+const MESSAGE_BYTES_MAX: u32 = 257 << 20;
+
 /// The engine's limits. All are per shard unless they say otherwise.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -16,10 +31,11 @@ pub struct Limits {
     /// in reports. Services have tens of methods.
     pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
-    /// peer). Same-host messages wait in their sender's heap and cost nothing here.
+    /// peer). Same-host messages wait in their sender's heap and cost nothing here; messages above a stream's window
+    /// are counted in `assembling_bytes_per_peer`, where they were let in.
     pub parked_bytes_per_session: usize,
     /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
-    /// decoding or their receive heap is full.
+    /// decoding or their receive heap is full, also while they wait for room there. One of the largest, or many.
     pub assembling_bytes_per_peer: usize,
     /// Calls waiting for one endpoint to be dialled.
     pub calls_waiting_per_endpoint: usize,
@@ -73,10 +89,10 @@ impl Default for Limits {
             routes_per_session: 4096,
             methods_learned_per_service: 256,
             parked_bytes_per_session: 16 << 20,
-            assembling_bytes_per_peer: 64 << 20,
+            assembling_bytes_per_peer: MESSAGE_BYTES_MAX as usize,
             calls_waiting_per_endpoint: 4096,
             endpoints: 4096,
-            message_bytes: 256 << 20,
+            message_bytes: MESSAGE_BYTES_MAX,
             inline_body_bytes: 4096,
             bulk_body_bytes: 32 << 10,
             connection_queue_bytes: 64 << 20,

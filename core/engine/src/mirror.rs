@@ -118,8 +118,9 @@ impl Engine {
 
     /// The types of a call that is made here, if it is one that can be copied.
     fn mirrored_types(&self, key: CallKey) -> Option<Arc<MethodTypes>> {
-        let ClientEnd::Session { types, .. } = &self.calls.find(key)?.client else { return None };
-        (types.pattern == Pattern::Unary || types.input.is_opaque()).then(|| Arc::clone(types))
+        let types =
+            self.calls.find(key).filter(|call| call.is_made_here())?.sender_types(Direction::Request)?;
+        (types.pattern == Pattern::Unary || types.input.is_opaque()).then_some(types)
     }
 
     /// A copy, if there is room for another; else the policy has left one out.
@@ -151,6 +152,7 @@ impl Engine {
         copy.admitted = true;
         copy.path.clone_from(&call.path);
         copy.request_encoding = call.request_encoding;
+        copy.choice = call.choice;
         copy.client_stamps = call.client_stamps;
         copy.policed = Some(Box::new(Policed::holding(permits)));
         Some(copy)

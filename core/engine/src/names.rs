@@ -16,7 +16,7 @@ pub(crate) struct Names {
     table: HashMap<RemoteKey, Name>,
     /// To be looked up by the host.
     #[serde(skip)]
-    wanted: VecDeque<Arc<str>>,
+    pub(crate) wanted: VecDeque<Arc<str>>,
 }
 
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]

@@ -7,9 +7,8 @@
 use crate::GrpcKey;
 use crate::engine::Engine;
 use crate::opaque::Called;
-use crate::police::CALLER_KEY;
 use crate::registry::{is_own_service, is_reading};
-use trunkline_call::{Code, Fault, Instant, Metadata, Pattern, Status};
+use trunkline_call::{CALLER_KEY, Code, Fault, Instant, Metadata, Pattern, Status};
 
 /// A process that asks the daemon itself, and what it may.
 #[derive(Clone, Debug, PartialEq, Eq)]

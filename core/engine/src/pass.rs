@@ -4,7 +4,10 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::gather::Gathered;
+use crate::limits::ARRIVING;
+use crate::session::Session;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
+use std::collections::VecDeque;
 use trunkline_call::{Fault, Instant, Step};
 
 /// Why an item could not be handed over.
@@ -20,6 +23,10 @@ pub(crate) enum Refusal<'a> {
 pub(crate) enum Blocker {
     /// Room in the session's receive heap.
     Session(SessionKey),
+    /// The same, for a stream that holds nothing of it: others go before.
+    Streams(SessionKey),
+    /// The stream's own messages to be released, of which it holds its share.
+    Share,
     /// Room in the connection's queue, or window.
     Peer(PeerKey),
     /// Room in the gRPC connection's queue.
@@ -36,10 +43,18 @@ impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
     pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
         self.note_step(turn.now, key, direction, &item);
+        if direction == Direction::Request && self.has_begun_in_parts(key) {
+            return self.add_part(turn, key, item);
+        }
         if self.is_inspected(key, direction, &item) {
             return self.inspect(turn, key, item);
         }
         self.pass_on(turn, key, direction, item);
+    }
+
+    fn has_begun_in_parts(&self, key: CallKey) -> bool {
+        let call = self.calls.find(key);
+        call.is_some_and(|call| matches!(call.server, ServerEnd::Nobody) && call.request.gathered.is_some())
     }
 
     /// An item comes to the road: what is waited for, and how long that takes, tells a shard how to wait.
@@ -64,7 +79,7 @@ impl Engine {
         let limit = call.message_bytes_max[direction as usize];
         if item.body().is_some_and(|body| body.len() > limit) {
             self.drop_item(item);
-            let name = "service config's message bytes";
+            let name = "bytes of a message (maxRequestMessageBytes or maxResponseMessageBytes of the service config)";
             return self.fail(turn, key, Fault::Limit { name, limit: limit.into() });
         }
         let half = call.half(direction);
@@ -192,7 +207,7 @@ impl Engine {
                 ClientEnd::Peer { peer, stream } => {
                     self.hand_to_peer(turn, key, direction, peer, stream, item)
                 }
-                ClientEnd::Grpc { peer, stream } => {
+                ClientEnd::Grpc { peer, stream, .. } => {
                     self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
                 ClientEnd::R2p2 { request } => self.hand_to_r2p2_client(turn, key, request, item),
@@ -208,6 +223,11 @@ impl Engine {
                     session.parked.push_back((key, direction));
                 }
             }
+            Blocker::Streams(session) => {
+                if let Some(session) = self.sessions.find_mut(session) {
+                    session.parked_streams.push_back((key, direction));
+                }
+            }
             Blocker::Peer(peer) => {
                 if let Some(peer) = self.peers.find_mut(peer) {
                     peer.blocked.push_back((key, direction));
@@ -219,7 +239,7 @@ impl Engine {
                 }
             }
             Blocker::R2p2 => self.r2p2.blocked.push_back(key),
-            Blocker::Stream => {}
+            Blocker::Share | Blocker::Stream => {}
             Blocker::Remote(remote) => self.remotes.line_up(remote, key),
         }
     }
@@ -249,25 +269,87 @@ impl Engine {
         }
     }
 
-    /// Counts the bytes a waiting item makes the daemon hold against the session it waits for.
+    /// Counts the bytes a waiting item makes the daemon hold against the session it waits for. A large message was let
+    /// in as such, against its connection, and stays there: more than one window of a stream fits nowhere else.
     fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
         let bytes = item.body().map_or(0, Body::parked_bytes);
-        let Some(session) = self.destination(key, direction) else { return Ok(()) };
+        if self.is_large(bytes)
+            && let Some(peer) = self.sending_peer(key, direction)
+            && let Some(held) = self.held_by(peer)
+        {
+            *held += bytes;
+            if let Some(call) = self.calls.find_mut(key) {
+                call.half(direction).large_of = Some(peer);
+            }
+            return Ok(());
+        }
+        let Some(session) = self.destination(key, direction) else {
+            return self.account_forwarded(key, direction, item);
+        };
         let limit = self.limits.parked_bytes_per_session;
         let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
         if bytes > 0 && session.parked_bytes + bytes > limit {
-            return Err(Fault::Limit { name: "bytes waiting for a full receive heap", limit: limit as u64 });
+            return Err(Fault::Limit {
+                name: "bytes waiting for a full receive heap (limits.parked_bytes_per_session)",
+                limit: limit as u64,
+            });
         }
         session.parked_bytes += bytes;
         Ok(())
     }
 
+    /// Whether a message of a peer was let in as a large one.
+    pub(crate) fn is_large(&self, bytes: usize) -> bool {
+        bytes > self.limits.stream_window_bytes as usize
+    }
+
     pub(crate) fn unaccount(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
         let bytes = item.body().map_or(0, Body::parked_bytes);
+        if self.is_large(bytes)
+            && let Some(peer) = self.calls.find(key).and_then(|call| call.half_of(direction).large_of)
+        {
+            if let Some(held) = self.held_by(peer) {
+                *held = held.saturating_sub(bytes);
+            }
+            return;
+        }
         let destination = self.destination(key, direction);
+        if destination.is_none() {
+            self.unaccount_forwarded(key, direction, item);
+        }
         if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
             session.parked_bytes = session.parked_bytes.saturating_sub(bytes);
         }
+    }
+
+    /// Between two connections: what a waiting message does not take of its sender's window is counted with what else
+    /// that connection makes the daemon hold.
+    fn account_forwarded(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        item: &Item<'_>,
+    ) -> Result<(), Fault> {
+        let bytes = item.body().map_or(0, Body::uncharged_bytes);
+        let limit = self.limits.assembling_bytes_per_peer;
+        let Some(held) = self.held_for_forwarded(key, direction).filter(|_| bytes > 0) else { return Ok(()) };
+        if *held + bytes > limit {
+            return Err(Fault::Limit { name: ARRIVING, limit: limit as u64 });
+        }
+        *held += bytes;
+        Ok(())
+    }
+
+    fn unaccount_forwarded(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
+        let bytes = item.body().map_or(0, Body::uncharged_bytes);
+        if let Some(held) = self.held_for_forwarded(key, direction) {
+            *held = held.saturating_sub(bytes);
+        }
+    }
+
+    fn held_for_forwarded(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {
+        let peer = self.calls.find(key)?.forwarded_from(direction)?;
+        Some(&mut self.grpc_peers.find_mut(peer)?.arriving_bytes)
     }
 
     /// The session a direction of a call leads to, if it leads to one.
@@ -277,6 +359,14 @@ impl Engine {
             Direction::Request => call.handler(),
             Direction::Response => call.maker().map(|(session, _)| session),
         }
+    }
+
+    /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
+    /// is on its way to it.
+    pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: Item<'_>) {
+        let bytes = item.body().map_or(0, Body::window_cost);
+        self.drop_item(item);
+        self.credit_sender(key, direction, bytes);
     }
 
     /// Throws an item away: its send block goes back to its session, its receive block to the heap.
@@ -290,20 +380,30 @@ impl Engine {
         }
     }
 
-    /// Room was made in a session's receive heap: those who wait for it go on.
+    /// Room was made in a session's receive heap: those who wait for it go on, streams last.
     pub(crate) fn unpark(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
-        while let Some((key, direction)) =
-            self.sessions.find_mut(session).and_then(|found| found.parked.pop_front())
-        {
-            self.unblock(turn, key, direction);
-            let Some(found) = self.sessions.find_mut(session) else { return };
-            if found.parked.back() == Some(&(key, direction)) {
-                found.parked.rotate_right(1);
-                return;
-            }
+        if self.serve_parked(turn, session, |session| &mut session.parked) {
+            self.serve_parked(turn, session, |session| &mut session.parked_streams);
         }
     }
+
+    /// Serves a line until the first in it has to go on waiting. Whether nobody does.
+    fn serve_parked(&mut self, turn: &mut Turn<'_>, session: SessionKey, line: Line) -> bool {
+        while let Some(first) = self.sessions.find_mut(session).and_then(|found| line(found).pop_front()) {
+            let (key, direction) = first;
+            self.unblock(turn, key, direction);
+            let Some(line) = self.sessions.find_mut(session).map(line) else { return false };
+            if line.back() == Some(&first) {
+                line.rotate_right(1);
+                return false;
+            }
+        }
+        true
+    }
 }
+
+/// One of the lines in which calls wait for room in a session's receive heap.
+type Line = fn(&mut Session) -> &mut VecDeque<(CallKey, Direction)>;
 
 /// Whether this is the last item of its direction.
 fn ends(item: &Item<'_>) -> bool {

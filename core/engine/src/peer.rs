@@ -192,7 +192,7 @@ impl Engine {
             let fault = if self.registry.serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
-                Fault::NoRoute { what: service }
+                self.unserved_here(&path).unwrap_or(Fault::NoRoute { what: service })
             };
             return self.refuse_stream(turn, peer, stream, &fault);
         };

@@ -3,6 +3,7 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, WireBody, for_wire};
 use crate::engine::{Engine, Turn};
+use crate::limits::{MESSAGE_BYTES, METHODS_LEARNED, RECEIVE_HEAP};
 use crate::pass::{Blocker, Refusal};
 use crate::peer::{Announced, Lent, Peer};
 use crate::registry::MethodTypes;
@@ -11,7 +12,7 @@ use crate::table::Key;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Code, Deadline, Fault};
+use trunkline_call::{Code, Deadline, Execution, Fault};
 use trunkline_native::{
     Body as FrameBody, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused, SharedRange,
     StreamId,
@@ -31,7 +32,7 @@ impl Engine {
         };
         let announced = match self.announce(key, peer) {
             Ok(announced) => announced,
-            Err(refused) => return Err(self.refusal(refused, peer, item)),
+            Err(unsent) => return Err(self.unsent(unsent, peer, Direction::Request, item)),
         };
         let deadline = self.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
         let call = NewCall {
@@ -110,6 +111,13 @@ impl Engine {
                 }
                 Ok(())
             }
+            // Its answer is here, or on its way in: what of the request comes after it is nobody's business.
+            Err(Unsent::Refused(Refused::NoStream | Refused::Answered))
+                if direction == Direction::Request =>
+            {
+                self.drop_unwanted(key, direction, item);
+                Ok(())
+            }
             Err(unsent) => Err(self.unsent(unsent, peer, direction, item)),
         }
     }
@@ -143,7 +151,7 @@ impl Engine {
         fault: &Fault,
     ) {
         let trunkline_grpc::Outcome { code, execution, metadata } =
-            trunkline_grpc::Outcome::of(&fault.status());
+            trunkline_grpc::Outcome::of(&self.said_here(&fault.status()));
         if let Some(found) = self.peers.find_mut(peer) {
             let failure = Failure { code, execution, metadata: &metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
@@ -187,8 +195,13 @@ impl Engine {
             return;
         }
         let Some(call) = self.calls.find_mut(key).filter(|call| call.streams(direction)) else { return };
+        let from_session = match direction {
+            Direction::Request => matches!(call.client, ClientEnd::Session { .. }),
+            Direction::Response => matches!(call.server, ServerEnd::Session { .. }),
+        };
         let half = call.half(direction);
-        half.charged -= i64::from(bytes);
+        // Others are counted where their connection is.
+        half.charged -= if from_session { i64::from(bytes) } else { 0 };
         let ended = half.ended;
         match (direction, &call.client, &call.server) {
             (Direction::Request, ClientEnd::Session { session, id, .. }, _) => {
@@ -205,7 +218,7 @@ impl Engine {
                 }
                 self.transmit(peer);
             }
-            (Direction::Request, ClientEnd::Grpc { peer, stream }, _)
+            (Direction::Request, ClientEnd::Grpc { peer, stream, .. }, _)
             | (Direction::Response, _, ServerEnd::Grpc { peer, stream }) => {
                 let (peer, stream) = (*peer, *stream);
                 self.grant_grpc(peer, stream, bytes);
@@ -246,18 +259,15 @@ impl Engine {
         command: impl FnOnce(&mut Connection, trunkline_call::Instant, Option<Payload<'_>>) -> Result<T, Refused>,
     ) -> Result<T, Unsent> {
         let Some(peer) = self.peers.find_mut(peer_key) else {
-            return Err(Unsent::Refused(Refused::NoStream));
+            return Err(Unsent::Fault(self.connection_gone(key)));
         };
         let Some(body) = body else {
             let done = command(&mut peer.connection, turn.now, None).map_err(Unsent::Refused)?;
             self.transmit(peer_key);
             return Ok(done);
         };
-        let types = self
-            .calls
-            .find(key)
-            .and_then(|call| call.sender_types(direction))
-            .ok_or(Unsent::Refused(Refused::NoStream))?;
+        let call = self.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
+        let types = call.sender_types(direction).ok_or_else(|| Unsent::Fault(untyped()))?;
         let sent = types.of(direction);
         let inline_max = self.limits.inline_body_bytes;
         let (wire, encoding) = for_wire(turn.heaps, &mut self.scratch, sent, agreed, inline_max, body)
@@ -280,6 +290,11 @@ impl Engine {
             (Err(_), Some(token)) => drop(self.lent.remove(token)),
             (Err(_), None) => {}
         }
+        if sent.is_ok()
+            && let Some(call) = self.calls.find_mut(key)
+        {
+            call.half(direction).count(body.len());
+        }
         self.transmit(peer_key);
         sent.map_err(Unsent::Refused)
     }
@@ -296,6 +311,8 @@ impl Engine {
         if let Some((session, payload)) = body.lent() {
             self.give_back(session, payload.span);
             self.credit_sender(key, direction, payload.window_bytes());
+        } else if let Body::Wire { charged, .. } = body {
+            self.credit_sender(key, direction, *charged);
         }
     }
 
@@ -311,16 +328,24 @@ impl Engine {
     }
 
     /// The number of the call's method on this connection, announced now if it is new there.
-    fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Refused> {
-        let call = self.calls.find(key).ok_or(Refused::NoStream)?;
-        let types = call.sender_types(Direction::Request).ok_or(Refused::NoStream)?;
+    fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Unsent> {
+        let call = self.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
+        let types = call.sender_types(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
         let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
+        if call.path.is_some() {
+            // Its method stands for others, too, and has no number that would mean this one.
+            let limit = self.limits.methods_learned_per_service as u64;
+            return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
+        }
         let (method, path) = (call.method, Arc::clone(&types.path));
-        let peer = self.peers.find_mut(peer).ok_or(Refused::NoStream)?;
+        let Some(peer) = self.peers.find_mut(peer) else {
+            return Err(Unsent::Fault(self.connection_gone(key)));
+        };
         let index = match peer.announced.get(&(method, fingerprints)) {
             Some(index) => *index,
             None => {
-                let index = peer.connection.announce_schema(&path, fingerprints[0], fingerprints[1])?;
+                let index = peer.connection.announce_schema(&path, fingerprints[0], fingerprints[1]);
+                let index = index.map_err(Unsent::Refused)?;
                 peer.announced.insert((method, fingerprints), index);
                 index
             }
@@ -363,11 +388,23 @@ impl Engine {
     ) -> Refusal<'a> {
         match unsent {
             Unsent::Refused(refused) => self.refusal(refused, peer, item),
+            Unsent::Fault(fault) => {
+                self.drop_item(item);
+                Refusal::Fault(fault)
+            }
             Unsent::Convert(error) => {
                 self.drop_item(item);
                 Refusal::Fault(conversion_fault(error, direction))
             }
         }
+    }
+
+    /// The connection a call was to go on is not there any more.
+    pub(crate) fn connection_gone(&self, key: CallKey) -> Fault {
+        let Some(call) = self.calls.find(key) else { return Fault::Ended };
+        let remote = call.placed.and_then(|placed| self.remotes.find(placed.endpoint));
+        let endpoint = remote.map_or_else(|| "its endpoint".to_owned(), |remote| remote.endpoint.to_string());
+        Fault::ConnectionLost { endpoint, executed: call.execution() }
     }
 
     /// What a refused command means for its item.
@@ -379,19 +416,24 @@ impl Engine {
             Refused::StreamQueueFull { .. } => Refusal::Blocked(item, Blocker::Stream),
             Refused::MessageTooLarge { limit } => {
                 self.drop_item(item);
-                Refusal::Fault(Fault::Limit { name: "message bytes of the peer", limit: limit.into() })
+                Refusal::Fault(Fault::Limit {
+                    name: "bytes of a message (limits.message_bytes of the daemon at the other end)",
+                    limit: limit.into(),
+                })
             }
             Refused::MetadataTooLarge { limit } => {
                 self.drop_item(item);
-                Refusal::Fault(Fault::Limit { name: "metadata bytes of the peer", limit: limit.into() })
+                Refusal::Fault(Fault::Limit {
+                    name: "bytes of metadata (fixed, by the daemon at the other end)",
+                    limit: limit.into(),
+                })
             }
             Refused::Methods { limit } => {
                 self.drop_item(item);
-                Refusal::Fault(Fault::Limit { name: "methods of one connection", limit: limit.into() })
-            }
-            Refused::Draining => {
-                self.drop_item(item);
-                Refusal::Fault(Fault::Draining)
+                Refusal::Fault(Fault::Limit {
+                    name: "methods of one connection (fixed)",
+                    limit: limit.into(),
+                })
             }
             other => {
                 self.drop_item(item);
@@ -413,6 +455,7 @@ impl Peer {
 enum Unsent {
     Refused(Refused),
     Convert(ConvertError),
+    Fault(Fault),
 }
 
 fn lend(body: &Body<'_>, span: Span, call: CallKey, direction: Direction) -> Option<Lent> {
@@ -426,20 +469,31 @@ pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fau
     match (error, direction) {
         (ConvertError::Malformed(why), Direction::Request) => Fault::MalformedRequest { why },
         (ConvertError::Malformed(why), Direction::Response) => Fault::MalformedResponse { why },
-        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: "message bytes", limit },
-        (ConvertError::NoRoom, _) => Fault::Limit { name: "conversion buffer", limit: 0 },
+        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: MESSAGE_BYTES, limit },
+        (ConvertError::TooLargeForHeap { heap_bytes: 0 }, _) => {
+            Fault::HandlerGone { executed: Execution::Unknown }
+        }
+        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes }, _) => {
+            Fault::Limit { name: RECEIVE_HEAP, limit: heap_bytes }
+        }
     }
 }
 
+/// Why messages of a call cannot be converted for this end: its other end never said of which types they are.
+pub(crate) fn untyped() -> Fault {
+    Fault::SchemaMismatch { why: "the types of the call's messages are not known here".into() }
+}
+
 impl Call {
-    /// The types of the session that sends in this direction.
+    /// The types of the session that sends in this direction, or of a call that is forwarded.
     pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
         match direction {
             Direction::Request => match &self.client {
                 ClientEnd::Session { types, .. }
                 | ClientEnd::Attempt { types, .. }
                 | ClientEnd::Mirror { types, .. } => Some(Arc::clone(types)),
-                ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => None,
+                ClientEnd::Grpc { types, .. } => types.clone(),
+                ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {
                 ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
@@ -462,7 +516,8 @@ impl Call {
         })
     }
 
-    fn receiver_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
+    /// Those of the end the direction leads to.
+    pub fn receiver_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
         match direction {
             Direction::Request => self.sender_types(Direction::Response),
             Direction::Response => self.sender_types(Direction::Request),

@@ -42,6 +42,16 @@ impl Engine {
         self.insert_peer(Side::Acceptor, config, now, label, None)
     }
 
+    /// Whether a connection has said its hello.
+    pub fn has_greeted(&self, key: PeerKey) -> bool {
+        self.peers.find(key).is_some_and(|peer| peer.connection.peer().is_some())
+    }
+
+    /// Whether a connection was made by this side.
+    pub fn was_dialled(&self, key: PeerKey) -> bool {
+        self.peers.find(key).is_some_and(|peer| peer.lane.is_some())
+    }
+
     /// A dialled endpoint did not answer. (One that did speaks for itself, by its hello.)
     pub fn handle_dial_failed(&mut self, turn: &mut Turn<'_>, connection: Dialled, why: &str) {
         match connection {

@@ -11,7 +11,7 @@ use crate::registry::{Form, MessageType, MethodKey, is_own_service};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Instant, Metadata};
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, WorkerChoice};
 use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
 use trunkline_policy::{Admission, Class, EncodingName, Inputs, Permits, Plan, Rejection, Side};
@@ -50,9 +50,6 @@ pub struct AccessRecord {
     /// Message bytes of the response.
     pub response_bytes: u64,
 }
-
-/// Metadata in which the daemon's own services are told who calls; nobody else can set it there.
-pub const CALLER_KEY: &str = "trunkline-caller";
 
 /// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
 const SPARE_MAX: usize = 1024;
@@ -135,6 +132,7 @@ impl Engine {
                 let path = call.path.as_deref().unwrap_or(self.registry.path(call.method));
                 self.planned(self.policies.chain(), Side::Client, *session, types, path).0
             }
+            // Who makes it through a gateway stays behind, and it ends.
             _ => None,
         };
         self.enlist(key, 0, plan);
@@ -273,7 +271,7 @@ impl Engine {
         item: &Item<'_>,
         exhibit: &mut Exhibit,
     ) -> Result<Option<Looked>, Fault> {
-        let Some(call) = self.calls.find(key) else { return Err(Fault::Draining) };
+        let Some(call) = self.calls.find(key) else { return Err(Fault::Ended) };
         if let ServerEnd::Session { types, .. } = &call.server
             && !self.bridgeable(key, types, item)
         {
@@ -313,6 +311,11 @@ impl Engine {
         let maker = call.maker().and_then(|(session, _)| sessions.find(session));
         let handler = call.handler().and_then(|session| sessions.find(session));
         let application = if side == 0 { maker } else { handler };
+        let application = match application {
+            Some(session) => session.application(),
+            None if call.is_forwarded() => crate::gateway::APPLICATION,
+            None => "",
+        };
         let label = match call.client {
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
             _ => String::new(),
@@ -335,7 +338,7 @@ impl Engine {
             request,
             metadata,
             path: call.path.as_deref().unwrap_or(registry.path(call.method)),
-            application: application.map_or("", |session| session.application()),
+            application,
             peer_identity,
             peer_address,
             deadline: call.deadline,
@@ -380,7 +383,7 @@ impl Engine {
         };
         let Some(call) = self.calls.find_mut(key) else { return };
         call.policed = kept;
-        call.request_encoding = admission.encoding.map(encoding_of);
+        call.request_encoding = admission.encoding.map(encoding_of).or(call.request_encoding);
         let Some(timeout_ns) = admission.timeout_ns else { return };
         let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
         if deadline != call.deadline {
@@ -402,10 +405,7 @@ impl Engine {
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return None,
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
         };
-        let entered = match call.maker() {
-            Some(_) => call.client_stamps.d2,
-            None => call.server_stamps.d8,
-        };
+        let entered = if call.is_made_here() { call.client_stamps.d2 } else { call.server_stamps.d8 };
         Some(AccessRecord {
             path: Arc::clone(self.registry.path(call.method)),
             caller,
@@ -441,6 +441,11 @@ impl Policed {
         !(waits || *log || class.is_some() || !permits.is_empty() || self.inspects())
     }
 
+    /// Which worker the policies of whoever makes the call want for it.
+    pub fn choice(&self) -> WorkerChoice {
+        self.plans[0].as_ref().map_or(WorkerChoice::default(), |plan| plan.choice())
+    }
+
     fn inspects(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.inspects_messages())
     }
@@ -469,7 +474,7 @@ fn add_metadata(opening: &mut Item<'_>, added: &[(String, Vec<u8>)]) -> Result<(
     let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
     if fits.is_err() {
         let limit = Metadata::BYTES_MAX as u64;
-        return Err(Fault::Limit { name: "bytes of metadata with what policies add", limit });
+        return Err(Fault::Limit { name: "bytes of metadata with what policies add (fixed)", limit });
     }
     let mut encoded = Vec::with_capacity(all.encoded_len());
     all.encode(&mut encoded);

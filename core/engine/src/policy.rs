@@ -3,13 +3,15 @@
 use crate::SessionKey;
 use crate::engine::Engine;
 use crate::police::is_policed;
-use crate::registry::{Form, MethodKey, MethodTypes};
+use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes};
 use crate::session::Route;
+use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, Plan, PolicyError, PolicyRow, Side, Subject};
+use trunkline_schema::Schema;
 
 /// Misfits kept for the host.
-const MISFITS_MAX: usize = 64;
+pub(crate) const MISFITS_MAX: usize = 64;
 
 /// A plan for every place that has one.
 #[derive(Debug, Default)]
@@ -24,8 +26,8 @@ impl Engine {
     /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
     ///
     /// # Errors
-    /// [`PolicyError`] if the chain does not fit a method somebody here has bound, or a module does not take over from
-    /// the one at work; nothing has changed then.
+    /// [`PolicyError`] if the chain does not fit a method somebody here has bound, names a method that a service bound
+    /// here does not have, or a module does not take over from the one at work; nothing has changed then.
     pub fn exchange_policies(
         &mut self,
         chain: Chain,
@@ -140,7 +142,54 @@ impl Engine {
         (plan.map(Arc::new), misfit)
     }
 
+    /// The same for a method that clients of the gateway call.
+    pub(crate) fn planned_at_gateway(
+        chain: &Chain,
+        types: &MethodTypes,
+        message: Option<&MessageType>,
+        path: &str,
+    ) -> (Option<Arc<Plan>>, Option<PolicyError>) {
+        if chain.is_empty() || !is_policed(path) {
+            return (None, None);
+        }
+        let subject = Subject {
+            side: Side::Client,
+            application: crate::gateway::APPLICATION,
+            path,
+            request: message.map(|of| (&*of.schema.schema, of.index)),
+            client_streams: types.pattern.client_streams(),
+        };
+        let (plan, misfit) = chain.plan(&subject);
+        (plan.map(Arc::new), misfit)
+    }
+
+    /// Says for the host to log that a policy names a method that a service in `schema` does not have.
+    pub(crate) fn note_misnamed(&mut self, schema: &BoundSchema) {
+        let misnamed = self.policies.chain().misnamed(&[&*schema.schema]);
+        if self.policy_misfits.len() < MISFITS_MAX {
+            self.policy_misfits.extend(misnamed);
+        }
+    }
+
+    /// Every schema that something here was bound with, once.
+    fn schemas(&self) -> Vec<&Schema> {
+        let routes = self.sessions.iter().flat_map(|(_, session)| &session.routes);
+        let called = routes.filter_map(|route| match route {
+            Route::Calls { types, .. } => Some(types),
+            _ => None,
+        });
+        let served = self.registry.all_servers().map(|(_, server)| &server.types);
+        let mut seen = HashSet::new();
+        let forwarded = self.gateway.settings.schemas.iter().map(|schema| &*schema.schema);
+        let typed = called.chain(served).filter_map(|types| match &types.input {
+            Form::Typed(of) => Some(&*of.schema.schema),
+            Form::Opaque => None,
+        });
+        typed.chain(forwarded).filter(|schema| seen.insert(std::ptr::from_ref::<Schema>(schema))).collect()
+    }
+
     fn plans(&self, chain: &Chain) -> Result<Plans, PolicyError> {
+        chain.misnamed(&self.schemas()).map_or(Ok(()), Err)?;
         let mut plans = Plans::default();
         for (key, session) in self.sessions.iter().filter(|(_, session)| !session.gone) {
             for (index, route) in session.routes.iter().enumerate() {
@@ -150,6 +199,7 @@ impl Engine {
                 plans.routes.push((key, index, plan));
             }
         }
+        self.gateway.check(chain)?;
         for (method, server) in self.registry.all_servers() {
             let (plan, misfit) =
                 self.planned(chain, Side::Server, server.session, &server.types, &server.types.path);
@@ -160,6 +210,8 @@ impl Engine {
     }
 
     fn install(&mut self, plans: Plans) {
+        // Plans of methods that are forwarded are made when they are called.
+        self.gateway.forget_plans();
         for (session, index, plan) in plans.routes {
             let routes = self.sessions.find_mut(session).map(|session| &mut session.routes);
             if let Some(Route::Calls { plan: old, .. }) = routes.and_then(|routes| routes.get_mut(index)) {
@@ -169,5 +221,6 @@ impl Engine {
         for (method, session, plan) in plans.servers {
             self.registry.set_plan(method, session, plan);
         }
+        self.reserve_workers();
     }
 }

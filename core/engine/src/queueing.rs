@@ -27,6 +27,11 @@ impl Engine {
         Queued { ticket, timer: self.timers.insert(at, Due::Queued(key)) }
     }
 
+    /// After an exchange of policies: calls that wait do so by the new ones, or go on.
+    pub fn serve_waiting(&mut self, turn: &mut Turn<'_>) {
+        self.go_on(turn);
+    }
+
     /// Calls that waited for others to end go on.
     pub(crate) fn serve_queues(&mut self, turn: &mut Turn<'_>) {
         while let Some(verdict) = self.policies.serve(turn.now) {
@@ -41,7 +46,7 @@ impl Engine {
         else {
             return;
         };
-        let verdict = self.policies.late(ticket, key.to_bits());
+        let verdict = self.policies.late(turn.now, ticket, key.to_bits());
         self.carry_out(turn, verdict);
     }
 
@@ -57,6 +62,16 @@ impl Engine {
         match verdict {
             Verdict::Served(token, permits) => self.serve_queued(turn, CallKey::from_bits(token), permits),
             Verdict::Shed(token, rejection) => self.shed(turn, CallKey::from_bits(token), rejection),
+            Verdict::Waits(token, until) => self.wait_until(CallKey::from_bits(token), until),
+        }
+    }
+
+    fn wait_until(&mut self, key: CallKey, until: Instant) {
+        let Self { calls, timers, .. } = self;
+        let policed = calls.find_mut(key).and_then(|call| call.policed.as_mut());
+        if let Some(queued) = policed.and_then(|policed| policed.queued.as_mut()) {
+            timers.cancel(queued.timer);
+            queued.timer = timers.insert(until, Due::Queued(key));
         }
     }
 

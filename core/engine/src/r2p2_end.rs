@@ -3,8 +3,9 @@
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, for_wire, reencode};
 use crate::engine::{Engine, Turn};
+use crate::limits::R2P2_REPLY;
 use crate::pass::{Blocker, Refusal};
-use crate::peer_end::conversion_fault;
+use crate::peer_end::{conversion_fault, untyped};
 use crate::r2p2::Made;
 use crate::registry::Form;
 use crate::{CallKey, RemoteKey};
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use core::net::SocketAddrV4;
 use serde_bytes::ByteBuf;
 use std::borrow::Cow;
-use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 use trunkline_r2p2::{CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
 
@@ -57,9 +58,9 @@ impl Engine {
         key: CallKey,
         request: &Bytes,
     ) -> Result<(), Fault> {
-        let call = self.calls.find(key).ok_or(Fault::Draining)?;
-        let ServerEnd::R2p2 { remote, .. } = call.server else { return Err(Fault::Draining) };
-        let types = call.sender_types(Direction::Request).ok_or(Fault::Draining)?;
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let ServerEnd::R2p2 { remote, .. } = call.server else { return Err(Fault::Ended) };
+        let types = call.sender_types(Direction::Request).ok_or_else(untyped)?;
         let method = call.method;
         let malformed = |why: String| Fault::MalformedRequest { why };
         let said = RequestEnvelope::parse(request).map_err(|error| malformed(error.to_string()))?;
@@ -133,8 +134,8 @@ impl Engine {
     }
 
     /// Answers a request that never becomes a call.
-    pub(crate) fn refuse_r2p2(&mut self, now: Instant, request: RequestKey, fault: &Fault) {
-        let outcome = Outcome::of(&fault.status());
+    pub(crate) fn refuse_r2p2(&mut self, now: Instant, request: RequestKey, status: &Status) {
+        let outcome = Outcome::of(&self.said_here(status));
         let reply = ReplyEnvelope {
             trailers: &outcome.metadata,
             ..ReplyEnvelope::of(outcome.code, outcome.execution)
@@ -184,8 +185,8 @@ impl Engine {
         metadata: &[u8],
         body: &Body<'_>,
     ) -> Result<(Vec<u8>, bool), Fault> {
-        let call = self.calls.find(key).ok_or(Fault::Draining)?;
-        let types = call.sender_types(Direction::Request).ok_or(Fault::Draining)?;
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let types = call.sender_types(Direction::Request).ok_or_else(untyped)?;
         let method = call.method;
         let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
         let known = self.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
@@ -202,7 +203,10 @@ impl Engine {
         let path = self.registry.path(method);
         let envelope = RequestEnvelope { path, is_linear, fingerprints, metadata, message }.encode();
         let limit = u64::from(u16::MAX);
-        Ok((envelope.ok_or(Fault::Limit { name: "metadata bytes of an R2P2 request", limit })?, is_linear))
+        Ok((
+            envelope.ok_or(Fault::Limit { name: "bytes of metadata of an R2P2 request (fixed)", limit })?,
+            is_linear,
+        ))
     }
 
     /// Hands a request to the client's port.
@@ -215,17 +219,19 @@ impl Engine {
         is_linear: bool,
     ) -> Result<(), Fault> {
         let target = self.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
-        let deadline = self.calls.find(key).ok_or(Fault::Draining)?.deadline;
-        let new =
-            NewCall { tag: key.to_bits(), target, sticky: false, class: 0, deadline, body: envelope.clone() };
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let (class, sticky) = (call.choice.class.unwrap_or(0), call.choice.sticky == Some(true));
+        let (tag, deadline, body) = (key.to_bits(), call.deadline, envelope.clone());
+        let new = NewCall { tag, target, sticky, class, deadline, body };
         let name =
             self.r2p2.client(self.limits.message_bytes).call(now, new).map_err(|refused| match refused {
                 Refused::Calls { limit } => {
-                    Fault::Limit { name: "calls in flight over R2P2", limit: limit as u64 }
+                    Fault::Limit { name: "calls in flight over R2P2 (fixed)", limit: limit as u64 }
                 }
-                Refused::TooLong { limit, .. } => {
-                    Fault::Limit { name: "message bytes of an R2P2 request", limit: limit as u64 }
-                }
+                Refused::TooLong { limit, .. } => Fault::Limit {
+                    name: "bytes of an R2P2 request (limits.message_bytes; less in the compatible mode)",
+                    limit: limit as u64,
+                },
             })?;
         let bytes = envelope.len();
         self.r2p2.forget_made(key);
@@ -286,7 +292,7 @@ impl Engine {
         let encoded = reply.encode();
         let limit = server.as_ref().map_or(usize::MAX, |server| server.reply_bytes_max(request));
         let Some(encoded) = encoded.filter(|encoded| encoded.len() <= limit) else {
-            return Err(Fault::Limit { name: "message bytes of an R2P2 reply", limit: limit as u64 });
+            return Err(Fault::Limit { name: R2P2_REPLY, limit: limit as u64 });
         };
         self.r2p2.served.remove(&request);
         if let Some(server) = self.r2p2.server.as_mut() {

@@ -2,6 +2,7 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::limits::R2P2_REPLY;
 use crate::r2p2::{Named, Serving};
 use crate::r2p2_remote::GREETING_TAG;
 use crate::registry::MethodTypes;
@@ -10,7 +11,10 @@ use crate::{CallKey, RemoteKey};
 use core::net::SocketAddrV4;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Encoding, Execution, Fault, ServerStamps};
+use trunkline_call::{
+    Code, Deadline, Encoding, Execution, Fault, Instant, MetadataError, MetadataReader, ServerStamps, Status,
+    WorkerChoice,
+};
 use trunkline_r2p2::{
     CallFailure, Client, ClientEvent, Reason, ReplyEnvelope, Request, RequestEnvelope, RequestKey, Server,
     ServerEvent, Timing,
@@ -117,9 +121,7 @@ impl Engine {
                 }
                 dropped(Code::Unavailable)
             }
-            CallFailure::TooLong { limit } => {
-                Fault::Limit { name: "message bytes of an R2P2 reply", limit: limit as u64 }
-            }
+            CallFailure::TooLong { limit } => Fault::Limit { name: R2P2_REPLY, limit: limit as u64 },
             CallFailure::Dropped { reason, .. } => dropped(code_of(reason)),
         };
         self.r2p2.forget_made(key);
@@ -162,10 +164,7 @@ impl Engine {
         let key = request.key;
         let said = match RequestEnvelope::parse(&request.body) {
             Ok(said) => said,
-            Err(error) => {
-                let (why, executed) = (error.to_string(), Execution::NotExecuted);
-                return self.refuse_r2p2(turn.now, key, &Fault::PeerProtocol { why, executed });
-            }
+            Err(error) => return self.refuse_unreadable(turn.now, key, &error.to_string()),
         };
         if said.path.is_empty() {
             let reply = ReplyEnvelope::of(Code::Ok, Execution::NotExecuted);
@@ -175,6 +174,7 @@ impl Engine {
         match self.r2p2_called(key, &said) {
             Ok(mut call) => {
                 call.deadline = request.deadline;
+                call.choice.class = WorkerChoice::class_of(request.class.into()).filter(|class| *class > 0);
                 call.server_stamps.k7 = self.arrived;
                 call.server_stamps.d8 = turn.now;
                 let call = self.calls.insert(call);
@@ -184,7 +184,8 @@ impl Engine {
                 let metadata = Cow::Borrowed(said.metadata);
                 self.start(turn, call, Target::Here, Item::Open { metadata, body: Some(body), end: true });
             }
-            Err(Uncalled::Fault(fault)) => self.refuse_r2p2(turn.now, key, &fault),
+            Err(Uncalled::Fault(fault)) => self.refuse_r2p2(turn.now, key, &fault.status()),
+            Err(Uncalled::Metadata(error)) => self.refuse_unreadable(turn.now, key, &error.to_string()),
             Err(Uncalled::Unreadable { fingerprint }) => {
                 let reply = ReplyEnvelope::of(Code::Internal, Execution::NotExecuted);
                 let reply = ReplyEnvelope { is_unreadable: true, fingerprint, ..reply };
@@ -193,8 +194,18 @@ impl Engine {
         }
     }
 
+    /// Whoever wrote it made a mistake, and nobody here.
+    fn refuse_unreadable(&mut self, now: Instant, key: RequestKey, why: &str) {
+        let status = Status::new(Code::InvalidArgument, format!("the request cannot be read: {why}"));
+        self.refuse_r2p2(now, key, &status.with_execution(Execution::NotExecuted));
+    }
+
     /// The call a request means, if it can be one here. Its deadline is still to be said.
     fn r2p2_called(&mut self, request: RequestKey, said: &RequestEnvelope<'_>) -> Result<Call, Uncalled> {
+        if !said.metadata.is_empty() {
+            let mut pairs = MetadataReader::read(said.metadata).map_err(Uncalled::Metadata)?;
+            pairs.try_for_each(|pair| pair.map(drop)).map_err(Uncalled::Metadata)?;
+        }
         let (called, pattern) = self.served(said.path).map_err(Uncalled::Fault)?;
         let servers = self.registry.servers(called.method);
         let first = servers.first().map(|server| &server.types);
@@ -231,6 +242,7 @@ impl Engine {
 /// Why a request becomes no call.
 enum Uncalled {
     Fault(Fault),
+    Metadata(MetadataError),
     /// It is linear, and of a type nobody here has.
     Unreadable {
         fingerprint: u64,

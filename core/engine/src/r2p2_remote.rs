@@ -8,6 +8,7 @@
 
 use crate::call::{Direction, Item};
 use crate::engine::{Engine, Turn};
+use crate::limits::WAITING;
 use crate::pass::{Blocker, Refusal};
 use crate::r2p2::R2p2;
 use crate::registry::MethodKey;
@@ -143,7 +144,7 @@ impl Engine {
         } else if remote.waiting.len() >= waiting_max {
             self.drop_item(item);
             let limit = waiting_max as u64;
-            return Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit }));
+            return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
         }
         Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
     }

@@ -154,6 +154,18 @@ pub struct Registry {
     version: u64,
     /// Services somebody serves as a whole, by full name.
     opaque: HashMap<Box<str>, OpaqueService>,
+    /// Services of which clients of the gateway have named methods, by full name.
+    #[serde(default)]
+    forwarded: HashMap<Box<str>, ForwardedService>,
+}
+
+/// A service whose methods only its clients and its endpoints know.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct ForwardedService {
+    /// `/package.Service/*`.
+    all: MethodKey,
+    /// Methods clients have named.
+    learned: usize,
 }
 
 /// A service whose methods only its servers know.
@@ -196,7 +208,9 @@ impl Registry {
                 return false;
             }
         }
-        self.version <= u64::MAX / 2 && self.opaque.values().all(|service| self.knows(service.all))
+        let all = self.opaque.values().map(|service| service.all);
+        let all = all.chain(self.forwarded.values().map(|service| service.all)).collect::<Vec<_>>();
+        self.version <= u64::MAX / 2 && all.into_iter().all(|method| self.knows(method))
     }
 
     /// Whether a key names a method.
@@ -234,6 +248,17 @@ impl Registry {
         });
         self.by_path.insert(Arc::clone(path), key);
         key
+    }
+
+    /// Whether a server of a method is one of the daemon's own: of the host's own services, or one that stands by.
+    pub fn is_of_the_house(&self, method: MethodKey, server: &Server) -> bool {
+        server.stands_by || is_own_service(self.path(method).trim_start_matches('/'))
+    }
+
+    /// Whether all that a session serves is of that kind, and it serves something.
+    pub fn serves_for_the_house(&self, session: SessionKey) -> bool {
+        let mut served = self.all_servers().filter(|(_, server)| server.session == session).peekable();
+        served.peek().is_some() && served.all(|(method, server)| self.is_of_the_house(method, server))
     }
 
     /// The key of a path somebody here has named. Peers ask with this: their paths never grow the registry, and the
@@ -291,6 +316,35 @@ impl Registry {
         service.learned += 1;
         let path = Arc::from(path);
         Some(self.intern(&path, || number(&path)))
+    }
+
+    /// The key of a path of a service that has endpoints, which a client of the gateway has named and nobody here has:
+    /// its own, while its service has fewer than `max` such methods; then that of the service.
+    pub fn learn_forwarded(
+        &mut self,
+        path: &str,
+        max: usize,
+        mut number: impl FnMut(&Arc<str>) -> MethodIndex,
+    ) -> MethodKey {
+        let service = crate::start::service_of(path);
+        let known = self.forwarded.get_mut(service).map(|service| {
+            service.learned += 1;
+            (service.all, service.learned)
+        });
+        let (all, learned) = known.unwrap_or_else(|| {
+            let path = Arc::from(format!("/{service}/*"));
+            let all = self.intern(&path, || number(&path));
+            self.forwarded.insert(service.into(), ForwardedService { all, learned: 1 });
+            (all, 1)
+        });
+        if learned > max {
+            if let Some(service) = self.forwarded.get_mut(service) {
+                service.learned = max;
+            }
+            return all;
+        }
+        let path = Arc::from(path);
+        self.intern(&path, || number(&path))
     }
 
     fn opaque_servers(&self, path: &str) -> &[Server] {

@@ -4,6 +4,7 @@ use crate::call::{Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::grpc_pool::Pool;
+use crate::limits::WAITING;
 use crate::names::Names;
 use crate::observe::{RemoteRow, RemoteState};
 use crate::pass::{Blocker, Refusal};
@@ -30,6 +31,9 @@ pub struct Dial {
     pub connection: Dialled,
     /// `tcp://host:port` or `unix:path`.
     pub endpoint: Arc<str>,
+    /// What it speaks is known. Otherwise a native connection is asked for by what every server of HTTP/2 accepts
+    /// (`trunkline_native::PROBE`), where TLS does not say.
+    pub is_known: bool,
 }
 
 /// The peer a dialled connection will be.
@@ -41,8 +45,8 @@ pub enum Dialled {
     Grpc(GrpcKey),
 }
 
-/// What an endpoint speaks, as far as is known. Nobody configures it: the native protocol is tried first, and an
-/// endpoint that does not answer it is tried as a gRPC server.
+/// What an endpoint speaks, as far as is known. Nobody configures it: it is asked whether it speaks the native
+/// protocol, and taken for a gRPC server if it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Speaks {
     #[default]
@@ -289,8 +293,24 @@ impl Remote {
         self.lanes[lane as usize] == Lane::Dialling(peer)
     }
 
+    /// Whether it has shown, by a connection that is there, that it speaks the native protocol.
+    fn is_open_natively(&self) -> bool {
+        self.lanes.iter().any(|lane| matches!(lane, Lane::Open(_)))
+    }
+
     fn is_unused(&self) -> bool {
         self.lanes == [Lane::Idle; 2] && self.pool.is_unused() && self.waiting.is_empty()
+    }
+
+    /// Whether a call can be had there: over a connection of its kind that is there, or over one that may be made. That
+    /// another connection could not be made says nothing about those there are.
+    pub(crate) fn is_reachable(&self, now: Instant, lane: LaneIndex) -> bool {
+        self.not_before <= now
+            || match self.speaks {
+                Speaks::Grpc => self.pool.is_open(),
+                Speaks::R2p2 => self.r2p2.as_ref().is_some_and(R2p2Remote::is_there),
+                Speaks::Native | Speaks::Unknown => matches!(self.lanes[lane as usize], Lane::Open(_)),
+            }
     }
 
     fn pause_ns(&self) -> u64 {
@@ -307,8 +327,7 @@ impl Engine {
         remote_key: RemoteKey,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let bulk = item.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
-        let lane = if bulk { LaneIndex::Bulk } else { LaneIndex::Small };
+        let lane = self.lane_of(&item);
         let waiting_max = self.pending_max(key);
         let Some(remote) = self.remotes.table.find_mut(remote_key) else {
             self.drop_item(item);
@@ -325,12 +344,18 @@ impl Engine {
             Lane::Dialling(_) => {
                 self.drop_item(item);
                 let limit = waiting_max as u64;
-                return Err(Refusal::Fault(Fault::Limit { name: "calls waiting for a connection", limit }));
+                return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
             }
             Lane::Idle if remote.not_before > turn.now => return Err(self.unreachable(key, remote_key, item)),
             Lane::Idle => self.dial(turn.now, remote_key, lane),
         }
         Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+    }
+
+    /// The lane a call takes by what it opens with, where the endpoint has lanes.
+    pub(crate) fn lane_of(&self, opening: &Item<'_>) -> LaneIndex {
+        let bulk = opening.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
+        if bulk { LaneIndex::Bulk } else { LaneIndex::Small }
     }
 
     /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
@@ -349,7 +374,7 @@ impl Engine {
                 }
                 return Refusal::Blocked(item, Blocker::Remote(remote_key));
             }
-            Some(_) if waits => Fault::Limit { name: "calls waiting for a connection", limit: limit as u64 },
+            Some(_) if waits => Fault::Limit { name: WAITING, limit: limit as u64 },
             Some(remote) => {
                 Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
             }
@@ -371,8 +396,8 @@ impl Engine {
         let peer = self.new_outgoing_peer(now, remote_key, lane);
         let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         remote.lanes[lane as usize] = Lane::Dialling(peer);
-        let connection = Dialled::Native(peer);
-        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint) });
+        let (connection, is_known) = (Dialled::Native(peer), remote.is_open_natively());
+        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint), is_known });
     }
 
     /// A dialled connection said hello: those in line go on.
@@ -408,12 +433,17 @@ impl Engine {
             return;
         }
         remote.lanes[lane as usize] = Lane::Idle;
+        let is_daemon = remote.is_open_natively();
         self.ask_names_of(remote_key);
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
         if lost == Lane::Open(peer) {
+            // Another program may listen there by now. To ask again costs nothing.
+            if !is_daemon {
+                self.remotes.unlearn(remote_key);
+            }
             return;
         }
-        if silent {
+        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
+        if silent && !is_daemon {
             remote.speaks = Speaks::Grpc;
         } else {
             self.dial_failed(turn.now, remote_key, why);
@@ -449,5 +479,37 @@ impl Engine {
 
     pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
         self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that an endpoint whose connection is there can be reached, whatever became of a further one.
+    use super::*;
+    use crate::GrpcKey;
+
+    #[test]
+    fn a_connection_that_cannot_be_made_says_nothing_about_those_there_are() {
+        let (now, later) = (Instant(1), Instant(1 + PAUSE_MAX_NS));
+        let mut remotes = Remotes::default();
+        let native = remotes.intern("tcp://10.0.0.7:80", 9).unwrap();
+        let r2p2 = remotes.intern("r2p2://10.0.0.7:80", 9).unwrap();
+        let both = |remote: &Remote, now| {
+            [LaneIndex::Small, LaneIndex::Bulk].map(|lane| remote.is_reachable(now, lane))
+        };
+        let remote = remotes.table.find_mut(native).unwrap();
+        assert_eq!(both(remote, now), [true, true], "nobody has tried yet");
+        remote.not_before = later;
+        assert_eq!((both(remote, now), both(remote, later)), ([false, false], [true, true]));
+        remote.lanes[LaneIndex::Small as usize] = Lane::Open(PeerKey::from_bits(1));
+        remote.lanes[LaneIndex::Bulk as usize] = Lane::Dialling(PeerKey::from_bits(2));
+        assert_eq!(both(remote, now), [true, false]);
+        remote.speaks = Speaks::Grpc;
+        assert_eq!(both(remote, now), [false, false]);
+        remote.pool = Pool::of_open(GrpcKey::from_bits(3));
+        assert_eq!(both(remote, now), [true, true]);
+        let remote = remotes.table.find_mut(r2p2).unwrap();
+        remote.not_before = later;
+        assert_eq!(both(remote, now), [false, false], "it has not answered a greeting");
     }
 }

@@ -10,6 +10,10 @@ use trunkline_call::entry::{Completion, FREED_MAX, Span};
 use trunkline_call::{CallId, KeyedMap};
 use trunkline_policy::Plan;
 
+/// An application gets its send blocks back when there are so many bytes of them, however large its heap is: what it
+/// cannot use again yet it takes from pages it has not touched.
+const FREED_BYTES_MAX: u64 = 8 << 20;
+
 /// An attached session.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Session {
@@ -33,7 +37,13 @@ pub struct Session {
     freed_bytes_max: u64,
     /// Calls with a message waiting for room in this session's receive heap, first come first served.
     pub(crate) parked: VecDeque<(CallKey, crate::call::Direction)>,
-    /// Bytes of such messages that the daemon holds itself.
+    /// The same of streams that hold nothing of that heap; served when nobody else waits (`shares.rs`).
+    #[serde(default)]
+    pub(crate) parked_streams: VecDeque<(CallKey, crate::call::Direction)>,
+    /// Bytes of that heap in messages of streams whose calls are open.
+    #[serde(default)]
+    pub(crate) stream_bytes: u64,
+    /// Bytes of messages that wait so that the daemon holds itself.
     pub(crate) parked_bytes: usize,
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
@@ -43,6 +53,9 @@ pub struct Session {
     awaits_drained: bool,
     /// Serves only what nobody else serves.
     pub(crate) stands_by: bool,
+    /// It is told who makes the calls that are delivered to it (`callers.rs`).
+    #[serde(default)]
+    pub(crate) told_callers: bool,
     /// Gone: the slot stays until no connection reads its heap any more.
     pub(crate) gone: bool,
 }
@@ -65,8 +78,9 @@ pub(crate) enum Route {
 pub(crate) enum Target {
     /// Whoever serves the method: sessions of this host, else the configured endpoints.
     Anyone,
-    /// Sessions of this host only. Calls of peers are not forwarded: two daemons that are each other's endpoint for a
-    /// service that nobody serves would pass such a call around until its deadline.
+    /// Sessions of this host only. Calls of peers are forwarded at the gateway alone (`gateway.rs`), which counts hops:
+    /// two daemons that are each other's endpoint for a service that nobody serves would pass such a call around until
+    /// its deadline.
     Here,
     /// One target: an endpoint, or those a name stands for.
     Cluster(ClusterKey),
@@ -83,13 +97,16 @@ impl Session {
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),
             freed_bytes: 0,
-            freed_bytes_max: send_heap_bytes / 8,
+            freed_bytes_max: (send_heap_bytes / 8).min(FREED_BYTES_MAX),
             parked: VecDeque::new(),
+            parked_streams: VecDeque::new(),
+            stream_bytes: 0,
             parked_bytes: 0,
             lent: 0,
             draining: false,
             awaits_drained: false,
             stands_by: false,
+            told_callers: false,
             gone: false,
         }
     }
@@ -127,16 +144,20 @@ impl Session {
     }
 
     /// Queues a completion; waiting Freed entries travel along for free.
+    #[inline]
     pub(crate) fn complete(&mut self, completion: Completion) {
         if self.gone {
             return;
         }
         self.outbox.push_back(completion);
-        self.flush_freed();
+        if !self.freed.is_empty() {
+            self.flush_freed();
+        }
     }
 
     /// Returns a send block. It reaches the application with the next completion, or soon enough that neither the
     /// number nor the bytes of unreturned blocks can starve its allocator.
+    #[inline]
     pub(crate) fn give_back(&mut self, span: Span) {
         if span.len == 0 || self.gone {
             return;
@@ -148,10 +169,8 @@ impl Session {
         }
     }
 
+    /// Queues a completion that returns what there is to return.
     fn flush_freed(&mut self) {
-        if self.freed.is_empty() {
-            return;
-        }
         let mut offsets = [0; FREED_MAX];
         for (slot, offset) in offsets.iter_mut().zip(self.freed.drain(..)) {
             *slot = offset;

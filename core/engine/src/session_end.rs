@@ -7,6 +7,7 @@ use crate::opaque;
 use crate::pass::{Blocker, Refusal};
 use crate::peer_end::conversion_fault;
 use crate::registry::{Form, MethodTypes};
+use crate::shares::{ReceiveHeap, Wait};
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -86,28 +87,108 @@ impl Engine {
     }
 
     /// Notes what the receiver must release before the sender may send as much again.
-    fn note_passed(&mut self, key: CallKey, direction: Direction, item: &Item<'_>, payload: Option<Payload>) {
+    fn note_passed(
+        &mut self,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        item: &Item<'_>,
+        payload: Option<Payload>,
+    ) {
         let (Some(body), Some(payload)) = (item.body(), payload) else { return };
         let cost = body.window_cost();
         let Some(call) = self.calls.find_mut(key) else { return };
         let streams = call.streams(direction);
         let half = call.half(direction);
         half.count(body.len());
-        if streams && !matches!(item, Item::Finish { .. }) {
-            half.expect_release(cost, payload.block().len);
+        if !streams || matches!(item, Item::Finish { .. }) {
+            return;
+        }
+        half.expect_release(cost, payload.block().len);
+        let more = half.share.hold(to, payload.block().len);
+        if let Some(session) = self.sessions.find_mut(to) {
+            session.stream_bytes += more;
         }
     }
 
     /// The application is through with a message: its sender may send as much again.
-    pub(crate) fn released(&mut self, session: SessionKey, id: CallId, bytes: u32) {
+    pub(crate) fn released(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, bytes: u32) {
         let (key, direction) = match id.is_delivered() {
             true => (self.delivered_key(session, id), Direction::Request),
             false => (self.made_key(session, id), Direction::Response),
         };
         let Some(key) = key else { return };
         let Some(call) = self.calls.find_mut(key) else { return };
-        let credit = call.half(direction).release(bytes);
+        let half = call.half(direction);
+        let credit = half.release(bytes);
+        let less = half.share.release(bytes);
+        let awaited = half.share.was_awaited();
+        if less > 0 {
+            self.streams_hold_less(session, less);
+        }
         self.credit_sender(key, direction, credit);
+        if awaited {
+            self.unblock(turn, key, direction);
+        }
+    }
+
+    /// Messages of streams were released, or their calls have ended.
+    pub(crate) fn streams_hold_less(&mut self, session: SessionKey, bytes: u64) {
+        if let Some(session) = self.sessions.find_mut(session) {
+            session.stream_bytes = session.stream_bytes.saturating_sub(bytes);
+        }
+    }
+
+    /// What a message of a stream has to wait for before it may go into the receive heap of `to`, however much room
+    /// there is. What lies there already, and what is no message of a stream, waits for nothing.
+    pub(crate) fn awaits_share(
+        &mut self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        item: &Item<'_>,
+    ) -> Option<Blocker> {
+        let Item::Message { body, .. } = item else { return None };
+        if matches!(body, Body::Placed { .. }) {
+            return None;
+        }
+        match self.admit_to_heap(turn, key, to, direction, body.len())? {
+            Wait::Streams => Some(Blocker::Streams(to)),
+            Wait::Share => {
+                self.calls.find_mut(key)?.half(direction).share.await_release();
+                Some(Blocker::Share)
+            }
+        }
+    }
+
+    /// Whether a message of a stream that is arriving may get a block in the receive heap of `to` now.
+    pub(crate) fn has_share(
+        &self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        bytes: u32,
+    ) -> bool {
+        self.admit_to_heap(turn, key, to, direction, bytes).is_none()
+    }
+
+    fn admit_to_heap(
+        &self,
+        turn: &Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        bytes: u32,
+    ) -> Option<Wait> {
+        let heap = ReceiveHeap {
+            capacity: turn.heaps.receive_usual(to),
+            free: turn.heaps.receive_free(to),
+            // Large messages are beside what streams share; which of them are a stream's is not told apart.
+            streams: self.sessions.find(to)?.stream_bytes.saturating_sub(turn.heaps.receive_large(to).into()),
+        };
+        self.calls.find(key)?.half_of(direction).share.admit(heap, bytes).err()
     }
 
     /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
@@ -122,18 +203,21 @@ impl Engine {
         sent: Option<&Form>,
         item: Item<'a>,
     ) -> Result<Placed, Refusal<'a>> {
+        if let Some(blocker) = self.awaits_share(turn, key, to, direction, &item) {
+            return Err(Refusal::Blocked(item, blocker));
+        }
         let payload = match item.body() {
             None => None,
             Some(body) => match place(turn.heaps, &mut self.scratch, to, wanted, sent, body) {
                 Ok(payload) => Some(payload),
-                Err(ConvertError::NoRoom) => return Err(Refusal::Blocked(item, Blocker::Session(to))),
+                Err(ConvertError::NoRoom { .. }) => return Err(Refusal::Blocked(item, Blocker::Session(to))),
                 Err(error) => {
                     self.drop_item(item);
                     return Err(Refusal::Fault(conversion_fault(error, direction)));
                 }
             },
         };
-        let metadata = match place_metadata(turn, to, &self.words(key, &item)) {
+        let metadata = match place_metadata(turn, to, &self.words(key, to, &item)) {
             Some(span) => span,
             None => {
                 self.unplace(turn, to, &item, payload);
@@ -144,7 +228,7 @@ impl Engine {
         for span in payload.map(|payload| payload.span).into_iter().chain(metadata_block) {
             turn.heaps.publish(to, span);
         }
-        self.note_passed(key, direction, &item, payload);
+        self.note_passed(key, to, direction, &item, payload);
         let placed = Placed::of(&item, payload, metadata);
         if let Some((session, payload)) = item.body().and_then(Body::lent) {
             self.give_back(session, payload.span);
@@ -229,17 +313,23 @@ impl Engine {
     }
 
     /// An item's metadata. The opening of a call for a service that is served as a whole says its path before it.
-    fn words<'i>(&self, key: CallKey, item: &'i Item<'_>) -> Cow<'i, [u8]> {
+    fn words<'i>(&self, key: CallKey, to: SessionKey, item: &'i Item<'_>) -> Cow<'i, [u8]> {
         let metadata = item_metadata(item);
         let Some(call) = self.calls.find(key).filter(|_| matches!(item, Item::Open { .. })) else {
             return Cow::Borrowed(metadata);
         };
+        let told = self.sessions.find(to).is_some_and(|session| session.told_callers);
+        let metadata = if told {
+            Cow::Owned(self.naming_caller(&call.client, metadata))
+        } else {
+            Cow::Borrowed(metadata)
+        };
         match &call.server {
             ServerEnd::Session { types, .. } if types.whole_service => {
                 let path = call.path.as_deref().unwrap_or_else(|| self.registry.path(call.method));
-                Cow::Owned(opaque::named(path, metadata))
+                Cow::Owned(opaque::named(path, &metadata))
             }
-            _ => Cow::Borrowed(metadata),
+            _ => metadata,
         }
     }
 
@@ -253,7 +343,7 @@ impl Engine {
             ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => {
                 call.agreed.as_ref().map(|types| types.input.clone())
             }
-            ClientEnd::Grpc { .. } => None,
+            ClientEnd::Grpc { .. } => self.message_at_gateway(call).map(Form::Typed),
         }
     }
 

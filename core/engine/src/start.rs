@@ -5,17 +5,80 @@ use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
+use crate::gather::{Gathered, is_whole};
+use crate::limits::MESSAGE_BYTES;
 use crate::registry::{MethodKey, Server};
 use crate::session::Target;
 use crate::trace::Trace;
-use trunkline_call::{Deadline, Execution, Fault, Instant};
+use trunkline_call::{Deadline, Execution, Fault, Instant, WorkerChoice};
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
     pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
         self.note_step(turn.now, key, Direction::Request, &opening);
+        if !is_whole(&opening) && self.begins_whole(key, target) {
+            return self.begin_in_parts(turn, key, opening);
+        }
         if let Some(opening) = self.find_place(turn, key, target, opening) {
             self.start_now(turn, key, target, opening);
+        }
+    }
+
+    /// Whether a call is to begin with its whole request: those who serve its method take one message. Their policies
+    /// judge that message, and a worker that waited for it would keep others from it.
+    fn begins_whole(&self, key: CallKey, target: Target) -> bool {
+        let Some(call) = self.calls.find(key).filter(|_| !matches!(target, Target::Cluster(_))) else {
+            return false;
+        };
+        let server = self.registry.servers(call.method).first();
+        server.is_some_and(|server| !server.types.input.is_opaque() && !server.types.pattern.client_streams())
+    }
+
+    /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
+    fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: Item<'_>) {
+        let admitted = match &opening {
+            Item::Open { metadata, body, .. } => {
+                self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
+            }
+            _ => Ok(()),
+        };
+        match admitted {
+            Ok(()) => self.add_part(turn, key, opening),
+            Err(fault) => {
+                self.drop_item(opening);
+                self.fail(turn, key, fault);
+            }
+        }
+    }
+
+    /// Another part: with the last one the call begins.
+    pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: Item<'_>) {
+        match self.gather_request(key, part) {
+            Ok(Gathered::One(opening) | Gathered::Two(opening, _)) => {
+                let is_made_here = self.calls.find(key).is_some_and(|call| call.maker().is_some());
+                let target = if is_made_here { Target::Anyone } else { Target::Here };
+                self.start(turn, key, target, opening);
+            }
+            Ok(Gathered::Kept) => {}
+            Err(fault) => self.fail(turn, key, fault),
+        }
+    }
+
+    /// Begins a call that waited, with whatever has come behind its opening meanwhile.
+    pub(crate) fn start_with_rest(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: Item<'static>,
+        start: impl FnOnce(&mut Self, &mut Turn<'_>, Item<'static>),
+    ) {
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(opening) };
+        call.request.ended = false;
+        let rest = std::mem::take(&mut call.request.backlog);
+        rest.iter().for_each(|item| self.unaccount(key, Direction::Request, item));
+        start(self, turn, opening);
+        for item in rest {
+            self.pass(turn, key, Direction::Request, item);
         }
     }
 
@@ -73,12 +136,14 @@ impl Engine {
             return Err(Fault::Draining);
         }
         if body_bytes > self.limits.message_bytes {
-            return Err(Fault::Limit { name: "message bytes", limit: self.limits.message_bytes.into() });
+            return Err(Fault::Limit { name: MESSAGE_BYTES, limit: self.limits.message_bytes.into() });
         }
-        let trace = Trace::of(metadata)?;
+        let (trace, asked) = Trace::read(metadata)?;
         self.apply_service_config(turn.now, key);
         let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
         call.trace = trace;
+        let said = call.policed.as_ref().map_or(WorkerChoice::default(), |policed| policed.choice());
+        call.choice = said.or(asked).or(call.choice);
         call.admitted = true;
         if call.deadline.has_passed(turn.now) {
             return Err(Fault::DeadlinePassed { executed: Execution::NotExecuted });
@@ -91,7 +156,10 @@ impl Engine {
 
     /// What the service's users have said about calls such as this one, if it is made here.
     fn apply_service_config(&mut self, now: Instant, key: CallKey) {
-        let Some(call) = self.calls.find_mut(key).filter(|call| call.maker().is_some()) else { return };
+        if self.service_configs.is_empty() {
+            return;
+        }
+        let Some(call) = self.calls.find_mut(key).filter(|call| call.is_made_here()) else { return };
         let path = self.registry.path(call.method);
         let config = self.service_configs.get(service_of(path)).and_then(|config| config.method(path));
         let Some(config) = config else { return };
@@ -106,7 +174,7 @@ impl Engine {
     fn find_server(&mut self, key: CallKey, target: Target) -> Result<ServerEnd, Fault> {
         let method = match self.calls.find(key) {
             Some(call) => call.method,
-            None => return Err(Fault::Draining),
+            None => return Err(Fault::Ended),
         };
         match target {
             Target::Cluster(cluster) => Ok(ServerEnd::Cluster { cluster }),
@@ -141,7 +209,10 @@ impl Engine {
         }
         if any {
             let limit = self.limits.calls_delivered_per_session as u64;
-            return Err(Fault::Limit { name: "calls in flight at the server", limit });
+            return Err(Fault::Limit {
+                name: "calls in flight at the server (limits.calls_delivered_per_session)",
+                limit,
+            });
         }
         Ok(None)
     }
@@ -161,6 +232,20 @@ impl Engine {
         } else {
             Fault::NoRoute { what: service.to_owned() }
         }
+    }
+
+    /// Why a call of a peer for a service that has endpoints here is not taken, if it has.
+    pub(crate) fn unserved_here(&self, path: &str) -> Option<Fault> {
+        let service = service_of(path);
+        self.clusters.of_service(service).filter(|_| !self.registry.serves_service(service))?;
+        let why = "its endpoints are for applications of this host; calls from elsewhere are forwarded only where \
+                   gateway.listen in the daemon's configuration says";
+        Some(Fault::Unreachable { endpoint: service.to_owned(), why: why.into() })
+    }
+
+    /// Why a call that had endpoints has none any more.
+    pub(crate) fn unserved_call(&self, key: CallKey) -> Fault {
+        self.calls.find(key).map_or(Fault::Ended, |call| self.unserved(call.method))
     }
 
     /// Counts the call with the session that will serve it.

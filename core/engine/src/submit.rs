@@ -82,7 +82,11 @@ impl Engine {
         if full {
             self.drop_item(item);
             let limit = self.limits.calls_made_per_session as u64;
-            self.fail(turn, key, Fault::Limit { name: "calls in flight per session", limit });
+            self.fail(
+                turn,
+                key,
+                Fault::Limit { name: "calls in flight per session (limits.calls_made_per_session)", limit },
+            );
             return Ok(());
         }
         self.start(turn, key, target, item);
@@ -226,7 +230,7 @@ impl Engine {
             }
         }
         if block.len != 0 {
-            self.released(session, id, block.len);
+            self.released(turn, session, id, block.len);
         }
         if let Some(key) = self.made_key(session, id) {
             self.conclude(turn.now, key, a18);
@@ -236,9 +240,7 @@ impl Engine {
     }
 
     fn submit_drain(&mut self, session: SessionKey, answer: bool) -> Result<(), SessionFault> {
-        self.registry.withdraw(session);
-        self.dismiss_worker(session);
-        self.answer_again();
+        self.withdraw(session);
         if self.session_mut(session)?.drain(answer) {
             self.complete(session, Completion::Drained);
         }

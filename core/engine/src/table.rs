@@ -50,6 +50,15 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// Drops a value where it is; its key and all copies of it are stale from here on.
+    pub fn discard(&mut self, key: Key<T>) {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation);
+        let Some(slot) = slot.filter(|slot| slot.value.is_some()) else { return };
+        slot.value = None;
+        slot.generation = slot.generation.wrapping_add(1) & Key::<T>::GENERATION_MAX;
+        self.free.push(key.index);
+    }
+
     /// The value, unless it is gone.
     pub fn find(&self, key: Key<T>) -> Option<&T> {
         self.slots.get(key.index as usize).filter(|slot| slot.generation == key.generation)?.value.as_ref()

@@ -1,6 +1,6 @@
 //! Trace context: what a call came with, inherited by the calls its handler makes (W3C Trace Context).
 
-use trunkline_call::{Fault, Metadata};
+use trunkline_call::{Fault, Metadata, MetadataError, WorkerChoice};
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
@@ -15,22 +15,29 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Checks metadata and takes out its context. State without a parent is nobody's (section 3.3 there).
+    /// Checks metadata and takes out its context, and which worker it asks for.
     ///
     /// # Errors
     /// What is wrong with the metadata.
-    pub fn of(metadata: &[u8]) -> Result<Option<Box<Self>>, Fault> {
+    pub fn read(metadata: &[u8]) -> Result<(Option<Box<Self>>, WorkerChoice), Fault> {
         if metadata.is_empty() {
-            return Ok(None);
+            return Ok((None, WorkerChoice::default()));
         }
-        let decoded = Metadata::decode(metadata)
-            .map_err(|error| Fault::MalformedMetadata { why: error.to_string() })?;
-        let Some(parent) = decoded.text(TRACEPARENT) else { return Ok(None) };
+        let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() };
+        let decoded = Metadata::decode(metadata).map_err(malformed)?;
+        // What the caller asks for there is as much its request as the message is.
+        let choice = WorkerChoice::of(&decoded).map_err(|why| Fault::MalformedRequest { why })?;
+        Ok((Self::of(&decoded), choice))
+    }
+
+    /// State without a parent is nobody's (section 3.3 there).
+    fn of(decoded: &Metadata) -> Option<Box<Self>> {
+        let parent = decoded.text(TRACEPARENT)?;
         let states = decoded.iter().filter(|(key, _)| *key == TRACESTATE);
         // Several headers are one list, in their order (section 3.3.1.1).
         let states: Vec<&str> = states.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect();
         let state = (!states.is_empty()).then(|| states.join(",").into());
-        Ok(Some(Box::new(Self { parent: parent.into(), state })))
+        Some(Box::new(Self { parent: parent.into(), state }))
     }
 
     /// Adds the context to a call's metadata, unless the application sent its own: state belongs to its parent.
@@ -66,7 +73,7 @@ mod tests {
     }
 
     fn inherits(parent: &[(&str, &str)], own: &[(&str, &str)], becomes: &[(&str, &str)]) {
-        let trace = Trace::of(&encoded(parent)).unwrap();
+        let trace = Trace::read(&encoded(parent)).unwrap().0;
         let made = trace.map_or_else(|| encoded(own), |trace| trace.inherited(&encoded(own)));
         assert_eq!(Metadata::decode(&made), Metadata::decode(&encoded(becomes)), "{parent:?} {own:?}");
     }
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn the_parent_is_worth_more_where_there_is_no_room() {
         let state = "x".repeat(20_000);
-        let trace = Trace::of(&encoded(&[(TRACEPARENT, "00-a"), (TRACESTATE, &state)])).unwrap().unwrap();
+        let trace = Trace::read(&encoded(&[(TRACEPARENT, "00-a"), (TRACESTATE, &state)])).unwrap().0.unwrap();
         let own = encoded(&[("k", &"v".repeat(20_000))]);
         let made = Metadata::decode(&trace.inherited(&own)).unwrap();
         assert_eq!((made.len(), made.text(TRACEPARENT)), (2, Some("00-a")));

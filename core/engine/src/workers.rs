@@ -10,17 +10,21 @@
 //! ([`Engine::worker_rests`]; the host looks while calls wait), and methods whose handlers were mostly seen to wait
 //! are not bounded: their calls go to the workers in turn.
 //!
+//! A call may have a class, for which a policy keeps workers, or be sticky: then it goes to the worker that gets all
+//! such calls of its caller, whoever else is free. Its metadata says so, or a policy.
+//!
 //! Not bounded either are services with one worker, methods that stream or of which only applications know the types,
 //! and large requests of native peers, which have found their server before they are complete.
 
-use crate::call::{Body, Item};
+use crate::call::{Body, ClientEnd, Item};
 use crate::engine::{Engine, Turn};
 use crate::registry::{MethodKey, Server};
 use crate::session::Target;
 use crate::start::service_of;
 use crate::{CallKey, SessionKey};
-use trunkline_call::{Fault, Instant, KeyedMap, Pattern};
-use trunkline_dispatch::{Class, Dispatch, Dispatcher, Settings, Verdict, WorkerKey};
+use trunkline_balance::key_of;
+use trunkline_call::{Fault, Instant, KeyedMap, Pattern, WorkerChoice};
+use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, Verdict, WorkerKey};
 
 /// Every service whose calls have been given out so.
 #[derive(Debug, Default)]
@@ -40,6 +44,8 @@ struct Service {
     waits: KeyedMap<MethodKey, Tendency>,
     /// Something may be given out.
     stirred: bool,
+    /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
+    keeps_workers: bool,
 }
 
 #[derive(Debug)]
@@ -247,14 +253,17 @@ impl Engine {
             service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
         }
         match opening {
-            Some(opening) => self.start_now(turn, key, queued.target, opening),
+            Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                engine.start_now(turn, key, queued.target, opening);
+            }),
             None => self.give_place_back(key),
         }
     }
 
     fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: Item<'_>) {
         let admitted = match &opening {
-            Item::Open { metadata, body, .. } => {
+            // One that begins again was admitted when it began.
+            Item::Open { metadata, body, .. } if self.calls.find(key).is_some_and(|call| !call.admitted) => {
                 self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
             }
             _ => Ok(()),
@@ -282,16 +291,39 @@ impl Engine {
     fn way_to_worker(&mut self, now: Instant, key: CallKey, target: Target, opening: &Item<'_>) -> Way {
         let Some(call) = self.calls.find(key) else { return Way::On };
         let method = call.method;
-        if matches!(target, Target::Cluster(_)) || !self.is_shared(method) || self.draining {
+        if self.awaited.is_active() && self.is_awaited(method, target) {
+            let bytes = opening.body().map_or(0, Body::parked_bytes);
+            let calls = &self.calls;
+            let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
+            if self.awaited.admit(key, bytes, is_waiting) {
+                return Way::Waits(Queued { service: None, target, bytes });
+            }
+        }
+        let is_one = self.registry.in_line(method).len() < 2;
+        if matches!(target, Target::Cluster(_)) || is_one || self.draining {
+            return Way::On;
+        }
+        let choice = self.choice_of_worker(key, method, opening);
+        let class = Class::new(choice.class.unwrap_or(0));
+        let sticky = (choice.sticky == Some(true)).then(|| self.caller_of(key));
+        let is_shared = self.is_shared(method);
+        if !is_shared && sticky.is_none() {
             return Way::On;
         }
         let index = self.service_of_workers(method);
         let limits = &self.limits;
         let service = &mut self.workers.services[index];
-        if !service.bounds(method) {
+        if let Some(caller) = sticky.filter(|_| !is_shared) {
+            let place = service.sticky_place(index, class, caller);
+            if let Some(call) = self.calls.find_mut(key) {
+                call.place = place;
+            }
             return Way::On;
         }
-        match service.dispatcher.submit(now, Class::default(), None, key) {
+        if sticky.is_none() && !service.keeps_workers && !service.bounds(method) {
+            return Way::On;
+        }
+        match service.dispatcher.submit(now, class, sticky, key) {
             Verdict::To(worker, key) => {
                 let place = service.occupy(index, worker, key);
                 if let Some(call) = self.calls.find_mut(key) {
@@ -301,17 +333,65 @@ impl Engine {
             }
             Verdict::Waits => {
                 let bytes = opening.body().map_or(0, Body::parked_bytes);
-                if bytes > 0 && service.queued_bytes + bytes > limits.parked_bytes_per_session {
+                // One alone may wait however large it is.
+                if bytes > 0
+                    && service.queued_bytes > 0
+                    && service.queued_bytes + bytes > limits.parked_bytes_per_session
+                {
                     service.dispatcher.retain(|one| *one != key);
                     let limit = limits.parked_bytes_per_session as u64;
-                    return Way::Full(Fault::Limit { name: "bytes of calls waiting for a worker", limit });
+                    return Way::Full(Fault::Limit {
+                        name: "bytes of calls waiting for a worker (limits.parked_bytes_per_session)",
+                        limit,
+                    });
                 }
                 Way::Waits(Queued { service: Some(index), target, bytes })
             }
             Verdict::Refused(..) => {
                 let limit = limits.calls_delivered_per_session as u64;
-                Way::Full(Fault::Limit { name: "calls waiting for a worker", limit })
+                Way::Full(Fault::Limit {
+                    name: "calls waiting for a worker (limits.calls_delivered_per_session)",
+                    limit,
+                })
             }
+        }
+    }
+
+    /// Which worker a call wants: what the operator of this host says of calls that are served here, else of those that
+    /// are made here, else the call itself. What is wrong with its metadata is said at its admission.
+    fn choice_of_worker(&self, key: CallKey, method: MethodKey, opening: &Item<'_>) -> WorkerChoice {
+        let server = self.registry.in_line(method).first().and_then(|server| server.plan.as_ref());
+        let served = server.map_or(WorkerChoice::default(), |plan| plan.choice());
+        let Some(call) = self.calls.find(key) else { return served };
+        let made = call.policed.as_ref().map_or(WorkerChoice::default(), |policed| policed.choice());
+        let asked = match opening {
+            Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
+            _ => WorkerChoice::default(),
+        };
+        served.or(made).or(asked).or(call.choice)
+    }
+
+    /// What a caller's sticky calls have in common: an application's process, or a peer's address.
+    fn caller_of(&self, key: CallKey) -> u64 {
+        let label = match self.calls.find(key).map(|call| &call.client) {
+            Some(ClientEnd::Session { session, .. }) => {
+                self.sessions.find(*session).map(|session| session.label.as_str())
+            }
+            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| peer.label.as_str()),
+            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
+            Some(ClientEnd::R2p2 { request }) => {
+                return key_of(Self::r2p2_label(request.client()).as_bytes());
+            }
+            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
+        };
+        key_of(label.unwrap_or_default().as_bytes())
+    }
+
+    /// Policies keep other workers for other classes from now on.
+    pub(crate) fn reserve_workers(&mut self) {
+        let Self { workers, policies, .. } = self;
+        for (name, index) in &workers.by_service {
+            workers.services[*index].reserve(policies.chain().reservations(name));
         }
     }
 
@@ -331,9 +411,9 @@ impl Engine {
             None => {
                 let index = self.workers.services.len();
                 self.workers.by_service.insert(name.into(), index);
-                self.workers
-                    .services
-                    .push(Service::new(self.limits.calls_delivered_per_session, index as u64));
+                let mut service = Service::new(self.limits.calls_delivered_per_session, index as u64);
+                service.reserve(self.policies.chain().reservations(name));
+                self.workers.services.push(service);
                 index
             }
         };
@@ -368,7 +448,22 @@ impl Service {
             queued_bytes: 0,
             waits: KeyedMap::default(),
             stirred: false,
+            keeps_workers: false,
         }
+    }
+
+    fn reserve(&mut self, reservations: Vec<(u8, usize)>) {
+        let of = |(class, workers)| Reservation { class: Class::new(class), workers };
+        self.keeps_workers = !reservations.is_empty();
+        self.dispatcher.reserve(reservations.into_iter().map(of).collect());
+        self.stirred = true;
+    }
+
+    /// Where sticky calls go that take no place there.
+    fn sticky_place(&self, service: usize, class: Class, caller: u64) -> Option<Place> {
+        let worker = self.dispatcher.sticky_worker(class, caller)?;
+        let member = self.members.iter().find(|member| member.worker == worker)?;
+        Some(Place { service, session: member.session, alone: false })
     }
 
     fn enroll(&mut self, servers: &[Server]) {

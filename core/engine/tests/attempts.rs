@@ -187,8 +187,11 @@ fn hedges_end_with_the_first_answer_or_a_fatal_one() {
     let stop = said("grpc-retry-pushback-ms", "-1");
     let (fleet, ended) = one(script(vec![after(50 * MS, Code::Ok), stop.clone()]), &hedges(5, "0.010s"));
     assert_eq!((ended.code, ended.after_ns, fleet.seen[0]), (Code::Ok, 50 * MS, 2));
-    let (fleet, ended) = one(script(vec![stop]), &hedges(5, "0.010s"));
-    assert_eq!((ended.code, fleet.seen[0]), (Code::Unavailable, 1));
+    // None is to come: the failure is the call's at once.
+    let (fleet, ended) = one(script(vec![stop.clone()]), &hedges(5, "0.010s"));
+    assert_eq!((ended.code, ended.after_ns, fleet.seen[0]), (Code::Unavailable, MS, 1));
+    let (fleet, ended) = one(script(vec![after(30 * MS, Code::Unavailable), stop]), &hedges(5, "0.010s"));
+    assert_eq!((ended.code, ended.after_ns, fleet.seen[0]), (Code::Unavailable, 30 * MS, 2));
     let (fleet, ended) = one(script(vec![said("grpc-retry-pushback-ms", "30")]), &hedges(5, "0.010s"));
     assert_eq!((ended.code, ended.after_ns, fleet.seen[0]), (Code::Ok, 32 * MS, 2));
 }

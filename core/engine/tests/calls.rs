@@ -307,6 +307,84 @@ fn a_cancel_reaches_the_handler_and_its_children() {
     assert_eq!(leaf.take(), [Completion::Cancelled { call: at_leaf.call, code: Code::Cancelled }]);
 }
 
+/// A chain of calls, each made by the handler of the one before it, all of one application that serves itself.
+struct Chain {
+    world: World,
+    app: App,
+    depth: usize,
+    head: CallId,
+}
+
+impl Chain {
+    fn of(depth: usize, deadline_ns: Option<u64>) -> Self {
+        let limits =
+            Limits { calls_made_per_session: depth, calls_delivered_per_session: depth, ..Limits::default() };
+        let mut world = World::with_limits(limits);
+        let mut app = world.attach(0, PROTO, None, true);
+        let mut parent = CallId(0);
+        let mut head = None;
+        for _ in 0..depth {
+            let mut call = app.call(3, None, true);
+            call.parent = parent;
+            if let (true, Some(ns)) = (head.is_none(), deadline_ns) {
+                call.deadline = Deadline::at(world.now.plus_ns(ns));
+            }
+            head.get_or_insert(call.call);
+            world.submit(&app, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut app]);
+            parent = app.take_call().call;
+        }
+        Self { world, app, depth, head: head.unwrap() }
+    }
+
+    /// Goes on until nothing happens any more; the codes calls ended with.
+    fn end(&mut self) -> Vec<Code> {
+        let (mut steps, mut codes) = (1, Vec::new());
+        for round in 0.. {
+            self.world.settle(&mut [&mut self.app]);
+            let told = self.app.take();
+            let before = codes.len();
+            for completion in &told {
+                if let Completion::Finish(finish) = completion {
+                    codes.push(finish.code);
+                    self.world.submit(&self.app, release(finish.call, None, finish.metadata, 9)).unwrap();
+                }
+            }
+            let ended = codes.len() - before;
+            assert!(ended <= steps * 512, "{ended} calls ended in {steps} steps");
+            if round == 1 && self.depth <= 4_096 {
+                self.world.replace_engines();
+            }
+            steps = 1 + ended;
+            if !self.world.fire() && told.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(self.world.leftovers(), (0, 0));
+        codes
+    }
+}
+
+/// However deep calls are nested, ending them takes no stack, and no step of it much time; a hand-over amid the steps
+/// changes nothing.
+#[test]
+fn a_deep_chain_of_calls_ends_step_by_step() {
+    for depth in [1, 300, 4_096, 100_000] {
+        let mut chain = Chain::of(depth, None);
+        chain.world.submit(&chain.app, Submission::Cancel { call: chain.head }).unwrap();
+        assert_eq!(chain.end(), vec![Code::Cancelled; depth - 1]);
+    }
+}
+
+/// All calls of a chain have one deadline.
+#[test]
+fn a_deep_chain_of_calls_expires_step_by_step() {
+    let mut chain = Chain::of(4_096, Some(1_000_000));
+    chain.world.now = chain.world.now.plus_ns(1_000_000);
+    chain.world.fire();
+    assert_eq!(chain.end(), vec![Code::DeadlineExceeded; 4_096]);
+}
+
 #[test]
 fn nobody_serves_it() {
     let mut world = World::new();
@@ -466,6 +544,47 @@ fn too_many_calls_are_refused_by_name() {
     assert_eq!(server.take().len(), 3);
 }
 
+/// What a caller is told when its call ends.
+fn told(world: &World, client: &mut App) -> (Code, String) {
+    let outcome = client.take_finish();
+    (outcome.code, format!("{:?}", world.metadata(client, outcome.metadata)))
+}
+
+/// What is not there is said to be gone, and not to be full or draining.
+#[test]
+fn a_service_that_is_configured_away_is_nobodys() {
+    let mut world = World::new();
+    let engine = &mut world.hosts[0].engine;
+    engine.configure_service("world.Echo", &[TARGET.unwrap().to_owned()]).unwrap();
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(0, Some(payload), true);
+    // It waits for a connection when its last endpoint is taken away.
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.hosts[0].engine.configure_service("world.Echo", &[]).unwrap();
+    world.unreachable = true;
+    world.settle(&mut [&mut client]);
+    let (code, words) = told(&world, &mut client);
+    assert_eq!(code, Code::Unavailable, "{words}");
+    assert!(words.contains("nobody serves world.Echo"), "{words}");
+}
+
+#[test]
+fn a_limit_names_its_key() {
+    let mut world = World::with_limits(Limits { calls_made_per_session: 0, ..Limits::default() });
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client]);
+    let (code, words) = told(&world, &mut client);
+    assert_eq!(code, Code::ResourceExhausted, "{words}");
+    assert!(
+        words.contains("limit of 0 reached: calls in flight per session (limits.calls_made_per_session)"),
+        "{words}"
+    );
+}
+
 #[test]
 fn an_id_of_the_wrong_direction_is_nobodys() {
     let mut world = World::new();
@@ -476,6 +595,45 @@ fn an_id_of_the_wrong_direction_is_nobodys() {
     world.submit(&client, Submission::Cancel { call: CallId(5) }).unwrap();
     world.settle(&mut [&mut client]);
     assert!(client.take().is_empty());
+}
+
+/// A request that is none is its caller's to mend: INVALID_ARGUMENT, and the limit by its number.
+#[test]
+fn a_request_that_nests_too_deep_is_refused_by_name() {
+    const NESTING: &str = "syntax = \"proto3\"; package world; message Blob { bytes data = 1; Blob inner = 3; }
+        service Echo { rpc Once(Blob) returns (Blob); rpc Gather(stream Blob) returns (Blob);
+                       rpc Scatter(Blob) returns (stream Blob); rpc Chat(stream Blob) returns (stream Blob); }";
+    let nested = |levels: usize| {
+        (0..levels).fold(Vec::new(), |inner: Vec<u8>, _| {
+            let length = [inner.len() as u8 & 0x7f | 0x80, (inner.len() >> 7) as u8];
+            [&[0x1a][..], &length, &inner].concat()
+        })
+    };
+    for (server_at, opaque_client) in [(0, false), (0, true), (1, true)] {
+        let mut world = World::new();
+        let mut server = world.attach(server_at, NESTING, None, true);
+        let target = if server_at == 1 { TARGET } else { None };
+        let mut client = match opaque_client {
+            true => world.attach_opaque(0, target, false),
+            false => world.attach(0, NESTING, target, false),
+        };
+        for levels in [101, 100] {
+            let payload = world.put(&mut client, &nested(levels), Encoding::Protobuf);
+            let call = client.call(0, Some(payload), true);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            if levels == 100 {
+                assert_eq!(server.take().len(), 1, "delivered");
+                continue;
+            }
+            assert!(server.take().is_empty());
+            let outcome = client.take_finish();
+            assert_eq!((outcome.code, outcome.execution), (Code::InvalidArgument, Execution::NotExecuted));
+            let said = String::from_utf8_lossy(world.received(&client, outcome.metadata)).into_owned();
+            assert!(said.contains("nested deeper than 100 messages in world.Blob"), "{said:?} {outcome:?}");
+            world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -491,7 +649,7 @@ fn a_large_malformed_message_leaves_no_block_behind() {
     world.submit(&client, Submission::Call(call)).unwrap();
     world.settle(&mut [&mut client, &mut server]);
     let outcome = client.take_finish();
-    assert_eq!((outcome.code, outcome.execution), (Code::Internal, Execution::NotExecuted));
+    assert_eq!((outcome.code, outcome.execution), (Code::InvalidArgument, Execution::NotExecuted));
     assert!(server.take().is_empty(), "nothing unchecked reaches an application");
     world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
     world.advance(1);
@@ -540,4 +698,91 @@ fn metadata_of_many_calls_at_once_holds_nothing_up() {
     assert_eq!(server.take().len(), 100);
     let (seen, _) = unary(&mut world, &mut client, &mut server, &data_of(100));
     assert_eq!(seen, data_of(100));
+}
+
+/// A server may end a client's stream whenever it likes, with an answer that arrives in parts: whatever the client
+/// sends meanwhile, and wherever the answer is then, the answer is the outcome.
+#[test]
+fn a_long_answer_to_an_unfinished_stream_is_the_outcome() {
+    for steps in 0..30 {
+        for (last, sends) in [(false, true), (true, true), (true, false)] {
+            let mut world = World::new();
+            world.piece_bytes = 20_000;
+            let mut server = world.attach(1, PROTO, None, true);
+            let mut client = world.attach(0, PROTO, TARGET, false);
+            let call = client.call(1, None, false);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let delivered = server.take_call();
+            let answer = data_of(256 << 10);
+            let reply = world.blob(&mut server, &answer);
+            world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, Some(reply)))).unwrap();
+            for _ in 0..steps {
+                world.step(&mut [&mut client, &mut server]);
+            }
+            if sends {
+                for bytes in [10, 300_000] {
+                    let payload = world.blob(&mut client, &data_of(bytes));
+                    let end = last && bytes > 10;
+                    let more = Submission::Message { call: call.call, payload, end, a1: Instant(1) };
+                    world.submit(&client, more).unwrap();
+                }
+            } else {
+                world.submit(&client, Submission::HalfClose { call: call.call }).unwrap();
+            }
+            world.settle(&mut [&mut client, &mut server]);
+            let completions = client.take();
+            let outcome = completions.iter().find_map(|completion| match completion {
+                Completion::Finish(finish) => Some(*finish),
+                _ => None,
+            });
+            let outcome = outcome.expect("the call has ended");
+            assert_eq!(
+                (outcome.code, outcome.execution),
+                (Code::Ok, Execution::Executed),
+                "after {steps} steps"
+            );
+            assert!(world.data(&client, outcome.payload.unwrap()) == answer);
+            world.submit(&client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            assert_eq!(world.leftovers(), (0, 0));
+        }
+    }
+}
+
+/// The same when the answer is here, and waits for room in the caller's heap.
+#[test]
+fn an_answer_that_waits_for_room_is_the_outcome() {
+    let mut world = World::new();
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut client = world.attach_sized(0, PROTO, TARGET, false, 1 << 20);
+    let long = data_of(700_000);
+    let mut finishes = Vec::new();
+    let mut calls = Vec::new();
+    for _ in 0..2 {
+        let call = client.call(1, None, false);
+        world.submit(&client, Submission::Call(call)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = server.take_call();
+        let reply = world.blob(&mut server, &long);
+        world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, Some(reply)))).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        calls.push(call.call);
+        finishes.extend(client.take());
+    }
+    let [Completion::Finish(first)] = finishes[..] else { panic!("one fits: {finishes:?}") };
+    for end in [false, true] {
+        let payload = world.blob(&mut client, b"more");
+        let more = Submission::Message { call: calls[1], payload, end, a1: Instant(1) };
+        world.submit(&client, more).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+    }
+    client.take();
+    world.submit(&client, release(first.call, first.payload, first.metadata, 9)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let second = client.take_finish();
+    assert_eq!((second.call, second.code, second.execution), (calls[1], Code::Ok, Execution::Executed));
+    world.submit(&client, release(second.call, second.payload, second.metadata, 9)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
 }

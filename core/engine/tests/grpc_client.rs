@@ -76,9 +76,7 @@ impl Scene {
 
     /// A whole unary answer.
     fn respond(&mut self, web: usize, tag: StreamTag, data: &[u8]) {
-        self.world.answer(web, tag, 200, &[], false);
-        self.world.body(web, tag, &blob(data), false);
-        self.world.trailers(web, tag, OK);
+        self.world.respond(web, tag, data);
         self.settle();
     }
 
@@ -101,11 +99,7 @@ impl Scene {
     #[track_caller]
     fn nothing_left(&mut self) {
         self.settle();
-        self.world.advance(1);
-        assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
-        assert_eq!(self.world.unreleased(), 0, "body bytes not given back to the server's window");
-        let rows = self.world.hosts[0].engine.snapshot().peers;
-        assert!(rows.iter().all(|row| (row.streams, row.queued_bytes) == (0, 0)), "{rows:?}");
+        self.world.nothing_left();
     }
 }
 
@@ -134,7 +128,7 @@ fn an_endpoint_that_does_not_answer_the_native_hello_is_called_by_grpc() {
     scene.conclude(call, Code::Ok);
     scene.world.hang_up(0);
     let call = scene.call(0, b"and again", Deadline::NONE);
-    assert_eq!((scene.world.dials, scene.world.webs.len()), (3, 2), "what it speaks is remembered");
+    assert_eq!((scene.world.dials, scene.world.webs.len()), (4, 2), "it is asked again what it speaks");
     scene.ready(1, 100);
     let tag = scene.world.webs[1].newest();
     scene.respond(1, tag, b"y");
@@ -162,6 +156,57 @@ fn what_an_endpoint_speaks_is_forgotten_when_it_is_gone() {
     scene.world.submit(&server, Submission::Finish(finish_ok(delivered.call, reply))).unwrap();
     scene.world.settle(&mut [&mut scene.client, &mut server]);
     assert_eq!(scene.conclude(call, Code::Ok).1, b"native");
+}
+
+/// It was silent when it was asked. As soon as no connection is left that shows that it speaks gRPC, it is asked again.
+#[test]
+fn a_daemon_taken_for_a_grpc_server_is_found_out_when_its_connections_end_or_leave() {
+    for leaves in [false, true] {
+        let mut scene = Scene::connected(1);
+        let go = |scene: &mut Scene, web: usize| match leaves {
+            true => {
+                scene.world.http(web, Event::GoAway { reason: Reason::NO_ERROR, debug: Default::default() })
+            }
+            false => scene.world.hang_up(web),
+        };
+        let answer = |scene: &mut Scene, web: usize, call: Call| {
+            let tag = scene.world.webs[web].newest();
+            scene.respond(web, tag, b"y");
+            scene.conclude(call, Code::Ok);
+        };
+        let first = scene.call(0, b"1", Deadline::NONE);
+        let second = scene.call(0, b"2", Deadline::NONE);
+        scene.ready(1, 1);
+        answer(&mut scene, 0, first);
+        let dials = scene.world.dials;
+        go(&mut scene, 0);
+        let third = scene.call(0, b"3", Deadline::NONE);
+        assert_eq!(
+            (scene.world.dials, scene.world.webs.len()),
+            (dials + 1, 3),
+            "one is left: nothing is forgotten"
+        );
+        answer(&mut scene, 1, second);
+        scene.ready(2, 1);
+        let tag = scene.world.webs[1].newest();
+        scene.respond(1, tag, b"y");
+        scene.conclude(third, Code::Ok);
+        scene.world.foreign = false;
+        go(&mut scene, 1);
+        go(&mut scene, 2);
+        let mut server = scene.world.attach(1, PROTO, None, true);
+        let last = scene.call(0, b"4", Deadline::NONE);
+        scene.world.settle(&mut [&mut scene.client, &mut server]);
+        let delivered = server.take_call();
+        let reply = scene.world.blob(&mut server, b"native");
+        scene
+            .world
+            .submit(&server, release(delivered.call, delivered.payload, delivered.metadata, 0))
+            .unwrap();
+        scene.world.submit(&server, Submission::Finish(finish_ok(delivered.call, reply))).unwrap();
+        scene.world.settle(&mut [&mut scene.client, &mut server]);
+        assert_eq!(scene.conclude(last, Code::Ok).1, b"native");
+    }
 }
 
 #[test]
@@ -682,4 +727,114 @@ fn five_of_nine_components_are_measured_and_the_sum_is_exact() {
     assert!(sample.ns[0] >= 1_000, "waiting for the connection is a queue: {:?}", sample.ns);
     let row = &scene.world.hosts[0].engine.snapshot().peers[0];
     assert_eq!((row.protocol, row.outgoing), (Protocol::Grpc, true));
+}
+
+/// What came of a request before its answer is all the server wants of it: the rest leaves neither the connection's
+/// queue short of room nor a stream behind, whatever the answer is and however slow the application takes it.
+#[test]
+fn answers_that_come_before_the_request_has_left_cost_nothing() {
+    let limits = Limits { connection_queue_bytes: 1 << 20, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let first = scene.call(0, b"first", Deadline::NONE);
+    scene.ready(0, 100);
+    let tag = scene.world.webs[0].newest();
+    scene.respond(0, tag, b"first");
+    scene.conclude(first, Code::Ok);
+    scene.world.webs[0].reads = false;
+    let request = vec![7; 400_000];
+    for round in 0..60 {
+        // Two on their way, and of each a part has left.
+        let route = [0, 1][round % 2];
+        let calls = [0, 1].map(|_| {
+            let call = scene.call(route, &request, Deadline::NONE);
+            (call, scene.world.webs[0].newest())
+        });
+        for (call, tag) in calls {
+            scene.world.leave(0, tag, round * 1000);
+            let code = match round % 5 {
+                0 => {
+                    scene.world.answer(0, tag, 200, &[("grpc-status", "8")], true);
+                    Code::ResourceExhausted
+                }
+                1 => {
+                    scene.respond(0, tag, b"enough");
+                    Code::Ok
+                }
+                2 => {
+                    scene.world.answer(0, tag, 200, &[], false);
+                    scene.world.body(0, tag, &[], true);
+                    Code::Internal
+                }
+                3 => {
+                    scene.world.answer(0, tag, 404, &[], true);
+                    Code::Unimplemented
+                }
+                _ => {
+                    scene.world.reset(0, tag, Reason::CANCEL);
+                    Code::Cancelled
+                }
+            };
+            scene.settle();
+            // An application that goes on with its stream meanwhile is neither stopped nor told otherwise.
+            if route == 1 {
+                let payload = scene.world.blob(&mut scene.client, b"more");
+                let (call, a1) = (call.call, Instant(1));
+                scene.submit(Submission::Message { call, payload, end: true, a1 });
+            }
+            scene.client.inbox.retain(|completion| !matches!(completion, Completion::Credit { .. }));
+            scene.conclude(call, code);
+        }
+        let rows = scene.world.hosts[0].engine.snapshot().peers;
+        assert!(rows.iter().all(|row| (row.streams, row.queued_bytes) == (0, 0)), "round {round}: {rows:?}");
+    }
+    scene.world.webs[0].reads = true;
+    assert_eq!(scene.world.webs.len(), 1, "the first connection has always had room");
+    let call = scene.call(0, &request, Deadline::NONE);
+    let tag = scene.world.webs[0].newest();
+    scene.respond(0, tag, b"still here");
+    scene.conclude(call, Code::Ok);
+    scene.nothing_left();
+}
+
+/// The answer is complete and waits for room in the application's heap: what the application still sends is dropped,
+/// gives its window back, and changes nothing; nor does the end of the connection.
+#[test]
+fn an_answer_that_waits_for_the_application_is_the_answer() {
+    for hangs_up in [false, true] {
+        let mut world = World::new();
+        world.foreign = true;
+        let client = world.attach_sized(0, PROTO, TARGET, false, 1 << 20);
+        let mut scene = Scene { world, client };
+        let first = scene.call(0, b"first", Deadline::NONE);
+        scene.ready(0, 100);
+        let tag = scene.world.webs[0].newest();
+        let long = vec![1; 700_000];
+        scene.respond(0, tag, &long);
+        let kept = scene.client.take_finish();
+        assert_eq!((kept.call, kept.code), (first.call, Code::Ok));
+        scene.world.webs[0].reads = false;
+        let call = scene.call(1, b"second", Deadline::NONE);
+        let tag = scene.world.webs[0].newest();
+        scene.respond(0, tag, &long);
+        let mut credit = 0;
+        for _ in 0..3 {
+            let payload = scene.world.blob(&mut scene.client, b"more");
+            scene.submit(Submission::Message { call: call.call, payload, end: false, a1: Instant(1) });
+            for completion in scene.client.take() {
+                match completion {
+                    Completion::Credit { call: of, bytes } if of == call.call => credit += bytes,
+                    other => panic!("there is no room for it yet: {other:?}"),
+                }
+            }
+        }
+        assert!(credit > 0, "a sender that nobody hears is not left waiting");
+        if hangs_up {
+            scene.world.hang_up(0);
+            scene.settle();
+        }
+        scene.submit(release(kept.call, kept.payload, kept.metadata, 9));
+        let (_, data, _) = scene.conclude(call, Code::Ok);
+        assert!(data == long);
+        scene.nothing_left();
+    }
 }

@@ -1,4 +1,5 @@
-//! Shows, over random histories of a host between gRPC clients and gRPC servers, that every call ends exactly once,
+//! Shows, over random histories of a host between gRPC clients and gRPC servers, and of a gateway between clients and
+//! gRPC servers or another daemon, that every call ends exactly once,
 //! that nothing is said on a stream that is over (`world/web.rs` watches), that every byte of a window comes back, and
 //! that nothing is left when all is done — whatever is reset, cut, malformed, late or out of place in between.
 
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Instant};
 use trunkline_engine::Limits;
+use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
 use world::web::{blob, framed};
 use world::*;
@@ -146,8 +148,20 @@ const METHODS: [&str; 4] = [ONCE, GATHER, SCATTER, CHAT];
 const TARGET: Option<&str> = Some("tcp://10.1.1.1:50051");
 const WINDOW_BYTES: u32 = 1 << 17;
 
+/// What the clients are at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    /// A daemon whose application serves them.
+    Edge,
+    /// A gateway to gRPC servers, which the application calls, too.
+    Gateway,
+    /// A gateway to another daemon, whose application serves them.
+    Native,
+}
+
 struct History {
     world: World,
+    setting: Setting,
     /// Serves gRPC clients and calls gRPC servers.
     app: App,
     /// Calls made and not ended, and whether they were cancelled.
@@ -158,10 +172,12 @@ struct History {
     /// What messages took of their stream's window, by call: the application keeps to it.
     charged: BTreeMap<u64, i64>,
     tags: u64,
+    /// How the last call ended.
+    last: Option<Code>,
 }
 
 impl History {
-    fn new(reads: bool) -> Self {
+    fn new(setting: Setting, reads: bool, retries: bool) -> Self {
         // Small limits, so that histories meet them.
         let limits = Limits {
             grpc_message_bytes: 250_000,
@@ -170,17 +186,45 @@ impl History {
             grpc_replay_bytes_per_call: 30_000,
             grpc_connections_per_endpoint: 2,
             stream_window_bytes: WINDOW_BYTES,
+            attempts_per_second: 1_000,
             ..Limits::default()
         };
         let mut world = World::with_limits(limits);
-        world.foreign = true;
-        let app = world.attach_sized(0, PROTO, TARGET, true, 16 << 20);
-        for _ in 0..2 {
-            let web = world.web(0);
-            world.webs[web].reads = reads;
+        world.foreign = setting != Setting::Native;
+        let host = usize::from(setting == Setting::Native);
+        let app = world.attach_sized(host, PROTO, TARGET, setting != Setting::Gateway, 16 << 20);
+        if setting != Setting::Edge {
+            let endpoints = ["tcp://10.1.1.1:50051", "tcp://10.1.1.2:50051"].map(str::to_owned);
+            let engine = &mut world.hosts[0].engine;
+            engine.configure_service("world.Echo", &endpoints[host..]).unwrap();
+            let config = ServiceConfig::parse(RETRIES).unwrap();
+            engine.configure_calls("world.Echo", if retries { config } else { ServiceConfig::default() });
         }
         let (open, delivered) = Default::default();
-        Self { world, app, open, delivered, lent: BTreeSet::new(), charged: BTreeMap::new(), tags: 0 }
+        let mut history = Self {
+            world,
+            setting,
+            app,
+            open,
+            delivered,
+            lent: BTreeSet::new(),
+            charged: BTreeMap::new(),
+            tags: 0,
+            last: None,
+        };
+        for _ in 0..2 {
+            let web = history.client();
+            history.world.webs[web].reads = reads;
+        }
+        history
+    }
+
+    /// A client comes.
+    fn client(&mut self) -> usize {
+        match self.setting {
+            Setting::Edge => self.world.web(0),
+            Setting::Gateway | Setting::Native => self.world.web_at_gateway(0, &[]),
+        }
     }
 
     fn blob(&mut self, bytes: u32) -> Payload {
@@ -203,10 +247,15 @@ impl History {
         }
     }
 
-    /// A stream of some connection that is up.
-    fn stream(&self, pick: u8) -> Option<(usize, StreamTag)> {
+    /// Streams of connections that are up.
+    fn streams(&self) -> Vec<(usize, StreamTag)> {
         let up = self.world.webs.iter().enumerate().filter(|(_, web)| web.up);
-        let all: Vec<_> = up.flat_map(|(index, web)| web.open().map(move |tag| (index, tag))).collect();
+        up.flat_map(|(index, web)| web.open().map(move |tag| (index, tag))).collect()
+    }
+
+    /// One of them.
+    fn stream(&self, pick: u8) -> Option<(usize, StreamTag)> {
+        let all = self.streams();
         all.get(usize::from(pick) % all.len().max(1)).copied()
     }
 
@@ -276,7 +325,7 @@ impl History {
                 self.settle();
                 if web < 2 {
                     // The client comes back.
-                    let again = self.world.web(0);
+                    let again = self.client();
                     self.world.webs.swap(web, again);
                 }
             }
@@ -286,11 +335,14 @@ impl History {
     }
 
     fn ask(&mut self, web: usize, method: u8, end: bool, timeout: Option<u8>) {
-        self.tags += 1;
         let timeout = timeout.map(|timeout| format!("{timeout}u"));
+        self.open_stream(web, METHODS[usize::from(method) % 4], timeout, end && method.is_multiple_of(7));
+    }
+
+    fn open_stream(&mut self, web: usize, path: &str, timeout: Option<String>, end: bool) {
+        self.tags += 1;
         let headers: Vec<_> = timeout.iter().map(|timeout| ("grpc-timeout", timeout.as_str())).collect();
-        let path = METHODS[usize::from(method) % 4];
-        self.world.request(web, StreamTag(self.tags), path, &headers, end && method.is_multiple_of(7));
+        self.world.request(web, StreamTag(self.tags), path, &headers, end);
     }
 
     fn body(&mut self, pick: u8, body: Body, end: bool) {
@@ -306,6 +358,9 @@ impl History {
     }
 
     fn call(&mut self, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16>) {
+        if self.setting == Setting::Native {
+            return; // the world dials for host 0 only
+        }
         let method = usize::from(method) % 4;
         let streams = method == 1 || method == 3;
         let payload = (!streams || bytes.is_multiple_of(2)).then(|| self.blob(bytes));
@@ -363,6 +418,7 @@ impl History {
             Completion::Headers { call, metadata } => self.release(call, None, metadata, 0),
             Completion::Finish(finish) => {
                 assert!(self.open.remove(&finish.call.0).is_some(), "call {:?} ended twice", finish.call);
+                self.last = Some(finish.code);
                 self.release(finish.call, finish.payload, finish.metadata, 9);
             }
             Completion::Cancelled { call, .. } => {
@@ -404,6 +460,12 @@ impl History {
         while let Some((web, tag)) = self.stream(0) {
             self.world.reset(web, tag, Reason::CANCEL);
         }
+        for web in 0..2 {
+            // And those who said what only servers say.
+            for tag in self.world.webs[web].unanswered() {
+                self.world.reset(web, tag, Reason::CANCEL);
+            }
+        }
         self.settle();
         self.world.advance(1);
         self.settle();
@@ -413,15 +475,75 @@ impl History {
             assert_eq!((row.streams, row.queued_bytes), (0, 0), "{row:?}");
         }
         assert!(self.lent.len() < 14, "{} send blocks never came back", self.lent.len());
+        self.fresh_calls();
+    }
+
+    /// Whatever has been, whoever calls now is served, either way.
+    fn fresh_calls(&mut self) {
+        self.world.advance(10_000_000_000);
+        self.settle();
+        self.open.clear();
+        self.open_stream(0, ONCE, None, false);
+        let asked = StreamTag(self.tags);
+        self.world.body(0, asked, &blob(b"fresh"), true);
+        self.settle();
+        match self.setting {
+            Setting::Gateway => self.answer_fresh(),
+            Setting::Edge | Setting::Native => {
+                let id = Self::nth(&self.delivered, 0).expect("the call is delivered");
+                self.finish(id, true);
+                self.settle();
+            }
+        }
+        assert_eq!(self.world.webs[0].take(asked).code(), 0);
+        if self.setting != Setting::Native {
+            self.call(0, 100_000, true, None);
+            self.settle();
+            self.answer_fresh();
+            assert_eq!((self.open.len(), self.last), (0, Some(Code::Ok)));
+        }
+        assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
+    }
+
+    /// A server answers the one call it has.
+    fn answer_fresh(&mut self) {
+        let ready: Vec<usize> = (2..self.world.webs.len()).filter(|web| self.world.webs[*web].up).collect();
+        for web in ready {
+            self.world.http(web, Event::Ready { streams_max: 4 });
+        }
+        self.settle();
+        let own = |(_, tag): &(usize, StreamTag)| tag.0 & StreamTag::OWN != 0;
+        let (web, tag) = self.streams().into_iter().find(own).expect("the call is on its way");
+        assert!(self.world.webs[web].take(tag).ended, "all of it");
+        self.world.answer(web, tag, 200, &[], false);
+        self.world.body(web, tag, &blob(b"fresh"), false);
+        self.world.trailers(web, tag, &[("grpc-status", "0")]);
+        self.settle();
     }
 }
+
+const RETRIES: &str = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3,
+    "initialBackoff": "0.001s", "maxBackoff": "0.01s", "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE", "INTERNAL", "UNKNOWN"]}}]}"#;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn histories(steps in steps(), reads in any::<bool>()) {
-        let mut history = History::new(reads);
+        let mut history = History::new(Setting::Edge, reads, false);
+        for step in steps {
+            history.take(step);
+        }
+        history.end();
+    }
+
+    #[test]
+    fn histories_of_a_gateway(
+        steps in steps(), reads in any::<bool>(), native in any::<bool>(), retries in any::<bool>(),
+    ) {
+        let setting = if native { Setting::Native } else { Setting::Gateway };
+        let mut history = History::new(setting, reads, retries);
         for step in steps {
             history.take(step);
         }

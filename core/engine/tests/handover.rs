@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
-    BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey, Turn,
+    BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey, Turn,
 };
 use world::*;
 
@@ -30,6 +30,43 @@ fn finished(app: &App) -> Vec<Code> {
         _ => None,
     };
     app.inbox.iter().filter_map(code).collect()
+}
+
+/// A name belongs to the user who serves it, in the engine that goes on as well.
+#[test]
+fn a_name_keeps_its_owner() {
+    let mut world = World::new();
+    let request = |schema| BindRequest { schema: Some(schema), serves: &[], calls: &[], permitted: &[] };
+    let schema = world.attach(0, PROTO, None, false).schema;
+    let serves = ["world.Echo".to_owned()];
+    let attach = |world: &mut World, identity: &str| {
+        let Host { engine, heaps } = &mut world.hosts[0];
+        let key = engine.attach("app".into(), 1 << 20);
+        heaps.insert(key, 1 << 20);
+        engine.identify(key, identity);
+        key
+    };
+    let keys = ["uid:1", "uid:1", "uid:2"].map(|identity| attach(&mut world, identity));
+    for (replaced, permitted) in [(false, false), (true, false), (true, true)] {
+        if replaced {
+            world.replace_engines();
+        }
+        let engine = &mut world.hosts[0].engine;
+        let wish = BindRequest { serves: &serves, ..request(&schema) };
+        engine.bind(keys[0], &wish).unwrap();
+        engine.bind(keys[1], &wish).unwrap();
+        let refused = engine.bind(keys[2], &wish).unwrap_err().to_string();
+        assert!(refused.contains("world.Echo is served by uid:1 here"), "{refused}");
+        if permitted {
+            engine.bind(keys[2], &BindRequest { permitted: &serves, ..wish }).unwrap();
+        }
+    }
+    for owner in [0, 1] {
+        let Host { engine, heaps } = &mut world.hosts[0];
+        engine.detach(&mut Turn { now: world.now, heaps }, keys[owner]);
+    }
+    let wish = BindRequest { serves: &serves, ..request(&schema) };
+    world.hosts[0].engine.bind(keys[2], &wish).unwrap();
 }
 
 #[test]
@@ -104,6 +141,163 @@ fn whose_connection_did_not_come_along_hears_so() {
     *old = engine;
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(finished(&client), [Code::Unavailable]);
+}
+
+/// A client of a host, and a service of the daemon's own there.
+struct House {
+    world: World,
+    client: App,
+    own: App,
+}
+
+impl House {
+    fn new() -> Self {
+        let mut world = World::new();
+        let (client, own) = (world.attach(0, PROTO, None, false), world.attach_standing_by(0));
+        Self { world, client, own }
+    }
+
+    fn ask(&mut self) {
+        let payload = self.world.blob(&mut self.client, b"how are you?");
+        let call = self.client.call(0, Some(payload), true);
+        self.world.submit(&self.client, Submission::Call(call)).unwrap();
+        self.settle();
+    }
+
+    /// Answers the call that has come.
+    fn answer(&mut self) {
+        let served = delivered(&mut self.own);
+        let answer = self.world.blob(&mut self.own, b"well");
+        let finish = finish(served.call, Code::Ok, Some(answer));
+        self.world.submit(&self.own, Submission::Finish(finish)).unwrap();
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.world.settle(&mut [&mut self.client, &mut self.own]);
+    }
+
+    fn calls_delivered(&self) -> usize {
+        self.own.inbox.iter().filter(|one| matches!(one, Completion::Call(_))).count()
+    }
+}
+
+/// They end with the old process, and the next one brings its own.
+#[test]
+fn a_call_of_the_daemons_own_services_waits_for_their_successors() {
+    let mut house = House::new();
+    // It is asked, too, while nothing new is begun: nobody would be left to answer.
+    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    house.ask();
+    assert_eq!(house.calls_delivered(), 0);
+    house.world.replace_engine_without(0, &[house.own.key]);
+    house.ask();
+    assert_eq!(finished(&house.client), []);
+    house.own = house.world.attach_standing_by(0);
+    house.world.advance(1);
+    house.settle();
+    assert_eq!(house.calls_delivered(), 2);
+    (0..2).for_each(|_| house.answer());
+    assert_eq!(finished(&house.client), [Code::Ok; 2]);
+    // From then on they are called as they were before.
+    house.ask();
+    house.answer();
+    assert_eq!(finished(&house.client), [Code::Ok; 3]);
+}
+
+/// The next hand-over may come before the successors have. Timers of the first are no reason to give up in the second.
+#[test]
+fn a_call_of_the_daemons_own_services_waits_through_several_hand_overs() {
+    let mut house = House::new();
+    house.world.replace_engine_without(0, &[house.own.key]);
+    house.ask();
+    for _ in 0..5 {
+        house.world.advance(4_000_000_000);
+        house.world.hosts[0].engine.leave_grpc(true);
+        house.ask();
+        house.world.replace_engine(0);
+    }
+    assert_eq!(finished(&house.client), []);
+    house.own = house.world.attach_standing_by(0);
+    house.world.advance(1);
+    house.settle();
+    (0..6).for_each(|_| house.answer());
+    assert_eq!(finished(&house.client), [Code::Ok; 6]);
+}
+
+/// An engine from before there was a timer for that would take the whole state for malformed.
+#[test]
+fn that_services_are_awaited_is_not_written_down() {
+    let mut house = House::new();
+    house.world.replace_engine_without(0, &[house.own.key]);
+    house.ask();
+    let engine = &mut house.world.hosts[0].engine;
+    assert!(engine.next_timeout().is_some(), "the wait has an end");
+    let state = engine.export().unwrap().state;
+    assert!(!state.windows(7).any(|word| word == b"Awaited"));
+}
+
+#[test]
+fn what_the_daemons_own_services_have_begun_is_waited_for() {
+    let mut house = House::new();
+    house.ask();
+    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 1);
+    house.answer();
+    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).unfinished, 0);
+    assert_eq!(finished(&house.client), [Code::Ok]);
+}
+
+#[test]
+fn after_a_hand_over_in_vain_the_daemons_own_services_go_on() {
+    let mut house = House::new();
+    house.world.hosts[0].engine.leave_grpc(true);
+    house.ask();
+    assert_eq!(house.calls_delivered(), 0);
+    let Host { engine, heaps } = &mut house.world.hosts[0];
+    engine.stay_with_grpc(&mut Turn { now: house.world.now, heaps });
+    house.settle();
+    house.answer();
+    assert_eq!(finished(&house.client), [Code::Ok]);
+}
+
+#[test]
+fn successors_that_do_not_come_are_not_waited_for_for_ever() {
+    let mut house = House::new();
+    house.world.replace_engine_without(0, &[house.own.key]);
+    house.ask();
+    assert_eq!(finished(&house.client), []);
+    house.world.advance(10_000_000_000);
+    house.settle();
+    assert_eq!(finished(&house.client), [Code::Unavailable]);
+    // What they cannot hold is refused at once, and so is what comes later.
+    house.ask();
+    assert_eq!(finished(&house.client), [Code::Unavailable; 2]);
+}
+
+/// Sessions that stay behind are parted with before anything goes on: what waited for one of them would be handed to
+/// the next, where no memory is.
+#[test]
+fn nobody_who_stayed_behind_gets_another_call() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, None, false);
+    let mut servers = [world.attach(0, PROTO, None, true), world.attach(0, PROTO, None, true)];
+    for _ in 0..200 {
+        let payload = world.blob(&mut client, b"question");
+        let call = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(call)).unwrap();
+    }
+    let [first, second] = &mut servers;
+    world.settle(&mut [&mut client, first, second]);
+    let count = |servers: &[App; 2]| servers.iter().map(|server| server.inbox.len()).sum::<usize>();
+    let before = count(&servers);
+    assert!(before < 200, "some calls wait for a worker");
+    let behind = [servers[0].key, servers[1].key];
+    world.replace_engine_without(0, &behind);
+    let [first, second] = &mut servers;
+    world.settle(&mut [&mut client, first, second]);
+    assert_eq!(count(&servers), before);
+    let codes = finished(&client);
+    assert_eq!((codes.len(), codes.iter().all(|code| *code == Code::Unavailable)), (200, true), "{codes:?}");
 }
 
 fn fresh() -> Engine {

@@ -277,7 +277,7 @@ fn nothing_unchecked_reaches_a_typed_end() {
             world.settle(&mut [&mut client, &mut server]);
             assert_eq!(server.take(), []);
             let outcome = client.take_finish();
-            assert_eq!(outcome.code, Code::Internal);
+            assert_eq!(outcome.code, Code::InvalidArgument);
             world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
             assert_eq!(world.leftovers(), (0, 0));
         }
@@ -293,7 +293,7 @@ fn an_opaque_end_cannot_send_linear_messages() {
         world.submit(&client, Submission::Call(call)).unwrap();
         world.settle(&mut [&mut client, &mut server]);
         assert_eq!(server.take(), []);
-        assert_eq!(client.take_finish().code, Code::Internal);
+        assert_eq!(client.take_finish().code, Code::InvalidArgument);
     }
 }
 
@@ -344,7 +344,7 @@ fn peers_name_no_more_methods_than_they_may() {
     for number in 0..10 {
         let path = format!("/world.Echo/Made{number}");
         let calls = [(path.clone(), TARGET.map(str::to_owned))];
-        let request = BindRequest { schema: None, serves: &[], calls: &calls };
+        let request = BindRequest { schema: None, serves: &[], calls: &calls, permitted: &[] };
         let binding = world.hosts[0].engine.bind(client.key, &request).unwrap();
         client.routes[0] = binding.calls[0];
         let call = client.call(0, None, true);
@@ -372,11 +372,13 @@ fn names_that_cannot_be_bound_are_refused() {
     let engine = &mut world.hosts[0].engine;
     for path in ["", "world.Echo/Once", "/world.Echo", "/a/b/c", "/a b/c"] {
         let calls = [(path.to_owned(), None)];
-        let refused = engine.bind(app.key, &BindRequest { schema: None, serves: &[], calls: &calls });
+        let refused =
+            engine.bind(app.key, &BindRequest { schema: None, serves: &[], calls: &calls, permitted: &[] });
         assert_eq!(refused, Err(BindError::Path(path.to_owned())));
     }
     let serves = ["a/b".to_owned()];
-    let refused = engine.bind(app.key, &BindRequest { schema: None, serves: &serves, calls: &[] });
+    let refused =
+        engine.bind(app.key, &BindRequest { schema: None, serves: &serves, calls: &[], permitted: &[] });
     assert_eq!(refused, Err(BindError::Service("a/b".to_owned())));
 }
 

@@ -4,9 +4,10 @@
 mod world;
 
 use trunkline_call::entry::{Completion, Submission};
-use trunkline_call::{Code, Encoding, Execution};
+use trunkline_call::{Code, Encoding, Execution, Instant};
 use trunkline_engine::{Engine, Turn};
 use trunkline_policy::{Chain, CodeName, Definition, Kind, Side};
+use trunkline_telemetry::Ask;
 use world::*;
 
 const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
@@ -17,7 +18,9 @@ fn access(side: Side, deny: &str) -> Definition {
 
 fn apply(world: &mut World, host: usize, definitions: &[Definition]) {
     let chain = Chain::build(definitions).unwrap();
-    world.hosts[host].engine.apply_policies(chain).unwrap();
+    let host = &mut world.hosts[host];
+    host.engine.apply_policies(chain).unwrap();
+    host.engine.serve_waiting(&mut Turn { now: world.now, heaps: &mut host.heaps });
 }
 
 /// Makes a unary call that the server answers if it sees it. Returns how it ended and whether the server saw it.
@@ -130,7 +133,7 @@ fn malformed_messages_end_before_they_are_judged() {
         world.submit(&client, Submission::Call(opening)).unwrap();
         world.settle(&mut [&mut client, &mut server]);
         let outcome = client.take_finish();
-        assert_eq!((outcome.code, outcome.execution), (Code::Internal, Execution::NotExecuted));
+        assert_eq!((outcome.code, outcome.execution), (Code::InvalidArgument, Execution::NotExecuted));
         world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
         assert!(server.take().is_empty());
         assert_eq!(world.leftovers(), (0, 0));
@@ -202,6 +205,41 @@ fn every_message_of_a_stream_is_looked_at() {
         // The handler has seen a part of the stream: nobody may say it did not run.
         let ended = ended.unwrap();
         assert_eq!((ended.code, ended.execution), (Code::PermissionDenied, Execution::Unknown));
+    }
+}
+
+/// An application without types opens its call before it sends the one message: it is that message that is judged.
+#[test]
+fn a_request_in_parts_is_judged_when_it_is_whole() {
+    for (host, target) in [(0, None), (1, TARGET)] {
+        let mut world = World::new();
+        let mut server = world.attach(host, PROTO, None, true);
+        let mut client = world.attach_opaque(0, target, false);
+        apply(&mut world, host, &[access(Side::Server, "request.data == b'no'")]);
+        for (data, code) in [(&b"yes"[..], Code::Ok), (b"no", Code::PermissionDenied)] {
+            let call = client.call(0, None, false);
+            world.submit(&client, Submission::Call(call)).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            let payload = world.message(&mut client, data);
+            let message = Submission::Message { call: call.call, payload, end: false, a1: Instant(2) };
+            world.submit(&client, message).unwrap();
+            world.submit(&client, Submission::HalfClose { call: call.call }).unwrap();
+            world.settle(&mut [&mut client, &mut server]);
+            for completion in server.take() {
+                let Completion::Call(seen) = completion else { continue };
+                assert_eq!(world.data(&server, seen.payload.unwrap()), b"yes");
+                world.submit(&server, release(seen.call, seen.payload, seen.metadata, 0)).unwrap();
+                let reply = world.message(&mut server, b"y");
+                let finish = finish(seen.call, Code::Ok, Some(reply));
+                world.submit(&server, Submission::Finish(finish)).unwrap();
+                world.settle(&mut [&mut client, &mut server]);
+            }
+            let ended = client.take().into_iter().find_map(|completion| match completion {
+                Completion::Finish(finish) => Some(finish.code),
+                _ => None,
+            });
+            assert_eq!(ended, Some(code), "host {host}");
+        }
     }
 }
 
@@ -324,6 +362,43 @@ fn aborts_permits_and_the_log() {
     }
 }
 
+/// What a call's line and its telemetry say of its messages, at both of its ends.
+#[test]
+fn bytes_are_counted_both_ways() {
+    for (mut world, mut client, mut server, host) in pairs() {
+        let log =
+            |side| Definition { name: "log".into(), kind: Kind::AccessLog, side, ..Definition::default() };
+        apply(&mut world, 0, &[log(Side::Client)]);
+        if host == 1 {
+            apply(&mut world, 1, &[log(Side::Server)]);
+        }
+        let payload = world.blob(&mut client, &[1; 3000]);
+        let begun = client.call(0, Some(payload), true);
+        world.submit(&client, Submission::Call(begun)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let seen = server.take_call();
+        let answer = world.message(&mut server, &[2; 7000]);
+        world.submit(&server, Submission::Finish(finish(seen.call, Code::Ok, Some(answer)))).unwrap();
+        world.submit(&server, release(seen.call, seen.payload, seen.metadata, 0)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        let outcome = client.take_finish();
+        world.submit(&client, release(outcome.call, outcome.payload, outcome.metadata, 9)).unwrap();
+        world.settle(&mut [&mut client, &mut server]);
+        for host in 0..=host {
+            let (now, engine) = (world.now, &mut world.hosts[host].engine);
+            let line = engine.poll_access_record().unwrap();
+            let are_near = |said: u64, bytes: u64| (bytes..bytes + 200).contains(&said);
+            let counted = (line.request_bytes, line.response_bytes);
+            assert!(are_near(counted.0, 3000) && are_near(counted.1, 7000), "host {host}: {counted:?}");
+            let ask = Ask { samples_max: 10, ..Ask::default() };
+            for sample in engine.telemetry().snapshot(now, &ask).samples {
+                let sampled = (u64::from(sample.request_bytes), u64::from(sample.response_bytes));
+                assert_eq!(sampled, counted, "host {host}, {:?}", sample.side);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_chain_that_does_not_fit_changes_nothing() {
     let mut world = World::new();
@@ -361,6 +436,25 @@ fn whoever_binds_later_is_judged_by_the_same_chain_and_a_misfit_refuses() {
     assert_eq!(call(&mut world, &mut client, &mut server, b"no"), REFUSED);
     let ended = call(&mut world, &mut client, &mut server, b"yes");
     assert_eq!(ended, (Code::Internal, Execution::NotExecuted, false));
+}
+
+#[test]
+fn a_method_that_nobody_has_is_told() {
+    let mut world = World::new();
+    let named = |method: &str| Definition {
+        service: Some("world.Echo".into()),
+        method: Some(method.into()),
+        ..access(Side::Server, "true")
+    };
+    apply(&mut world, 0, &[named("Onces")]);
+    world.attach(0, PROTO, None, true);
+    let told = world.hosts[0].engine.poll_policy_misfit().unwrap().to_string();
+    assert!(told.ends_with(".method: world.Echo has no method \"Onces\"; did you mean \"Once\"?"), "{told}");
+    let refused =
+        Chain::build(&[named("Twice")]).and_then(|chain| world.hosts[0].engine.apply_policies(chain));
+    assert!(refused.unwrap_err().to_string().contains("has no method \"Twice\""));
+    apply(&mut world, 0, &[named("Once")]);
+    assert_eq!(world.hosts[0].engine.poll_policy_misfit(), None);
 }
 
 #[test]
@@ -470,12 +564,68 @@ fn calls_wait_their_turn_and_leave_it_when_nobody_waits_for_them() {
         world.advance(101_000_000);
         world.settle(&mut [&mut client, &mut server]);
         assert_eq!(codes(&mut client), [(Code::Unavailable, Execution::NotExecuted)]);
-        // A queue that is taken away holds nobody.
-        begin(&mut world, &mut client, None);
-        apply(&mut world, host, &[]);
-        world.advance(101_000_000);
+    }
+}
+
+#[test]
+fn a_queue_that_is_changed_or_taken_away_is_so_for_those_who_wait() {
+    let within = |interval_ms| Definition { interval_ms: Some(interval_ms), ..turns(1) };
+    const MS: u64 = 1_000_000;
+    for (mut world, mut client, mut server, host) in pairs() {
+        let begin = |world: &mut World, client: &mut App, server: &mut App, count: usize| {
+            for _ in 0..count {
+                let payload = world.blob(client, b"x");
+                let call = client.call(0, Some(payload), true);
+                world.submit(client, Submission::Call(call)).unwrap();
+            }
+            world.settle(&mut [client, server]);
+            delivered(server).len()
+        };
+        apply(&mut world, host, &[turns(1)]);
+        assert_eq!(begin(&mut world, &mut client, &mut server, 4), 1);
+        apply(&mut world, host, &[turns(3)]);
         world.settle(&mut [&mut client, &mut server]);
-        assert_eq!(delivered(&mut server).len(), 1);
+        assert_eq!(delivered(&mut server).len(), 2, "there is room for two more, now");
+        apply(&mut world, host, &[]);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(delivered(&mut server).len(), 1, "nobody waits any more");
+
+        let late = vec![(Code::Unavailable, Execution::NotExecuted)];
+        // What waits for so long at first is told to, after so long, and is late then.
+        for (before, at, after) in [(10_000, 20, 40), (100, 60, 5_000), (100, 0, 50)] {
+            apply(&mut world, host, &[within(before)]);
+            assert!(begin(&mut world, &mut client, &mut server, 2) <= 1);
+            world.advance(at * MS);
+            apply(&mut world, host, &[within(after)]);
+            world.advance((after - at) * MS);
+            world.settle(&mut [&mut client, &mut server]);
+            assert_eq!(codes(&mut client), [], "{before} ms, after {at} ms {after} ms");
+            world.advance(MS);
+            world.settle(&mut [&mut client, &mut server]);
+            assert_eq!(codes(&mut client), late, "{before} ms, after {at} ms {after} ms");
+            // The one under way is over.
+            apply(&mut world, host, &[]);
+        }
+    }
+}
+
+#[test]
+fn a_raised_rate_holds_at_once() {
+    let rate = |calls_per_second| Definition {
+        name: "rate".into(),
+        kind: Kind::RateLimit,
+        side: Side::Server,
+        calls_per_second: Some(calls_per_second),
+        burst: Some(1),
+        ..Definition::default()
+    };
+    for (mut world, mut client, mut server, host) in pairs() {
+        apply(&mut world, host, &[rate(0.001)]);
+        assert_eq!(call(&mut world, &mut client, &mut server, b"x").0, Code::Ok);
+        assert_eq!(call(&mut world, &mut client, &mut server, b"x").0, Code::ResourceExhausted);
+        apply(&mut world, host, &[rate(1000.0)]);
+        world.advance(1_000_000);
+        assert_eq!(call(&mut world, &mut client, &mut server, b"x").0, Code::Ok);
     }
 }
 

@@ -499,9 +499,20 @@ fn an_opaque_server_is_held_to_one_message_too() {
 fn requests_that_are_no_calls_are_answered() {
     let mut scene = Scene::new();
     let method = |path| RequestEnvelope { path, ..RequestEnvelope::default() }.encode().unwrap();
+    let path = "/world.Echo/Once";
+    let mut no_text = method(path);
+    no_text[30] = 0xff;
+    let mut beyond = method(path);
+    beyond[2] = 0xff;
+    let metadata =
+        |metadata| RequestEnvelope { path, metadata, ..RequestEnvelope::default() }.encode().unwrap();
     let table = [
-        (vec![], Code::Internal),
-        (vec![9; 40], Code::Internal),
+        (vec![], Code::InvalidArgument),
+        (vec![9; 40], Code::InvalidArgument),
+        (no_text, Code::InvalidArgument),
+        (beyond, Code::InvalidArgument),
+        (metadata(&[1]), Code::InvalidArgument),
+        (metadata(&[1, 0, 9, 0, 0, 0, 9]), Code::InvalidArgument),
         (method("/world.Echo/Missing"), Code::Unimplemented),
         (method("/nobody.Here/Ever"), Code::Unimplemented),
         (method("/trunkline.admin.v1.Admin/List"), Code::Unimplemented),
@@ -535,5 +546,52 @@ fn a_host_that_drains_takes_nothing_new() {
     scene.server.inbox.retain(|completion| matches!(completion, Completion::Call(_)));
     scene.echo();
     scene.conclude(call, Code::Ok);
+    scene.nothing_left();
+}
+
+/// Policy and class of the last first packet of a request.
+fn asked(scene: &Scene) -> (trunkline_r2p2::Policy, u8) {
+    let requests = scene.world.datagrams.iter().rev().filter_map(|bytes| Packet::parse(bytes, true).ok());
+    let found = requests.into_iter().find_map(|packet| match packet.extension?.part {
+        trunkline_r2p2::Part::Request(part) => Some((packet.header.policy, part.class)),
+        _ => None,
+    });
+    found.expect("a request of the extended mode")
+}
+
+#[test]
+fn routers_are_told_class_and_sticky_of_a_call() {
+    use trunkline_policy::{Chain, Definition, Kind};
+    use trunkline_r2p2::Policy;
+    let mut scene = Scene::new();
+    scene.round_trip(b"first");
+    let call = |scene: &mut Scene, pairs: &[(&str, &str)]| {
+        let payload = scene.world.message(&mut scene.client, b"x");
+        let mut call = scene.client.call(0, Some(payload), true);
+        let mut metadata = Metadata::new();
+        pairs.iter().for_each(|(key, value)| metadata.insert(key, value).unwrap());
+        call.metadata = scene.world.put_metadata(&mut scene.client, &metadata);
+        scene.world.submit(&scene.client, Submission::Call(call)).unwrap();
+        scene.settle();
+        scene.echo();
+        scene.conclude(call, Code::Ok);
+        asked(scene)
+    };
+    assert_eq!(call(&mut scene, &[("tenant", "blue")]), (Policy::Unrestricted, 0));
+    assert_eq!(call(&mut scene, &[("trunkline-worker-class", "3")]), (Policy::Unrestricted, 3));
+    assert_eq!(call(&mut scene, &[("trunkline-sticky", "true")]), (Policy::Sticky, 0));
+    let definition = Definition {
+        name: "classes".into(),
+        kind: Kind::Workers,
+        worker_class: Some(5),
+        sticky: Some(true),
+        ..Definition::default()
+    };
+    scene.world.hosts[0].engine.apply_policies(Chain::build(&[definition]).unwrap()).unwrap();
+    assert_eq!(
+        call(&mut scene, &[("trunkline-worker-class", "3")]),
+        (Policy::Sticky, 5),
+        "the operator decides"
+    );
     scene.nothing_left();
 }

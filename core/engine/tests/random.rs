@@ -12,16 +12,45 @@ use world::*;
 /// One thing that happens. Numbers pick among what there is.
 #[derive(Clone, Debug)]
 enum Step {
-    Call { app: u8, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16> },
-    Malformed { app: u8 },
-    Message { pick: u8, bytes: u32, end: bool },
-    Answer { pick: u8, bytes: u32 },
-    Finish { pick: u8, ok: bool },
-    Cancel { pick: u8 },
-    Nested { pick: u8 },
+    Call {
+        app: u8,
+        method: u8,
+        bytes: u32,
+        end: bool,
+        deadline_ns: Option<u16>,
+    },
+    Malformed {
+        app: u8,
+    },
+    Message {
+        pick: u8,
+        bytes: u32,
+        end: bool,
+    },
+    Answer {
+        pick: u8,
+        bytes: u32,
+    },
+    Finish {
+        pick: u8,
+        ok: bool,
+        bytes: u32,
+    },
+    Cancel {
+        pick: u8,
+    },
+    Nested {
+        pick: u8,
+    },
     Cut,
-    Pass { ns: u16 },
+    Pass {
+        ns: u16,
+    },
     Move,
+    /// A few pieces move, and nobody comes to rest.
+    Nudge {
+        pieces: u8,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -33,13 +62,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(|app| Step::Malformed { app }),
         3 => (any::<u8>(), bytes.clone(), any::<bool>())
             .prop_map(|(pick, bytes, end)| Step::Message { pick, bytes, end }),
-        3 => (any::<u8>(), bytes).prop_map(|(pick, bytes)| Step::Answer { pick, bytes }),
-        4 => (any::<u8>(), any::<bool>()).prop_map(|(pick, ok)| Step::Finish { pick, ok }),
+        3 => (any::<u8>(), bytes.clone()).prop_map(|(pick, bytes)| Step::Answer { pick, bytes }),
+        4 => (any::<u8>(), any::<bool>(), bytes).prop_map(|(pick, ok, bytes)| Step::Finish { pick, ok, bytes }),
         1 => any::<u8>().prop_map(|pick| Step::Cancel { pick }),
         1 => any::<u8>().prop_map(|pick| Step::Nested { pick }),
         1 => Just(Step::Cut),
         2 => (0u16..1_000).prop_map(|ns| Step::Pass { ns }),
         6 => Just(Step::Move),
+        3 => (1u8..20).prop_map(|pieces| Step::Nudge { pieces }),
     ];
     proptest::collection::vec(step, 1..80)
 }
@@ -53,6 +83,10 @@ struct Books {
     delivered: BTreeMap<(usize, u64), usize>,
     /// Calls cancelled: an outcome may have been on its way already.
     cancelled: BTreeSet<(usize, u64)>,
+    /// How the last call ended.
+    last: Option<Code>,
+    /// Connections cut.
+    cuts: usize,
     /// Send blocks out: (application, offset).
     lent: BTreeSet<(usize, u32)>,
 }
@@ -131,9 +165,9 @@ impl History {
                     Submission::Message { call: CallId(id), payload, end: false, a1: Instant(1) },
                 );
             }
-            Step::Finish { pick, ok } => {
+            Step::Finish { pick, ok, bytes } => {
                 let Some((app, id)) = nth(&self.books.delivered, pick) else { return };
-                self.finish(app, id, ok);
+                self.finish(app, id, ok, bytes);
             }
             Step::Cancel { pick } => {
                 let Some((app, id)) = nth(&self.books.open, pick) else { return };
@@ -147,16 +181,24 @@ impl History {
             Step::Cut => {
                 if let Some(link) = self.world.links.iter().rposition(|link| link.up) {
                     self.world.cut(link);
+                    self.books.cuts += 1;
                 }
             }
             Step::Pass { ns } => self.world.advance(ns.into()),
             Step::Move => self.settle(),
+            Step::Nudge { pieces } => {
+                let mut apps: Vec<&mut App> = self.apps.iter_mut().collect();
+                for _ in 0..pieces {
+                    self.world.step(&mut apps);
+                }
+                self.take_completions();
+            }
         }
     }
 
-    fn finish(&mut self, app: usize, id: u64, ok: bool) {
+    fn finish(&mut self, app: usize, id: u64, ok: bool, bytes: u32) {
         let method = self.books.delivered.remove(&(app, id)).unwrap();
-        let payload = (ok && method < 2).then(|| self.blob(app, 50));
+        let payload = (ok && method < 2).then(|| self.blob(app, bytes));
         let code = if ok { Code::Ok } else { Code::Aborted };
         self.submit(app, Submission::Finish(finish(CallId(id), code, payload)));
     }
@@ -175,6 +217,10 @@ impl History {
     fn settle(&mut self) {
         let mut apps: Vec<&mut App> = self.apps.iter_mut().collect();
         self.world.settle(&mut apps);
+        self.take_completions();
+    }
+
+    fn take_completions(&mut self) {
         for app in 0..self.apps.len() {
             for completion in std::mem::take(&mut self.apps[app].inbox) {
                 self.take_completion(app, completion);
@@ -198,6 +244,9 @@ impl History {
                 let ended = (app, finish.call.0);
                 let known = self.books.open.remove(&ended).is_some() || self.books.cancelled.remove(&ended);
                 assert!(known, "call {:?} ended twice", finish.call);
+                self.books.last = Some(finish.code);
+                let lost = finish.code == Code::Unavailable;
+                assert!(!lost || self.books.cuts > 0, "{:?}: no connection was lost", finish.call);
                 self.release(app, finish.call, finish.payload, finish.metadata, 9);
             }
             Completion::Cancelled { call, .. } => {
@@ -219,12 +268,34 @@ impl History {
         self.submit(app, release(call, payload, metadata, a18));
     }
 
+    /// A call of every kind that is answered.
+    fn fresh_call(&mut self, app: usize) {
+        let bytes = if self.world.replaces { 100 } else { 5_000 };
+        for method in 0..4 {
+            let payload = self.blob(app, bytes);
+            let end = method == 0 || method == 2;
+            self.call(app, method, Some(payload), end, Deadline::NONE, CallId(0));
+            let ((_, id), _) = self.books.open.iter().next().map(|(key, method)| (*key, *method)).unwrap();
+            self.settle();
+            if !end {
+                self.submit(app, Submission::HalfClose { call: CallId(id) });
+                self.settle();
+            }
+            let (server, delivered) = nth(&self.books.delivered, 0).expect("the call is delivered");
+            self.finish(server, delivered, true, bytes);
+            self.settle();
+            assert!(self.books.open.is_empty(), "the call is answered");
+            assert_eq!(self.books.last, Some(Code::Ok));
+        }
+        assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
+    }
+
     /// Everything still open is ended; then nothing may be left.
     fn end(&mut self) {
         for _ in 0..100 {
             self.settle();
             let Some((app, id)) = nth(&self.books.delivered, 0) else { break };
-            self.finish(app, id, true);
+            self.finish(app, id, true, 50);
         }
         while let Some((app, id)) = nth(&self.books.open, 0) {
             self.cancel(app, id);
@@ -233,6 +304,15 @@ impl History {
         self.world.advance(1);
         self.settle();
         assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
+        for row in self.world.hosts.iter().flat_map(|host| host.engine.snapshot().peers) {
+            assert_eq!((row.streams, row.queued_bytes), (0, 0), "{row:?}");
+        }
+        // Whatever has been, whoever calls now is served.
+        self.world.advance(10_000_000_000);
+        self.settle();
+        for app in 0..self.apps.len() {
+            self.fresh_call(app);
+        }
         // Fewer than a full entry of send blocks may still be waiting for company.
         for app in 0..self.apps.len() {
             let out = self.books.lent.iter().filter(|(owner, _)| *owner == app).count();

@@ -4,7 +4,8 @@
 mod world;
 
 use trunkline_call::entry::{Call, Completion, Finish, Submission};
-use trunkline_call::{Code, Deadline, Execution, Instant};
+use trunkline_call::{Code, Deadline, Execution, Instant, Metadata};
+use trunkline_policy::{Chain, Definition, Kind, Side};
 use world::*;
 
 const MS: u64 = 1_000_000;
@@ -42,9 +43,18 @@ impl Scene {
     }
 
     fn call(&mut self, route: usize, deadline: Deadline) -> Call {
+        self.call_with(route, deadline, &[])
+    }
+
+    fn call_with(&mut self, route: usize, deadline: Deadline, pairs: &[(&str, &str)]) -> Call {
         let payload = self.world.blob(&mut self.client, b"x");
         let mut call = self.client.call(route, Some(payload), route.is_multiple_of(2));
         call.deadline = deadline;
+        if !pairs.is_empty() {
+            let mut metadata = Metadata::new();
+            pairs.iter().for_each(|(key, value)| metadata.insert(key, value).unwrap());
+            call.metadata = self.world.put_metadata(&mut self.client, &metadata);
+        }
         self.world.submit(&self.client, Submission::Call(call)).unwrap();
         self.settle();
         call
@@ -175,6 +185,36 @@ fn methods_whose_handlers_wait_are_not_bounded() {
     scene.serve_all(calls);
 }
 
+/// An application without types opens its call before it sends the one message, and ends it behind that.
+#[test]
+fn a_request_in_parts_waits_for_a_worker_when_it_is_whole() {
+    let mut scene = Scene::measured();
+    let busy = [scene.call(0, Deadline::NONE), scene.call(0, Deadline::NONE)];
+    let mut opaque = scene.world.attach_opaque(0, None, false);
+    let call = opaque.call(0, None, false);
+    scene.world.submit(&opaque, Submission::Call(call)).unwrap();
+    scene.settle();
+    assert!(!scene.waiting(), "a worker that waited for the rest would be kept from others");
+    let payload = scene.world.message(&mut opaque, b"x");
+    let message = Submission::Message { call: call.call, payload, end: false, a1: Instant(2) };
+    scene.world.submit(&opaque, message).unwrap();
+    scene.world.submit(&opaque, Submission::HalfClose { call: call.call }).unwrap();
+    scene.settle();
+    assert!(scene.waiting());
+    (0..2).for_each(|worker| scene.serve(worker));
+    assert_eq!(scene.delivered(0) + scene.delivered(1), 1, "it goes on with all it has");
+    scene.serve(usize::from(scene.delivered(0) == 0));
+    let [first, second] = &mut scene.workers;
+    scene.world.settle(&mut [&mut opaque, first, second]);
+    let finish = opaque.take_finish();
+    assert_eq!(scene.world.data(&opaque, finish.payload.expect("an answer")), b"y");
+    scene.world.submit(&opaque, release(finish.call, finish.payload, finish.metadata, 9)).unwrap();
+    for call in busy {
+        scene.conclude(call, Code::Ok);
+    }
+    assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
 #[test]
 fn a_worker_that_dies_gives_its_places_back() {
     let mut scene = Scene::measured();
@@ -283,4 +323,104 @@ fn those_that_wait_end_with_a_client_that_stays_behind() {
         scene.conclude(call, Code::Ok);
     }
     assert_eq!(scene.world.leftovers(), (0, 0));
+}
+
+const STICKY: &[(&str, &str)] = &[("trunkline-sticky", "true")];
+
+fn workers(side: Side, change: impl FnOnce(&mut Definition)) -> Definition {
+    let mut definition =
+        Definition { name: "workers".into(), kind: Kind::Workers, side, ..Definition::default() };
+    change(&mut definition);
+    definition
+}
+
+fn apply(scene: &mut Scene, definitions: &[Definition]) {
+    let Host { engine, heaps } = &mut scene.world.hosts[0];
+    engine.apply_policies(Chain::build(definitions).unwrap()).unwrap();
+    engine.serve_waiting(&mut trunkline_engine::Turn { now: scene.world.now, heaps });
+    scene.settle();
+}
+
+#[test]
+fn sticky_calls_of_one_caller_go_to_one_worker() {
+    let mut scene = Scene::measured();
+    let calls: Vec<Call> = (0..6).map(|_| scene.call_with(0, Deadline::NONE, STICKY)).collect();
+    let delivered = [scene.delivered(0), scene.delivered(1)];
+    assert!(delivered == [6, 0] || delivered == [0, 6], "{delivered:?}");
+    let busy = usize::from(delivered[1] > 0);
+    // Methods that stream are given out in turn, but for those that are sticky.
+    let more: Vec<Call> = (0..4).map(|_| scene.call_with(1, Deadline::NONE, STICKY)).collect();
+    assert_eq!(scene.delivered(busy), 10);
+    for call in more {
+        scene.world.submit(&scene.client, Submission::Cancel { call: call.call }).unwrap();
+        scene.settle();
+    }
+    let other = scene.call(0, Deadline::NONE);
+    assert_eq!(scene.delivered(1 - busy), 1, "others pass them by");
+    // Whoever has died had them; the next go to the other one.
+    scene.serve(1 - busy);
+    scene.conclude(other, Code::Ok);
+    let gone = &scene.workers[busy];
+    scene.world.detach(gone);
+    scene.settle();
+    calls.into_iter().for_each(|call| {
+        let _ = scene.conclude(call, Code::Unavailable);
+    });
+    let call = scene.call_with(0, Deadline::NONE, STICKY);
+    assert_eq!(scene.delivered(1 - busy), 1);
+    scene.serve(1 - busy);
+    scene.conclude(call, Code::Ok);
+}
+
+#[test]
+fn a_policy_makes_calls_sticky_and_comes_before_what_they_ask_for() {
+    for side in [Side::Client, Side::Server] {
+        let mut scene = Scene::measured();
+        apply(&mut scene, &[workers(side, |one| one.sticky = Some(true))]);
+        let asks: &[(&str, &str)] = &[("trunkline-sticky", "false")];
+        let calls: Vec<Call> = (0..6).map(|_| scene.call_with(0, Deadline::NONE, asks)).collect();
+        assert_eq!(scene.delivered(0).max(scene.delivered(1)), 6, "{side:?}");
+        scene.serve_all(calls);
+        apply(&mut scene, &[]);
+        let calls: Vec<Call> = (0..6).map(|_| scene.call(0, Deadline::NONE)).collect();
+        assert_eq!((scene.delivered(0), scene.delivered(1)), (1, 1), "{side:?}");
+        scene.serve_all(calls);
+    }
+}
+
+#[test]
+fn a_worker_kept_for_a_class_serves_no_other() {
+    let keep = |one: &mut Definition| {
+        one.service = Some("world.Echo".into());
+        (one.method, one.worker_class, one.workers_reserved) = (Some("Chat".into()), Some(7), Some(1));
+    };
+    let mut scene = Scene::measured();
+    apply(&mut scene, &[workers(Side::Server, keep)]);
+    let mut calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
+    let shared = usize::from(scene.delivered(1) > 0);
+    assert_eq!((scene.delivered(shared), scene.delivered(1 - shared)), (1, 0), "one is kept free");
+    calls.push(scene.call_with(0, Deadline::NONE, &[("trunkline-worker-class", "7")]));
+    assert_eq!((scene.delivered(shared), scene.delivered(1 - shared)), (1, 1));
+    scene.serve(1 - shared);
+    assert_eq!(scene.delivered(1 - shared), 0, "and stays so");
+    apply(&mut scene, &[]);
+    assert_eq!(scene.delivered(1 - shared), 1, "until the policy goes");
+    scene.serve_all(calls);
+}
+
+#[test]
+fn a_class_there_is_not_is_the_callers_mistake() {
+    let mut scene = Scene::measured();
+    for pairs in [[("trunkline-worker-class", "32")], [("trunkline-sticky", "yes")]] {
+        let call = scene.call_with(0, Deadline::NONE, &pairs);
+        assert_eq!(scene.delivered(0) + scene.delivered(1), 0);
+        let told = scene.client.inbox.iter().find_map(|one| match one {
+            Completion::Finish(finish) => Some(scene.world.metadata(&scene.client, finish.metadata)),
+            _ => None,
+        });
+        let told = told.and_then(|told| told.text("grpc-message").map(str::to_owned)).unwrap_or_default();
+        assert!(told.contains(pairs[0].0) && told.contains(pairs[0].1), "{told}");
+        assert_eq!(scene.conclude(call, Code::InvalidArgument).execution, Execution::NotExecuted);
+    }
+    scene.serve_all(Vec::new());
 }

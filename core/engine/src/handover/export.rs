@@ -7,13 +7,14 @@ use crate::cluster::Clusters;
 use crate::engine::Engine;
 use crate::expire::Due;
 use crate::handover::HandoverError;
+use crate::nested::Nested;
 use crate::peer::{Lent, Peer};
 use crate::r2p2::R2p2;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::Remotes;
 use crate::session::Session;
 use crate::table::Table;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 use trunkline_call::TimerTable;
 use trunkline_policy::Policies;
@@ -37,14 +38,22 @@ struct Leaving<'a> {
     peers: &'a Table<Peer>,
     lent: &'a Table<Lent>,
     calls: &'a Table<Call>,
+    nested: &'a Nested,
     registry: &'a Registry,
     remotes: &'a Remotes,
     clusters: &'a Clusters,
     r2p2: &'a R2p2,
+    #[serde(serialize_with = "lasting")]
     timers: &'a TimerTable<Due>,
     policies: &'a Policies,
     retired: &'a [SessionKey],
     abandoned: &'a [(SessionKey, u32)],
+}
+
+/// Whom calls wait for is found out anew by the engine that takes over, which sets that timer itself. It is not
+/// written: engines before it was there read the rest.
+fn lasting<S: Serializer>(timers: &&TimerTable<Due>, serializer: S) -> Result<S::Ok, S::Error> {
+    timers.serialize_those(|due| *due != Due::Awaited, serializer)
 }
 
 impl Engine {
@@ -75,6 +84,7 @@ impl Engine {
             peers: &self.peers,
             lent: &self.lent,
             calls: &self.calls,
+            nested: &self.nested,
             registry: &self.registry,
             remotes: &self.remotes,
             clusters: &self.clusters,

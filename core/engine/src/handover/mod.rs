@@ -13,6 +13,7 @@
 //! * `sound.rs` holds what was read against what the rest of the room relies on: a state that contradicts itself is
 //!   refused, and never panics later;
 //! * `grpc.rs` empties connections of gRPC beforehand;
+//! * `awaited.rs` has the calls of the daemon's own services wait for their successors;
 //! * `resume.rs` ends what could not come along, and gives everything else a push.
 //!
 //! # What does not come along
@@ -20,6 +21,7 @@
 //! telemetry has counted, and what balancers have learned. A call whose other end stayed behind ends as UNAVAILABLE,
 //! *unknown*, or is cancelled at its handler.
 
+pub(crate) mod awaited;
 pub(crate) mod entries;
 mod export;
 pub(crate) mod grpc;

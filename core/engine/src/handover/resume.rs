@@ -2,8 +2,11 @@
 
 use crate::call::{Body, ClientEnd, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::expire::Due;
+use crate::handover::awaited::WAIT_NS;
 use crate::remote::{Dial, Dialled};
 use crate::{CallKey, PeerKey, SessionKey};
+use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_call::{Execution, Fault};
 
@@ -20,11 +23,14 @@ impl Engine {
     /// sockets. Connections without a socket are lost, or dialled again if nothing was said on them; sessions without
     /// memory are detached.
     pub fn go_on_elsewhere(&mut self, turn: &mut Turn<'_>, brought: &Brought<'_>) {
+        let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
+        let behind = sessions.iter().copied().filter(|key| !(brought.memory)(*key)).collect();
+        // Before anything goes on: what moves on would be handed to somebody who is not there.
+        let behind = self.leave_behind(turn, behind);
         self.rename_blocks(turn);
         self.end_left_behind(turn);
-        let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
-        for key in sessions.iter().filter(|key| !(brought.memory)(**key)) {
-            self.detach(turn, *key);
+        for (key, parked) in behind {
+            self.end_calls_of(turn, key, parked);
         }
         let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
@@ -46,6 +52,30 @@ impl Engine {
         self.completing = waiting.map(|(key, _)| key).collect();
         self.answer_again();
         self.go_on(turn);
+    }
+
+    /// Parts with sessions that have no memory here. What the daemon's own of them served is waited for.
+    fn leave_behind(
+        &mut self,
+        turn: &Turn<'_>,
+        sessions: Vec<SessionKey>,
+    ) -> Vec<(SessionKey, Vec<CallKey>)> {
+        let until = turn.now.plus_ns(WAIT_NS);
+        // Some the daemon before this one waited for itself.
+        let gone = self.registry.all_servers().map(|(_, server)| server.session);
+        let gone: HashSet<SessionKey> = gone.filter(|key| self.sessions.find(*key).is_none()).collect();
+        for key in sessions.iter().copied().chain(gone) {
+            if self.registry.serves_for_the_house(key) {
+                self.awaited.leave(key, until);
+                self.leave_services(key);
+            } else {
+                self.withdraw(key);
+            }
+        }
+        if self.awaited.is_active() {
+            self.timers.insert(until, Due::Awaited);
+        }
+        sessions.into_iter().filter_map(|key| Some((key, self.part_with(key)?))).collect()
     }
 
     /// Blocks that are being written lie in other heaps now.
@@ -98,7 +128,10 @@ impl Engine {
             remote.dials(lane, key).then(|| Arc::clone(&remote.endpoint))
         });
         match dialled {
-            Some(endpoint) => self.dials.push_back(Dial { connection: Dialled::Native(key), endpoint }),
+            // Whatever was known of it, to ask again costs nothing.
+            Some(endpoint) => {
+                self.dials.push_back(Dial { connection: Dialled::Native(key), endpoint, is_known: false });
+            }
             None => self.peer_lost(turn, key, "connection could not be handed over"),
         }
     }
@@ -108,13 +141,20 @@ impl Engine {
         let queued: Vec<CallKey> =
             self.calls.iter().filter(|(_, call)| call.queued.is_some()).map(|(key, _)| key).collect();
         for key in queued {
-            let Some(call) = self.calls.find_mut(key) else { continue };
-            let Some(queued) = call.queued.take() else { continue };
-            let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-            call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
-            if let Some(opening) = call.request.backlog.pop_front() {
-                self.start(turn, key, queued.target, opening);
-            }
+            self.begin_again(turn, key);
+        }
+    }
+
+    /// A call that waited and was in nobody's queue begins again, unless it has ended meanwhile.
+    pub(crate) fn begin_again(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(queued) = call.queued.take() else { return };
+        let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+        call.client_stamps.wait_ns = call.client_stamps.wait_ns.saturating_add(waited);
+        if let Some(opening) = call.request.backlog.pop_front() {
+            self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                engine.start(turn, key, queued.target, opening);
+            });
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::engine::Engine;
 use crate::expire::Due;
+use crate::nested::Nested;
 use crate::peer::{Lent, Peer};
 use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
@@ -49,6 +50,8 @@ struct Arriving {
     peers: Table<Peer>,
     lent: Table<Lent>,
     calls: Table<Call>,
+    #[serde(default)]
+    nested: Nested,
     registry: Registry,
     remotes: Remotes,
     clusters: Clusters,
@@ -89,6 +92,7 @@ impl Engine {
         self.limits.stream_window_bytes = self.limits.stream_window_bytes.max(arriving.stream_window_bytes);
         self.types_bound = arriving.types_bound;
         (self.sessions, self.calls, self.lent) = (arriving.sessions, arriving.calls, arriving.lent);
+        self.nested = arriving.nested;
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         self.take_up_peers(arriving.peers)?;
@@ -109,6 +113,7 @@ impl Engine {
         self.policies = arriving.policies.take_up(self.clusters.seed).map_err(refused)?;
         self.recount();
         self.check_sound().map_err(HandoverError::Unsound)?;
+        self.know_owners_again();
         self.plan_again();
         self.rebalance();
         self.number_peers();

@@ -141,7 +141,8 @@ fn types_of(call: &Call) -> [Option<&Arc<MethodTypes>>; 3] {
     let client = match &call.client {
         ClientEnd::Session { types, .. }
         | ClientEnd::Attempt { types, .. }
-        | ClientEnd::Mirror { types, .. } => Some(types),
+        | ClientEnd::Mirror { types, .. }
+        | ClientEnd::Grpc { types: Some(types), .. } => Some(types),
         _ => None,
     };
     let server = match &call.server {
@@ -155,7 +156,8 @@ fn types_of_mut(call: &mut Call) -> [Option<&mut Arc<MethodTypes>>; 3] {
     let client = match &mut call.client {
         ClientEnd::Session { types, .. }
         | ClientEnd::Attempt { types, .. }
-        | ClientEnd::Mirror { types, .. } => Some(types),
+        | ClientEnd::Mirror { types, .. }
+        | ClientEnd::Grpc { types: Some(types), .. } => Some(types),
         _ => None,
     };
     let server = match &mut call.server {

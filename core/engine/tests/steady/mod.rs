@@ -258,7 +258,7 @@ fn attach(hosts: &mut [Host], host: usize, target: Option<&str>, serves: bool) -
     heaps.insert(key, &linear(&schema));
     let calls = [("/steady.Echo/Once".to_owned(), target.map(str::to_owned))];
     let services = if serves { vec!["steady.Echo".to_owned()] } else { Vec::new() };
-    let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls };
+    let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls, permitted: &[] };
     let route = engine.bind(key, &request).unwrap().calls[0];
     App { host, key, route }
 }

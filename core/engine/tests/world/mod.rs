@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part of the world")]
 
+pub mod bridge;
 pub mod fleet;
 pub mod web;
 
@@ -60,6 +61,10 @@ pub struct World {
     pub webs: Vec<web::Web>,
     /// Most bytes delivered in one piece; small values cut every frame.
     pub piece_bytes: usize,
+    /// Connections over which the hosts speak gRPC with each other.
+    pub bridges: Vec<bridge::Bridge>,
+    /// Endpoints are the other host, called by gRPC.
+    pub bridged: bool,
     /// Dialling fails while this is set.
     pub unreachable: bool,
     /// Endpoints that cannot be dialled.
@@ -123,6 +128,8 @@ impl World {
             hosts,
             links: Vec::new(),
             webs: Vec::new(),
+            bridges: Vec::new(),
+            bridged: false,
             datagrams: Vec::new(),
             arrives: |_| true,
             replaces: false,
@@ -142,6 +149,21 @@ impl World {
         self.attach_sized(host, proto, target, serves, HEAP_BYTES)
     }
 
+    /// Attaches an application that serves the service while nobody else does, as the daemon's own do.
+    pub fn attach_standing_by(&mut self, host: usize) -> App {
+        let mut app = self.attach(host, PROTO, None, false);
+        let engine = &mut self.hosts[host].engine;
+        engine.stand_by(app.key);
+        let request = BindRequest {
+            schema: Some(&app.schema),
+            serves: &["world.Echo".to_owned()],
+            calls: &[],
+            permitted: &[],
+        };
+        app.served = engine.bind(app.key, &request).unwrap().serves;
+        app
+    }
+
     pub fn attach_sized(
         &mut self,
         host: usize,
@@ -157,7 +179,7 @@ impl World {
         let calls: Vec<_> =
             [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
         let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
-        let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls };
+        let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls, permitted: &[] };
         let binding = engine.bind(key, &request).unwrap();
         App {
             host,
@@ -179,7 +201,7 @@ impl World {
         let calls: Vec<_> =
             [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
         let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
-        let request = BindRequest { schema: None, serves: &services, calls: &calls };
+        let request = BindRequest { schema: None, serves: &services, calls: &calls, permitted: &[] };
         let binding = self.hosts[host].engine.bind(app.key, &request).unwrap();
         (app.routes, app.served, app.is_opaque) = (binding.calls, binding.serves, true);
         app
@@ -244,6 +266,19 @@ impl World {
         for Host { engine, heaps } in &mut self.hosts {
             engine.handle_timeout(&mut Turn { now: self.now, heaps });
         }
+        while self.fire() {}
+    }
+
+    /// Does what is due and was left for another time. Whether there was any.
+    pub fn fire(&mut self) -> bool {
+        let mut fired = false;
+        for Host { engine, heaps } in &mut self.hosts {
+            if engine.next_timeout().is_some_and(|at| at <= self.now) {
+                engine.handle_timeout(&mut Turn { now: self.now, heaps });
+                fired = true;
+            }
+        }
+        fired
     }
 
     /// Moves everything that can move, until nothing does. Completions land in the inboxes.
@@ -258,18 +293,32 @@ impl World {
                 & !self.carry_datagrams()
                 & !self.carry()
                 & !self.hear()
+                & !self.carry_bridges(usize::MAX)
                 & !self.flush_webs()
                 & !self.complete(apps)
             {
-                return;
+                return self.audit();
             }
+        }
+    }
+
+    /// Holds every count of the engines against what it counts, unless there is too much to count at every step.
+    pub fn audit(&self) {
+        if self.leftovers().0 > 1_000 {
+            return;
+        }
+        for Host { engine, .. } in &self.hosts {
+            engine.audit().unwrap();
         }
     }
 
     /// Moves one piece in every direction.
     pub fn step(&mut self, apps: &mut [&mut App]) {
         self.dial();
+        self.carry_datagrams();
         self.carry();
+        self.hear();
+        self.carry_bridges(1);
         self.complete(apps);
     }
 
@@ -293,7 +342,9 @@ impl World {
                 connection if self.unreachable || self.down.contains(&*dial.endpoint) => {
                     engine.handle_dial_failed(&mut turn, connection, "refused")
                 }
-                Dialled::Native(near) if self.foreign => engine.peer_lost(&mut turn, near, "closed"),
+                Dialled::Native(near) if self.foreign || self.bridged => {
+                    engine.peer_lost(&mut turn, near, "closed")
+                }
                 Dialled::Native(near) => {
                     let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
                     self.links.push(Link {
@@ -307,6 +358,7 @@ impl World {
                     let endpoint = dial.endpoint.to_string();
                     self.webs.push(web::Web { endpoint, ..web::Web::new(0, key) });
                 }
+                Dialled::Grpc(key) if self.bridged => self.build_bridge(key),
                 Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
         }
@@ -604,12 +656,14 @@ pub struct Slot {
     pub receive: Vec<u8>,
     /// Receive blocks: offset to (length, published).
     pub blocks: BTreeMap<u32, (u32, bool)>,
+    /// Bytes in blocks.
+    used: u32,
 }
 
 impl VecHeaps {
-    fn insert(&mut self, key: SessionKey, bytes: u32) {
+    pub fn insert(&mut self, key: SessionKey, bytes: u32) {
         let (send, receive) = (vec![0; bytes as usize], vec![0; bytes as usize]);
-        self.slots.insert(key.to_bits(), Slot { send, receive, blocks: BTreeMap::new() });
+        self.slots.insert(key.to_bits(), Slot { send, receive, blocks: BTreeMap::new(), used: 0 });
     }
 
     fn slot(&self, key: SessionKey) -> &Slot {
@@ -628,17 +682,23 @@ impl VecHeaps {
 impl Heaps for VecHeaps {
     fn allocate(&mut self, session: SessionKey, bytes: u32) -> Option<u32> {
         let slot = self.slot_mut(session);
-        let mut offset = 64;
-        for (start, (len, _)) in &slot.blocks {
-            if start - offset >= bytes {
-                break;
+        let behind = |start: &u32, len: &u32| (start + len).next_multiple_of(64);
+        // Behind the last block while there is room, so that very many blocks are not searched for each new one.
+        let mut offset = slot.blocks.last_key_value().map_or(64, |(start, (len, _))| behind(start, len));
+        if offset as usize + bytes as usize > slot.receive.len() {
+            offset = 64;
+            for (start, (len, _)) in &slot.blocks {
+                if start - offset >= bytes {
+                    break;
+                }
+                offset = behind(start, len);
             }
-            offset = (start + len).next_multiple_of(64);
         }
         if offset as usize + bytes as usize > slot.receive.len() {
             return None;
         }
         slot.blocks.insert(offset, (bytes, false));
+        slot.used += bytes.next_multiple_of(64);
         Some(offset)
     }
 
@@ -646,8 +706,14 @@ impl Heaps for VecHeaps {
         self.slot(session).receive.len() as u32 - 64
     }
 
+    fn receive_free(&self, session: SessionKey) -> u32 {
+        self.receive_capacity(session).saturating_sub(self.slot(session).used)
+    }
+
     fn discard(&mut self, session: SessionKey, offset: u32) {
-        let block = self.slot_mut(session).blocks.remove(&offset);
+        let slot = self.slot_mut(session);
+        let block = slot.blocks.remove(&offset);
+        slot.used -= block.map_or(0, |(len, _)| len.next_multiple_of(64));
         assert!(block.is_some_and(|(_, published)| !published), "only an unpublished block is discarded");
     }
 
@@ -660,7 +726,9 @@ impl Heaps for VecHeaps {
     fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
         let slot = self.slot_mut(session);
         slot.blocks.get(&offset).filter(|(_, published)| *published)?;
-        slot.blocks.remove(&offset).map(|(len, _)| len)
+        let len = slot.blocks.remove(&offset).map(|(len, _)| len)?;
+        slot.used -= len.next_multiple_of(64);
+        Some(len)
     }
 
     fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {

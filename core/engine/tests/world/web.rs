@@ -5,7 +5,7 @@ use super::{Host, World};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::collections::{BTreeMap, VecDeque};
-use trunkline_engine::{GrpcKey, PeerIdentity, Turn};
+use trunkline_engine::{CallRule, GatewayClient, GrpcKey, PeerIdentity, Turn};
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
 
 /// One connection.
@@ -35,6 +35,8 @@ pub struct Stream {
     answered: bool,
     /// The stream is over for this side: it was reset.
     pub reset: bool,
+    /// The answer to the engine's request has ended: what of the request has not left was dropped.
+    heard: bool,
 }
 
 /// An answer, or a request, taken apart.
@@ -78,6 +80,12 @@ impl Web {
     pub fn open(&self) -> impl Iterator<Item = StreamTag> {
         let open = self.streams.iter().filter(|(_, stream)| !stream.reset && !stream.answered);
         open.map(|(tag, _)| StreamTag(*tag))
+    }
+
+    /// Streams the engine has not ended.
+    pub fn unanswered(&self) -> Vec<StreamTag> {
+        let open = self.streams.iter().filter(|(_, stream)| !stream.reset && !stream.ended);
+        open.map(|(tag, _)| StreamTag(*tag)).collect()
     }
 
     /// What the engine said on a stream since the last look.
@@ -151,6 +159,7 @@ impl Web {
             return self.said.push_back(command);
         }
         assert!(!stream.ended, "nothing follows an end: {command:?}");
+        assert!(!stream.heard, "nobody asks on after the answer: {command:?}");
         match &command {
             Command::Response { end, .. } => {
                 assert!(!std::mem::replace(&mut stream.headed, true), "a response has one head");
@@ -172,11 +181,32 @@ impl Web {
     }
 }
 
+impl Stream {
+    /// As a connection does with what of a request has not left when its answer has ended.
+    fn hear_end(&mut self, tag: StreamTag, end: bool) {
+        if end && tag.0 & StreamTag::OWN != 0 {
+            (self.heard, self.unsent) = (true, 0);
+        }
+    }
+}
+
 impl World {
     /// A gRPC client connects to a host.
     pub fn web(&mut self, host: usize) -> usize {
         let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
         let key = self.hosts[host].engine.accept_grpc(self.now, label, PeerIdentity::default());
+        self.webs.push(Web::new(host, key));
+        self.webs.len() - 1
+    }
+
+    /// A gRPC client connects to a host's gateway, as somebody who may call what these rules say.
+    pub fn web_at_gateway(&mut self, host: usize, rules: &[(&str, bool)]) -> usize {
+        let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
+        let rules =
+            rules.iter().map(|(service, permits)| CallRule { service: (*service).into(), permits: *permits });
+        let client = GatewayClient { who: "uid 7, gid 7".into(), rules: rules.collect() };
+        let identity = PeerIdentity { names: vec!["uid:7".into()], ..PeerIdentity::default() };
+        let key = self.hosts[host].engine.accept_at_gateway(self.now, label, identity, client);
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1
     }
@@ -193,11 +223,15 @@ impl World {
             Event::Request { stream, .. } => {
                 self.webs[web].streams.insert(stream.0, Stream::default());
             }
-            Event::Data { stream, bytes, .. } => {
-                self.webs[web].streams.entry(stream.0).or_default().unreleased += bytes.len();
+            Event::Data { stream, bytes, end } => {
+                let found = self.webs[web].streams.entry(stream.0).or_default();
+                found.unreleased += bytes.len();
+                found.hear_end(*stream, *end);
             }
             Event::Trailers { stream, .. } | Event::Response { stream, end: true, .. } => {
-                self.webs[web].streams.entry(stream.0).or_default().answered = true;
+                let found = self.webs[web].streams.entry(stream.0).or_default();
+                found.answered = true;
+                found.hear_end(*stream, true);
             }
             Event::Reset { stream, .. } => {
                 let stream = self.webs[web].streams.entry(stream.0).or_default();
@@ -248,6 +282,23 @@ impl World {
         self.http(web, Event::Trailers { stream, trailers: header_map(trailers) });
     }
 
+    /// A whole unary answer.
+    pub fn respond(&mut self, web: usize, tag: StreamTag, data: &[u8]) {
+        self.answer(web, tag, 200, &[], false);
+        self.body(web, tag, &blob(data), false);
+        self.trailers(web, tag, &[("grpc-status", "0")]);
+    }
+
+    /// Once everything has settled: no call has left anything behind, neither here nor in a window of a peer.
+    #[track_caller]
+    pub fn nothing_left(&mut self) {
+        self.advance(1);
+        assert_eq!(self.leftovers(), (0, 0), "calls and receive blocks left");
+        assert_eq!(self.unreleased(), 0, "body bytes not given back to their sender's window");
+        let rows = self.hosts[0].engine.snapshot().peers;
+        assert!(rows.iter().all(|row| (row.streams, row.queued_bytes) == (0, 0)), "{rows:?}");
+    }
+
     pub fn reset(&mut self, web: usize, stream: StreamTag, reason: Reason) {
         self.http(web, Event::Reset { stream, reason });
     }
@@ -281,6 +332,7 @@ impl World {
         for host in 0..self.hosts.len() {
             while let Some((key, command)) = self.hosts[host].engine.poll_http() {
                 moved = true;
+                let Some(command) = self.cross(host, key, command) else { continue };
                 let found = self.webs.iter_mut().find(|web| web.host == host && web.key == key && web.up);
                 if let Some(web) = found {
                     web.note(command);

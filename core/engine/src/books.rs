@@ -1,0 +1,147 @@
+//! Every count the engine keeps beside what it counts, held against it: for tests, which look after every step.
+
+use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
+use crate::engine::Engine;
+use crate::grpc_peer::GrpcPeer;
+use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
+
+/// # Errors
+/// The first book that does not agree with its contents.
+pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
+    engine.grpc_peers.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
+    engine.peers.iter().try_for_each(|(key, _)| audit_peer(engine, key))?;
+    engine.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;
+    halves(engine).try_for_each(|(key, call, direction, half)| {
+        match (direction, &call.client, &call.server) {
+            (Direction::Request, ClientEnd::Grpc { .. } | ClientEnd::Peer { .. }, _)
+            | (Direction::Response, _, ServerEnd::Grpc { .. } | ServerEnd::Peer { .. }) => agree(
+                &format!("{key:?}: charged to a sending session"),
+                half.charged.unsigned_abs() as usize,
+                0,
+            ),
+            _ => Ok(()),
+        }
+    })?;
+    let copies = engine.calls.iter().map(|(_, call)| match call.client {
+        ClientEnd::Mirror { bytes, .. } => bytes as usize,
+        _ => 0,
+    });
+    agree("mirror bytes", engine.mirror_bytes, copies.sum())?;
+    let kept = engine.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
+    agree("bytes kept for attempts", engine.kept_bytes, kept.map(|attempts| attempts.kept_bytes).sum())?;
+    let made = engine.r2p2.made.values().map(|made| made.bytes);
+    agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
+    let ended = engine.r2p2.made.keys().find(|call| engine.calls.find(**call).is_none());
+    ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
+}
+
+fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), String> {
+    let of = |what: &str| format!("gRPC peer {}: {what}", peer.label);
+    let streams = || peer.streams.values();
+    let queued = streams().map(|stream| stream.outgoing.queued_bytes);
+    agree(&of("queued bytes"), peer.queued_bytes as usize, queued.sum::<u64>() as usize)?;
+    let waiting =
+        halves(engine).filter(|(_, call, direction, _)| call.forwarded_from(*direction) == Some(key));
+    let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).filter_map(Item::body);
+    let waiting = waiting.map(Body::uncharged_bytes).sum::<usize>();
+    let held = streams().map(|stream| stream.incoming.held()).sum::<usize>();
+    agree(&of("arriving bytes"), peer.arriving_bytes, held + waiting)?;
+    let replays = streams().filter_map(|stream| stream.replay.as_ref());
+    agree(&of("replay bytes"), peer.replay_bytes, replays.map(|replay| replay.bytes).sum())?;
+    for (tag, stream) in &peer.streams {
+        agree(
+            &of("bytes in line"),
+            stream.outgoing.in_line() as usize,
+            stream.outgoing.queued_bytes as usize,
+        )?;
+        if stream.outgoing.queued_bytes > 0 && peer.remote.is_some() && stream.incoming.over {
+            return Err(of(&format!("{tag:?} is answered and has bytes to send")));
+        }
+        let call = stream.call.map(|call| engine.calls.find(call));
+        let is_named = |call: &Call| {
+            let goes =
+                matches!(call.server, ServerEnd::Grpc { peer, stream } if (peer, stream) == (key, *tag));
+            goes || call.comes_by(key, *tag)
+        };
+        match call {
+            None if stream.outgoing.queued_bytes == 0 => return Err(of(&format!("{tag:?} is nobody's"))),
+            Some(None) => return Err(of(&format!("the call of {tag:?} has ended"))),
+            Some(Some(call)) if !is_named(call) => return Err(of(&format!("{tag:?} has another's call"))),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
+    let Some(peer) = engine.peers.find(key) else { return Ok(()) };
+    if let Some(why) = peer.connection.audit() {
+        return Err(format!("peer {}: {why}", peer.label));
+    }
+    let private = peer.assemblies.values().map(crate::assembly::Assembly::private_bytes).sum::<usize>();
+    let gathered = halves(engine).filter(|(_, call, direction, _)| comes_from(call, *direction) == Some(key));
+    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_ref()).map(parked_bytes);
+    let waiting = halves(engine).filter(|(_, _, _, half)| half.large_of == Some(key));
+    let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(parked_bytes);
+    let waiting = waiting.filter(|bytes| engine.is_large(*bytes)).sum::<usize>();
+    agree(
+        &format!("peer {}: assembling bytes", peer.label),
+        peer.assembling_bytes,
+        private + gathered.sum::<usize>() + waiting,
+    )
+}
+
+fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
+    let Some(session) = engine.sessions.find(key) else { return Ok(()) };
+    let of = |what: &str| format!("session {}: {what}", session.label);
+    let lent = engine.lent.iter().filter(|(_, lent)| lent.session == key).count();
+    agree(&of("ranges lent"), session.lent, lent)?;
+    let parked = halves(engine).filter(|(_, call, direction, _)| leads_to(call, *direction) == Some(key));
+    let parked = parked.flat_map(|(_, _, _, half)| {
+        let of_session = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
+        half.backlog.iter().map(parked_bytes).filter(of_session)
+    });
+    agree(&of("parked bytes"), session.parked_bytes, parked.sum())?;
+    let held = halves(engine).filter_map(|(_, _, _, half)| half.share.held());
+    let held = held.filter(|(session, _)| *session == key).map(|(_, bytes)| bytes as usize);
+    agree(&of("bytes held by streams"), session.stream_bytes as usize, held.sum())?;
+    let served = engine.calls.iter().filter(|(_, call)| call.handler() == Some(key) && call.admitted).count();
+    if session.delivered > served {
+        return Err(of(&format!("{} calls are delivered, and there are {served}", session.delivered)));
+    }
+    match session.made.values().find(|call| engine.calls.find(**call).is_none()) {
+        Some(call) => Err(of(&format!("{call:?} has ended and is kept"))),
+        None => Ok(()),
+    }
+}
+
+/// Both directions of every call.
+fn halves(engine: &Engine) -> impl Iterator<Item = (CallKey, &Call, Direction, &Half)> {
+    engine.calls.iter().flat_map(|(key, call)| {
+        [Direction::Request, Direction::Response]
+            .map(|direction| (key, call, direction, call.half_of(direction)))
+    })
+}
+
+fn leads_to(call: &Call, direction: Direction) -> Option<SessionKey> {
+    match direction {
+        Direction::Request => call.handler(),
+        Direction::Response => call.maker().map(|(session, _)| session),
+    }
+}
+
+fn comes_from(call: &Call, direction: Direction) -> Option<PeerKey> {
+    match (direction, &call.client, &call.server) {
+        (Direction::Request, ClientEnd::Peer { peer, .. }, _)
+        | (Direction::Response, _, ServerEnd::Peer { peer, .. }) => Some(*peer),
+        _ => None,
+    }
+}
+
+fn parked_bytes(item: &Item<'_>) -> usize {
+    item.body().map_or(0, Body::parked_bytes)
+}
+
+fn agree(what: &str, book: usize, contents: usize) -> Result<(), String> {
+    if book == contents { Ok(()) } else { Err(format!("{what}: {book} in the book, {contents} there")) }
+}

@@ -1,0 +1,411 @@
+//! The gateway: calls of gRPC clients that go on to the endpoints this host has.
+//!
+//! A client that comes where the host has a gateway calls whatever applications of this host serve, and every service
+//! that has endpoints here. In the second case both ends of a call are connections, and what holds for the calls of
+//! this host's applications holds for it: service config, policies of the client's side, balancing, attempts. It is
+//! recorded as a call that was made here.
+//!
+//! Its messages are protobuf that nobody reads: to a gRPC server, to R2P2 and to another daemon (as a call of an
+//! application without types) they go as they came. Only a policy that looks at messages has them decoded, by a
+//! descriptor set of the operator's; what is sent on is still what came.
+//!
+//! A header counts the gateways on the way. Endpoints that lead back to a gateway end as a refusal, not as a circle.
+
+use crate::call::{Call, ClientEnd, Direction, ServerEnd};
+use crate::cluster::ClusterKey;
+use crate::engine::{Engine, Turn};
+use crate::opaque::{Called, is_path, shown};
+use crate::registry::{BoundSchema, MessageType, MethodKey, MethodTypes, is_own_service};
+use crate::session::Target;
+use crate::start::service_of;
+use crate::{CallKey, GrpcKey, PeerIdentity};
+use std::sync::Arc;
+use trunkline_call::{
+    Code, Execution, Fault, Instant, KeyedMap, MetadataError, MetadataReader, MetadataWriter, Pattern, Status,
+};
+use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::request::RequestHead;
+use trunkline_policy::{Chain, Plan, PolicyError};
+
+/// What policies know the gateway's calls by, where others have the name of the application that makes them.
+pub(crate) const APPLICATION: &str = "gateway";
+
+/// Counts the gateways a call has passed.
+const HOPS_KEY: &str = "trunkline-hops";
+
+/// How the gateway works.
+#[derive(Clone, Debug)]
+pub struct GatewaySettings {
+    /// Gateways a call may pass, this one among them.
+    pub hops_max: u32,
+    /// Services whose messages policies may look at, by the operator's word.
+    pub schemas: Vec<Arc<BoundSchema>>,
+}
+
+/// Who came to the gateway, and what it may call.
+#[derive(Clone, Debug)]
+pub struct GatewayClient {
+    /// For whoever reads that a call was refused: `uid 1000, gid 1000`.
+    pub who: Box<str>,
+    /// In order: the first that names a service decides; a service none of them names may be called.
+    pub rules: Arc<[CallRule]>,
+}
+
+/// Whether one client may call a service, or several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallRule {
+    /// `search.v1.Search`, `search.v1.*` or `*`.
+    pub service: Box<str>,
+    /// Whether it may.
+    pub permits: bool,
+}
+
+/// What the engine knows of the gateway.
+#[derive(Debug, Default)]
+pub(crate) struct Gateway {
+    pub settings: GatewaySettings,
+    /// Methods that were called and go on. Bounded as the registry is.
+    methods: KeyedMap<MethodKey, Forwarded>,
+}
+
+/// A method that goes on.
+#[derive(Debug)]
+struct Forwarded {
+    types: Arc<MethodTypes>,
+    /// The request's type, if the operator has told it.
+    message: Option<MessageType>,
+    /// The policies its calls pass, once they have been looked up.
+    plan: Option<Option<Arc<Plan>>>,
+}
+
+/// Where a request of a gRPC client goes.
+pub(crate) struct Route {
+    pub called: Called,
+    pub pattern: Pattern,
+    /// To endpoints; else to applications of this host.
+    pub forward: Option<Forward>,
+}
+
+/// How a call goes on.
+pub(crate) struct Forward {
+    pub types: Arc<MethodTypes>,
+    cluster: ClusterKey,
+    plan: Option<Arc<Plan>>,
+    /// The request's, with its hops.
+    metadata: Vec<u8>,
+}
+
+impl Default for GatewaySettings {
+    fn default() -> Self {
+        Self { hops_max: 4, schemas: Vec::new() }
+    }
+}
+
+impl Engine {
+    /// How the gateway works; [`GatewaySettings::default`] until this is called. To be called before policies are
+    /// applied.
+    pub fn configure_gateway(&mut self, settings: GatewaySettings) {
+        self.gateway = Gateway { settings, methods: KeyedMap::default() };
+    }
+
+    /// Takes in an HTTP/2 connection of a client of the gateway. `label` is its address, for operators.
+    pub fn accept_at_gateway(
+        &mut self,
+        now: Instant,
+        label: String,
+        identity: PeerIdentity,
+        client: GatewayClient,
+    ) -> GrpcKey {
+        let key = self.accept_grpc(now, label, identity);
+        if let Some(peer) = self.grpc_peers.find_mut(key) {
+            peer.gateway = Some(client);
+        }
+        key
+    }
+
+    /// Where a request goes that a client of the gateway makes.
+    pub(crate) fn route_at_gateway(
+        &mut self,
+        peer: GrpcKey,
+        head: &RequestHead<'_>,
+    ) -> Result<Route, Status> {
+        let path = head.path;
+        let service = service_of(path);
+        let client = self.grpc_peers.find(peer).and_then(|peer| peer.gateway.as_ref());
+        client.map_or(Ok(()), |client| client.check(service))?;
+        let has_endpoints = self.clusters.of_service(service).is_some();
+        // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
+        // themselves, if the operator has said where that is.
+        if let Some(called) = self.method_called(path)
+            && let Some(server) = self.registry.servers(called.method).first()
+            && !(server.stands_by && has_endpoints)
+        {
+            let pattern = server.types.pattern;
+            return Ok(Route::here(called, pattern));
+        }
+        let Some(cluster) = self.clusters.of_service(service).filter(|_| !is_own_service(service)) else {
+            return Err(self.unserved_at_gateway(path));
+        };
+        if !is_path(path) {
+            return Err(Fault::NoMethod { path: path.to_owned() }.status());
+        }
+        let metadata = self.with_hop(path, &head.metadata)?;
+        let called = self.method_forwarded(path);
+        let (types, plan) = self.forwarded(&called);
+        let pattern = types.pattern;
+        Ok(Route { called, pattern, forward: Some(Forward { types, cluster, plan, metadata }) })
+    }
+
+    /// Makes a call one that goes on. Returns its metadata.
+    pub(crate) fn forward(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        forward: Forward,
+        encoding: Encoding,
+    ) -> Vec<u8> {
+        let arrived = self.arrived;
+        if let Some(call) = self.calls.find_mut(key) {
+            call.server = ServerEnd::Cluster { cluster: forward.cluster };
+            let stamps = &mut call.client_stamps;
+            (stamps.a0, stamps.a1, stamps.d2) = (arrived, arrived, now);
+            // As it came, unless a policy says otherwise.
+            call.request_encoding = (encoding != Encoding::Identity).then_some(encoding);
+        }
+        self.enlist(key, 0, forward.plan);
+        forward.metadata
+    }
+
+    /// Where a call goes that a gRPC client makes.
+    pub(crate) fn target_from_grpc(&self, key: CallKey) -> Target {
+        match self.calls.find(key).map(|call| &call.server) {
+            Some(ServerEnd::Cluster { cluster }) => Target::Cluster(*cluster),
+            _ => Target::Here,
+        }
+    }
+
+    /// The answer to a call that was forwarded is compressed as its server has compressed it, if its client reads that.
+    pub(crate) fn pass_encoding_on(&mut self, key: CallKey, encoding: Encoding) {
+        if encoding != Encoding::Identity
+            && let Some(call) = self.calls.find(key)
+            && let ClientEnd::Grpc { peer, stream, types: Some(_) } = call.client
+            && let Some(stream) = self.grpc_stream(peer, stream)
+        {
+            stream.outgoing.encoding = stream.outgoing.accepts.or_identity(encoding);
+        }
+    }
+
+    /// A call that was forwarded goes on as its attempt: its client's stream is that one's.
+    pub(crate) fn name_stream_of(&mut self, call: &Call, attempt: CallKey) {
+        if let ClientEnd::Grpc { peer, stream, .. } = call.client
+            && let Some(stream) = self.grpc_stream(peer, stream)
+        {
+            stream.call = Some(attempt);
+        }
+    }
+
+    /// What waits as bytes of the stream of a call that was forwarded may follow what waited as items.
+    pub(crate) fn pump_forwarded(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        if self.calls.find(key).is_some_and(Call::is_forwarded) {
+            self.unblock(turn, key, Direction::Request);
+        }
+    }
+
+    /// Whether the answer to a call, or to the call it is an attempt of, is for a gRPC client: who cannot follow to
+    /// another process, and is waited for.
+    pub(crate) fn is_for_grpc_client(&self, key: CallKey) -> bool {
+        let Some(call) = self.calls.find(key) else { return false };
+        match call.client {
+            ClientEnd::Attempt { call, .. } => self.calls.find(call).is_some_and(Call::is_forwarded),
+            _ => call.is_forwarded(),
+        }
+    }
+
+    /// The request's type of a call that is forwarded, if the operator has told it.
+    pub(crate) fn message_at_gateway(&self, call: &Call) -> Option<MessageType> {
+        let known = call.is_forwarded() && call.path.is_none();
+        known.then(|| self.gateway.methods.get(&call.method)).flatten()?.message.clone()
+    }
+
+    /// Why a method is not called that nobody serves here and nobody elsewhere.
+    fn unserved_at_gateway(&self, path: &str) -> Status {
+        let service = service_of(path);
+        let was_served = self.registry.key_of(path).is_some_and(|method| self.registry.was_served(method));
+        if was_served {
+            return Fault::NoRoute { what: service.to_owned() }.status();
+        }
+        let (path, service) = (shown(path), shown(service));
+        let why = format!(
+            "{path}: no application of this host serves {service}, and it has no endpoints: to have its calls \
+             forwarded, write services.{service:?}.endpoints in the daemon's configuration"
+        );
+        Status::new(Code::Unimplemented, why).with_execution(Execution::NotExecuted)
+    }
+
+    /// Metadata of a request that goes on, if it may.
+    fn with_hop(&self, path: &str, metadata: &[u8]) -> Result<Vec<u8>, Status> {
+        let max = self.gateway.settings.hops_max;
+        let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() }.status();
+        match hops_of(metadata).map_err(malformed)? {
+            Some(hops) if hops < max => with_hops(metadata, hops + 1).map_err(|_| full()),
+            None => with_hops(metadata, 1).map_err(|_| full()),
+            Some(_) => {
+                let (path, service) = (shown(path), shown(service_of(path)));
+                let why = format!(
+                    "{path} has passed {max} gateways, as many as gateway.hops_max allows: the endpoints of \
+                     {service} lead back to a gateway; look at services.{service:?}.endpoints on each of them"
+                );
+                Err(Status::new(Code::FailedPrecondition, why).with_execution(Execution::NotExecuted))
+            }
+        }
+    }
+
+    fn method_forwarded(&mut self, path: &str) -> Called {
+        if let Some(method) = self.registry.key_of(path) {
+            return Called { method, path: None };
+        }
+        let telemetry = &mut self.telemetry;
+        if self.gateway.settings.method(path).is_some() {
+            let path = Arc::from(path);
+            let method = self.registry.intern(&path, || telemetry.method(&path));
+            return Called { method, path: None };
+        }
+        let max = self.limits.methods_learned_per_service;
+        let method = self.registry.learn_forwarded(path, max, |path| telemetry.method(path));
+        let shared = &**self.registry.path(method) != path;
+        Called { method, path: shared.then(|| path.into()) }
+    }
+
+    /// The types of a method that goes on, and what its calls pass.
+    fn forwarded(&mut self, called: &Called) -> (Arc<MethodTypes>, Option<Arc<Plan>>) {
+        if let Some(path) = &called.path {
+            // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
+            // connection.
+            let types = Arc::new(MethodTypes::opaque(path, false));
+            let plan = Self::planned_at_gateway(self.policies.chain(), &types, None, path).0;
+            return (types, plan);
+        }
+        let Self { gateway: Gateway { settings, methods }, registry, policies, policy_misfits, .. } = self;
+        let types_bound = &mut self.types_bound;
+        let known = methods.entry(called.method).or_insert_with(|| {
+            *types_bound = types_bound.wrapping_add(1);
+            Forwarded::new(*types_bound, registry.path(called.method), settings)
+        });
+        let Forwarded { types, message, plan } = known;
+        let plan = plan.get_or_insert_with(|| {
+            let path = Arc::clone(&types.path);
+            let (plan, misfit) = Self::planned_at_gateway(policies.chain(), types, message.as_ref(), &path);
+            if policy_misfits.len() < crate::policy::MISFITS_MAX {
+                policy_misfits.extend(misfit);
+            }
+            plan
+        });
+        (Arc::clone(types), plan.clone())
+    }
+}
+
+impl Forwarded {
+    fn new(number: u32, path: &str, settings: &GatewaySettings) -> Self {
+        let known = settings.method(path);
+        let opaque = MethodTypes::opaque(path, false);
+        let pattern = known.as_ref().map_or(opaque.pattern, |(pattern, _)| *pattern);
+        let types = Arc::new(MethodTypes { number, pattern, ..opaque });
+        Self { types, message: known.map(|(_, message)| message), plan: None }
+    }
+}
+
+impl GatewaySettings {
+    /// A method of one of the schemas: its pattern, and its request's type.
+    fn method(&self, path: &str) -> Option<(Pattern, MessageType)> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        self.schemas.iter().find_map(|schema| {
+            let method = schema.schema.method(service, method)?;
+            let pattern = Pattern::of(method.client_streaming, method.server_streaming);
+            Some((pattern, MessageType::new(schema, method.input)))
+        })
+    }
+}
+
+impl Gateway {
+    /// Whether a chain fits every method the operator has told the types of.
+    ///
+    /// # Errors
+    /// The first policy that does not.
+    pub fn check(&self, chain: &Chain) -> Result<(), PolicyError> {
+        let services = self.settings.schemas.iter().flat_map(|schema| schema.schema.services());
+        for method in services.flat_map(|service| &service.methods) {
+            let Some((pattern, message)) = self.settings.method(&method.path) else { continue };
+            let types = MethodTypes { pattern, ..MethodTypes::opaque(&method.path, false) };
+            let (_, misfit) = Engine::planned_at_gateway(chain, &types, Some(&message), &method.path);
+            misfit.map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// The chain has been exchanged.
+    pub fn forget_plans(&mut self) {
+        self.methods.values_mut().for_each(|known| known.plan = None);
+    }
+}
+
+impl GatewayClient {
+    fn check(&self, service: &str) -> Result<(), Status> {
+        match self.rules.iter().find(|rule| rule.names(service)) {
+            Some(rule) if !rule.permits => {
+                let (who, pattern, service) = (&self.who, &rule.service, shown(service));
+                let why = format!(
+                    "{who} may not call {service}: [[call]] for {pattern:?} in the daemon's configuration says who \
+                     may"
+                );
+                Err(Status::new(Code::PermissionDenied, why).with_execution(Execution::NotExecuted))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CallRule {
+    fn names(&self, service: &str) -> bool {
+        match self.service.strip_suffix('*') {
+            Some(prefix) => service.starts_with(prefix),
+            None => &*self.service == service,
+        }
+    }
+}
+
+impl Route {
+    /// To applications of this host.
+    pub fn here(called: Called, pattern: Pattern) -> Self {
+        Self { called, pattern, forward: None }
+    }
+}
+
+/// The gateways a request has passed, if it has passed any. What is no number is more than any limit.
+fn hops_of(metadata: &[u8]) -> Result<Option<u32>, MetadataError> {
+    for pair in MetadataReader::read(metadata)? {
+        let (key, value) = pair?;
+        if key == HOPS_KEY {
+            let hops = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            return Ok(Some(hops.unwrap_or(u32::MAX)));
+        }
+    }
+    Ok(None)
+}
+
+/// A request's metadata with so many hops.
+fn with_hops(metadata: &[u8], hops: u32) -> Result<Vec<u8>, MetadataError> {
+    let mut out = MetadataWriter::with_capacity(metadata.len() + HOPS_KEY.len() + 16);
+    for pair in MetadataReader::read(metadata)? {
+        let (key, value) = pair?;
+        if key != HOPS_KEY {
+            out.insert(key, value)?;
+        }
+    }
+    out.insert(HOPS_KEY, hops.to_string().as_bytes())?;
+    Ok(out.into_bytes())
+}
+
+fn full() -> Status {
+    let limit = trunkline_call::Metadata::BYTES_MAX as u64;
+    Fault::Limit { name: "bytes of metadata with what the gateway adds (fixed)", limit }.status()
+}

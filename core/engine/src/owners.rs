@@ -1,0 +1,87 @@
+//! Who serves which service: a name belongs to the user whose session serves it, while one does.
+
+use crate::SessionKey;
+use std::collections::HashMap;
+
+/// The users that serve services, by full name. Bounded by the routes of the sessions that are attached.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    services: HashMap<Box<str>, Vec<Owner>>,
+    /// What each session brought, and takes along when it leaves.
+    brought: HashMap<SessionKey, Vec<Box<str>>>,
+}
+
+/// A user that serves a service. There are several only where a rule of the host permits them.
+#[derive(Debug)]
+struct Owner {
+    identity: Box<str>,
+    sessions: u32,
+}
+
+impl Owners {
+    /// A user other than this one that serves the service.
+    pub fn other_than(&self, identity: &str, service: &str) -> Option<&str> {
+        let owners = self.services.get(service)?;
+        owners.iter().map(|owner| &*owner.identity).find(|owner| *owner != identity)
+    }
+
+    /// A session of this user serves a service from now on.
+    pub fn enter(&mut self, session: SessionKey, identity: &str, service: &str) {
+        let brought = self.brought.entry(session).or_default();
+        if brought.iter().any(|known| **known == *service) {
+            return;
+        }
+        brought.push(service.into());
+        let owners = self.services.entry(service.into()).or_default();
+        match owners.iter_mut().find(|owner| *owner.identity == *identity) {
+            Some(owner) => owner.sessions += 1,
+            None => owners.push(Owner { identity: identity.into(), sessions: 1 }),
+        }
+    }
+
+    /// A session of this user serves nothing any more.
+    pub fn leave(&mut self, session: SessionKey, identity: &str) {
+        for service in self.brought.remove(&session).unwrap_or_default() {
+            let Some(owners) = self.services.get_mut(&service) else { continue };
+            if let Some(at) = owners.iter().position(|owner| *owner.identity == *identity) {
+                owners[at].sessions -= 1;
+                if owners[at].sessions == 0 {
+                    owners.swap_remove(at);
+                }
+            }
+            if owners.is_empty() {
+                self.services.remove(&service);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows whose a name is, and that nothing stays of those who have left.
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_a_user_while_its_sessions_are_there() {
+        let mut table = crate::Table::new();
+        let mut key = || table.insert(crate::session::Session::new(String::new(), 0));
+        let (first, second, other) = (key(), key(), key());
+        let mut owners = Owners::default();
+        assert_eq!(owners.other_than("uid:1", "a.B"), None);
+        owners.enter(first, "uid:1", "a.B");
+        owners.enter(first, "uid:1", "a.B");
+        owners.enter(second, "uid:1", "a.B");
+        assert_eq!(owners.other_than("uid:1", "a.B"), None);
+        assert_eq!(owners.other_than("uid:2", "a.B"), Some("uid:1"));
+        assert_eq!(owners.other_than("uid:2", "a.C"), None);
+        owners.enter(other, "uid:2", "a.B");
+        assert_eq!(owners.other_than("uid:1", "a.B"), Some("uid:2"));
+        owners.leave(other, "uid:2");
+        owners.leave(first, "uid:1");
+        assert_eq!(owners.other_than("uid:2", "a.B"), Some("uid:1"), "one is still there");
+        owners.leave(second, "uid:1");
+        owners.leave(second, "uid:1");
+        assert_eq!(owners.other_than("uid:2", "a.B"), None);
+        assert!(owners.services.is_empty() && owners.brought.is_empty());
+    }
+}
