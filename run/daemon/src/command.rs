@@ -4,10 +4,11 @@ use crate::handover::Leave;
 use crate::names::LookedUp;
 use crate::visitors::TlsKeys;
 use crate::waker::Waker;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot,
+    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -22,10 +23,15 @@ pub(crate) enum Command {
         label: String,
         identity: String,
         stands_by: bool,
+        tells_callers: bool,
         reply: Sender<SessionKey>,
     },
     /// Give a session routes.
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
+    /// What a session has bound.
+    Bound { session: SessionKey, reply: Sender<Bound> },
+    /// Whether a session's application has been told of the heap that is to take its receive heap's place.
+    Renewing { session: SessionKey, told: bool },
     /// The application closed its control socket, or died.
     Detach { session: SessionKey },
     /// Where calls go that nobody here serves.
@@ -76,12 +82,17 @@ pub(crate) struct Bind {
     pub schema: Option<Arc<BoundSchema>>,
     pub serves: Vec<String>,
     pub calls: Vec<(String, Option<String>)>,
+    /// Services a rule lets it serve, whoever else does.
+    pub permitted: Vec<String>,
 }
 
 /// What a shard tells the control thread unasked.
 pub(crate) enum Notice {
     /// A session broke the ABI; its control socket is to be told and closed.
     Detached { session: SessionKey, reason: String },
+    /// A receive heap is to be replaced by this one, of so many bytes and with this number, once its application has
+    /// heard of it; without a descriptor: it was.
+    Renewed { session: SessionKey, heap: Option<OwnedFd>, bytes: u32, number: u32 },
     /// A line for the access log.
     Access(Box<AccessRecord>),
     /// A policy does not fit a method that was bound.

@@ -5,15 +5,27 @@
 //! that names place, key, problem and remedy. Every key may be left out; no file at all is a good configuration.
 
 mod error;
+mod gateway;
 mod http2;
+mod level;
+mod log;
+mod metrics;
+mod rights;
 mod rules;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod value;
 
+pub(crate) use error::Breach;
 pub use error::ConfigError;
+pub use gateway::{Gateway, OpenTo};
 pub use http2::{Http2Keys, Tls};
-pub(crate) use rules::settle_targets;
+pub use level::check_log_level;
+pub use log::{Log, LogFormat};
+pub use metrics::Metrics;
+pub use rights::{Egress, Reach, ServiceRule};
+pub(crate) use rules::{policy_breach, settle_targets};
 pub use value::{Address, Bytes, Mode, Principal, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
@@ -26,7 +38,7 @@ use trunkline_control::Attach;
 use trunkline_engine::{GrpcSettings, Limits, R2p2Settings};
 use trunkline_grpc::compress::Encoding;
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_net::{Endpoint, Target};
+use trunkline_net::{ConnectionLimits, Endpoint, Target};
 use trunkline_policy::{Definition, PolicyError};
 use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
 
@@ -58,8 +70,20 @@ pub struct Config {
     pub debug: Debug,
     /// Who may ask the daemon, and who may change it.
     pub admin: Admin,
+    /// Where Prometheus reads what was counted.
+    pub metrics: Metrics,
+    /// Where gRPC clients have their calls forwarded.
+    pub gateway: Gateway,
+    /// The targets applications may name.
+    pub egress: Egress,
     /// Where calls go that no application of this host serves, by full service name.
     pub services: BTreeMap<String, Service>,
+    /// Who may serve which services.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub serve: Vec<ServiceRule>,
+    /// Who may call which services.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub call: Vec<ServiceRule>,
     /// What every call passes, in order (docs/policy.md).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Definition>,
@@ -106,6 +130,10 @@ pub struct Daemon {
     pub shards: usize,
     /// Addresses other daemons reach this one at. None: nothing listens.
     pub listen: Vec<Address>,
+    /// Accepted connections at once. Zero: three quarters of the descriptors the process may have.
+    pub connections_max: usize,
+    /// Accepted connections at once from one address, or one user of this host. Zero: three quarters of all.
+    pub connections_per_source_max: usize,
 }
 
 /// `[sessions]`: what an attached application gets.
@@ -197,6 +225,8 @@ pub enum R2p2Mode {
     /// The extended mode is shown, and spoken with whoever shows it, too.
     #[default]
     Offer,
+    /// It is spoken from the first datagram on: every server and router named understands it.
+    Extended,
     /// Nothing.
     Compatible,
 }
@@ -207,27 +237,6 @@ pub enum R2p2Mode {
 pub struct Waiting {
     /// Longest time a shard looks for work before it sleeps. Zero: sleeps at once, saves the core, costs a wake-up.
     pub patience_us_max: u64,
-}
-
-/// `[log]`: what is logged, to standard error.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// Lowest level logged, or directives as `TRUNKLINE_LOG` takes them: `info,trunkline_daemon=debug`.
-    pub level: String,
-    /// Lines for people or objects for machines.
-    pub format: LogFormat,
-}
-
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// One line of text per event.
-    #[default]
-    Text,
-    /// One JSON object per event.
-    Json,
 }
 
 /// `[debug]`: faults planted on purpose, to see where telemetry puts them.
@@ -367,6 +376,17 @@ impl Config {
             .map(|(name, service)| (name.as_str(), service.endpoints.iter().map(|address| &address.0)))
     }
 
+    /// How many connections are accepted.
+    pub fn connections(&self) -> ConnectionLimits {
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let descriptors = descriptors.and_then(|count| usize::try_from(count).ok()).unwrap_or(1 << 20);
+        let or = |value, otherwise: usize| if value == 0 { otherwise } else { value };
+        // What is left is for sessions, files, and connections this daemon makes.
+        let in_all = or(self.daemon.connections_max, (descriptors / 4 * 3).max(1));
+        let of_source = or(self.daemon.connections_per_source_max, in_all - in_all / 4).min(in_all);
+        ConnectionLimits { of_source, in_all }
+    }
+
     /// Longest time to look for work before sleeping, in nanoseconds.
     pub fn patience_ns_max(&self) -> u64 {
         self.waiting.patience_us_max.saturating_mul(1000)
@@ -418,6 +438,7 @@ impl Config {
         R2p2Settings {
             mode: match self.r2p2.mode {
                 R2p2Mode::Offer => trunkline_r2p2::Mode::Offer,
+                R2p2Mode::Extended => trunkline_r2p2::Mode::Extended,
                 R2p2Mode::Compatible => trunkline_r2p2::Mode::Compatible,
             },
             serves: self.r2p2.listen.0.is_some(),
@@ -468,6 +489,8 @@ impl Default for Daemon {
             socket_mode: Mode(0o660),
             shards: 1,
             listen: Vec::new(),
+            connections_max: 0,
+            connections_per_source_max: 0,
         }
     }
 }
@@ -507,7 +530,7 @@ impl Default for Sessions {
             count_max: 4096,
             ring_entries: session.submission_entries,
             ring_entries_max: 16_384,
-            heap_bytes: Bytes(session.send_heap_bytes.into()),
+            heap_bytes: Bytes(512 << 20),
             heap_bytes_max: Bytes(1 << 30),
         }
     }
@@ -556,12 +579,6 @@ impl From<Compression> for Encoding {
 impl Default for Waiting {
     fn default() -> Self {
         Self { patience_us_max: 2000 }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { level: "info".into(), format: LogFormat::Text }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
 use crate::config::Config;
 use crate::handover::{InheritedClient, Leave};
 use crate::keys::{KeyFiles, LOOK_EVERY};
+use crate::rights::{Refused, Rights};
 use crate::schemas::SchemaCache;
 use crate::waker::Waker;
 use prost::Message;
@@ -15,16 +16,19 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Moved, Reply, decode_request, reply,
     request,
 };
-use trunkline_engine::{AccessRecord, BindError, Binding, SessionKey, is_own_service, is_reading};
+use trunkline_engine::{AccessRecord, Binding, SessionKey};
 use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
 
 /// The longest sleep while there are files to look at.
 const LOOK: Timespec = Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
+/// Time the control socket rests when the process cannot take another connection, and the longest sleep meanwhile.
+const REST: Duration = Duration::from_millis(100);
+const REST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: REST.as_nanos() as i64 };
 
 /// What other threads tell the control thread.
 pub(crate) enum ControlMessage {
@@ -52,6 +56,8 @@ pub(crate) struct Control {
     pub keys_looked: Instant,
     /// Lines of the access log that are on their way here.
     pub unwritten: Arc<AtomicUsize>,
+    /// Until when nobody is let in, because the process has no descriptor for another connection.
+    pub rests_until: Option<Instant>,
 }
 
 /// One connection to the control socket.
@@ -72,6 +78,7 @@ struct AttachedSession {
 impl Control {
     /// Serves until told to stop.
     pub fn run(mut self) {
+        self.hold_to_rules();
         loop {
             self.wait();
             self.waker.quiet();
@@ -90,16 +97,37 @@ impl Control {
         }
     }
 
+    /// Sessions that came from another daemon have bound what that one's configuration let them: those that may not by
+    /// this one's end, and hear why when they bind again.
+    fn hold_to_rules(&mut self) {
+        for index in 0..self.clients.len() {
+            let Some(AttachedSession { shard, key }) = self.clients[index].session else { continue };
+            let bound = self.shards[shard].ask(|reply| Command::Bound { session: key, reply });
+            let Ok(peer) = self.clients[index].socket.peer_credentials() else { continue };
+            let rights = Rights { config: &self.config, peer };
+            if let Some(Err(Refused { why, .. })) = bound.map(|bound| rights.keeps(&bound)) {
+                let reason = format!("the daemon's configuration has changed: {why}");
+                tracing::warn!(%reason, "application dismissed");
+                self.part(index);
+                self.clients[index].dismiss(0, reason);
+            }
+        }
+        self.clients.retain(|client| !client.closed);
+    }
+
     /// Sleeps until something is to be done. Ready descriptors are found by trying: there are few, and none is hot.
     fn wait(&self) {
         let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
-        if let Some(listener) = &self.listener {
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.rests_until.is_none()) {
             fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
         }
         fds.extend(
             self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.socket.as_fd(), PollFlags::IN)),
         );
-        let timeout = (!self.keys.is_empty()).then_some(LOOK);
+        let timeout = match self.rests_until {
+            Some(_) => Some(REST_SLEEP),
+            None => (!self.keys.is_empty()).then_some(LOOK),
+        };
         if let Err(error) = poll(&mut fds, timeout.as_ref())
             && error != rustix::io::Errno::INTR
         {
@@ -119,10 +147,19 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        let Some(listener) = &self.listener else { return };
+        self.rests_until = self.rests_until.filter(|until| Instant::now() < *until);
+        let Some(listener) = self.listener.as_ref().filter(|_| self.rests_until.is_none()) else { return };
         let mut accepted = Vec::new();
-        while let Ok(socket) = listener.accept() {
-            accepted.push(socket);
+        loop {
+            match listener.accept() {
+                Ok(socket) => accepted.push(socket),
+                Err(error) if error.would_block() => break,
+                Err(error) => {
+                    tracing::error!(%error, "cannot accept applications; the control socket rests");
+                    self.rests_until = Some(Instant::now() + REST);
+                    break;
+                }
+            }
         }
         for socket in accepted {
             self.welcome(socket);
@@ -195,16 +232,22 @@ impl Control {
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let shard = self.next_session as usize % self.shards.len();
         let end = Box::new(end);
-        let (name, stands_by) = (label.clone(), attach.stands_by);
+        let (name, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let identity = format!("uid:{}", peer.uid);
-        let attached =
-            self.shards[shard].ask(|reply| Command::Attach { end, label: name, identity, stands_by, reply });
+        let attached = self.shards[shard].ask(|reply| Command::Attach {
+            end,
+            label: name,
+            identity,
+            stands_by,
+            tells_callers,
+            reply,
+        });
         let key = attached.ok_or("daemon is stopping")?;
         self.clients[index].session = Some(AttachedSession { shard, key });
         self.clients[index].may_move = attach.may_move;
         self.next_session += 1;
         tracing::info!(session = self.next_session, application = %label, uid = peer.uid, shard, "attached");
-        let reply = self.attached(&geometry);
+        let reply = Attached { tells_callers, ..self.attached(&geometry) };
         self.clients[index].reply(tag, reply::Kind::Attached(reply), Some(&session_fds.as_fds()));
         Ok(())
     }
@@ -220,14 +263,18 @@ impl Control {
             calls_max: u32::try_from(self.config.limits().calls_made_per_session).unwrap_or(u32::MAX),
             stream_window_bytes: self.config.limits().stream_window_bytes,
             node: self.config.node().to_owned(),
+            tells_callers: false,
         }
     }
 
     fn handle_bind(&mut self, index: usize, tag: u64, bind: Bind, fds: Vec<OwnedFd>) -> Result<(), String> {
         let session = self.clients[index].session.ok_or("bind before attach")?;
-        let bound = match self.bind(session, bind, fds)? {
+        let peer = self.clients[index].socket.peer_credentials().map_err(|e| e.to_string())?;
+        let bound = match self.bind(session, peer, bind, fds)? {
             Ok(binding) => bound_reply(binding),
-            Err(error) => Bound { error, ..Bound::default() },
+            Err(Refused { code, why }) => {
+                Bound { error: why, code: code.number().into(), ..Bound::default() }
+            }
         };
         self.clients[index].reply(tag, reply::Kind::Bound(bound), None);
         Ok(())
@@ -237,75 +284,46 @@ impl Control {
     fn bind(
         &mut self,
         session: AttachedSession,
+        peer: PeerCredentials,
         bind: Bind,
         fds: Vec<OwnedFd>,
-    ) -> Result<Result<Binding, String>, String> {
+    ) -> Result<Result<Binding, Refused>, String> {
         let schema = match (fds.first(), bind.descriptor_set_bytes) {
             (None, 0) => None,
             (Some(memfd), bytes) => match self.schemas.schema_in(memfd, bytes) {
                 Ok(schema) => Some(schema),
-                Err(error) => return Ok(Err(error)),
+                Err(error) => return Ok(Err(error.into())),
             },
             (None, _) => return Err("bind must come with one memfd that holds the descriptor set".into()),
         };
-        let own = bind.serves.iter().find(|service| is_own_service(service));
-        if let Some(own) = own
-            && !self.is_own_process(session)
-        {
-            return Ok(Err(format!("{own} is the daemon's own: no application may serve it")));
-        }
-        let mut calls = Vec::with_capacity(bind.calls.len());
-        for call in bind.calls {
-            if let Err(error) = self.permit(session, &call.path) {
-                return Ok(Err(error));
-            }
-            let target = match checked_target(call.target) {
-                Ok(target) => target,
-                Err(error) => return Ok(Err(error)),
-            };
-            calls.push((call.path, target));
-        }
-        let bind = Box::new(BindCommand { schema, serves: bind.serves, calls });
+        let rights = Rights { config: &self.config, peer };
+        let permitted = match rights.serves(&bind.serves) {
+            Ok(permitted) => permitted,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let calls = match rights.calls(bind.calls) {
+            Ok(calls) => calls,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let bind = Box::new(BindCommand { schema, serves: bind.serves, calls, permitted });
         let answer =
             self.shards[session.shard].ask(|reply| Command::Bind { session: session.key, bind, reply });
-        Ok(answer.ok_or("daemon is stopping")?.map_err(|error: BindError| error.to_string()))
-    }
-
-    /// Whether a session may call this method, if it is one of the daemon's own.
-    fn permit(&self, session: AttachedSession, path: &str) -> Result<(), String> {
-        if !is_own_service(path.trim_start_matches('/')) || self.is_own_process(session) {
-            return Ok(());
-        }
-        let credentials = self.credentials(session).ok_or("the kernel does not say who asks")?;
-        let (uid, gid) = (credentials.uid, credentials.gid);
-        self.config.admin.permit(is_reading(path), uid, gid).map_err(|why| format!("{path}: {why}"))
-    }
-
-    /// Whether a session belongs to the process this daemon runs in, by the kernel's word.
-    fn is_own_process(&self, session: AttachedSession) -> bool {
-        self.credentials(session).is_some_and(|peer| peer.pid == std::process::id())
-    }
-
-    fn credentials(&self, session: AttachedSession) -> Option<PeerCredentials> {
-        let client = self.clients.iter().find(|client| {
-            client.session.is_some_and(|own| own.key == session.key && own.shard == session.shard)
-        });
-        client.and_then(|client| client.socket.peer_credentials().ok())
+        Ok(answer.ok_or("daemon is stopping")?.map_err(Refused::from))
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {
         let (session, reason) = match notice {
             Notice::Detached { session, reason } => (session, reason),
+            Notice::Renewed { session, heap, bytes, number } => {
+                return self.tell_renewed(shard, session, heap, (bytes, number));
+            }
             Notice::Access(record) => return self.write_access(&record),
             Notice::Ejected(ejected) => return tracing::error!(%ejected, "policy module ejected"),
             Notice::Misfit(misfit) => {
-                return tracing::error!(%misfit, "policy does not fit a method; its calls are refused");
+                return tracing::error!(%misfit, "policy does not fit what is bound; calls it cannot judge are refused");
             }
         };
-        let client = self.clients.iter_mut().find(|client| {
-            client.session.is_some_and(|attached| attached.shard == shard && attached.key == session)
-        });
-        if let Some(client) = client {
+        if let Some(client) = self.client_of(shard, session) {
             tracing::warn!(%reason, "application detached");
             client.session = None;
             client.dismiss(0, reason);
@@ -314,6 +332,33 @@ impl Control {
 }
 
 impl Control {
+    fn client_of(&mut self, shard: usize, session: SessionKey) -> Option<&mut Client> {
+        self.clients.iter_mut().find(|client| {
+            client.session.is_some_and(|attached| attached.shard == shard && attached.key == session)
+        })
+    }
+
+    /// Tells an application of the heap that is to take its receive heap's place, or that it has.
+    fn tell_renewed(
+        &mut self,
+        shard: usize,
+        session: SessionKey,
+        heap: Option<OwnedFd>,
+        (bytes, heap_number): (u32, u32),
+    ) {
+        let offered = heap.is_some();
+        let client = self.client_of(shard, session).filter(|client| client.may_move);
+        let told = client.is_some();
+        if let Some(client) = client {
+            let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
+            let fds: Vec<_> = heap.iter().map(AsFd::as_fd).collect();
+            client.reply(0, reply::Kind::Moved(moved), Some(&fds));
+        }
+        if offered {
+            self.shards[shard].send(Command::Renewing { session, told });
+        }
+    }
+
     fn write_access(&self, record: &AccessRecord) {
         self.unwritten.fetch_sub(1, Ordering::Relaxed);
         tracing::info!(
@@ -390,18 +435,6 @@ fn bound_reply(binding: Binding) -> Bound {
             .into_iter()
             .map(|(path, route)| BoundMethod { path, route: route.0 })
             .collect(),
-        error: String::new(),
-    }
-}
-
-/// An empty target means *whoever serves it*; anything else must be endpoints we can dial, or a name we can look up. It
-/// goes on in one form, so that all applications that mean the same share connections.
-fn checked_target(target: String) -> Result<Option<String>, String> {
-    if target.is_empty() {
-        return Ok(None);
-    }
-    match target.parse::<trunkline_net::Target>() {
-        Ok(target) => Ok(Some(target.to_string())),
-        Err(error) => Err(format!("target {target:?}: {error}")),
+        ..Bound::default()
     }
 }

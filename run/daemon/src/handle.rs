@@ -2,19 +2,22 @@
 
 use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
-use crate::config::{Admin, Config};
+use crate::config::Config;
 use crate::control::{Client, Control, ControlMessage};
 use crate::datagrams::UdpPorts;
+use crate::guests::Purpose;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
+use crate::listening::Listening;
 use crate::names::Names;
 use crate::policies_file::{Kept, PoliciesFileError};
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
-use crate::sockets::{INPUT_BYTES, Listening};
-use crate::visitors::{TlsKeys, Visitors};
+use crate::sockets::{INPUT_BYTES, NativeSockets};
+use crate::visitor_book::Visitors;
+use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -27,11 +30,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use trunkline_call::{Instant, KeyedMap, TimerTable};
+use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{Engine, Plant, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{Buffers, Endpoint, Interest, Listener, Poller, TlsError};
+use trunkline_net::{BindError, Buffers, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::PolicyError;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
@@ -64,6 +67,9 @@ pub enum StartError {
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// A descriptor set of the gateway cannot be used.
+    #[error("gateway.schemas: {0}")]
+    Schemas(String),
     /// Another daemon cannot be replaced.
     #[error("cannot take over: {0}")]
     TakeOver(#[from] TakeOverError),
@@ -81,6 +87,7 @@ pub struct Daemon {
     control_path: Option<PathBuf>,
     endpoints: Vec<String>,
     admin_endpoints: Vec<String>,
+    gateway_endpoints: Vec<String>,
     changes: Arc<Changes>,
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
@@ -208,6 +215,11 @@ impl Daemon {
         &self.admin_endpoints
     }
 
+    /// Where gRPC clients have their calls forwarded, with the ports the kernel chose.
+    pub fn gateway_endpoints(&self) -> &[String] {
+        &self.gateway_endpoints
+    }
+
     /// What every shard knows about itself, in order.
     pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
         let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
@@ -313,6 +325,7 @@ impl Daemon {
             control_path,
             endpoints: Vec::new(),
             admin_endpoints: Vec::new(),
+            gateway_endpoints: Vec::new(),
             changes: Arc::default(),
             modules: Loader::default(),
             kept,
@@ -352,6 +365,7 @@ impl Daemon {
             keys,
             keys_looked: std::time::Instant::now(),
             unwritten: Arc::clone(&daemon.control.unwritten),
+            rests_until: None,
         };
         Ok(Prepared { daemon, shards, control })
     }
@@ -367,20 +381,17 @@ impl Daemon {
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
         let mut listening = Vec::new();
-        let admin = Arc::new(config.admin.clone());
-        let anybodys = config.daemon.listen.iter().map(|address| (address, None));
-        let operators = config.admin.listen.iter().map(|address| (address, Some(Arc::clone(&admin))));
-        for (address, operators) in anybodys.chain(operators) {
-            let (endpoint, address) = (&address.0, address.to_string());
-            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&address));
+        for (endpoint, purpose) in Purpose::of_all(config) {
+            let configured = purpose.name_of(endpoint);
+            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
             let listener = match open {
                 Some(listener) => listener,
-                None => listen(&address, config.daemon.shards > 1)?,
+                None => listen(&endpoint.to_string(), config.daemon.shards > 1)?,
             };
-            if operators.is_some() {
-                admit_mode(endpoint, config.admin.socket_mode.0)?;
+            if let Some(mode) = purpose.socket_mode(config) {
+                admit_mode(endpoint, mode)?;
             }
-            listening.push(self.watch_listener(address, listener, &poller, listening.len(), operators)?);
+            listening.push(self.watch_listener(configured, listener, &poller, listening.len(), purpose)?);
         }
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
         let udp = self.open_udp(config, bound.unwrap_or_default(), &poller)?;
@@ -392,11 +403,11 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
-            sockets: KeyedMap::default(),
+            sockets: NativeSockets::default(),
             holds_strangers: false,
             https: HttpSockets::default(),
             udp,
-            visitors: Visitors::default(),
+            visitors: Visitors::new(config.connections()),
             socket_timers: TimerTable::new(),
             tls,
             http_server: config.http2.server(),
@@ -430,15 +441,20 @@ impl Daemon {
         listener: Listener,
         poller: &Poller,
         index: usize,
-        operators: Option<Arc<Admin>>,
+        purpose: Purpose,
     ) -> Result<Listening, StartError> {
-        poller.add(&listener, Token::Listener(index).to_poller(), Interest::Read)?;
-        let endpoint = listener.endpoint().to_string();
-        let known = if operators.is_some() { &mut self.admin_endpoints } else { &mut self.endpoints };
-        if !known.contains(&endpoint) {
+        let mut listening = Listening::new(listener, configured, purpose);
+        listening.watch(poller, index)?;
+        let (endpoint, purpose) = (&listening.endpoint, &listening.purpose);
+        let known = match purpose {
+            Purpose::Anybody => &mut self.endpoints,
+            Purpose::Operators(_) => &mut self.admin_endpoints,
+            Purpose::Gateway(_) => &mut self.gateway_endpoints,
+        };
+        if !known.contains(endpoint) {
             known.push(endpoint.clone());
         }
-        Ok(Listening { listener, configured, endpoint, operators })
+        Ok(listening)
     }
 
     fn open_udp(
@@ -486,6 +502,7 @@ impl Daemon {
 fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<Engine, StartError> {
     let mut engine = Engine::new(config.limits(), config.node(), clock_id());
     engine.configure_grpc(config.grpc());
+    engine.configure_gateway(config.gateway.settings().map_err(StartError::Schemas)?);
     // The standard library's only door to the system's randomness.
     engine.seed(RandomState::new().hash_one(0));
     engine.configure_r2p2(now(), config.r2p2());
@@ -499,7 +516,7 @@ fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<En
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
 }
 
-/// Sets who may connect to a socket of operators at all.
+/// Sets who may connect to a socket at all.
 fn admit_mode(endpoint: &Endpoint, mode: u32) -> Result<(), StartError> {
     let Endpoint::Unix(path) = endpoint else { return Ok(()) };
     let set = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
@@ -509,7 +526,11 @@ fn admit_mode(endpoint: &Endpoint, mode: u32) -> Result<(), StartError> {
 fn listen(address: &str, share_port: bool) -> Result<Listener, StartError> {
     let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
     let endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
-    Listener::bind(&endpoint, share_port).map_err(|e| failed(io::Error::other(e)))
+    Listener::bind(&endpoint, share_port).map_err(|error| match error {
+        // Its own words say the address again.
+        BindError::Kernel { source, .. } => failed(source),
+        error => failed(io::Error::other(error)),
+    })
 }
 
 impl Drop for Daemon {

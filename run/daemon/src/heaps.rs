@@ -3,7 +3,9 @@
 use serde_bytes::ByteBuf;
 use trunkline_call::entry::Span;
 use trunkline_engine::{Heaps, SessionKey};
-use trunkline_shm::{AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, Keepsake, SharedSlice, first_byte};
+use trunkline_shm::{
+    AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, Keepsake, SharedSlice, first_byte, usual_bytes,
+};
 
 /// One session's heaps, as a successor gets them.
 pub(crate) struct Lodged<'a> {
@@ -20,6 +22,8 @@ pub(crate) struct Lodged<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct SessionHeaps {
     slots: Vec<Option<Slot>>,
+    /// Sessions whose receive heap has had a large message, and that nobody looks after yet.
+    grown: Vec<SessionKey>,
 }
 
 #[derive(Debug)]
@@ -33,11 +37,36 @@ struct Slot {
     keepsake: Keepsake,
     /// Blocks being written: allocated, and not yet named in a completion. Few at a time, the newest asked for first.
     open: Vec<Block>,
+    /// What messages of the usual sizes may take together.
+    usual: u32,
+    /// Blocks of larger messages, which lie beyond that: offset and bytes. A few at most, by the size of the heap.
+    large: Vec<(u32, u32)>,
+    /// Bytes of those.
+    large_bytes: u32,
+    /// The heap has had a large message since it was made.
+    grown: bool,
+    /// A large message came since somebody looked whether the heap is at rest.
+    stirred: bool,
+    /// What is to take the receive heap's place, and whether the application knows of it.
+    successor: Option<(Heap, bool)>,
+}
+
+/// What is to be done about a receive heap that has had a large message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Look again later.
+    Later,
+    /// Make a heap of so many bytes to take its place, with this number, and [tell](SessionHeaps::offer) of it.
+    Renew { bytes: u32, number: u32 },
+    /// The heap the application knows of has taken its place: so many bytes, this number.
+    Renewed { bytes: u32, number: u32 },
+    /// Nothing: the session is gone, or its heap is new.
+    Nothing,
 }
 
 impl SessionHeaps {
     pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap, keepsake: Keepsake) {
-        self.place(Slot { key, send, receive, number: 0, keepsake, open: Vec::new() });
+        self.place(Slot::new(key, (send, receive, 0), keepsake));
     }
 
     /// Takes in the heaps of a session another daemon had: its blocks are in the books, and `open` is what has been
@@ -56,7 +85,12 @@ impl SessionHeaps {
             let Some((into, bytes)) = into else { return false };
             into.copy_from_slice(bytes);
         }
-        self.place(Slot { key, send, receive, number, keepsake, open: blocks });
+        let mut slot = Slot::new(key, (send, receive, number), keepsake);
+        slot.open = blocks;
+        if slot.grown {
+            self.grown.push(key);
+        }
+        self.place(slot);
         true
     }
 
@@ -85,6 +119,49 @@ impl SessionHeaps {
         }
     }
 
+    /// A session whose receive heap has had a large message: it is to be [looked after](Self::rest) in a while.
+    pub fn take_grown(&mut self) -> Option<SessionKey> {
+        self.grown.pop()
+    }
+
+    /// Looks whether a receive heap that has grown is at rest. Its seals keep everybody from giving its pages back, so
+    /// a new heap takes its place, when nothing lies in it.
+    pub fn rest(&mut self, key: SessionKey) -> Rest {
+        let Some(slot) = self.slot_mut(key).filter(|slot| slot.grown) else { return Rest::Nothing };
+        let bytes = slot.receive.capacity_bytes();
+        let number = (slot.number + 1) % HEAP_NUMBERS;
+        if std::mem::take(&mut slot.stirred) || slot.receive.bytes_in_use() > 0 {
+            return Rest::Later;
+        }
+        match slot.successor.take() {
+            None => Rest::Renew { bytes, number },
+            Some((heap, false)) => {
+                slot.successor = Some((heap, false));
+                Rest::Later
+            }
+            Some((heap, true)) => {
+                (slot.receive, slot.number, slot.grown) = (heap, number, false);
+                Rest::Renewed { bytes, number }
+            }
+        }
+    }
+
+    /// A heap that is to take a receive heap's place as soon as the application knows of it.
+    pub fn offer(&mut self, key: SessionKey, heap: Heap) {
+        if let Some(slot) = self.slot_mut(key) {
+            slot.successor = Some((heap, false));
+        }
+    }
+
+    /// Whether the application was told of the heap offered. One that cannot follow keeps the heap it has.
+    pub fn offered(&mut self, key: SessionKey, told: bool) {
+        let Some(slot) = self.slot_mut(key) else { return };
+        match &mut slot.successor {
+            Some((_, known)) if told => *known = true,
+            _ => (slot.successor, slot.grown) = (None, false),
+        }
+    }
+
     /// A send-heap range for the kernel to read; keeps the mapping alive by itself.
     pub fn gather(&self, session: SessionKey, span: Span) -> Option<SharedSlice> {
         self.slot(session)?.send.gather(shm_span(span)).ok()
@@ -107,14 +184,39 @@ impl SessionHeaps {
 impl Heaps for SessionHeaps {
     fn allocate(&mut self, session: SessionKey, bytes: u32) -> Option<u32> {
         let slot = self.slot_mut(session)?;
-        let block = slot.receive.allocate(bytes).ok()?;
+        let is_large = slot.is_large(bytes);
+        let block = match is_large {
+            true => slot.receive.allocate(bytes),
+            false => slot.receive.allocate_within(bytes, slot.usual.saturating_add(slot.large_bytes)),
+        };
+        let block = block.ok()?;
         let offset = block.offset();
+        let first_large = is_large && slot.enter_large(&block);
         slot.open.push(block);
-        Some(offset | slot.number)
+        let number = slot.number;
+        if first_large {
+            self.grown.push(session);
+        }
+        Some(offset | number)
     }
 
     fn receive_capacity(&self, session: SessionKey) -> u32 {
         self.slot(session).map_or(0, |slot| slot.receive.capacity_bytes())
+    }
+
+    fn receive_free(&self, session: SessionKey) -> u32 {
+        self.slot(session).map_or(0, |slot| {
+            let usual = slot.receive.bytes_in_use().saturating_sub(slot.large_bytes);
+            slot.usual.saturating_sub(usual)
+        })
+    }
+
+    fn receive_usual(&self, session: SessionKey) -> u32 {
+        self.slot(session).map_or(0, |slot| slot.usual)
+    }
+
+    fn receive_large(&self, session: SessionKey) -> u32 {
+        self.slot(session).map_or(0, |slot| slot.large_bytes)
     }
 
     fn renamed(&self, session: SessionKey, offset: u32) -> u32 {
@@ -124,6 +226,7 @@ impl Heaps for SessionHeaps {
     fn discard(&mut self, session: SessionKey, offset: u32) {
         if let Some(slot) = self.slot_mut(session) {
             drop(slot.take_open(offset));
+            slot.leave_large(offset);
         }
     }
 
@@ -134,7 +237,10 @@ impl Heaps for SessionHeaps {
     }
 
     fn release(&mut self, session: SessionKey, offset: u32) -> Option<u32> {
-        self.slot(session)?.receive.free(first_byte(offset)).ok()
+        let slot = self.slot_mut(session)?;
+        let freed = slot.receive.free(first_byte(offset)).ok()?;
+        slot.leave_large(offset);
+        Some(freed)
     }
 
     fn receive_block(&mut self, session: SessionKey, span: Span) -> &mut [u8] {
@@ -174,6 +280,57 @@ impl Heaps for SessionHeaps {
 }
 
 impl Slot {
+    fn new(key: SessionKey, (send, receive, number): (AllegedHeap, Heap, u32), keepsake: Keepsake) -> Self {
+        let usual = usual_bytes(receive.capacity_bytes());
+        let mut slot = Self {
+            key,
+            send,
+            number,
+            keepsake,
+            open: Vec::new(),
+            usual,
+            large: Vec::new(),
+            large_bytes: 0,
+            grown: false,
+            stirred: false,
+            successor: None,
+            receive,
+        };
+        // Blocks taken over from another daemon.
+        for block in slot.receive.blocks() {
+            if slot.is_large(block.len) {
+                slot.large.push((block.offset, block.len));
+                slot.large_bytes += block.len;
+                slot.grown = true;
+            }
+        }
+        slot
+    }
+
+    /// Whether a message of so many bytes lies beyond what the usual ones share.
+    fn is_large(&self, bytes: u32) -> bool {
+        bytes > self.usual / 2 && self.usual < self.receive.capacity_bytes()
+    }
+
+    /// Counts a large block. Whether it is the first since the heap was made.
+    fn enter_large(&mut self, block: &Block) -> bool {
+        self.large.push((block.offset(), block.capacity()));
+        self.large_bytes += block.capacity();
+        self.stirred = true;
+        !std::mem::replace(&mut self.grown, true)
+    }
+
+    fn leave_large(&mut self, offset: u32) {
+        if self.large.is_empty() {
+            return;
+        }
+        let at = self.large.iter().position(|(large, _)| *large == first_byte(offset));
+        if let Some((_, bytes)) = at.map(|at| self.large.swap_remove(at)) {
+            self.large_bytes -= bytes;
+            self.stirred = true;
+        }
+    }
+
     fn take_open(&mut self, offset: u32) -> Option<Block> {
         let at = self.open.iter().rposition(|block| block.offset() == first_byte(offset))?;
         Some(self.open.swap_remove(at))

@@ -74,7 +74,9 @@ impl Shard {
     /// Carries out what the engine wants done, and lets out what comes of it.
     pub fn transmit_http(&mut self) {
         self.take_commands_of_engine();
-        for key in std::mem::take(&mut self.https.pressing) {
+        let turned = std::mem::take(&mut self.https.pressing);
+        let is_idle = turned.is_empty();
+        for key in turned {
             if let Some(socket) = self.https.open.get_mut(&key) {
                 socket.is_pressing = false;
                 self.turn_http(key);
@@ -83,6 +85,8 @@ impl Shard {
         // What the engine made of the events waits for the next turn: one connection's echo is nobody's business.
         self.take_commands_of_engine();
         self.pressing |= !self.https.pressing.is_empty();
+        // And what it is to say to other daemons: their sockets have had their turn, and nobody else may ask for one.
+        self.pressing |= !is_idle && self.engine.has_to_connect_or_transmit();
     }
 
     fn take_commands_of_engine(&mut self) {

@@ -6,15 +6,17 @@
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
-//! * A connection begins in `visitors.rs`, accepted or dialled, until it is clear what it speaks, and TLS is set up
-//!   (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or `http.rs` its events. It ends with a
-//!   farewell, and with the shard: `parting.rs`. Datagrams have no connection: `datagrams.rs`.
+//! * A connection begins in `visitors.rs`, accepted (`guests.rs` says who may come where) or dialled, until it is clear
+//!   what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or
+//!   `http.rs` its events. It ends with a farewell, and with the shard: `parting.rs`. Datagrams have no connection:
+//!   `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
 //! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handover/` passes all of it to another process, which goes on in this one's place.
+//! * `check.rs` looks at the files a configuration names.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
 //!   `threads.rs` says what happens if one of its threads panics.
 //!
@@ -30,32 +32,42 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+mod check;
 mod command;
 mod config;
 mod control;
 mod datagrams;
+mod guests;
 mod handle;
 mod handover;
 mod heaps;
 mod http;
 mod keys;
+mod listening;
 mod names;
+mod newcomers;
 mod parting;
 mod policies;
 mod policies_file;
+mod refusal;
+mod rights;
 mod schemas;
 mod shard;
 mod sockets;
 mod threads;
 mod turn;
+mod visitor_book;
 mod visitors;
 mod waker;
 
 pub use changes::Watcher;
+pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
-    Address, Bytes, Config, ConfigError, GrpcServices, LogFormat, Mode, Principal, UdpAddress, Whom,
+    Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
+    Reach, ServiceRule, UdpAddress, Whom, check_log_level,
 };
 pub use handle::{Daemon, StartError, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};
+pub use threads::before_abort;

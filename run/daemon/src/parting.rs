@@ -12,8 +12,7 @@ impl Shard {
     /// Takes leave of everybody. Calls in flight end as their connections do.
     pub fn part(mut self) {
         self.let_out();
-        let natives = std::mem::take(&mut self.sockets).into_values();
-        let natives = natives.map(|socket| Farewell::new(socket.into_stream(), Vec::new(), now()));
+        let natives = self.sockets.part().map(|stream| Farewell::new(stream, Vec::new(), now()));
         let https = self.https.part(now());
         let leaving = self.visitors.part();
         let Ok(poller) = Poller::new() else { return };

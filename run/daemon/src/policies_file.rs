@@ -6,8 +6,8 @@
 //! success is what the next daemon begins with. A change that cannot be written is not made.
 //!
 //! The first line has a checksum of the rest: TOML that was cut between two tables is still TOML, and a daemon with
-//! half of its policies would let through what nobody may. A file without that line was written by hand and is taken
-//! as it stands.
+//! half of its policies would let through what nobody may. A file with neither that line nor the second one was written
+//! by hand and is taken as it stands; one that shows traces of them was damaged there.
 
 use crate::config::{Config, ConfigError};
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +23,14 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const HEAD: &str = "# Chain of policies, kept by trunkline daemon. CRC-32 of what follows: ";
 /// The second line.
 const NOTE: &str =
-    "# Written anew at every change. Whoever edits it while no daemon runs takes out the first line.\n\n";
+    "# Written anew at every change. Whoever edits it while no daemon runs takes out these first two.\n\n";
+/// What is left of the first two lines when one of them is damaged. Nobody writes that by hand.
+const TRACES: [&str; 4] = [
+    "# Chain of policies, kept",
+    "CRC-32 of what follows",
+    "# Written anew at every",
+    "takes out these first two",
+];
 
 /// Why a chain cannot be kept, or not be read again.
 #[derive(Debug, thiserror::Error)]
@@ -248,7 +255,15 @@ fn checked(bytes: &[u8]) -> Result<&str, String> {
     if HEAD.starts_with(text) {
         return Err("was cut short in its first line".into());
     }
-    let Some(behind) = text.strip_prefix(HEAD) else { return Ok(text) };
+    let Some(behind) = text.strip_prefix(HEAD) else {
+        return match TRACES.iter().any(|trace| text.contains(trace)) {
+            true => {
+                Err("is damaged in its first two lines: to take what follows as it stands, take out both"
+                    .into())
+            }
+            false => Ok(text),
+        };
+    };
     let (sum, rest) = behind.split_once('\n').ok_or("was cut short in its first line")?;
     let found = checksum(rest);
     if sum != found {

@@ -4,20 +4,29 @@ use crate::changes::Changes;
 use crate::command::{Command, Exchanged, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
 use crate::datagrams::UdpPorts;
-use crate::heaps::SessionHeaps;
+use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
+use crate::listening::Listening;
 use crate::names::Names;
-use crate::sockets::{Listening, Socket};
-use crate::visitors::{TlsKeys, Visitors};
+use crate::sockets::NativeSockets;
+use crate::visitor_book::Visitors;
+use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
-use trunkline_call::{Instant, KeyedMap, TimerTable};
+use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{BindRequest, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn};
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
-use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, monotonic_ns};
+use trunkline_policy::{Chain, Modules};
+use trunkline_shm::{
+    Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, create_receive_heap, monotonic_ns,
+};
 use trunkline_telemetry::Ask;
+
+/// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
+/// all the time keeps its pages.
+const HEAP_REST_NS: u64 = 1_000_000_000;
 
 /// A shard. Lives on its own thread; see `turn.rs` for what it does all day.
 pub(crate) struct Shard {
@@ -25,7 +34,7 @@ pub(crate) struct Shard {
     pub engine: Engine,
     pub heaps: SessionHeaps,
     pub sessions: Sessions,
-    pub sockets: KeyedMap<PeerKey, Socket>,
+    pub sockets: NativeSockets,
     /// Whoever connects waits at the listeners, for the daemon that takes over.
     pub holds_strangers: bool,
     pub https: HttpSockets,
@@ -111,74 +120,97 @@ impl Shard {
     pub fn take_commands(&mut self) {
         self.commands.waker.quiet();
         while let Some(command) = self.commands.next() {
+            self.obey(command);
+        }
+    }
+
+    /// Does what the configuration says, and nothing else: what was asked besides is for afterwards.
+    pub fn take_configuration(&mut self) -> Vec<Command> {
+        self.commands.waker.quiet();
+        let mut later = Vec::new();
+        while let Some(command) = self.commands.next() {
             match command {
-                Command::Attach { end, label, identity, stands_by, reply } => {
-                    let key = self.attach(*end, label);
-                    self.engine.identify(key, &identity);
-                    if stands_by {
-                        self.engine.stand_by(key);
-                    }
-                    let _ = reply.send(key);
-                }
-                Command::Bind { session, bind, reply } => {
-                    let request = BindRequest {
-                        schema: bind.schema.as_ref(),
-                        serves: &bind.serves,
-                        calls: &bind.calls,
-                    };
-                    let bound = self.engine.bind(session, &request);
-                    // Before the application knows: who asks after that must see it.
-                    self.tell_changes();
-                    let _ = reply.send(bound);
-                }
-                Command::Detach { session } => self.detach(session),
-                Command::ConfigureService { service, endpoints } => {
-                    if let Err(error) = self.engine.configure_service(&service, &endpoints) {
-                        tracing::error!(%service, %error, "service not configured");
-                    }
-                }
-                Command::ConfigureCalls { service, config } => self.engine.configure_calls(&service, config),
-                Command::LookedUp { name, found } => {
-                    let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                    let found =
-                        found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
-                    self.engine.handle_looked_up(&mut turn, &name, found);
-                }
-                Command::ApplyPolicies { chain, modules, dry_run, reply } => {
-                    let result = self.engine.exchange_policies(*chain, modules, dry_run);
-                    let retired = self.engine.take_retired_modules();
-                    let _ = reply.send(Exchanged { result, retired });
-                }
-                Command::ExportModules { reply } => drop(reply.send(self.engine.export_modules())),
-                Command::ImportModules { exported, reply } => {
-                    let _ = reply.send(self.engine.import_modules(&exported));
-                }
-                Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
-                Command::Observe { ask, reply } => {
-                    self.look_everywhere();
-                    let _ = reply.send(self.observe(&ask));
-                }
-                Command::Services { reply } => {
-                    let (states, draining) = (self.engine.services(), self.engine.is_draining());
-                    let _ = reply.send(Services { states, draining });
-                }
-                Command::Secure(keys) => self.tls = keys,
-                Command::Sources { reply } => {
-                    let schemas = self.engine.schemas_in_use();
-                    let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
-                }
-                Command::LeaveGrpc { hold, reply } => {
-                    let _ = reply.send(self.leave_grpc(hold));
-                }
-                Command::StayWithGrpc => self.stay_with_grpc(),
-                Command::Leave(leave) => self.hand_over(&leave),
-                Command::Drain => self.engine.drain(now()),
-                Command::Stop => self.stopping = true,
+                Command::ConfigureService { .. } | Command::ConfigureCalls { .. } => self.obey(command),
+                command => later.push(command),
             }
+        }
+        later
+    }
+
+    /// Does what was asked for.
+    pub fn obey(&mut self, command: Command) {
+        match command {
+            Command::Attach { end, label, identity, stands_by, tells_callers, reply } => {
+                let key = self.attach(*end, label);
+                self.engine.identify(key, &identity);
+                self.introduce(key, stands_by, tells_callers);
+                let _ = reply.send(key);
+            }
+            Command::Bind { session, bind, reply } => {
+                let request = BindRequest {
+                    schema: bind.schema.as_ref(),
+                    serves: &bind.serves,
+                    calls: &bind.calls,
+                    permitted: &bind.permitted,
+                };
+                let bound = self.engine.bind(session, &request);
+                // Before the application knows: who asks after that must see it.
+                self.tell_changes();
+                let _ = reply.send(bound);
+            }
+            Command::Bound { session, reply } => _ = reply.send(self.engine.bound(session)),
+            Command::Renewing { session, told } => self.heap_offered(session, told),
+            Command::Detach { session } => self.detach(session),
+            Command::ConfigureService { service, endpoints } => {
+                if let Err(error) = self.engine.configure_service(&service, &endpoints) {
+                    tracing::error!(%service, %error, "service not configured");
+                }
+            }
+            Command::ConfigureCalls { service, config } => self.engine.configure_calls(&service, config),
+            Command::LookedUp { name, found } => {
+                let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+                let found = found.as_ref().map_or_else(|why| Err(&why[..]), |endpoints| Ok(&endpoints[..]));
+                self.engine.handle_looked_up(&mut turn, &name, found);
+            }
+            Command::ApplyPolicies { chain, modules, dry_run, reply } => {
+                let _ = reply.send(self.exchange_policies(*chain, modules, dry_run));
+            }
+            Command::ExportModules { reply } => drop(reply.send(self.engine.export_modules())),
+            Command::ImportModules { exported, reply } => {
+                let _ = reply.send(self.engine.import_modules(&exported));
+            }
+            Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
+            Command::Observe { ask, reply } => {
+                self.look_everywhere();
+                let _ = reply.send(self.observe(&ask));
+            }
+            Command::Services { reply } => {
+                let (states, draining) = (self.engine.services(), self.engine.is_draining());
+                let _ = reply.send(Services { states, draining });
+            }
+            Command::Secure(keys) => self.tls = keys,
+            Command::Sources { reply } => {
+                let schemas = self.engine.schemas_in_use();
+                let _ = reply.send(schemas.iter().filter_map(|schema| schema.source.clone()).collect());
+            }
+            Command::LeaveGrpc { hold, reply } => {
+                let _ = reply.send(self.leave_grpc(hold));
+            }
+            Command::StayWithGrpc => self.stay_with_grpc(),
+            Command::Leave(leave) => self.hand_over(&leave),
+            Command::Drain => self.engine.drain(now()),
+            Command::Stop => self.stopping = true,
         }
     }
 
     /// A step of emptying gRPC connections before a hand-over; how far that is.
+    /// Puts a chain to work, and lets calls that wait go on by it.
+    fn exchange_policies(&mut self, chain: Chain, modules: Modules, dry_run: bool) -> Exchanged {
+        let result = self.engine.exchange_policies(chain, modules, dry_run);
+        self.engine.serve_waiting(&mut Turn { now: now(), heaps: &mut self.heaps });
+        Exchanged { result, retired: self.engine.take_retired_modules() }
+    }
+
     fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
         if hold {
             self.hold_strangers();
@@ -213,6 +245,16 @@ impl Shard {
         key
     }
 
+    /// What an application asks of its session.
+    fn introduce(&mut self, key: SessionKey, stands_by: bool, tells_callers: bool) {
+        if stands_by {
+            self.engine.stand_by(key);
+        }
+        if tells_callers {
+            self.engine.tell_callers(key);
+        }
+    }
+
     /// Looks at a session's rings from now on.
     pub fn take_in(&mut self, key: SessionKey, rings: Rings) {
         let own_doorbell = &rings.own_doorbell;
@@ -233,6 +275,50 @@ impl Shard {
     pub fn dismiss(&mut self, key: SessionKey, reason: String) {
         self.detach(key);
         self.notify(Notice::Detached { session: key, reason });
+    }
+
+    /// Receive heaps that had a large message are looked at when they may be at rest.
+    pub fn attend_heaps(&mut self) {
+        while let Some(key) = self.heaps.take_grown() {
+            self.look_later(key);
+        }
+    }
+
+    /// Gives the memory of a receive heap back, if it is at rest.
+    pub fn look_at_heap(&mut self, key: SessionKey) {
+        // Blocks are returned without a ring when nothing is urgent.
+        if self.sessions.find(key).is_some() {
+            self.sessions.activate(key);
+            self.drain_session(key);
+        }
+        match self.heaps.rest(key) {
+            Rest::Nothing => {}
+            Rest::Later => self.look_later(key),
+            Rest::Renew { bytes, number } => match create_receive_heap(bytes) {
+                Ok((heap, fd)) => {
+                    self.heaps.offer(key, heap);
+                    self.notify(Notice::Renewed { session: key, heap: Some(fd), bytes, number });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "no new receive heap");
+                    self.look_later(key);
+                }
+            },
+            Rest::Renewed { bytes, number } => {
+                self.notify(Notice::Renewed { session: key, heap: None, bytes, number });
+            }
+        }
+    }
+
+    fn heap_offered(&mut self, key: SessionKey, told: bool) {
+        self.heaps.offered(key, told);
+        if told {
+            self.look_at_heap(key);
+        }
+    }
+
+    fn look_later(&mut self, key: SessionKey) {
+        self.socket_timers.insert(now().plus_ns(HEAP_REST_NS), Token::Session(key));
     }
 
     /// Hands what policies have to say to the control thread, which has time to write.

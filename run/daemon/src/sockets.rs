@@ -1,19 +1,31 @@
 //! The sockets of a shard: bytes in to the engine, bytes out of it.
 
-use crate::config::Admin;
 use crate::heaps::SessionHeaps;
+use crate::newcomers::Entry;
 use crate::shard::{Shard, Token, now};
 use std::io::IoSlice;
-use std::sync::Arc;
-use trunkline_call::Instant;
+use trunkline_call::{Instant, KeyedMap};
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
-use trunkline_net::{Farewell, Interest, Listener, Portable, Ready, Stream, Transfer};
+use trunkline_net::{Farewell, Interest, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
+
+/// The sockets of native connections, and those of them that are to be read again.
+#[derive(Default)]
+pub(crate) struct NativeSockets {
+    open: KeyedMap<PeerKey, Socket>,
+    /// Connections that were left before all was read that TLS holds, of which the poller does not know. Each at most
+    /// once: those that are open bound it.
+    unread: Vec<PeerKey>,
+}
 
 /// One connection's socket.
 pub(crate) struct Socket {
     stream: Stream,
     state: State,
+    /// It is among the unread.
+    is_unread: bool,
+    /// Its entry among those that have not greeted, if it was accepted.
+    newcomer: Option<Entry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,24 +38,58 @@ enum State {
     Closing,
 }
 
-/// A listener, and what it is called.
-pub(crate) struct Listening {
-    pub listener: Listener,
-    /// As the configuration has it.
-    pub configured: String,
-    pub endpoint: String,
-    /// Operators connect here, and nobody else: who may do what.
-    pub operators: Option<Arc<Admin>>,
+impl NativeSockets {
+    pub fn insert(&mut self, key: PeerKey, stream: Stream, newcomer: Option<Entry>) {
+        self.open.insert(key, Socket { stream, state: State::Open, is_unread: false, newcomer });
+    }
+
+    pub fn contains(&self, key: PeerKey) -> bool {
+        self.open.contains_key(&key)
+    }
+
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (PeerKey, &Socket)> {
+        self.open.iter().map(|(key, socket)| (*key, socket))
+    }
+
+    /// Makes each one that can go on in another process, if that can be.
+    pub fn make_portable(&mut self) {
+        self.open.values_mut().for_each(Socket::make_portable);
+    }
+
+    /// Takes the streams of all.
+    pub fn part(&mut self) -> impl Iterator<Item = Stream> + use<> {
+        std::mem::take(&mut self.open).into_values().map(|socket| socket.stream)
+    }
+
+    /// Has a connection read again if TLS holds what the poller will not tell of.
+    fn remember_unread(&mut self, key: PeerKey) {
+        let Some(socket) = self.open.get_mut(&key) else { return };
+        if socket.stream.has_buffered()
+            && socket.state != State::Closing
+            && !std::mem::replace(&mut socket.is_unread, true)
+        {
+            self.unread.push(key);
+        }
+    }
+
+    /// The connections to be read again.
+    fn take_unread(&mut self) -> Vec<PeerKey> {
+        let unread = std::mem::take(&mut self.unread);
+        for key in &unread {
+            if let Some(socket) = self.open.get_mut(key) {
+                socket.is_unread = false;
+            }
+        }
+        unread
+    }
 }
 
 impl Socket {
-    /// A connection that goes on here after it was another daemon's.
-    pub fn inherited(stream: Stream) -> Self {
-        Self { stream, state: State::Open }
-    }
-
-    /// Makes it one that can go on in another process, if that can be.
-    pub fn make_portable(&mut self) {
+    fn make_portable(&mut self) {
         if self.state != State::Closing {
             self.stream.make_portable();
         }
@@ -58,10 +104,6 @@ impl Socket {
 
     pub fn stream(&self) -> &Stream {
         &self.stream
-    }
-
-    pub fn into_stream(self) -> Stream {
-        self.stream
     }
 }
 
@@ -91,12 +133,12 @@ enum Visit {
 
 impl Shard {
     /// Takes in a connection that speaks the native protocol, of which `first` has been read.
-    pub fn begin_native(&mut self, key: PeerKey, stream: Stream, first: &[u8]) {
+    pub fn begin_native(&mut self, key: PeerKey, stream: Stream, first: &[u8], newcomer: Option<Entry>) {
         let interest = Interest::Read;
         if let Err(error) = self.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
             tracing::error!(%error, "cannot watch a socket");
         }
-        self.sockets.insert(key, Socket { stream, state: State::Open });
+        self.sockets.insert(key, stream, newcomer);
         self.engine.transmit(key);
         let start = self.engine.resume(key, &mut self.input);
         self.input[start..start + first.len()].copy_from_slice(first);
@@ -117,11 +159,17 @@ impl Shard {
         }
     }
 
-    /// Reads what TLS holds and the poller does not tell.
-    pub fn read_buffered(&mut self) {
-        let buffered = self.sockets.iter().filter(|(_, socket)| socket.stream.has_buffered());
-        let keys: Vec<PeerKey> = buffered.map(|(key, _)| *key).collect();
-        keys.into_iter().for_each(|key| self.read(key));
+    /// Has whatever TLS holds read in the next turn: of sessions that came from another process, or might have gone.
+    pub fn read_buffered_soon(&mut self) {
+        let keys: Vec<PeerKey> = self.sockets.open.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.sockets.remember_unread(key));
+    }
+
+    /// Goes on with connections that were left with bytes TLS holds. Whether there were any.
+    pub fn read_on(&mut self) -> bool {
+        let unread = self.sockets.take_unread();
+        unread.iter().for_each(|key| self.read(*key));
+        !unread.is_empty()
     }
 
     /// Lets out what connections have queued.
@@ -142,7 +190,7 @@ impl Shard {
 
     /// The poller says that there is room again.
     fn become_writable(&mut self, key: PeerKey) {
-        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        let Some(socket) = self.sockets.open.get_mut(&key) else { return };
         if socket.state == State::Full {
             socket.state = State::Open;
             let _ = self.poller.set_interest(&socket.stream, Token::Peer(key).to_poller(), Interest::Read);
@@ -153,8 +201,11 @@ impl Shard {
     fn read(&mut self, key: PeerKey) {
         match self.read_some(key) {
             Visit::Done => {}
-            // The poller tells again.
-            Visit::More => self.pressing = true,
+            // Of what the kernel holds the poller tells again.
+            Visit::More => {
+                self.pressing = true;
+                self.sockets.remember_unread(key);
+            }
             Visit::Over(why) => self.lose(key, &why),
         }
     }
@@ -182,7 +233,7 @@ impl Shard {
 
     /// Reads the body of a large message straight to where it belongs; `None` if that is not what comes next.
     fn read_in_place(&mut self, key: PeerKey) -> Option<Result<Transfer, String>> {
-        let socket = self.sockets.get_mut(&key)?;
+        let socket = self.sockets.open.get_mut(&key)?;
         let room = self.engine.wanted(&mut self.heaps, key)?;
         let arrived = now();
         let moved = socket.stream.read(room).map_err(|e| e.to_string());
@@ -195,7 +246,8 @@ impl Shard {
 
     /// Reads frames into the shared buffer and hands them to the engine.
     fn read_frames(&mut self, key: PeerKey) -> Result<Transfer, String> {
-        let Some(socket) = self.sockets.get_mut(&key).filter(|socket| socket.state != State::Closing) else {
+        let Some(socket) = self.sockets.open.get_mut(&key).filter(|socket| socket.state != State::Closing)
+        else {
             return Ok(Transfer::NotReady);
         };
         let start = self.engine.resume(key, &mut self.input);
@@ -214,7 +266,7 @@ impl Shard {
         let handled = self.engine.handle_input(&mut turn, key, arrived, &self.input[..end]);
         if let Err(fault) = &handled {
             tracing::warn!(peer = ?key, %fault, "peer broke the protocol");
-            if let Some(socket) = self.sockets.get_mut(&key) {
+            if let Some(socket) = self.sockets.open.get_mut(&key) {
                 socket.state = State::Closing;
             }
         }
@@ -222,14 +274,14 @@ impl Shard {
     }
 
     fn has_buffered(&self, key: PeerKey) -> bool {
-        self.sockets.get(&key).is_some_and(|socket| socket.stream.has_buffered())
+        self.sockets.open.get(&key).is_some_and(|socket| socket.stream.has_buffered())
     }
 
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
     fn write(&mut self, key: PeerKey) -> Visit {
         let mut left = WRITE_BYTES_PER_TURN;
         while left > 0 {
-            let Some(socket) = self.sockets.get_mut(&key) else { return Visit::Done };
+            let Some(socket) = self.sockets.open.get_mut(&key) else { return Visit::Done };
             if socket.state == State::Full {
                 return Visit::Done;
             }
@@ -274,7 +326,7 @@ impl Shard {
                 }
             }
         }
-        match self.sockets.get(&key) {
+        match self.sockets.open.get(&key) {
             Some(socket) if socket.state == State::Closing => Visit::Over("peer broke the protocol".into()),
             _ if left == 0 => Visit::More,
             _ => Visit::Done,
@@ -290,12 +342,15 @@ impl Shard {
         }
     }
 
-    fn lose(&mut self, key: PeerKey, why: &str) {
-        if let Some(socket) = self.sockets.remove(&key) {
+    pub fn lose(&mut self, key: PeerKey, why: &str) {
+        if let Some(socket) = self.sockets.open.remove(&key) {
+            if let Some(entry) = socket.newcomer {
+                self.visitors.newcomers.remove(entry);
+            }
             tracing::info!(peer = ?key, %why, "connection over");
             if socket.state == State::Closing {
                 // It is to read why.
-                self.see_off(Farewell::new(socket.into_stream(), Vec::new(), now()));
+                self.see_off(Farewell::new(socket.stream, Vec::new(), now()));
             }
         }
         self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);

@@ -1,7 +1,17 @@
 //! Threads no daemon can do without.
 
 use std::io;
+use std::sync::OnceLock;
 use std::thread::JoinHandle;
+
+/// Called before the process is aborted.
+static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
+
+/// Has this called before the process is aborted because it has lost a thread: a log that is written by another thread
+/// gets a moment. Only the first counts.
+pub fn before_abort(act: fn()) {
+    let _ = BEFORE_ABORT.set(act);
+}
 
 /// Starts a shard or the control thread. If it panics, which is a fault of the daemon's whatever it was fed, the
 /// process is aborted. A daemon that has lost a thread would keep connections and rings open and answer nobody, and
@@ -29,6 +39,9 @@ impl Drop for Indispensable {
                 thread = thread.name(),
                 "the daemon has lost a thread by a fault of its own, and ends; calls in flight are lost"
             );
+            if let Some(act) = BEFORE_ABORT.get() {
+                act();
+            }
             std::process::abort();
         }
     }

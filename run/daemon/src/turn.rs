@@ -37,7 +37,7 @@ impl Shard {
 
     /// One turn. Whether there was anything to do.
     fn turn(&mut self) -> bool {
-        let mut worked = self.drain_submissions() | std::mem::take(&mut self.pressing);
+        let mut worked = self.drain_submissions() | std::mem::take(&mut self.pressing) | self.read_on();
         if worked {
             self.let_out();
         }
@@ -62,6 +62,7 @@ impl Shard {
         self.send_datagrams();
         self.publish_completions();
         self.bury_retired();
+        self.attend_heaps();
         self.report_policies();
     }
 
@@ -159,7 +160,7 @@ impl Shard {
     }
 
     /// Takes a session's entries, up to its share of the turn.
-    fn drain_session(&mut self, key: SessionKey) -> bool {
+    pub(crate) fn drain_session(&mut self, key: SessionKey) -> bool {
         for taken in 0..ENTRIES_PER_TURN {
             let Some(rings) = self.sessions.find(key) else { return true };
             let entry = match rings.submissions.pop() {
@@ -262,11 +263,9 @@ impl Shard {
                 Token::Http(key) => self.http_timed_out(key),
                 Token::Visitor(id) => self.visitor_timed_out(id),
                 Token::Farewell(id) => self.farewell_timed_out(id),
-                Token::Waker
-                | Token::Session(_)
-                | Token::Peer(_)
-                | Token::Listener(_)
-                | Token::Datagrams(_) => {}
+                Token::Listener(index) => self.listener_rested(index),
+                Token::Session(key) => self.look_at_heap(key),
+                Token::Waker | Token::Peer(_) | Token::Datagrams(_) => {}
             }
         }
         if self.engine.next_timeout().is_some_and(|at| at <= now) {

@@ -3,34 +3,36 @@
 //! An accepted connection is a visitor until its first bytes say what it speaks; a dialled one until it is connected
 //! and, where TLS is wanted, secured. Then it becomes a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A
 //! visitor costs a descriptor and a few bytes, and has a limited time.
+//!
+//! Accepted connections have places, from one source and in all (`daemon.connections_max`). Where there is none left,
+//! the oldest of those that have said nothing gives way, so that who is silent does not keep out who is not; and a
+//! listener of a process that has no descriptor left rests.
 
-use crate::config::Admin;
+use crate::guests::{Guest, Purpose, identity, label, take_in};
+use crate::newcomers::{Entry, Newcomer};
+use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
 use crate::shard::{Shard, Token, now};
-use std::collections::HashMap;
-use std::io;
-use trunkline_call::TimerKey;
-use trunkline_engine::{Dial, Dialled, Operator, PeerIdentity, Turn};
-use trunkline_native::PREAMBLE;
+use crate::visitor_book::{ACCEPTS_PER_TURN, Doing, Leaving, Visitor};
+use rustix::io::Errno;
+use std::io::{self, IoSlice};
+use trunkline_engine::{Dial, Dialled, Turn};
+use trunkline_native::{PREAMBLE, PROBE, PROBE_END, Probed};
 use trunkline_net::{
-    Alpn, Endpoint, Farewell, First, HTTP1_ANSWER, Interest, Ready, Stream, TLS_REFUSAL, TlsClient,
-    TlsServer, Transfer,
+    Alpn, ConnectionLimits, Endpoint, Farewell, First, Full, HTTP1_ANSWER, Interest, Place, Ready, Source,
+    Stream, TLS_REFUSAL, TlsClient, TlsServer, Transfer,
 };
 
 /// Visitors, and streams saying farewell, at once. More strangers are turned away: whoever is known by then is not
 /// concerned.
 const VISITORS_MAX: usize = 4096;
+/// Time a listener rests when the process has no descriptor, or no memory, for another connection.
+const REST_NS: u64 = 100_000_000;
 /// Time to connect and to secure a dialled connection: gRPC's smallest (connection-backoff.md, MIN_CONNECT_TIMEOUT).
 const DIAL_NS_MAX: u64 = 20_000_000_000;
+/// Time to answer what is spoken, as for a HELLO.
+const ASK_NS_MAX: u64 = 10_000_000_000;
 /// Bytes of a first read: a small call fits, and the stack has room.
 const FIRST_READ_BYTES: usize = 4096;
-
-/// The visitors of a shard, and those who leave.
-#[derive(Default)]
-pub(crate) struct Visitors {
-    here: HashMap<u64, Visitor>,
-    leaving: HashMap<u64, Leaving>,
-    next: u64,
-}
 
 /// Keys and certificates connections are made with; replaced when the files change.
 #[derive(Clone, Default)]
@@ -38,30 +40,6 @@ pub(crate) struct TlsKeys {
     pub server: Option<TlsServer>,
     pub client: Option<TlsClient>,
     pub is_required: bool,
-}
-
-struct Visitor {
-    stream: Stream,
-    doing: Doing,
-    alarm: TimerKey,
-    /// It came where operators come.
-    operator: Option<Operator>,
-}
-
-struct Leaving {
-    farewell: Farewell,
-    alarm: TimerKey,
-}
-
-enum Doing {
-    /// Accepted: what it speaks is not clear from what came so far.
-    Naming(Vec<u8>),
-    /// Accepted: TLS handshake.
-    Securing,
-    /// Dialled: decided when it becomes writable.
-    Connecting(Dial, Option<String>),
-    /// Dialled: TLS handshake.
-    Greeting(Dial),
 }
 
 /// What a step led to.
@@ -72,8 +50,16 @@ enum Step {
     Native(Vec<u8>),
     /// It speaks HTTP/2.
     Http(Vec<u8>),
+    /// It speaks the native protocol if it may, behind these first bytes (`trunkline_native::PROBE`).
+    Probed(Vec<u8>),
     /// It was dialled, and is ready.
     Dialled(Dial),
+    /// It was asked what it speaks, and this is the beginning of its native answer.
+    Answered(Dial, Vec<u8>),
+    /// It was asked, and does not speak the native protocol.
+    Foreign(Dial, String),
+    /// It is told why there is no place for it.
+    Refuse(Vec<u8>),
     /// It is told something, and closed.
     Dismiss(&'static [u8], &'static str),
     /// It is over.
@@ -81,47 +67,135 @@ enum Step {
 }
 
 impl Shard {
-    /// Accepts whatever waits at a listener.
+    /// Accepts whatever waits at a listener, a number at a time: the poller tells again.
     pub fn accept(&mut self, index: usize) {
-        let Some(listening) = self.listening.get(index).filter(|_| !self.holds_strangers) else { return };
-        let mut accepted = Vec::new();
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listening) = self.listening.get(index).filter(|_| !self.holds_strangers) else { return };
             match listening.listener.accept() {
-                Ok(Some(stranger)) => accepted.push(stranger.stream),
-                Ok(None) => break,
+                Ok(Some(accepted)) => {
+                    let purpose = listening.purpose.clone();
+                    self.admit_accepted(accepted.stream, &purpose);
+                }
+                Ok(None) => return,
+                Err(error) if is_out_of_descriptors(&error) && self.give_way(None) => {}
                 Err(error) => {
-                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept");
-                    break;
+                    let Some(listening) = self.listening.get(index) else { return };
+                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept; the listener rests");
+                    return self.rest_listener(index);
                 }
             }
         }
-        let operators = listening.operators.clone();
-        for stream in accepted {
-            if self.visitors.here.len() >= VISITORS_MAX {
-                tracing::warn!(
-                    limit = VISITORS_MAX,
-                    "too many connections that have not said what they speak"
-                );
-                break;
+    }
+
+    /// A listener has rested.
+    pub fn listener_rested(&mut self, index: usize) {
+        if !self.holds_strangers {
+            self.watch_listener(index);
+        }
+    }
+
+    /// The process cannot take another connection: those who wait are turned away as far as the reserve goes, and
+    /// nobody is asked for a while.
+    fn rest_listener(&mut self, index: usize) {
+        let Some(listening) = self.listening.get_mut(index) else { return };
+        self.visitors.turn_away(&listening.listener);
+        listening.unwatch(&self.poller);
+        self.socket_timers.insert(now().plus_ns(REST_NS), Token::Listener(index));
+    }
+
+    fn watch_listener(&mut self, index: usize) {
+        let Some(listening) = self.listening.get_mut(index) else { return };
+        if let Err(error) = listening.watch(&self.poller, index) {
+            tracing::error!(endpoint = %listening.endpoint, %error, "cannot watch a listener");
+        }
+    }
+
+    fn admit_accepted(&mut self, mut stream: Stream, purpose: &Purpose) {
+        // One that is gone already has no source.
+        let Ok(source) = Source::of(&stream) else { return };
+        match self.place_for(source) {
+            Ok(place) => stream.hold(place),
+            Err(Some(full)) => return self.refuse(stream, source, full),
+            Err(None) => return,
+        }
+        match purpose.guest(&stream) {
+            Ok(guest) => {
+                let time_ns = self.http_server.unfinished_ns_max;
+                self.admit(stream, Doing::Naming(Vec::new()), time_ns, guest, Some(source));
             }
-            let operator = operators.as_ref().map(|admin| operator(&stream, admin)).transpose();
-            match operator {
-                Ok(operator) => {
-                    let time_ns = self.http_server.unfinished_ns_max;
-                    self.admit(stream, Doing::Naming(Vec::new()), time_ns, operator);
-                }
-                Err(error) => tracing::warn!(%error, "the kernel does not say who asks"),
+            Err(error) => tracing::warn!(%error, "the kernel does not say who asks"),
+        }
+    }
+
+    /// Has a connection for which there is no place told so, if that takes no more than is set apart for it.
+    fn refuse(&mut self, mut stream: Stream, source: Source, full: Full) {
+        if let Ok(place) = self.visitors.refusals.admit(source) {
+            stream.hold(place);
+            self.admit(stream, Doing::Refusing(Vec::new(), full), REFUSAL_NS_MAX, None, None);
+        }
+    }
+
+    /// A place for a connection from there, if need be that of one that has said nothing.
+    fn place_for(&mut self, source: Source) -> Result<Place, Option<Full>> {
+        if self.visitors.here.len() >= VISITORS_MAX && !self.give_way(None) {
+            tracing::warn!(
+                limit = VISITORS_MAX,
+                "too many connections that have not said what they speak; refused"
+            );
+            return Err(None);
+        }
+        let full = match self.visitors.places.admit(source) {
+            Ok(place) => return Ok(place),
+            Err(full) => full,
+        };
+        let whose = if full == Full::Source { Some(source) } else { None };
+        let place = self.give_way(whose).then(|| self.visitors.places.admit(source).ok()).flatten();
+        if place.is_none() {
+            let ConnectionLimits { of_source, in_all } = self.visitors.places.limits();
+            match full {
+                Full::Source => tracing::warn!(
+                    ?source,
+                    limit = of_source,
+                    "connection refused: its source has as many as it may \
+                     (daemon.connections_per_source_max)"
+                ),
+                Full::All => tracing::warn!(
+                    ?source,
+                    limit = in_all,
+                    "connection refused: there are as many as there may be (daemon.connections_max)"
+                ),
             }
         }
+        place.ok_or(Some(full))
+    }
+
+    /// The oldest connection that has shown nothing of what it wants is closed: of this source, or of the one that has
+    /// most of them. `false` if there is none.
+    fn give_way(&mut self, source: Option<Source>) -> bool {
+        while let Some((entry, newcomer)) = self.visitors.newcomers.oldest(source) {
+            self.visitors.newcomers.remove(entry);
+            match newcomer {
+                Newcomer::Peer(key) if self.engine.has_greeted(key) => {}
+                Newcomer::Peer(key) => {
+                    self.lose(key, "it has not greeted, and others want its place");
+                    return true;
+                }
+                Newcomer::Visitor(id) => {
+                    let Some(visitor) = self.visitors.here.remove(&id) else { continue };
+                    self.socket_timers.cancel(visitor.alarm);
+                    tracing::info!(source = ?entry.source, "a silent connection gives way to another");
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Whoever connects from now on waits in the kernel, and whoever has connected is not listened to, for the daemon
     /// that takes over, or until [`Shard::admit_strangers`].
     pub fn hold_strangers(&mut self) {
         if !std::mem::replace(&mut self.holds_strangers, true) {
-            for listening in &self.listening {
-                let _ = self.poller.remove(&listening.listener);
-            }
+            self.listening.iter_mut().for_each(|listening| listening.unwatch(&self.poller));
             self.await_strangers(Interest::Nothing);
         }
     }
@@ -129,20 +203,19 @@ impl Shard {
     /// Nobody takes over.
     pub fn admit_strangers(&mut self) {
         if std::mem::take(&mut self.holds_strangers) {
-            for (index, listening) in self.listening.iter().enumerate() {
-                let token = Token::Listener(index).to_poller();
-                if let Err(error) = self.poller.add(&listening.listener, token, Interest::Read) {
-                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot watch a listener");
-                }
-            }
+            (0..self.listening.len()).for_each(|index| self.watch_listener(index));
             self.await_strangers(Interest::Read);
         }
     }
 
     /// A stranger another daemon had.
-    pub fn admit_stranger(&mut self, stream: Stream, first: Vec<u8>) {
+    pub fn admit_stranger(&mut self, mut stream: Stream, first: Vec<u8>) {
         let time_ns = self.http_server.unfinished_ns_max;
-        self.admit(stream, Doing::Naming(first), time_ns, None);
+        let source = Source::of(&stream).ok();
+        if let Some(source) = source {
+            stream.hold(self.visitors.places.hold(source));
+        }
+        self.admit(stream, Doing::Naming(first), time_ns, None, source);
     }
 
     /// Begins to connect wherever the engine wants a connection.
@@ -161,26 +234,50 @@ impl Shard {
             return;
         }
         let Some(visitor) = self.visitors.here.remove(&id) else { return };
-        let Visitor { mut stream, doing, alarm, operator } = visitor;
-        let step = self.step(&mut stream, doing, ready.writable);
+        let Visitor { mut stream, doing, alarm, guest, newcomer } = visitor;
+        let step = self.step(&mut stream, doing, ready.writable, guest.as_ref());
         if let Step::Wait(doing) = step {
             let interest = doing.interest(&stream);
             let _ = self.poller.set_interest(&stream, Token::Visitor(id).to_poller(), interest);
-            self.visitors.here.insert(id, Visitor { stream, doing, alarm, operator });
+            self.visitors.here.insert(id, Visitor { stream, doing, alarm, guest, newcomer });
             return;
         }
         self.socket_timers.cancel(alarm);
-        match step {
-            Step::Wait(_) => {}
-            Step::Native(_) if operator.is_some() => {
-                tracing::info!(
-                    why = "speaks the native protocol where operators speak gRPC",
-                    "connection refused"
-                );
+        if let Some(entry) = newcomer {
+            self.visitors.newcomers.remove(entry);
+        }
+        match (step, guest) {
+            (Step::Native(_), Some(guest)) => {
+                tracing::info!(peer = %label(&stream), why = guest.why_not_native(), "connection refused");
             }
-            Step::Native(first) => self.adopt_native(stream, &first),
-            Step::Http(first) => self.adopt_http(stream, &first, operator),
+            (Step::Native(first), None) => self.adopt_native(stream, &first, newcomer),
+            (Step::Probed(first), None) => {
+                self.adopt_native(stream, &first[PROBE.len()..], newcomer);
+            }
+            // To others than anybody gRPC is spoken, whatever else is offered.
+            (Step::Http(first) | Step::Probed(first), guest) => {
+                let key = take_in(&mut self.engine, now(), &stream, guest);
+                self.begin_http_server(key, stream, &first);
+            }
+            (step, _) => self.follow_step(stream, step),
+        }
+    }
+
+    /// What a visitor's step led to that does not depend on where it came.
+    fn follow_step(&mut self, stream: Stream, step: Step) {
+        match step {
+            Step::Wait(_) | Step::Native(_) | Step::Http(_) | Step::Probed(_) => {}
             Step::Dialled(dial) => self.adopt_dialled(stream, dial),
+            Step::Answered(dial, first) => {
+                if let Dialled::Native(peer) = dial.connection {
+                    self.begin_native(peer, stream, &first, None);
+                }
+            }
+            Step::Foreign(dial, why) => {
+                self.dialled_is_foreign(&dial, &why);
+                self.see_off(Farewell::new(stream, PROBE_END.to_vec(), now()));
+            }
+            Step::Refuse(words) => self.see_off(Farewell::new(stream, words, now())),
             Step::Dismiss(words, why) => {
                 tracing::info!(peer = %label(&stream), why, "connection refused");
                 self.see_off(Farewell::new(stream, words.to_vec(), now()));
@@ -191,7 +288,10 @@ impl Shard {
 
     /// A visitor took too long.
     pub fn visitor_timed_out(&mut self, id: u64) {
-        if let Some(Visitor { stream, doing, .. }) = self.visitors.here.remove(&id) {
+        if let Some(Visitor { stream, doing, newcomer, .. }) = self.visitors.here.remove(&id) {
+            if let Some(entry) = newcomer {
+                self.visitors.newcomers.remove(entry);
+            }
             self.visitor_over(&stream, doing, "took too long");
         }
     }
@@ -244,29 +344,40 @@ impl Shard {
             return Err("no root certificates to verify the server with (tls.ca)".into());
         }
         let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
-        self.admit(stream, Doing::Connecting(dial.clone(), name), DIAL_NS_MAX, None);
+        self.admit(stream, Doing::Connecting(dial.clone(), name), DIAL_NS_MAX, None, None);
         Ok(())
     }
 
-    fn admit(&mut self, stream: Stream, doing: Doing, time_ns: u64, operator: Option<Operator>) {
+    fn admit(
+        &mut self,
+        stream: Stream,
+        doing: Doing,
+        time_ns: u64,
+        guest: Option<Guest>,
+        source: Option<Source>,
+    ) {
         let id = self.visitors.next_id();
         if let Err(error) = self.poller.add(&stream, Token::Visitor(id).to_poller(), doing.interest(&stream))
         {
             tracing::error!(%error, "cannot watch a socket");
         }
         let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Visitor(id));
-        self.visitors.here.insert(id, Visitor { stream, doing, alarm, operator });
+        let newcomer = source.map(|source| Entry { source, number: id });
+        if let Some(entry) = newcomer {
+            self.visitors.newcomers.insert(entry, Newcomer::Visitor(id));
+        }
+        self.visitors.here.insert(id, Visitor { stream, doing, alarm, guest, newcomer });
     }
 
-    fn step(&self, stream: &mut Stream, doing: Doing, is_writable: bool) -> Step {
+    fn step(&self, stream: &mut Stream, doing: Doing, is_writable: bool, guest: Option<&Guest>) -> Step {
         match doing {
-            Doing::Naming(first) => self.name(stream, first),
+            Doing::Naming(first) => self.name(stream, first, guest),
             Doing::Securing => match stream.handshake() {
                 Ok(false) => Step::Wait(Doing::Securing),
                 Ok(true) => match stream.alpn() {
                     Some(Alpn::H2) => Step::Http(Vec::new()),
                     Some(Alpn::Trunkline) => Step::Native(Vec::new()),
-                    None => self.name(stream, Vec::new()),
+                    None => self.name(stream, Vec::new(), guest),
                 },
                 Err(error) => Step::Over(Doing::Securing, error.to_string()),
             },
@@ -276,41 +387,50 @@ impl Shard {
                 Ok(true) => self.greet(stream, dial, name),
                 Err(error) => Step::Over(Doing::Connecting(dial, name), error.to_string()),
             },
+            Doing::Refusing(first, full) => refusing(stream, first, full),
             Doing::Greeting(dial) => greeting(stream, dial),
+            Doing::Asking(dial, first) => answer(stream, dial, first),
         }
     }
 
     /// Reads first bytes, until they are clear.
-    fn name(&self, stream: &mut Stream, mut first: Vec<u8>) -> Step {
-        let mut buffer = [0; FIRST_READ_BYTES];
-        match stream.read(&mut buffer) {
-            Ok(Transfer::Bytes(bytes)) => first.extend_from_slice(&buffer[..bytes]),
-            Ok(Transfer::NotReady) => return Step::Wait(Doing::Naming(first)),
-            Ok(Transfer::Ended) => return Step::Over(Doing::Naming(first), "said nothing".into()),
-            Err(error) => return Step::Over(Doing::Naming(first), error.to_string()),
+    fn name(&self, stream: &mut Stream, mut first: Vec<u8>, guest: Option<&Guest>) -> Step {
+        match read_first(stream, &mut first) {
+            Ok(true) => {}
+            Ok(false) => return Step::Wait(Doing::Naming(first)),
+            Err(why) => return Step::Over(Doing::Naming(first), why),
         }
         let is_bare = !stream.is_secure() && matches!(stream.peer_address(), Ok(Some(_)));
         match First::of(&first, &PREAMBLE.to_le_bytes()) {
             First::Unclear => Step::Wait(Doing::Naming(first)),
-            First::Tls if !stream.is_secure() => self.secure(stream, &first),
+            First::Tls if !stream.is_secure() => self.secure(stream, &first, guest),
             First::Http1 => Step::Dismiss(HTTP1_ANSWER, "speaks HTTP/1"),
             First::Native | First::Http2 if is_bare && self.tls.is_required => {
                 Step::Over(Doing::Naming(first), "speaks without TLS (tls.required)".into())
             }
+            First::Native | First::Http2 if is_bare && guest.is_some_and(Guest::needs_tls) => {
+                Step::Over(Doing::Naming(first), "speaks without TLS (gateway.open_to)".into())
+            }
             First::Native => Step::Native(first),
-            First::Http2 => Step::Http(first),
+            First::Http2 => match Probed::of(&first) {
+                Probed::Unclear => Step::Wait(Doing::Naming(first)),
+                Probed::Asks => Step::Probed(first),
+                Probed::Other => Step::Http(first),
+            },
             First::Tls | First::Unknown => {
                 Step::Over(Doing::Naming(first), "speaks nothing known here".into())
             }
         }
     }
 
-    fn secure(&self, stream: &mut Stream, first: &[u8]) -> Step {
+    fn secure(&self, stream: &mut Stream, first: &[u8], guest: Option<&Guest>) -> Step {
         let Some(tls) = &self.tls.server else {
             return Step::Dismiss(TLS_REFUSAL, "speaks TLS, and there is no tls.certificate");
         };
+        // A daemon that dials the gateway, or operators, is to speak gRPC there.
+        let tls = if guest.is_some() { &tls.for_grpc() } else { tls };
         match stream.begin_tls_server(tls, first) {
-            Ok(()) => self.step(stream, Doing::Securing, false),
+            Ok(()) => self.step(stream, Doing::Securing, false, guest),
             Err(error) => Step::Over(Doing::Securing, error.to_string()),
         }
     }
@@ -327,17 +447,12 @@ impl Shard {
         }
     }
 
-    fn adopt_native(&mut self, stream: Stream, first: &[u8]) {
+    fn adopt_native(&mut self, stream: Stream, first: &[u8], newcomer: Option<Entry>) {
         let key = self.engine.accept_peer(now(), label(&stream));
-        self.begin_native(key, stream, first);
-    }
-
-    fn adopt_http(&mut self, stream: Stream, first: &[u8], operator: Option<Operator>) {
-        let key = match operator {
-            Some(operator) => self.engine.accept_operator(now(), operator),
-            None => self.engine.accept_grpc(now(), label(&stream), identity(&stream)),
-        };
-        self.begin_http_server(key, stream, first);
+        if let Some(entry) = newcomer {
+            self.visitors.newcomers.insert(entry, Newcomer::Peer(key));
+        }
+        self.begin_native(key, stream, first, newcomer);
     }
 
     /// A dialled connection is ready. Where TLS was spoken, ALPN has the last word about the protocol.
@@ -348,7 +463,8 @@ impl Shard {
                     self.begin_http_client(key, stream, dial.endpoint);
                 }
             }
-            (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[]),
+            (Dialled::Native(_), None) if !dial.is_known => self.ask(stream, dial),
+            (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[], None),
             (Dialled::Grpc(key), _) => {
                 self.engine.grpc_identified(key, identity(&stream));
                 self.begin_http_client(key, stream, dial.endpoint);
@@ -356,9 +472,38 @@ impl Shard {
         }
     }
 
+    /// Asks a dialled endpoint what it speaks.
+    fn ask(&mut self, mut stream: Stream, dial: Dial) {
+        // A connection that is new has room for so little.
+        match stream.write_vectored(&[IoSlice::new(&PROBE)]) {
+            Ok(Transfer::Bytes(bytes)) if bytes == PROBE.len() => {}
+            Ok(_) => return self.dialled_is_foreign(&dial, "takes nothing"),
+            Err(error) => return self.dialled_is_foreign(&dial, &error.to_string()),
+        }
+        let id = self.visitors.next_id();
+        let (token, doing) = (Token::Visitor(id).to_poller(), Doing::Asking(dial, Vec::new()));
+        let _ = self.poller.set_interest(&stream, token, doing.interest(&stream));
+        let alarm = self.socket_timers.insert(now().plus_ns(ASK_NS_MAX), Token::Visitor(id));
+        self.visitors.here.insert(id, Visitor { stream, doing, alarm, guest: None, newcomer: None });
+        // What TLS has read already, the poller does not tell.
+        self.serve_visitor(id, Ready { token, readable: true, writable: false, is_gone: false });
+    }
+
+    /// Who was asked does not speak the native protocol: it is called by gRPC.
+    fn dialled_is_foreign(&mut self, dial: &Dial, why: &str) {
+        tracing::debug!(endpoint = %dial.endpoint, why, "endpoint does not speak the native protocol");
+        if let Dialled::Native(peer) = dial.connection {
+            self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, peer, why);
+            self.pressing = true;
+        }
+    }
+
     fn visitor_over(&mut self, stream: &Stream, doing: Doing, why: &str) {
         match doing {
             Doing::Connecting(dial, _) | Doing::Greeting(dial) => self.dial_failed(&dial, why),
+            Doing::Asking(dial, _) => self.dialled_is_foreign(&dial, why),
+            // It is told by the log already.
+            Doing::Refusing(..) => {}
             Doing::Naming(_) | Doing::Securing => {
                 tracing::info!(peer = %label(stream), why, "connection refused");
             }
@@ -372,52 +517,50 @@ impl Shard {
     }
 }
 
-impl Visitors {
-    /// Those who have connected, without TLS, and not said what they speak; with what they have said.
-    pub fn strangers(&self) -> impl Iterator<Item = (&Stream, &[u8])> {
-        let strangers = self.here.values().filter(|visitor| visitor.is_stranger());
-        strangers.filter_map(|visitor| match &visitor.doing {
-            Doing::Naming(first) => Some((&visitor.stream, &first[..])),
-            _ => None,
-        })
-    }
-
-    /// Those to wait for before this process ends: they may yet turn out to be clients of gRPC, and cannot go on
-    /// elsewhere; or they have not heard all that was said to them.
-    pub fn unsettled(&self) -> usize {
-        let may_be_clients = |visitor: &&Visitor| match visitor.doing {
-            Doing::Naming(_) => !visitor.is_stranger(),
-            Doing::Securing => true,
-            Doing::Connecting(..) | Doing::Greeting(_) => false,
-        };
-        self.here.values().filter(may_be_clients).count() + self.leaving.len()
-    }
-
-    /// Those who were leaving, to be seen off elsewhere.
-    pub fn part(&mut self) -> impl Iterator<Item = Farewell> + use<> {
-        std::mem::take(&mut self.leaving).into_values().map(|leaving| leaving.farewell)
-    }
-
-    fn next_id(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
+/// Whether the process, or the host, has no descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-impl Visitor {
-    /// It has connected, without TLS, and not said what it speaks. Who came where operators come, comes again.
-    fn is_stranger(&self) -> bool {
-        self.operator.is_none() && matches!(self.doing, Doing::Naming(_)) && !self.stream.is_secure()
-    }
-}
-
-impl Doing {
-    fn interest(&self, stream: &Stream) -> Interest {
-        match self {
-            Self::Connecting(..) => Interest::ReadWrite,
-            _ if stream.wants_write() => Interest::ReadWrite,
-            _ => Interest::Read,
+/// Reads first bytes behind those there are. `false` if there are none yet.
+fn read_first(stream: &mut Stream, first: &mut Vec<u8>) -> Result<bool, String> {
+    let mut buffer = [0; FIRST_READ_BYTES];
+    match stream.read(&mut buffer).map_err(|error| error.to_string())? {
+        Transfer::Bytes(bytes) => {
+            first.extend_from_slice(&buffer[..bytes]);
+            Ok(true)
         }
+        Transfer::NotReady => Ok(false),
+        Transfer::Ended => Err("said nothing".into()),
+    }
+}
+
+/// Reads what an endpoint answers that was asked what it speaks.
+fn answer(stream: &mut Stream, dial: Dial, mut first: Vec<u8>) -> Step {
+    let read = stream.flush().map_err(|error| error.to_string());
+    match read.and_then(|_| read_first(stream, &mut first)) {
+        Ok(false) => return Step::Wait(Doing::Asking(dial, first)),
+        Err(why) => return Step::Foreign(dial, why),
+        Ok(true) => {}
+    }
+    match Probed::of_answer(&first) {
+        Probed::Unclear => Step::Wait(Doing::Asking(dial, first)),
+        Probed::Asks => Step::Answered(dial, first),
+        Probed::Other => Step::Foreign(dial, "answers in another protocol".into()),
+    }
+}
+
+/// Reads what a connection speaks for which there is no place.
+fn refusing(stream: &mut Stream, mut first: Vec<u8>, full: Full) -> Step {
+    match read_first(stream, &mut first) {
+        Ok(true) => {}
+        Ok(false) => return Step::Wait(Doing::Refusing(first, full)),
+        Err(why) => return Step::Over(Doing::Refusing(first, full), why),
+    }
+    match refusal::answer(&first, full, now()) {
+        Answer::Wait => Step::Wait(Doing::Refusing(first, full)),
+        Answer::Say(words) => Step::Refuse(words),
+        Answer::Nothing => Step::Over(Doing::Refusing(first, full), String::new()),
     }
 }
 
@@ -427,27 +570,4 @@ fn greeting(stream: &mut Stream, dial: Dial) -> Step {
         Ok(true) => Step::Dialled(dial),
         Err(error) => Step::Over(Doing::Greeting(dial), format!("TLS: {error}")),
     }
-}
-
-/// Who came where operators come, and what he may.
-fn operator(stream: &Stream, admin: &Admin) -> io::Result<Operator> {
-    let process = stream.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
-    let (uid, gid) = (process.uid, process.gid);
-    let [reads, changes] = [true, false].map(|reads| admin.permit(reads, uid, gid));
-    Ok(Operator { identity: format!("uid:{uid}"), reads, changes })
-}
-
-/// What operators see of a stranger.
-fn label(stream: &Stream) -> String {
-    let address = stream.peer_address().ok().flatten();
-    let scheme = if stream.is_secure() { "tls" } else { "tcp" };
-    address.map_or("unix".into(), |address| format!("{scheme}://{address}"))
-}
-
-/// Who the peer proved to be.
-fn identity(stream: &Stream) -> PeerIdentity {
-    let known = stream.identity().unwrap_or_default();
-    let spiffe_id = known.spiffe_id().map(str::to_owned);
-    let names = known.dns.into_iter().chain(known.uris).collect();
-    PeerIdentity { encrypted: stream.is_secure(), names, spiffe_id }
 }

@@ -4,21 +4,17 @@
 mod raw;
 
 use bytes::{Buf, Bytes};
-use raw::{PROTO, RawApp, WATCHDOG, echo_in_thread};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use raw::{Keys, PROTO, RawApp, WATCHDOG, echo_in_thread};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
-use tempfile::TempDir;
 use trunkline_call::{Code, Instant};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_grpc::{Command, Event, StreamTag};
 use trunkline_net::{
-    Alpn, Buffers, ClientFiles, Endpoint, Http2, Http2Settings, Listener, ServerFiles, State, Stream,
-    TlsClient, TlsServer,
+    Alpn, Buffers, Endpoint, Http2, Http2Settings, Listener, ServerFiles, State, Stream, TlsClient, TlsServer,
 };
 
 /// Time a native hello may take (`hello_timeout_ns` of the native protocol).
@@ -123,50 +119,6 @@ impl Caller {
     }
 }
 
-/// A folder with an authority, a server's certificate and a client's.
-struct Keys {
-    folder: TempDir,
-    issuer: CertifiedIssuer<'static, KeyPair>,
-}
-
-impl Keys {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let this = Self { folder: tempfile::tempdir().unwrap(), issuer };
-        std::fs::write(this.path("ca.pem"), this.issuer.pem()).unwrap();
-        this.issue("server", "search.internal");
-        this
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn issue(&self, file: &str, name: &str) {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.subject_alt_names.push(SanType::URI("spiffe://example.org/search".try_into().unwrap()));
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.path(&format!("{file}.new")), key.serialize_pem()).unwrap();
-        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.key"))).unwrap();
-        std::fs::write(self.path(&format!("{file}.new")), certificate.pem()).unwrap();
-        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.pem"))).unwrap();
-    }
-
-    fn config(&self, more: &str) -> String {
-        let path = |name| format!("{:?}", self.path(name));
-        let (certificate, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
-        format!("[tls]\ncertificate = {certificate}\nkey = {key}\nca = {ca}\n{more}")
-    }
-
-    fn client(&self) -> TlsClient {
-        let files = ClientFiles { ca: Some(self.path("ca.pem")), ..ClientFiles::default() };
-        TlsClient::load(&files).unwrap()
-    }
-}
-
 #[test]
 fn a_grpc_client_calls_a_service() {
     let daemon = daemon("");
@@ -219,17 +171,21 @@ fn daemons_speak_natively_over_tls() {
 struct GrpcServer {
     endpoint: String,
     stop: Arc<AtomicBool>,
+    /// Requests are refused before they have arrived.
+    refuses: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl GrpcServer {
     fn start(tls: Option<TlsServer>) -> Self {
+        let refuses = Arc::new(AtomicBool::new(false));
+        let refusing = Arc::clone(&refuses);
         let listener = Listener::bind(&"tcp://127.0.0.1:0".parse().unwrap(), false).unwrap();
         let endpoint = listener.endpoint().to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || serve_grpc(&listener, tls.as_ref(), &stopping));
-        Self { endpoint, stop, thread: Some(thread) }
+        let thread = std::thread::spawn(move || serve_grpc(&listener, tls.as_ref(), &stopping, &refusing));
+        Self { endpoint, stop, refuses, thread: Some(thread) }
     }
 }
 
@@ -242,7 +198,7 @@ impl Drop for GrpcServer {
     }
 }
 
-fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool) {
+fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool, refuses: &AtomicBool) {
     let mut buffers = Buffers::new();
     let (mut shaking, mut open) = (Vec::<Stream>::new(), Vec::<Http2>::new());
     let settings = Arc::new(Http2Settings::server());
@@ -264,7 +220,10 @@ fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool) {
             http.handle_readable();
             let mut events = Vec::new();
             let state = http.turn(Instant(0), &mut buffers, &mut events);
-            events.into_iter().for_each(|event| echo(http, event));
+            let refuses = refuses.load(Ordering::Relaxed);
+            events
+                .into_iter()
+                .for_each(|event| if refuses { refuse(http, event) } else { echo(http, event) });
             !matches!(state, State::Over(_))
         });
         std::thread::yield_now();
@@ -293,6 +252,48 @@ fn echo(http: &mut Http2, event: Event) {
     }
 }
 
+/// Answers by the head alone, as a server does that takes no such message.
+fn refuse(http: &mut Http2, event: Event) {
+    if let Event::Request { stream, .. } = event {
+        let head = http::Response::builder().header("content-type", "application/grpc");
+        let head = head.header("grpc-status", Code::ResourceExhausted.number().to_string());
+        let head = Box::new(head.body(()).unwrap().into_parts().0);
+        http.command(Command::Response { stream, head, end: true });
+    }
+}
+
+/// How many, unless the environment says otherwise: the full numbers take minutes.
+fn count(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).map_or(usual, |count| count.parse().unwrap())
+}
+
+/// Requests of 4 to 20 MB are refused before they have left, thousands of times; whatever they had queued is forgotten
+/// with them, and calls after them are answered. `EARLY_ENDS=10000 EARLY_ENDS_CALLS=1000` is the full number.
+#[test]
+fn early_answers_do_not_wear_an_endpoint_out() {
+    let server = GrpcServer::start(None);
+    let daemon = Daemon::embedded(Config::default()).unwrap();
+    let mut app = RawApp::attach(&daemon, &server.endpoint, false);
+    assert_eq!(app.unary(b"first").code, Code::Ok);
+    server.refuses.store(true, Ordering::Relaxed);
+    // Without being forgotten, these would be twice what all connections of an endpoint may have queued.
+    for number in 0..count("EARLY_ENDS", 100) {
+        let bytes = (4 << 20) + number * 7_654_321 % (16 << 20);
+        assert_eq!(app.unary_of(&vec![3; bytes]).code, Code::ResourceExhausted, "call {number}");
+    }
+    server.refuses.store(false, Ordering::Relaxed);
+    for number in 0..count("EARLY_ENDS_CALLS", 100) {
+        assert_eq!(app.unary(&[3; 2000]).code, Code::Ok, "call {number}");
+    }
+    // What `trunkline list` shows.
+    let observed = daemon.observe(&trunkline_telemetry::Ask::default());
+    let peers: Vec<_> = observed.iter().flat_map(|shard| &shard.snapshot.peers).collect();
+    assert!(
+        !peers.is_empty() && peers.iter().all(|row| (row.streams, row.queued_bytes) == (0, 0)),
+        "{peers:?}"
+    );
+}
+
 /// Nobody says that the server speaks gRPC: the daemon finds out.
 #[test]
 fn an_application_calls_a_grpc_server() {
@@ -302,6 +303,32 @@ fn an_application_calls_a_grpc_server() {
     for size in [0, 5, 3000, 200_000] {
         assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
     }
+}
+
+/// A server that is not known is not greeted in the native protocol, which it would take for a fault: it hears nothing
+/// but HTTP/2 that is well formed, is told that the first connection is over, and is called over the next.
+#[test]
+fn a_grpc_server_hears_nothing_but_http2() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("tcp://{}", listener.local_addr().unwrap());
+    let server = std::thread::spawn(move || {
+        let (mut asked, _) = listener.accept().unwrap();
+        asked.set_read_timeout(Some(WATCHDOG)).unwrap();
+        let mut begun = [0; 24 + 9 + 6];
+        asked.read_exact(&mut begun).unwrap();
+        asked.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        let mut ended = Vec::new();
+        asked.read_to_end(&mut ended).unwrap();
+        listener.accept().unwrap().0.read_exact(&mut [0; 24]).unwrap();
+        (begun, ended)
+    });
+    let daemon = Daemon::embedded(Config::default()).unwrap();
+    let mut app = RawApp::attach(&daemon, &target, false);
+    assert_eq!(app.unary(b"x").code, Code::Unavailable, "it hangs up after the preface");
+    let (begun, ended) = server.join().unwrap();
+    assert!(begun.starts_with(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "{}", begun.escape_ascii());
+    assert_eq!(begun[24..33], [0, 0, 6, 4, 0, 0, 0, 0, 0], "SETTINGS with one setting");
+    assert_eq!(ended, [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "GOAWAY without an error");
 }
 
 /// Some servers say their SETTINGS before they have heard anything (gRPC's C core does). That is no hello, and nobody
@@ -415,4 +442,45 @@ fn a_draining_daemon_says_goodbye() {
         let _ = caller.http.turn(Instant(0), &mut caller.buffers, &mut caller.events);
         caller.events.iter().any(|event| matches!(event, Event::GoAway { .. })).then_some(())
     });
+}
+
+/// Behind a gateway that others than this host reach: TLS in front of it and, with its own certificate, behind it. A
+/// daemon that calls it offers the native protocol, too, and speaks gRPC there.
+#[test]
+fn a_gateway_with_tls_on_both_sides() {
+    let keys = Keys::new();
+    let files = ServerFiles {
+        certificate: keys.path("server.pem"),
+        key: keys.path("server.key"),
+        client_ca: Some(keys.path("ca.pem")),
+        ..ServerFiles::default()
+    };
+    let server = GrpcServer::start(Some(TlsServer::load(&files).unwrap()));
+    let secured = |endpoint: &str| endpoint.replace("tcp://", "tls://search.internal@");
+    let echo_at =
+        |endpoint: &str| format!("[services.\"raw.Echo\"]\nendpoints = [{:?}]\n", secured(endpoint));
+    let started =
+        |more: &str| Daemon::embedded(Config::from_toml(&keys.config(more), "test").unwrap()).unwrap();
+    let door = "[gateway]\nlisten = [\"tcp://0.0.0.0:0\"]\nopen_to = \"tls\"\n";
+    let gateway = started(&format!("{door}{}", echo_at(&server.endpoint)));
+    let port = gateway.gateway_endpoints()[0].rsplit_once(':').unwrap().1;
+    let address = format!("127.0.0.1:{port}");
+
+    let stream = connected(&address, Some((&keys.client(), &[Alpn::Trunkline, Alpn::H2]))).unwrap();
+    assert_eq!(stream.alpn(), Some(Alpn::H2));
+    let mut caller = Caller::new(stream);
+    for size in [1, 3000, 200_000] {
+        let sent = message(&vec![7; size]);
+        let (status, body) = caller.call("/raw.Echo/Once", sent.clone());
+        assert_eq!((status.as_str(), body == sent), ("0", true), "{size} bytes");
+    }
+    let calling = started(&echo_at(&format!("tcp://{address}")));
+    let mut app = RawApp::attach(&calling, "", false);
+    assert_eq!(app.unary(b"by way of another daemon").code, Code::Ok);
+
+    // In clear, there is nobody.
+    let mut stream = TcpStream::connect(&address).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    assert_eq!(stream.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
 }

@@ -132,6 +132,55 @@ fn something_that_is_not_the_protocol() {
     stage.expect_undisturbed();
 }
 
+/// One that asks what is spoken here, in as many pieces as it likes, is answered natively; its own HELLO follows.
+#[test]
+fn one_that_asks_is_answered() {
+    let stage = Stage::set("");
+    for cut in [1, 24, 33, 38, native::PROBE.len()] {
+        let mut stream = stage.connect();
+        stream.set_nodelay(true).unwrap();
+        let (begun, rest) = native::PROBE.split_at(cut);
+        stream.write_all(begun).unwrap();
+        if !rest.is_empty() {
+            // Nothing is said before it is clear what is asked.
+            stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+            assert!(stream.read(&mut [0; 1]).is_err());
+            stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+        }
+        stream.write_all(rest).unwrap();
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, native::PREAMBLE.to_le_bytes());
+    }
+    stage.expect_undisturbed();
+}
+
+/// There is one place, and who has it has said what it wants: others are told so in what they speak, and by which key.
+#[test]
+fn one_for_which_there_is_no_place() {
+    const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let stage = Stage::set("connections_max = 1\nconnections_per_source_max = 1\n");
+    let mut first = stage.connect();
+    first.write_all(HTTP2).unwrap();
+    first.read_exact(&mut [0; 9]).unwrap();
+    for (begins, answered) in
+        [(HTTP2, &[0, 0][..]), (&native::PREAMBLE.to_le_bytes()[..], &native::PREAMBLE.to_le_bytes()[..])]
+    {
+        let mut other = stage.connect();
+        other.write_all(begins).unwrap();
+        let said = read_to_end(other);
+        let key = b"(daemon.connections_";
+        assert!(said.starts_with(answered) && said.windows(key.len()).any(|part| part == key), "{said:?}");
+    }
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(stage.connect());
+    }
+    silent.into_iter().for_each(|other| assert_eq!(read_to_end(other), [0; 0]));
+    drop(first);
+    stage.expect_undisturbed();
+}
+
 #[test]
 fn frames_with_lies_in_them() {
     let stage = Stage::set("");
@@ -204,7 +253,7 @@ fn messages_that_are_none() {
             }
             _ => false,
         });
-        assert_eq!(code, Some(Code::Internal), "a malformed request is an error of that call alone");
+        assert_eq!(code, Some(Code::InvalidArgument), "a malformed request is an error of that call alone");
     }
     stage.expect_undisturbed();
 }

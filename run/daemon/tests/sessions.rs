@@ -151,7 +151,7 @@ fn a_linear_message_that_lies() {
         let call = stage.villain.call(0, Some(payload), true);
         stage.villain.submit(Submission::Call(call));
         let Completion::Finish(finish) = stage.villain.next() else { panic!("no finish") };
-        assert_eq!((finish.code, finish.execution), (Code::Internal, Execution::NotExecuted));
+        assert_eq!((finish.code, finish.execution), (Code::InvalidArgument, Execution::NotExecuted));
     }
     assert_eq!(stage.bystander.unary(b"still here").code, Code::Ok);
 }

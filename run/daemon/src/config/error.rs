@@ -5,7 +5,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with a configuration file. Prints as `file:line:column: key: problem`.
+/// What is wrong with a configuration file. Prints as `file:line:column: key: problem`; without a place, as
+/// `file: key: problem`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file, as it was named.
@@ -24,7 +25,7 @@ pub struct ConfigError {
 
 /// A value that has the right type and the wrong content.
 #[derive(Debug)]
-pub(super) struct Breach {
+pub(crate) struct Breach {
     /// Dotted path of the key.
     pub key: String,
     pub problem: String,
@@ -44,9 +45,12 @@ impl ConfigError {
     }
 
     /// A rule of ours that the file breaks.
-    pub(super) fn of_rule(breach: Breach, text: &str, origin: &str) -> Self {
-        let at = place_of(text, &breach.key).unwrap_or(0);
-        Self::at(text, origin, at, breach)
+    pub(crate) fn of_rule(breach: Breach, text: &str, origin: &str) -> Self {
+        match place_of(text, &breach.key) {
+            Some(at) => Self::at(text, origin, at, breach),
+            // Said on the command line, or by a default: no place in the file is to blame.
+            None => Self { line: 0, column: 0, ..Self::at(text, origin, 0, breach) },
+        }
     }
 
     fn at(text: &str, origin: &str, at: usize, breach: Breach) -> Self {
@@ -65,7 +69,10 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.origin, self.line, self.column)?;
+        match self.line {
+            0 => write!(f, "{}: ", self.origin)?,
+            line => write!(f, "{}:{line}:{}: ", self.origin, self.column)?,
+        }
         if !self.key.is_empty() {
             write!(f, "{}: ", self.key)?;
         }
@@ -91,7 +98,7 @@ fn advice(found: &str, known: &[&str]) -> String {
 }
 
 /// The known name closest to `found`, if it is close enough to be what was meant: a third of its letters.
-fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(super) fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let (distance, name) = known.iter().map(|name| (edits(found, name), *name)).min()?;
     (distance <= name.len().max(3) / 3).then_some(name)
 }
@@ -169,7 +176,8 @@ fn place_of(text: &str, path: &str) -> Option<usize> {
             value = items.get(index)?;
             rest = behind;
         }
-        place = Some(value.span().start).filter(|start| *start > 0).or(place);
+        // A table that is only implied by others has no span: it begins where the one around it does.
+        place = Some(value.span().start).filter(|start| *start > 0).or(place).or(Some(0));
         rest = rest.strip_prefix('.').unwrap_or_default();
         match value.get_ref() {
             DeValue::Table(inner) if !rest.is_empty() && !inner.is_empty() => table = inner,

@@ -5,11 +5,12 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trunkline_net::{
-    AgeSettings, ClientFiles, Http2Settings, KeepaliveSettings, PingSettings, Rate, ServerFiles,
+    AgeSettings, ClientFiles, Http2Settings, KeepaliveSettings, PingSettings, Rate, ServerFiles, TlsVersion,
+    TlsVersions,
 };
 
 /// `[tls]`: keys and certificates. The files are read again when they change.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
     /// The daemon's certificate chain, PEM. Empty: TLS is not served.
@@ -24,9 +25,24 @@ pub struct Tls {
     pub required: bool,
     /// Roots of the servers called with `tls://`, PEM. Empty: the system's.
     pub ca: PathBuf,
+    /// The oldest version of TLS that is spoken.
+    pub version_min: TlsVersionKey,
+    /// The newest.
+    pub version_max: TlsVersionKey,
     /// Servers are not asked who they are. No file can say this: only a program that has been told by a person.
     #[serde(skip)]
     pub trusts_anyone: bool,
+}
+
+/// A version of TLS, as a file says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+pub enum TlsVersionKey {
+    /// TLS 1.2.
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// TLS 1.3.
+    #[serde(rename = "1.3")]
+    V1_3,
 }
 
 /// `[http2]`: connections of gRPC; the reasons stand at [`Http2Settings`], key by key.
@@ -66,6 +82,7 @@ impl Tls {
             key,
             client_ca: set(&self.client_ca),
             client_certificate_is_optional: self.client_certificate_optional,
+            versions: self.versions(),
         })
     }
 
@@ -75,6 +92,36 @@ impl Tls {
             ca: set(&self.ca),
             identity: set(&self.certificate).zip(set(&self.key)),
             trusts_anyone: self.trusts_anyone,
+            versions: self.versions(),
+        }
+    }
+
+    fn versions(&self) -> TlsVersions {
+        TlsVersions { min: self.version_min.into(), max: self.version_max.into() }
+    }
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Self {
+            certificate: PathBuf::new(),
+            key: PathBuf::new(),
+            client_ca: PathBuf::new(),
+            client_certificate_optional: false,
+            required: false,
+            ca: PathBuf::new(),
+            version_min: TlsVersionKey::V1_2,
+            version_max: TlsVersionKey::V1_3,
+            trusts_anyone: false,
+        }
+    }
+}
+
+impl From<TlsVersionKey> for TlsVersion {
+    fn from(key: TlsVersionKey) -> Self {
+        match key {
+            TlsVersionKey::V1_2 => Self::V1_2,
+            TlsVersionKey::V1_3 => Self::V1_3,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What a well-typed configuration may still get wrong.
 
 use super::error::{Breach, quoted};
-use super::{Address, Bytes, Config};
+use super::{Address, Bytes, Config, ServiceRule, level, sizes};
 use std::fmt::Display;
 use std::path::Path;
+use trunkline_engine::is_own_service;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{Endpoint, KeepaliveSettings, Target};
 use trunkline_policy::{Chain, Definition, PolicyError};
@@ -33,11 +34,19 @@ impl Config {
         self.check_daemon()?;
         self.check_sessions()?;
         self.check_limits()?;
+        sizes::check(self)?;
         self.check_tls()?;
         self.check_http2()?;
         self.check_r2p2()?;
         self.check_services()?;
         self.check_admin()?;
+        self.check_metrics()?;
+        self.check_gateway()?;
+        if let Some(problem) = level::problem(&self.log.level) {
+            return Err(breach("log.level", problem, level::ADVICE));
+        }
+        check_service_rules("serve", &self.serve)?;
+        check_service_rules("call", &self.call)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
@@ -60,6 +69,15 @@ impl Config {
         if self.listen().any(|endpoint| matches!(endpoint, Endpoint::R2p2(_))) {
             let problem = "says r2p2://, which has a port of its own".into();
             return Err(breach("daemon.listen", problem, "write r2p2.listen instead"));
+        }
+        within("daemon.connections_max", self.daemon.connections_max, 0, COUNT_MAX)?;
+        let (all, of_source) = (self.daemon.connections_max, self.daemon.connections_per_source_max);
+        within("daemon.connections_per_source_max", of_source, 0, COUNT_MAX)?;
+        if all != 0 && of_source > all {
+            let problem =
+                format!("is {of_source}, and daemon.connections_max is {all}: one source never has so many");
+            let advice = format!("write at most {all}, or leave it out");
+            return Err(breach("daemon.connections_per_source_max", problem, &advice));
         }
         if self.daemon.shards != 1 {
             let problem =
@@ -127,6 +145,10 @@ impl Config {
         if tls.client_certificate_optional && !is_set(&tls.client_ca) {
             let advice = "write tls.client_ca, the roots of clients' certificates, or leave it out";
             return problem("tls.client_certificate_optional", "means nothing: none is asked for", advice);
+        }
+        if tls.version_max < tls.version_min {
+            let advice = "write the same version for both, or leave one of them out";
+            return problem("tls.version_max", "is older than tls.version_min", advice);
         }
         Ok(())
     }
@@ -209,11 +231,7 @@ impl Config {
     fn check_services(&self) -> Result<(), Breach> {
         for (name, service) in &self.services {
             let key = format!("services.{}", quoted(name));
-            let is_name = name.split('.').all(|part| {
-                part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-                    && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-            });
-            if !is_name {
+            if !is_full_name(name) {
                 let advice = "write it as in the .proto, with its package, in quotes: \"search.v1.Search\"";
                 return Err(breach(&key, "is not the full name of a service".into(), advice));
             }
@@ -234,6 +252,29 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// Whether a text can be the full name of a service.
+pub(super) fn is_full_name(text: &str) -> bool {
+    text.split('.').all(|part| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
+}
+
+fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
+    for (index, rule) in rules.iter().enumerate() {
+        let key = format!("{key}[{index}].service");
+        if !rule.is_well_formed() {
+            let problem = format!("is {:?}", rule.service);
+            return Err(breach(&key, problem, "write \"search.v1.Search\", \"search.v1.*\" or \"*\""));
+        }
+        if is_own_service(&rule.service) {
+            let problem = format!("is {:?}: such services are the daemon's own", rule.service);
+            return Err(breach(&key, problem, "write admin.read and admin.change to say who may call them"));
+        }
+    }
+    Ok(())
 }
 
 /// Checks policies by themselves and against each other; what fits a method is known when it is bound.
@@ -260,13 +301,13 @@ pub(crate) fn settle_targets(definitions: &mut [Definition]) -> Result<(), Polic
 }
 
 /// A policy's error as one of the file.
-pub(super) fn policy_breach(error: PolicyError) -> Breach {
+pub(crate) fn policy_breach(error: PolicyError) -> Breach {
     let place = format!("policy[{}]", error.index);
     let key = if error.key.is_empty() { place } else { format!("{place}.{}", error.key) };
     Breach { key, problem: format!("(policy {:?}) {}", error.name, error.problem), advice: error.advice }
 }
 
-fn breach(key: &str, problem: String, advice: &str) -> Breach {
+pub(super) fn breach(key: &str, problem: String, advice: &str) -> Breach {
     Breach { key: key.to_owned(), problem, advice: advice.to_owned() }
 }
 

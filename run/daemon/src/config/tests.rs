@@ -38,7 +38,13 @@ fn no_file_is_a_good_configuration() {
         format!("{:?}", Limits::default()),
         "the engine's defaults are the file's"
     );
-    assert_eq!(config.session_geometry(&Attach::default()), SessionConfig::default());
+    let heap_bytes = 512 << 20;
+    let geometry = SessionConfig {
+        send_heap_bytes: heap_bytes,
+        receive_heap_bytes: heap_bytes,
+        ..SessionConfig::default()
+    };
+    assert_eq!(config.session_geometry(&Attach::default()), geometry);
     assert_eq!(*config.http2.server(), trunkline_net::Http2Settings::server());
     assert_eq!(*config.http2.client(), trunkline_net::Http2Settings::client());
     assert_eq!(config.tls.server(), None);
@@ -88,6 +94,28 @@ fn errors_say_where_what_and_what_instead() {
             "d.toml:2:10: daemon.listen: says r2p2://, which has a port of its own; write r2p2.listen instead",
         ),
         (
+            "[gateway]\nlisten = [\"tcp://127.0.0.1:1\", \"tcp://0.0.0.0:50051\"]",
+            "d.toml:2:10: gateway.listen: has \"tcp://0.0.0.0:50051\", which others than this host's programs reach; \
+         write gateway.open_to = \"tls\" (with tls.certificate and tls.key), or \"anyone\" for all who reach it in \
+         the clear, or a loopback address",
+        ),
+        (
+            "[gateway]\nlisten = [\"tcp://[::]:1\"]\nopen_to = \"tls\"",
+            "d.toml:3:11: gateway.open_to: would refuse every connection: TLS is not served; write tls.certificate \
+         and tls.key, too",
+        ),
+        (
+            "[gateway]\nlisten = [\"r2p2://10.0.0.7:1\"]",
+            "d.toml:2:10: gateway.listen: has \"r2p2://10.0.0.7:1\", which is no place to listen at for gRPC; write \
+         tcp://, or unix: and a path",
+        ),
+        ("gateway.hops_max = 0", "d.toml:1:20: gateway.hops_max: is 0; write a number from 1 to 16"),
+        (
+            "[gateway]\nschemas = [\"a.binpb\"]",
+            "d.toml:2:11: gateway.schemas: has \"a.binpb\"; write the absolute path of a descriptor set, as protoc \
+         --descriptor_set_out makes it",
+        ),
+        (
             "[admin]\npolicies_file = \"p.toml\"",
             "d.toml:2:17: admin.policies_file: is \"p.toml\"; write an absolute path to a file, such as \
          \"/var/lib/trunkline/policies.toml\"",
@@ -107,6 +135,11 @@ fn errors_say_where_what_and_what_instead() {
          not encrypted",
         ),
         (
+            "[tls]\nversion_min = \"1.3\"\nversion_max = \"1.2\"",
+            "d.toml:3:15: tls.version_max: is older than tls.version_min; write the same version for both, or leave \
+         one of them out",
+        ),
+        (
             "[daemon]\nlisten = [\"tls://[::]:1\"]",
             "d.toml:2:10: daemon.listen: says tls://, but a listener takes connections with TLS and without; write \
          tcp://, and set tls.certificate and tls.key",
@@ -115,6 +148,30 @@ fn errors_say_where_what_and_what_instead() {
             "http2.client_keepalive_s = 5",
             "d.toml:1:28: http2.client_keepalive_s: is 5: servers answer such clients with too_many_pings; write 0 \
          for never, or at least 10",
+        ),
+        (
+            "[log]\nlevel = \"chatty\"",
+            "d.toml:2:9: log.level: has \"chatty\", which is no level; write off, error, warn, info, debug or trace, \
+         and more for single modules behind a comma: \"info,trunkline_daemon=debug\"",
+        ),
+        (
+            "[limits]\ngrpc_message_bytes = \"300 MiB\"",
+            "d.toml:2:22: limits.grpc_message_bytes: is 300 MiB, and limits.message_bytes is 257 MiB, \
+         limits.assembling_bytes_per_peer is 257 MiB: the smallest one decides; write limits.message_bytes = \
+         \"300 MiB\", limits.assembling_bytes_per_peer = \"300 MiB\", too, or at most 257 MiB here",
+        ),
+        (
+            "[limits]\nmessage_bytes = 2000000000\n[sessions]\nheap_bytes = \"1 GiB\"",
+            "d.toml:2:17: limits.message_bytes: is 1953125 KiB, and limits.assembling_bytes_per_peer is 257 MiB, \
+         sessions.heap_bytes is 1 GiB, sessions.heap_bytes_max is 1 GiB: the smallest one decides; write \
+         limits.assembling_bytes_per_peer = \"1953152 KiB\", sessions.heap_bytes = \"1953152 KiB\", \
+         sessions.heap_bytes_max = \"1953152 KiB\", too, or at most 257 MiB here",
+        ),
+        (
+            "[limits]\ngrpc_replay_bytes_per_call = \"17 MiB\"",
+            "d.toml:2:30: limits.grpc_replay_bytes_per_call: is 17 MiB, and limits.grpc_replay_bytes_per_peer is \
+         16 MiB: the smallest one decides; write limits.grpc_replay_bytes_per_peer = \"17 MiB\", too, or at most \
+         16 MiB here",
         ),
         (
             "sessions.heap_bytes = 65537",
@@ -161,6 +218,21 @@ fn errors_say_where_what_and_what_instead() {
             "[admin]\nread = [\"*\", \"root\"]",
             "d.toml:2:8: admin.read: invalid value: string \"root\", expected \"*\", \"owner\", \"uid:1000\" or \
          \"gid:1000\"",
+        ),
+        (
+            "[egress]\nallow = [\"10.0.0.0/33\"]",
+            "d.toml:2:9: egress.allow: invalid value: string \"10.0.0.0/33\", expected an address, network or name \
+         with ports or without, such as \"10.0.0.0/8:8000-8999\", \"[2001:db8::]/32\", \"db.example:80\", \
+         \"*.example\", or \"unix:/run/a.sock\"",
+        ),
+        (
+            "[[serve]]\nservice = \"a*\"\nwho = []",
+            "d.toml:2:11: serve[0].service: is \"a*\"; write \"search.v1.Search\", \"search.v1.*\" or \"*\"",
+        ),
+        (
+            "[[call]]\nservice = \"trunkline.admin.v1.Admin\"\nwho = []",
+            "d.toml:2:11: call[0].service: is \"trunkline.admin.v1.Admin\": such services are the daemon's own; write \
+         admin.read and admin.change to say who may call them",
         ),
         (
             "[log]\nformat = \"xml\"",
@@ -287,6 +359,28 @@ fn the_policy_pages_examples_are_valid() {
     }
 }
 
+/// A page's file may name certificates and folders that are not here: what is said of itself is looked at.
+#[test]
+fn every_configuration_in_the_documents_is_valid() {
+    let pages = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).unwrap();
+    let mut seen = 0;
+    for page in
+        pages.map(|page| page.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "md"))
+    {
+        let text = std::fs::read_to_string(&page).unwrap();
+        for block in text.split("\n```toml").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+            let block = block.split_once('\n').map_or("", |(_, block)| block);
+            if block.contains("[package]") || block.contains("[dependencies]") {
+                continue;
+            }
+            let read = Config::from_toml(block, &page.display().to_string());
+            assert!(read.is_ok(), "{}\n{block}", read.unwrap_err());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 6, "only {seen} configurations were found: does this test still read the pages?");
+}
+
 #[test]
 fn targets_of_mirrors_have_one_form() {
     let text = |target: &str| {
@@ -308,4 +402,52 @@ fn a_file_of_policies_has_nothing_else() {
     let error = Config::policies_from_toml("[daemon]\nnode = \"a\"", "p.toml").unwrap_err().to_string();
     assert!(error.starts_with("p.toml:1:2: daemon: there is no key \"daemon\" here"), "{error}");
     assert_eq!(Config::policies_from_toml("", "p.toml").unwrap(), []);
+}
+
+#[test]
+fn sizes_that_hold_each_other_pass() {
+    for good in [
+        "[limits]\nmessage_bytes = \"64 MiB\"",
+        "[limits]\nmessage_bytes = \"257 MiB\"\ngrpc_message_bytes = \"64 MiB\"",
+        "[sessions]\nheap_bytes = \"128 MiB\"\n[limits]\ngrpc_message_bytes = \"100 MiB\"\n\
+         assembling_bytes_per_peer = \"100 MiB\"",
+    ] {
+        assert_eq!(Config::from_toml(good, "d").map(drop), Ok(()), "{good}");
+    }
+}
+
+/// Every status that tells of a limit says in brackets what sets it, and keys it names exist.
+#[test]
+fn limits_in_statuses_name_keys_that_exist() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let documented = documented();
+    let mut names = Vec::new();
+    for folder in ["core/engine/src", "run/trunkline/src/message"] {
+        for file in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
+            let path = file.unwrap().path();
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            let written = text
+                .split("Fault::Limit {")
+                .skip(1)
+                .filter_map(|rest| rest.trim_start().strip_prefix("name: \""));
+            let consts =
+                text.split(": &str =").skip(1).filter_map(|rest| rest.trim_start().strip_prefix('"'));
+            let consts = consts.filter(|rest| {
+                rest.split('"')
+                    .next()
+                    .is_some_and(|name| name.contains("limits.") || name.contains("sessions."))
+            });
+            let both =
+                written.chain(consts).map(|rest| rest.split('"').next().unwrap_or_default().to_owned());
+            names.extend(both.map(|name| (path.clone(), name)));
+        }
+    }
+    assert!(names.len() > 10, "the statuses are written otherwise by now: {names:?}");
+    for (path, name) in names {
+        let sets = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+        let sets = sets.unwrap_or_else(|| panic!("{}: {name:?} does not say what sets it", path.display()));
+        for word in sets.split([' ', ',', ';']).filter(|word| word.contains('.')) {
+            assert!(documented.contains_key(word), "{}: there is no key {word:?}", path.display());
+        }
+    }
 }

@@ -5,8 +5,10 @@ use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::schemas::SchemaCache;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
+use std::ffi::CString;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
@@ -95,6 +97,7 @@ impl Arrival {
     /// # Errors
     /// [`TakeOverError`].
     pub fn at(descriptor: i32) -> Result<Self, TakeOverError> {
+        take_own_name();
         let socket = inherited_socket(descriptor).map_err(TakeOverError::Descriptor)?;
         let channel = Channel::new(socket, STEP_MAX).map_err(TakeOverError::Descriptor)?;
         match channel.next()?.0 {
@@ -231,4 +234,15 @@ fn out_of_place(word: &Word) -> TakeOverError {
     let mut said = format!("{word:?}");
     said.truncate(said.floor_char_boundary(100));
     TakeOverError::OutOfPlace(said)
+}
+
+/// The old daemon starts this program by a descriptor, whose number the kernel then takes for the name of the process:
+/// lists of processes show its file's again.
+fn take_own_name() {
+    let program = std::env::args_os().next().map(PathBuf::from);
+    let name =
+        program.as_deref().and_then(Path::file_name).and_then(|name| CString::new(name.as_bytes()).ok());
+    if let Some(name) = name {
+        let _ = rustix::thread::set_name(&name);
+    }
 }

@@ -11,13 +11,17 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs::{File, Metadata};
 use std::io;
-use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 use trunkline_engine::GrpcLeft;
+use trunkline_module::{Untrusted, check_trusted, open_regular};
 use trunkline_shm::{ControlSocket, monotonic_ns};
 
 /// How often gRPC connections are looked at while they end.
@@ -25,6 +29,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest nothing new is begun over gRPC before this daemon stands still: a client hears GOAWAY and leaves within a
 /// round trip or two, a call that is short ends.
 const HOLD_MAX: Duration = Duration::from_secs(1);
+
+/// Longest it takes a process whose files are closed to have ended.
+const ENDS_MAX: Duration = Duration::from_millis(500);
 
 /// Whom to hand over to.
 #[derive(Clone, Debug)]
@@ -102,12 +109,28 @@ pub enum HandOverError {
         /// What the kernel says.
         error: io::Error,
     },
+    /// The program could have been written by somebody who has not the daemon's rights.
+    #[error("cannot start the program: {0}")]
+    Untrusted(#[from] Untrusted),
     /// It says that it cannot take over.
     #[error("the new daemon cannot take over: {0}")]
     Refused(String),
     /// It died, or took too long.
     #[error("the new daemon did not take over: {0}")]
     Lost(String),
+    /// It ended by itself before it could take over.
+    #[error(
+        "{}, process {process}, ended before it took over ({status}); if it said why, that stands in the daemon's log",
+        binary.display()
+    )]
+    Died {
+        /// The program.
+        binary: PathBuf,
+        /// Its process.
+        process: u32,
+        /// How.
+        status: ExitStatus,
+    },
     /// A thread of this daemon does not stop.
     #[error("this daemon cannot hand over: {0}")]
     Own(String),
@@ -123,10 +146,8 @@ impl Daemon {
         let (mut child, socket) = start(order)?;
         tell(Step::Started { binary: order.binary.clone(), process: child.id() });
         let handed = self.lead(order, child.id(), socket, tell);
+        let handed = handed.map_err(|error| bury(&mut child, order, error));
         if handed.is_err() {
-            // It may have ended by itself; then there is nothing to end.
-            let _ = child.kill();
-            let _ = child.wait();
             self.shards().iter().for_each(|shard| {
                 shard.send(ShardCommand::StayWithGrpc);
             });
@@ -162,7 +183,7 @@ impl Daemon {
         tell(Step::Sent);
         match channel.next().map_err(lost)?.0 {
             Word::Ready => {}
-            Word::Failed { why } => return Err(HandOverError::Refused(why)),
+            Word::Failed { why } | Word::Unable { why } => return Err(HandOverError::Refused(why)),
             other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
         }
         tell(Step::Ready);
@@ -256,9 +277,13 @@ impl fmt::Display for Step {
             Self::Able { build } => write!(f, "it is {build} and can take over"),
             Self::Prepared => f.write_str("it has the schemas"),
             Self::Drained { left: 0 } => f.write_str("no gRPC call is under way"),
+            Self::Drained { left: 1 } => {
+                f.write_str("1 gRPC call has not ended in time and will end as UNAVAILABLE")
+            }
             Self::Drained { left } => {
                 write!(f, "{left} gRPC calls have not ended in time and will end as UNAVAILABLE")
             }
+            Self::Standing(1) => f.write_str("1 of this daemon's threads stands still"),
             Self::Standing(threads) => write!(f, "{threads} of this daemon's threads stand still"),
             Self::Sent => f.write_str("everything is sent"),
             Self::Ready => f.write_str("it has everything"),
@@ -275,10 +300,96 @@ fn start(order: &HandOver) -> Result<(Child, ControlSocket), HandOverError> {
     // The one descriptor the new program keeps. This process starts no other meanwhile.
     fcntl_setfd(theirs.as_fd(), FdFlags::empty()).map_err(|error| failed(error.into()))?;
     let number = theirs.as_raw_fd().to_string();
-    let child = Command::new(&order.binary).args(&order.arguments).arg(number).spawn().map_err(failed)?;
+    let program = program(&order.binary)?;
+    // The file that was looked at, whatever lies at the path by now; the new program still learns its path.
+    let mut command = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    command.arg0(&order.binary).args(&order.arguments).arg(number);
+    let child = command.spawn().map_err(failed)?;
     Ok((child, ours))
+}
+
+/// The program, open. It gets the rights of this daemon, so it must be one that nobody else could have written, unless
+/// it is the very file this daemon runs.
+fn program(path: &Path) -> Result<File, Untrusted> {
+    let file = open_regular(path)?;
+    let place = |found: Metadata| (found.dev(), found.ino());
+    let own = std::fs::metadata("/proc/self/exe").map(place);
+    match (file.metadata().map(place), own) {
+        (Ok(found), Ok(own)) if found == own => {}
+        _ => check_trusted(path, &file)?,
+    }
+    let mut first = [0; 2];
+    if file.read_at(&mut first, 0).is_ok_and(|read| read == 2) && &first == b"#!" {
+        let problem =
+            format!("{} is a script, which its interpreter would look up by its path again", path.display());
+        return Err(Untrusted { problem, advice: "name the program itself".into() });
+    }
+    Ok(file)
+}
+
+/// Ends what did not take over. If it has ended by itself, that is why.
+fn bury(child: &mut Child, order: &HandOver, error: HandOverError) -> HandOverError {
+    let ended = if matches!(error, HandOverError::Lost(_)) { ended(child) } else { None };
+    // It may have ended by itself; then there is nothing to end.
+    let _ = child.kill();
+    let _ = child.wait();
+    match ended {
+        Some(status) => HandOverError::Died { binary: order.binary.clone(), process: child.id(), status },
+        None => error,
+    }
+}
+
+/// How it ended, if it did so by itself: a moment passes between the end of its files and its own.
+fn ended(child: &mut Child) -> Option<ExitStatus> {
+    let until = Instant::now() + ENDS_MAX;
+    loop {
+        match child.try_wait() {
+            Ok(None) if Instant::now() < until => std::thread::park_timeout(LOOK),
+            Ok(status) => return status,
+            Err(_) => return None,
+        }
+    }
 }
 
 fn lost(error: ChannelError) -> HandOverError {
     HandOverError::Lost(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows which programs a daemon gives its rights to.
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    fn refused(path: &Path) -> String {
+        program(path).expect_err("is refused").to_string()
+    }
+
+    #[test]
+    fn only_programs_that_nobody_else_could_have_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        assert!(refused(&path).contains("No such file"), "{}", refused(&path));
+        std::fs::write(&path, "\x7fELF").unwrap();
+        mode(0o755);
+        assert!(program(&path).is_ok());
+        for writable in [0o775, 0o757] {
+            mode(writable);
+            assert!(refused(&path).contains("may be written by others"), "{}", refused(&path));
+        }
+        mode(0o755);
+        assert!(refused(folder.path()).contains("is no regular file"));
+        std::fs::write(&path, "#!/bin/sh\n").unwrap();
+        assert!(refused(&path).contains("is a script"));
+        if chown(&path, Some(12_345), None).is_ok() {
+            assert!(refused(&path).contains("belongs to user 12345"), "{}", refused(&path));
+        }
+    }
+
+    /// Whoever could have written it has these rights already, or could have had them long ago.
+    #[test]
+    fn the_program_of_this_very_process_is_not_asked_about() {
+        assert!(program(&std::env::current_exe().unwrap()).is_ok());
+    }
 }

@@ -3,7 +3,6 @@
 use super::wire::{Channel, ChannelError, Memory, Secure, Word};
 use crate::control::Control;
 use crate::shard::Shard;
-use crate::sockets::Socket;
 use rustix::fd::{AsFd, BorrowedFd};
 use serde_bytes::ByteBuf;
 use std::convert::Infallible;
@@ -79,9 +78,11 @@ impl Shard {
     pub fn hand_over(&mut self, leave: &Leave) {
         // What can go, goes: it need not be carried.
         self.let_out();
-        self.sockets.values_mut().for_each(Socket::make_portable);
+        self.sockets.make_portable();
         let _ = leave.done.send(self.send_parts(&leave.channel));
         let _ = leave.in_vain.recv();
+        // What the TLS library had read of the sockets is read from here on.
+        self.read_buffered_soon();
         self.pressing = true;
     }
 
@@ -109,7 +110,7 @@ impl Shard {
         channel.send(&Word::Modules { shard, states }, &[])?;
         self.send_memory(channel)?;
         let mut moved = Moved { calls: self.engine.snapshot().calls, ..Moved::default() };
-        for (peer, socket) in &self.sockets {
+        for (peer, socket) in self.sockets.iter() {
             let Some(session) = socket.can_move() else { continue };
             let (peer, endpoint_is_tcp) = (peer.to_bits(), socket.stream().is_tcp());
             let (secure, keys) = session.map(Secure::of).unzip();

@@ -3,7 +3,6 @@
 use super::arrive::{Inherited, InheritedShard, TakeOverError};
 use super::wire::Memory;
 use crate::shard::{Rings, Shard, Token, now};
-use crate::sockets::Socket;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use trunkline_engine::{Brought, SessionKey, Turn};
@@ -71,9 +70,12 @@ impl Shard {
                 Some(session) => Stream::inherit_secure(socket, is_tcp, session),
             };
             // One whose peer has gone meanwhile is lost when it is read.
-            let Ok(stream) = inherited else { continue };
+            let Ok(mut stream) = inherited else { continue };
+            if !self.engine.was_dialled(key) {
+                self.visitors.hold_place(&mut stream);
+            }
             if self.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
-                self.sockets.insert(key, Socket::inherited(stream));
+                self.sockets.insert(key, stream, None);
             }
         }
         for (first, socket) in from.visitors.drain(..) {
@@ -103,18 +105,23 @@ impl Shard {
     /// Goes on where another daemon's shard stopped, if this one does.
     pub fn resume(&mut self) {
         let Some(stopped) = self.resumes.take() else { return };
-        // What the configuration says of services counts before the first call.
-        self.take_commands();
+        // What the configuration says of services counts before the first call. Whoever asks how this shard stands has
+        // it look at every ring: that is for afterwards, when it is settled who of those is here.
+        let later = self.take_configuration();
         let (sockets, sessions) = (&self.sockets, &self.sessions);
         let memory: Vec<SessionKey> = sessions.keys();
         let over: Vec<SessionKey> = self.heaps.lodged().map(|lodged| lodged.key).collect();
         let brought = Brought {
-            socket: &|key| sockets.contains_key(&key),
+            socket: &|key| sockets.contains(key),
             memory: &|key| memory.contains(&key) || over.contains(&key),
         };
         self.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut self.heaps }, &brought);
-        self.read_buffered();
+        self.read_buffered_soon();
+        self.read_on();
         self.let_out();
+        later.into_iter().for_each(|command| self.obey(command));
+        // What came of that waits to be let out, and nobody may ring for a long time.
+        self.pressing = true;
         tracing::info!(
             shard = self.index,
             sessions = memory.len(),

@@ -33,6 +33,11 @@ fn chain() -> Vec<Definition> {
     Config::policies_from_toml(CHAIN, "chain").unwrap()
 }
 
+/// The chain that would be put to work.
+fn taken(bytes: &[u8]) -> Option<Vec<Definition>> {
+    Config::policies_from_toml(checked(bytes).ok()?, "chain").ok()
+}
+
 fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| document(&chain()).unwrap())
@@ -184,6 +189,9 @@ fn what_is_damaged_is_refused_with_place_and_remedy() {
         (HEAD.into(), "was cut short in its first line"),
         (whole[..whole.len() - 1].into(), "was cut short, damaged or edited"),
         (whole.replace("blue", "gold"), "was cut short, damaged or edited"),
+        (whole.replacen("# Chain", "# Chein", 1), "is damaged in its first two lines"),
+        (whole.replacen("# ", "", 1).replace("blue", "gold"), "is damaged in its first two lines"),
+        (whole.split_once('\n').unwrap().1.into(), "is damaged in its first two lines"),
         (whole.rsplit_once("[[policy]]").unwrap().0.into(), "was cut short, damaged or edited"),
         (
             "[[policy]]\nname = \"a\"\nkind = \"acces\"\n".into(),
@@ -211,10 +219,22 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_byte_behind_the_first_line_goes_unnoticed(at in HEAD.len()..text().len(), bit in 0..8u8) {
+    fn no_changed_byte_goes_unnoticed(at in prop_oneof![0..text().len(), 0..HEAD.len() + 10], bit in 0..8u8) {
         let mut bytes = text().as_bytes().to_vec();
         bytes[at] ^= 1 << bit;
         prop_assert!(checked(&bytes).is_err());
+    }
+
+    /// A block that was never written, at the beginning or anywhere, and a beginning that is lost.
+    #[test]
+    fn no_lost_block_goes_unnoticed(from in 0..text().len(), bytes in 1..HEAD.len() + NOTE.len(), blank: bool) {
+        let with = if blank { b' ' } else { 0 };
+        let mut lost = text().as_bytes().to_vec();
+        let until = (from + bytes).min(lost.len());
+        lost[from..until].fill(with);
+        prop_assert!(taken(&lost).is_none_or(|taken| taken == chain()));
+        let cut = &text().as_bytes()[bytes..];
+        prop_assert!(taken(cut).is_none(), "{}", String::from_utf8_lossy(cut));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! An application made of nothing but the ABI: control packets, rings and heaps. What a hostile one can do, it can do.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+mod keys;
+
+pub use keys::Keys;
 use prost::Message;
 use rustix::fd::AsFd;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -48,6 +51,7 @@ pub enum Answer {
 impl RawApp {
     /// Attaches and binds. `target` as in `CallMethod`.
     pub fn attach(daemon: &Daemon, target: &str, serves: bool) -> Self {
+        trunkline_test_logs::watch();
         let control = daemon.connect().unwrap();
         let end = match attach_on(&control, ABI_VERSION) {
             Answer::Attached(end) => *end,
@@ -178,6 +182,16 @@ impl RawApp {
         finish
     }
 
+    /// The same with a message that may have to wait until the ones before it are given back.
+    pub fn unary_of(&mut self, data: &[u8]) -> Finish {
+        let until = Instant::now() + WATCHDOG;
+        while self.end.send_heap.largest_free() < data.len() as u32 + 4096 {
+            assert!(Instant::now() < until, "send blocks do not come back");
+            assert_eq!(self.next_within(Duration::from_millis(1)), None, "only returns are due");
+        }
+        self.unary(data)
+    }
+
     /// Why the daemon dismissed this application.
     pub fn dismissal(&self) -> String {
         match answer(&self.control) {
@@ -202,15 +216,27 @@ pub fn bind_on(
     serves: &[&str],
     target: &str,
 ) -> Answer {
+    let call = |name: &str| CallMethod { path: format!("/raw.Echo/{name}"), target: target.to_owned() };
+    bind_as(control, set, claimed_bytes, serves, vec![call("Once"), call("Chat")])
+}
+
+/// The same without calls.
+pub fn serve_on(control: &ControlSocket, set: &[u8], serves: &[&str]) -> Answer {
+    bind_as(control, set, set.len() as u64, serves, Vec::new())
+}
+
+fn bind_as(
+    control: &ControlSocket,
+    set: &[u8],
+    claimed_bytes: u64,
+    serves: &[&str],
+    calls: Vec<CallMethod>,
+) -> Answer {
     let memfd = memfd_create("set", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     assert_eq!(rustix::io::write(&memfd, set).unwrap(), set.len());
     fcntl_add_seals(&memfd, SealFlags::SHRINK | SealFlags::WRITE).unwrap();
-    let call = |name: &str| CallMethod { path: format!("/raw.Echo/{name}"), target: target.to_owned() };
-    let bind = Bind {
-        descriptor_set_bytes: claimed_bytes,
-        serves: serves.iter().map(|name| (*name).to_owned()).collect(),
-        calls: vec![call("Once"), call("Chat")],
-    };
+    let serves = serves.iter().map(|name| (*name).to_owned()).collect();
+    let bind = Bind { descriptor_set_bytes: claimed_bytes, serves, calls };
     send(control, request::Kind::Bind(bind), Some(&memfd));
     answer(control)
 }

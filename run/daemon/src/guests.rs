@@ -1,0 +1,197 @@
+//! What a listener is for, and who has come to it: anybody, operators, or clients of the gateway.
+
+use crate::config::{Admin, Config, OpenTo, ServiceRule};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use trunkline_engine::{CallRule, GatewayClient, GrpcKey, Operator, PeerIdentity};
+use trunkline_net::{Endpoint, PeerCredentials, Stream};
+
+/// What a listener is for.
+#[derive(Clone)]
+pub(crate) enum Purpose {
+    /// Daemons, and gRPC clients of what applications of this host serve.
+    Anybody,
+    /// Operators: who may do what.
+    Operators(Arc<Admin>),
+    /// Clients of the gateway.
+    Gateway(Arc<Door>),
+}
+
+/// A listener of the gateway.
+pub(crate) struct Door {
+    /// `[[call]]`, held against the user of each connection over a Unix socket.
+    rules: Vec<ServiceRule>,
+    /// The same for clients that came by a port, and so are no user of this host.
+    rules_by_port: Arc<[CallRule]>,
+    needs_tls: bool,
+}
+
+/// Who came to a listener that is not for anybody.
+pub(crate) enum Guest {
+    Operator(Operator),
+    Gateway(GatewayGuest),
+}
+
+/// A client of the gateway.
+pub(crate) struct GatewayGuest {
+    client: GatewayClient,
+    /// Its user, by the kernel's word, over a Unix socket.
+    uid: Option<u32>,
+    needs_tls: bool,
+}
+
+impl Purpose {
+    /// Every address a configuration listens at, with what it is for.
+    pub fn of_all(config: &Config) -> Vec<(&Endpoint, Self)> {
+        let admin = Arc::new(config.admin.clone());
+        let anybodys = config.daemon.listen.iter().map(|address| (&address.0, Self::Anybody));
+        let operators =
+            config.admin.listen.iter().map(|address| (&address.0, Self::Operators(Arc::clone(&admin))));
+        let gateway = config
+            .gateway
+            .listen
+            .iter()
+            .map(|address| (&address.0, Self::Gateway(Arc::new(Door::of(config, &address.0)))));
+        anybodys.chain(operators).chain(gateway).collect()
+    }
+
+    /// What a listener at this address is called when it is handed over: two of them may have any port, and what came
+    /// to one is not for the other.
+    pub fn name_of(&self, endpoint: &Endpoint) -> String {
+        match self {
+            Self::Anybody | Self::Operators(_) => endpoint.to_string(),
+            Self::Gateway(_) => format!("gateway {endpoint}"),
+        }
+    }
+
+    /// Permissions of the listener's socket file, if they are not left to the process.
+    pub fn socket_mode(&self, config: &Config) -> Option<u32> {
+        match self {
+            Self::Anybody => None,
+            Self::Operators(_) => Some(config.admin.socket_mode.0),
+            Self::Gateway(_) => Some(config.gateway.socket_mode.0),
+        }
+    }
+
+    /// Who a connection accepted there is; `None` if it may be anybody.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn guest(&self, stream: &Stream) -> io::Result<Option<Guest>> {
+        Ok(match self {
+            Self::Anybody => None,
+            Self::Operators(admin) => Some(Guest::Operator(operator(stream, admin)?)),
+            Self::Gateway(door) => Some(Guest::Gateway(door.guest(stream)?)),
+        })
+    }
+}
+
+impl Door {
+    fn of(config: &Config, endpoint: &Endpoint) -> Self {
+        let by_port = |rule: &ServiceRule| CallRule {
+            service: rule.service.as_str().into(),
+            permits: rule.who.contains(&crate::config::Principal::Anyone),
+        };
+        Self {
+            rules: config.call.clone(),
+            rules_by_port: config.call.iter().map(by_port).collect(),
+            needs_tls: config.gateway.open_to == OpenTo::Tls && is_beyond_host(endpoint),
+        }
+    }
+
+    fn guest(&self, stream: &Stream) -> io::Result<GatewayGuest> {
+        let needs_tls = self.needs_tls;
+        let Some(PeerCredentials { uid, gid, .. }) = stream.peer_credentials()? else {
+            let client =
+                GatewayClient { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
+            return Ok(GatewayGuest { client, uid: None, needs_tls });
+        };
+        let rule = |rule: &ServiceRule| CallRule {
+            service: rule.service.as_str().into(),
+            permits: rule.covers(uid, gid),
+        };
+        let rules = self.rules.iter().map(rule).collect();
+        let client = GatewayClient { who: format!("uid {uid}, gid {gid}").into(), rules };
+        Ok(GatewayGuest { client, uid: Some(uid), needs_tls })
+    }
+}
+
+impl Guest {
+    /// Whether it must speak TLS.
+    pub fn needs_tls(&self) -> bool {
+        matches!(self, Self::Gateway(GatewayGuest { needs_tls: true, .. }))
+    }
+
+    /// Why it is refused when it speaks the native protocol.
+    pub fn why_not_native(&self) -> &'static str {
+        match self {
+            Self::Operator(_) => "speaks the native protocol where operators speak gRPC",
+            Self::Gateway(_) => "speaks the native protocol at the gateway, where gRPC is spoken",
+        }
+    }
+}
+
+impl GatewayGuest {
+    /// What the engine takes it in as: its address, who it proved to be, what it may call.
+    pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, GatewayClient) {
+        match self.uid {
+            // As policies know applications of this host.
+            Some(uid) => {
+                let names = vec![format!("uid:{uid}")];
+                (format!("unix (uid {uid})"), PeerIdentity { names, ..PeerIdentity::default() }, self.client)
+            }
+            None => (label(stream), identity(stream), self.client),
+        }
+    }
+}
+
+/// Takes a connection of HTTP/2 in.
+pub(crate) fn take_in(
+    engine: &mut trunkline_engine::Engine,
+    now: trunkline_call::Instant,
+    stream: &Stream,
+    guest: Option<Guest>,
+) -> GrpcKey {
+    match guest {
+        None => engine.accept_grpc(now, label(stream), identity(stream)),
+        Some(Guest::Operator(operator)) => engine.accept_operator(now, operator),
+        Some(Guest::Gateway(guest)) => {
+            let (label, identity, client) = guest.into_parts(stream);
+            engine.accept_at_gateway(now, label, identity, client)
+        }
+    }
+}
+
+/// Whether others than this host's programs can reach an address.
+pub(crate) fn is_beyond_host(endpoint: &Endpoint) -> bool {
+    let by_port = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
+    match endpoint {
+        Endpoint::Tcp(address) | Endpoint::Tls(address, _) => by_port(address),
+        Endpoint::R2p2(address) => by_port(&(*address).into()),
+        Endpoint::Unix(_) | Endpoint::Abstract(_) => false,
+    }
+}
+
+/// What operators see of a stranger.
+pub(crate) fn label(stream: &Stream) -> String {
+    let address = stream.peer_address().ok().flatten();
+    let scheme = if stream.is_secure() { "tls" } else { "tcp" };
+    address.map_or("unix".into(), |address| format!("{scheme}://{address}"))
+}
+
+/// Who the peer proved to be.
+pub(crate) fn identity(stream: &Stream) -> PeerIdentity {
+    let known = stream.identity().unwrap_or_default();
+    let spiffe_id = known.spiffe_id().map(str::to_owned);
+    let names = known.dns.into_iter().chain(known.uris).collect();
+    PeerIdentity { encrypted: stream.is_secure(), names, spiffe_id }
+}
+
+/// Who came where operators come, and what he may.
+fn operator(stream: &Stream, admin: &Admin) -> io::Result<Operator> {
+    let process = stream.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
+    let (uid, gid) = (process.uid, process.gid);
+    let [reads, changes] = [true, false].map(|reads| admin.permit(reads, uid, gid));
+    Ok(Operator { identity: format!("uid:{uid}"), reads, changes })
+}

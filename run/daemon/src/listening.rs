@@ -1,0 +1,69 @@
+//! A listener, what it is called, and whether the poller looks at it.
+
+use crate::guests::Purpose;
+use crate::shard::Token;
+use std::io;
+use trunkline_net::{Interest, Listener, Poller};
+
+/// A listener of a shard.
+pub(crate) struct Listening {
+    pub listener: Listener,
+    /// As the configuration has it.
+    pub configured: String,
+    pub endpoint: String,
+    /// Who may connect here, and to what.
+    pub purpose: Purpose,
+    is_watched: bool,
+}
+
+impl Listening {
+    /// One that is not watched yet.
+    pub fn new(listener: Listener, configured: String, purpose: Purpose) -> Self {
+        let endpoint = listener.endpoint().to_string();
+        Self { listener, configured, endpoint, purpose, is_watched: false }
+    }
+
+    /// Has the poller tell when somebody connects. Both a rest that is over and strangers that are admitted again ask
+    /// for it, in either order.
+    pub fn watch(&mut self, poller: &Poller, index: usize) -> io::Result<()> {
+        if !self.is_watched {
+            poller.add(&self.listener, Token::Listener(index).to_poller(), Interest::Read)?;
+            self.is_watched = true;
+        }
+        Ok(())
+    }
+
+    /// Leaves those who connect in the kernel's queue.
+    pub fn unwatch(&mut self, poller: &Poller) {
+        if std::mem::take(&mut self.is_watched) {
+            let _ = poller.remove(&self.listener);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a listener that rests while strangers are held is watched once afterwards.
+    use super::*;
+    use trunkline_net::{Endpoint, Stream};
+
+    #[test]
+    fn a_listener_is_watched_once_whoever_asks() {
+        let listener = Listener::bind(&Endpoint::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
+        let poller = Poller::new().unwrap();
+        let mut listening = Listening::new(listener, "tcp://127.0.0.1:0".into(), Purpose::Anybody);
+        let endpoint = listening.listener.endpoint().clone();
+        // It rests, strangers are held, admitted, and then the rest is over.
+        listening.watch(&poller, 0).unwrap();
+        listening.unwatch(&poller);
+        listening.unwatch(&poller);
+        listening.watch(&poller, 0).unwrap();
+        listening.watch(&poller, 0).unwrap();
+        let _client = Stream::connect(&endpoint).unwrap();
+        let mut ready = Vec::new();
+        while ready.is_empty() {
+            poller.wait(None, &mut ready).unwrap();
+        }
+        assert_eq!(ready.len(), 1);
+    }
+}

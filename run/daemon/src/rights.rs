@@ -1,0 +1,158 @@
+//! What an application may bind: who it is by the kernel's word, held against the configuration.
+
+use crate::config::{Config, ServiceRule};
+use trunkline_call::Code;
+use trunkline_control::CallMethod;
+use trunkline_engine::{BindError, Bound, is_own_service, is_reading};
+use trunkline_net::Target;
+use trunkline_shm::PeerCredentials;
+
+/// Why nothing of a bind took effect, for the application.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub code: Code,
+    pub why: String,
+}
+
+/// The rights of one application.
+pub(crate) struct Rights<'a> {
+    pub config: &'a Config,
+    pub peer: PeerCredentials,
+}
+
+/// Paths to call, each with its target in the form all applications share.
+pub(crate) type Calls = Vec<(String, Option<String>)>;
+
+impl Rights<'_> {
+    /// Whether an application may keep what it has bound, by rules that may be others by now.
+    pub fn keeps(&self, bound: &Bound) -> Result<(), Refused> {
+        self.serves(&bound.serves)?;
+        bound.calls.iter().try_for_each(|(path, target)| self.one_call(path, target).map(drop))
+    }
+
+    /// Those of these services that a rule says this application may serve, whoever else does.
+    pub fn serves(&self, services: &[String]) -> Result<Vec<String>, Refused> {
+        let mut by_rule = Vec::new();
+        for service in services {
+            if self.is_own_process() {
+                continue;
+            }
+            if is_own_service(service) {
+                let why = format!("{service} is the daemon's own: no application may serve it");
+                return Err(Refused { code: Code::FailedPrecondition, why });
+            }
+            let rule = ServiceRule::of(&self.config.serve, service);
+            by_rule.extend(self.obey("serve", service, rule)?.then(|| service.clone()));
+        }
+        Ok(by_rule)
+    }
+
+    /// The calls of a bind.
+    pub fn calls(&self, calls: Vec<CallMethod>) -> Result<Calls, Refused> {
+        let one = |call: CallMethod| {
+            let target = self.one_call(&call.path, &call.target)?;
+            Ok((call.path, target))
+        };
+        calls.into_iter().map(one).collect()
+    }
+
+    fn one_call(&self, path: &str, target: &str) -> Result<Option<String>, Refused> {
+        self.may_call(path)?;
+        self.target(target)
+    }
+
+    fn may_call(&self, path: &str) -> Result<(), Refused> {
+        if self.is_own_process() {
+            return Ok(());
+        }
+        let service = path.trim_start_matches('/');
+        if is_own_service(service) {
+            let PeerCredentials { uid, gid, .. } = self.peer;
+            let permitted = self.config.admin.permit(is_reading(path), uid, gid);
+            return permitted.map_err(|why| denied(format!("{path}: {why}")));
+        }
+        let service = service.split_once('/').map_or(service, |(service, _)| service);
+        self.obey("call", service, ServiceRule::of(&self.config.call, service)).map(drop)
+    }
+
+    /// Whether there is a rule, if it permits.
+    fn obey(&self, key: &str, service: &str, rule: Option<&ServiceRule>) -> Result<bool, Refused> {
+        let Some(rule) = rule else { return Ok(false) };
+        let PeerCredentials { uid, gid, .. } = self.peer;
+        if rule.covers(uid, gid) {
+            return Ok(true);
+        }
+        Err(denied(format!(
+            "uid {uid}, gid {gid} may not {key} {service}: [[{key}]] for {:?} in the daemon's configuration says who \
+             may",
+            rule.service
+        )))
+    }
+
+    /// An empty target means *whoever serves it*; anything else must be endpoints we can dial, or a name we can look
+    /// up. It goes on in one form, so that all applications that mean the same share connections.
+    fn target(&self, target: &str) -> Result<Option<String>, Refused> {
+        if target.is_empty() {
+            return Ok(None);
+        }
+        let parsed = target.parse::<Target>().map_err(|error| Refused {
+            code: Code::FailedPrecondition,
+            why: format!("target {target:?}: {error}"),
+        })?;
+        // An embedded daemon has the rights of its application.
+        if !self.is_own_process() {
+            let PeerCredentials { uid, gid, .. } = self.peer;
+            self.config.egress.permit(&parsed, uid, gid).map_err(denied)?;
+        }
+        Ok(Some(parsed.to_string()))
+    }
+
+    /// Whether the application is of the process this daemon runs in. The number of the process alone does not say so:
+    /// it may be that of one which connected, left its connection to others and ended, before this daemon was started
+    /// to go on with that connection.
+    fn is_own_process(&self) -> bool {
+        self.peer.pid == std::process::id() && self.peer.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
+impl From<BindError> for Refused {
+    fn from(error: BindError) -> Self {
+        let code = match error {
+            BindError::Owned { .. } => Code::PermissionDenied,
+            _ => Code::FailedPrecondition,
+        };
+        Self { code, why: error.to_string() }
+    }
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Self {
+        Self { code: Code::FailedPrecondition, why }
+    }
+}
+
+fn denied(why: String) -> Refused {
+    Refused { code: Code::PermissionDenied, why }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows who counts as the daemon's own process.
+    use super::*;
+
+    #[test]
+    fn a_process_of_another_user_that_had_this_number_is_not_this_one() {
+        let own = rustix::process::geteuid().as_raw();
+        let config = Config::default();
+        let of = |uid| Rights {
+            config: &config,
+            peer: PeerCredentials { pid: std::process::id(), uid, gid: uid },
+        };
+        let serves = ["trunkline.admin.v1.Admin".into()];
+        assert_eq!(of(own).serves(&serves), Ok(Vec::new()));
+        assert_eq!(of(own).target("tcp://127.0.0.1:1"), Ok(Some("tcp://127.0.0.1:1".into())));
+        let stranger = of(own + 1);
+        assert_eq!(stranger.serves(&serves).unwrap_err().code, Code::FailedPrecondition);
+        assert_eq!(stranger.target("tcp://127.0.0.1:1").unwrap_err().code, Code::PermissionDenied);
+    }
+}

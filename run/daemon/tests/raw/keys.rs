@@ -1,0 +1,50 @@
+//! An authority and the certificates it has signed, in files.
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use std::path::PathBuf;
+use tempfile::TempDir;
+use trunkline_net::{ClientFiles, TlsClient};
+
+/// A folder with an authority, a server's certificate and a client's.
+pub struct Keys {
+    folder: TempDir,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Keys {
+    pub fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let this = Self { folder: tempfile::tempdir().unwrap(), issuer };
+        std::fs::write(this.path("ca.pem"), this.issuer.pem()).unwrap();
+        this.issue("server", "search.internal");
+        this
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn issue(&self, file: &str, name: &str) {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.subject_alt_names.push(SanType::URI("spiffe://example.org/search".try_into().unwrap()));
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        std::fs::write(self.path(&format!("{file}.new")), key.serialize_pem()).unwrap();
+        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.key"))).unwrap();
+        std::fs::write(self.path(&format!("{file}.new")), certificate.pem()).unwrap();
+        std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.pem"))).unwrap();
+    }
+
+    pub fn config(&self, more: &str) -> String {
+        let path = |name| format!("{:?}", self.path(name));
+        let (certificate, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+        format!("[tls]\ncertificate = {certificate}\nkey = {key}\nca = {ca}\n{more}")
+    }
+
+    pub fn client(&self) -> TlsClient {
+        let files = ClientFiles { ca: Some(self.path("ca.pem")), ..ClientFiles::default() };
+        TlsClient::load(&files).unwrap()
+    }
+}

@@ -1,0 +1,94 @@
+//! The head of a request.
+
+use httparse::{EMPTY_HEADER, Error, Status};
+
+/// Longest head that is read.
+pub const HEAD_BYTES_MAX: usize = 8192;
+/// Most header fields in it.
+const FIELDS_MAX: usize = 64;
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The path, without a query.
+    pub path: String,
+    /// Only the head of the response is wanted.
+    pub head_only: bool,
+}
+
+/// Why there is no request, or not yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// The head goes on.
+    More,
+    /// It is no request of HTTP/1.
+    Malformed,
+    /// It is longer than is read here.
+    TooLong,
+    /// It wants something changed, or something else that is not done here.
+    Method,
+}
+
+impl Request {
+    /// Of what has come so far.
+    pub fn read(bytes: &[u8]) -> Result<Self, Unread> {
+        let mut fields = [EMPTY_HEADER; FIELDS_MAX];
+        let mut parsed = httparse::Request::new(&mut fields);
+        match parsed.parse(bytes) {
+            Ok(Status::Complete(_)) => {}
+            Ok(Status::Partial) if bytes.len() < HEAD_BYTES_MAX => return Err(Unread::More),
+            Ok(Status::Partial) | Err(Error::TooManyHeaders) => return Err(Unread::TooLong),
+            Err(_) => return Err(Unread::Malformed),
+        }
+        let head_only = match parsed.method {
+            Some("GET") => false,
+            Some("HEAD") => true,
+            _ => return Err(Unread::Method),
+        };
+        let target = parsed.path.ok_or(Unread::Malformed)?;
+        // Proxies write the whole address (RFC 9112, section 3.2.2).
+        let target = target
+            .strip_prefix("http://")
+            .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
+        let path = target.split(['?', '#']).next().unwrap_or(target);
+        Ok(Self { path: path.to_owned(), head_only })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is a request here, and that no bytes do harm.
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for() {
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(FIELDS_MAX + 1));
+        let long = format!("GET /{}", "a".repeat(HEAD_BYTES_MAX));
+        let get = |path: &str| Ok(Request { path: path.into(), head_only: false });
+        #[rustfmt::skip]
+        let table: [(&str, Result<Request, Unread>); 12] = [
+            ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", get("/metrics")),
+            ("GET /metrics?x=y HTTP/1.0\r\n\r\n", get("/metrics")),
+            ("GET http://a:1/metrics HTTP/1.1\r\n\r\n", get("/metrics")),
+            ("GET http://a HTTP/1.1\r\n\r\n", get("/")),
+            ("HEAD / HTTP/1.1\r\n\r\n", Ok(Request { path: "/".into(), head_only: true })),
+            ("POST / HTTP/1.1\r\n\r\n", Err(Unread::Method)),
+            ("GET / HTTP/1.1\r\nHost: a\r\n", Err(Unread::More)),
+            ("", Err(Unread::More)),
+            ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Err(Unread::Malformed)),
+            ("\x16\x03\x01", Err(Unread::Malformed)),
+            (&many, Err(Unread::TooLong)),
+            (&long, Err(Unread::TooLong)),
+        ];
+        for (bytes, expected) in table {
+            assert_eq!(Request::read(bytes.as_bytes()), expected, "{bytes:.40}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_have_an_outcome(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+            let _ = Request::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Listens, and has each connection answered.
+
+use crate::request::{HEAD_BYTES_MAX, Request, Unread};
+use crate::response::{Page, response};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{set_socket_reuseaddr, set_socket_reuseport};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Connections that are answered at once.
+pub const PLACES_MAX: usize = 8;
+/// Time of a whole exchange: a request of a few hundred bytes, a page of a few hundred kilobytes.
+pub const TIME_MAX: Duration = Duration::from_secs(5);
+/// A pause after a connection that could not be taken (no descriptors left): it is still there.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Connections the kernel keeps until they are accepted.
+const BACKLOG: i32 = 64;
+
+/// Serves pages at an address until it is dropped.
+#[derive(Debug)]
+pub struct PageServer {
+    address: SocketAddr,
+    /// Closed with this: the listening thread sees it.
+    _open: OwnedFd,
+}
+
+/// Makes the page at a path; `None` if there is none.
+type Make = dyn Fn(&str) -> Option<Page> + Send + Sync;
+
+impl PageServer {
+    /// Listens at `address` and has `make` answer, on threads of its own (called `name`).
+    ///
+    /// Another process of the same user may listen at the same address (SO_REUSEPORT), so that a daemon's successor can
+    /// before the daemon leaves.
+    ///
+    /// # Errors
+    /// What the kernel says: the address is taken, or not this host's.
+    pub fn bind(
+        address: SocketAddr,
+        name: &'static str,
+        make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let listener = listen(address)?;
+        let address = listener.local_addr()?;
+        let (closed, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let make: Arc<Make> = Arc::new(make);
+        std::thread::Builder::new()
+            .name(name.into())
+            .spawn(move || accept(&listener, &closed, name, &make))?;
+        Ok(Self { address, _open: open })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    set_socket_reuseport(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
+/// Takes connections until the server is dropped.
+fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &Arc<Make>) {
+    let places = Arc::new(());
+    loop {
+        let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
+        if poll(&mut ready, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
+            return;
+        }
+        if !ready[1].revents().is_empty() {
+            return;
+        }
+        match listener.accept() {
+            Ok((stream, _)) => begin(stream, name, make, Arc::clone(&places)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => {
+                tracing::debug!(%error, "a reader of pages could not be accepted");
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+}
+
+/// Has a connection answered on a thread of its own, which holds `place` for as long.
+fn begin(stream: TcpStream, name: &'static str, make: &Arc<Make>, place: Arc<()>) {
+    // The listening thread has one.
+    if Arc::strong_count(&place) > PLACES_MAX + 1 {
+        let refused = Page::text("too many readers at once; ask again");
+        let _ = stream.set_nonblocking(true);
+        let _ = (&stream).write(&response("503 Service Unavailable", &refused, false));
+        return;
+    }
+    let make = Arc::clone(make);
+    let answered = std::thread::Builder::new().name(name.into()).spawn(move || {
+        if let Err(error) = answer(stream, &*make, Instant::now() + TIME_MAX) {
+            tracing::debug!(%error, "a reader of pages went away");
+        }
+        drop(place);
+    });
+    if let Err(error) = answered {
+        tracing::debug!(%error, "no thread for a reader of pages");
+    }
+}
+
+/// Reads a request, and answers it.
+fn answer(stream: TcpStream, make: &Make, until: Instant) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    let mut timed = Timed { stream, until };
+    let mut bytes = Vec::new();
+    let (status, page, head_only) = loop {
+        match Request::read(&bytes) {
+            Ok(Request { path, head_only }) => match make(&path) {
+                Some(page) => break ("200 OK", page, head_only),
+                None => break ("404 Not Found", Page::text("there is no such page"), head_only),
+            },
+            Err(Unread::More) => timed.read_more(&mut bytes)?,
+            Err(Unread::Malformed) => {
+                break ("400 Bad Request", Page::text("this is no request of HTTP/1"), false);
+            }
+            Err(Unread::TooLong) => {
+                break ("431 Request Header Fields Too Large", Page::text("the request is too long"), false);
+            }
+            Err(Unread::Method) => {
+                break ("405 Method Not Allowed", Page::text("pages are only read here"), false);
+            }
+        }
+    };
+    timed.write_all(&response(status, &page, head_only))?;
+    // What has not been read would turn the close into a reset, and the page would be lost.
+    timed.stream.shutdown(std::net::Shutdown::Write)?;
+    while bytes.len() < 2 * HEAD_BYTES_MAX && timed.read_more(&mut bytes).is_ok() {}
+    Ok(())
+}
+
+/// A connection until a point in time.
+struct Timed {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+
+    /// Adds what comes next.
+    fn read_more(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        let mut piece = [0; 1024];
+        match self.stream.read(&mut piece)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            count => {
+                bytes.extend_from_slice(&piece[..count]);
+                Ok(())
+            }
+        }
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            match self.stream.write(bytes)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+}

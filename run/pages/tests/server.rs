@@ -1,0 +1,108 @@
+//! Shows what readers get, that slow and many readers cost places for a time and nothing else, and how it ends.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+use trunkline_pages::{HEAD_BYTES_MAX, PLACES_MAX, Page, PageServer};
+
+/// So long at most a test waits for what has to come.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+fn serve(make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static) -> PageServer {
+    PageServer::bind("127.0.0.1:0".parse().unwrap(), "pages", make).unwrap()
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
+    stream
+}
+
+fn ask(address: SocketAddr, request: &str) -> String {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn pages_and_what_there_is_instead() {
+    let server = serve(|path| (path == "/a").then(|| Page::text("that is a")));
+    let long = format!("GET /a HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(HEAD_BYTES_MAX));
+    let table = [
+        ("GET /a HTTP/1.1\r\nhost: x\r\n\r\n", "200 OK", "\r\n\r\nthat is a"),
+        ("GET /a?b HTTP/1.0\r\n\r\n", "200 OK", "\r\n\r\nthat is a"),
+        ("HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n", "200 OK", "content-length: 9\r\n"),
+        ("GET /b HTTP/1.1\r\nhost: x\r\n\r\n", "404 Not Found", "no such page"),
+        ("DELETE /a HTTP/1.1\r\nhost: x\r\n\r\n", "405 Method Not Allowed", "allow: GET, HEAD\r\n"),
+        ("\u{16}\u{3}\u{1}\u{0}", "400 Bad Request", "no request"),
+        (&long, "431 Request Header Fields Too Large", "too long"),
+    ];
+    for (request, status, part) in table {
+        let answer = ask(server.address(), request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")), "{request:.20}: {answer}");
+        assert!(answer.contains(part), "{request:.20}: {answer}");
+    }
+    let head = ask(server.address(), "HEAD /a HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert!(head.ends_with("\r\n\r\n"), "a head has no body: {head}");
+}
+
+#[test]
+fn a_request_may_come_in_pieces_and_a_reader_may_be_done_writing() {
+    let server = serve(|_| Some(Page::text("x".repeat(1 << 20))));
+    let mut stream = connect(server.address());
+    for piece in ["GET /", "a HT", "TP/1.1\r", "\nhost: x\r\n", "\r\n"] {
+        stream.write_all(piece.as_bytes()).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.len() > 1 << 20);
+}
+
+#[test]
+fn silent_readers_take_places_and_give_them_back() {
+    let server = serve(|_| Some(Page::text("here")));
+    let silent: Vec<TcpStream> = (0..PLACES_MAX).map(|_| connect(server.address())).collect();
+    // Accepted in order: who comes after them finds no place.
+    let answer = ask(server.address(), "");
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+    drop(silent);
+    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let served = std::iter::repeat_with(|| ask(server.address(), request));
+    assert!(served.take(100_000).any(|answer| answer.starts_with("HTTP/1.1 200 OK\r\n")));
+}
+
+#[test]
+fn a_reader_has_so_much_time_however_it_uses_it() {
+    let server = serve(|_| Some(Page::text("here")));
+    let mut slow = connect(server.address());
+    slow.write_all(b"GET / HTTP/1.1\r\nx: ").unwrap();
+    // A byte now and then, until the server has had enough.
+    let left = std::iter::repeat_with(|| {
+        std::thread::sleep(Duration::from_millis(50));
+        slow.write_all(b"y")
+    });
+    assert!(left.take(1200).any(|written| written.is_err()), "it still listens after a minute");
+}
+
+#[test]
+fn dropped_it_listens_no_longer_and_a_successor_listens_before() {
+    let first = serve(|_| Some(Page::text("first")));
+    let address = first.address();
+    let second = PageServer::bind(address, "pages", |_| Some(Page::text("second"))).unwrap();
+    drop(first);
+    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    // The kernel gives connections to either until the first has gone.
+    let answers = std::iter::repeat_with(|| {
+        let mut stream = connect(address);
+        let mut answer = String::new();
+        let done = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+        done.map(|_| answer).unwrap_or_default()
+    });
+    assert!(answers.take(1000).any(|answer| answer.ends_with("second")));
+    drop(second);
+    let refused = std::iter::repeat_with(|| TcpStream::connect(address).is_err());
+    assert!(refused.take(100_000).any(|refused| refused));
+}
