@@ -1,6 +1,7 @@
 //! The command line, as types.
 
 use crate::bench::Form;
+use crate::manual::{CompletionsArgs, ManArgs};
 use clap::{Args, Parser, Subcommand};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub enum Verb {
     Daemon(DaemonArgs),
     /// Replace the running daemon by a new process: applications, connections, calls and streams go on
     Upgrade(UpgradeArgs),
+    /// Say what is wrong on this host, and what to do: socket, rights, limits, kernel, certificates, configuration
+    Doctor(DoctorArgs),
     /// Show applications, services, peers, queues and memory of the daemon
     List(ListArgs),
     /// Make a call, JSON in and out
@@ -52,6 +55,11 @@ pub enum Verb {
     Policy(PolicyVerb),
     /// Start two daemons and a search service on this machine, and call through both
     Demo(DemoArgs),
+    /// Print a script with which a shell completes this command line
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each verb
+    #[command(hide = true)]
+    Man(ManArgs),
 }
 
 /// `trunkline daemon`
@@ -91,10 +99,25 @@ pub struct UpgradeArgs {
     pub grace: Duration,
 }
 
+/// `trunkline doctor`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit code: 0 if there is no problem, 1 if there is one. Advice is no problem.
+
+Run it as the user whose program does not reach the daemon, and as the daemon's user: rights are theirs.")]
+pub struct DoctorArgs {
+    /// Configuration file of the daemon [default: $TRUNKLINE_CONFIG, else /etc/trunkline/daemon.toml if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `trunkline router`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Workers that speak the extended mode join by themselves from the networks of --join-from; others are named by --worker.
+Workers with r2p2.mode = \"extended\" join by themselves from the networks of --join-from; others are named by --worker.
 
 Example:
   trunkline router --listen 10.0.0.9:8000 --control 10.0.0.9:9000 --join-from 10.0.0.0/24 --policy jbsq --live")]

@@ -2,7 +2,7 @@
 
 use crate::admin::proto::admin_client::AdminClient;
 use crate::admin::proto::{Application, ListRequest, ListResponse, Peer, Service};
-use crate::table::{Table, bytes};
+use crate::table::{Table, bytes, count};
 use serde_json::{Value, json};
 use trunkline::{Status, Wait};
 
@@ -26,19 +26,25 @@ pub fn render(list: &ListResponse) -> String {
     let listening = if list.listening.is_empty() { "nowhere".into() } else { list.listening.join(", ") };
     let mut out = format!(
         "{} (trunkline {}, process {}, up {})\napplications attach at {}; peers connect to {}\n\
-         {} calls in flight; {} resident, {} of receive heaps in use\n",
+         {} in flight; {} resident, {} of receive heaps in use\n",
         list.node,
         list.version,
         list.process_id,
         uptime(list.uptime_ns),
         list.socket,
         listening,
-        list.calls_in_flight,
+        count(list.calls_in_flight, "call"),
         bytes(memory.resident_bytes),
         bytes(memory.receive_heap_bytes),
     );
     if !list.admin_listening.is_empty() {
         out.push_str(&format!("operators connect to {}\n", list.admin_listening.join(", ")));
+    }
+    if !list.gateway_listening.is_empty() {
+        out.push_str(&format!(
+            "gRPC clients of the gateway connect to {}\n",
+            list.gateway_listening.join(", ")
+        ));
     }
     section(&mut out, "applications", &applications(&list.applications));
     section(&mut out, "services", &services(&list.services));
@@ -127,6 +133,7 @@ fn to_json(list: &ListResponse) -> Value {
         "socket": list.socket,
         "listening": list.listening,
         "adminListening": list.admin_listening,
+        "gatewayListening": list.gateway_listening,
         "callsInFlight": list.calls_in_flight,
         "applications": list.applications.iter().map(application_json).collect::<Vec<_>>(),
         "services": list.services.iter().map(|row| json!({
@@ -170,6 +177,7 @@ mod tests {
             socket: "/run/trunkline.sock".into(),
             listening: vec!["tcp://10.0.0.7:7878".into()],
             admin_listening: vec!["unix:///run/trunkline-admin.sock".into()],
+            gateway_listening: vec!["unix:///run/trunkline-grpc.sock".into()],
             calls_in_flight: 3,
             applications: vec![Application {
                 name: "search\u{1b}[2J[7]".into(),
@@ -192,6 +200,7 @@ alpha (trunkline 0.1.0, process 42, up 1 h 2 min)
 applications attach at /run/trunkline.sock; peers connect to tcp://10.0.0.7:7878
 3 calls in flight; 5.0 MiB resident, 4.0 KiB of receive heaps in use
 operators connect to unix:///run/trunkline-admin.sock
+gRPC clients of the gateway connect to unix:///run/trunkline-grpc.sock
 
 APPLICATION              SHARD  MADE  SERVING  QUEUED  PARKED     HEAP  SERVES
 search\u{fffd}[2J[7] (leaving)      0     0        3       0       0  4.0 KiB  search.v1.Search

@@ -10,6 +10,8 @@
 //! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
 //! * `bench/` makes many of them and measures, over a session like `call/`'s. `go.rs` reads both as users of grpcurl
 //!   and ghz write them.
+//! * `doctor/` looks at this host: socket, rights, limits, kernel, certificates, configuration, clock.
+//! * `manual.rs` makes manual pages and completion scripts of the command line.
 //! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
 //! * `demo/` starts everything on this machine and shows it at work.
 //!
@@ -23,9 +25,17 @@ mod bench;
 mod call;
 mod daemon;
 mod demo;
+mod doctor;
+#[cfg(test)]
+mod documents;
 mod explain;
 mod go;
+mod keys;
 mod list;
+mod manual;
+mod metrics;
+#[cfg(test)]
+mod packaging;
 mod policy;
 mod router;
 mod sim;
@@ -43,13 +53,23 @@ use trunkline::{Channel, Status};
 /// Exit code of a call that ended with a status: this plus gRPC's number for it.
 const EXIT_STATUS: u8 = 64;
 
+/// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
+const EXIT_PIPE: i32 = 128 + 13;
+
 fn main() -> ExitCode {
+    end_with_reader();
     let Trunkline { socket, admin_socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
     let operator = || operator_channel(socket.clone(), admin_socket.clone());
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
         Verb::Upgrade(args) => upgrade::upgrade(&operator(), &args),
         Verb::List(args) => list::list(&AdminClient::new(operator()), args.json).map_err(explained),
+        Verb::Doctor(args) => match doctor::doctor(&args, socket) {
+            Ok(true) => Ok(()),
+            // It has said so.
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         Verb::Explain(args) => {
             explain::explain(&AdminClient::new(operator()), &args.method, args.json).map_err(explained)
         }
@@ -66,6 +86,8 @@ fn main() -> ExitCode {
         },
         Verb::Router(args) => router::router(&args),
         Verb::Sim(args) => sim::sim(&args),
+        Verb::Completions(args) => manual::completions(&args),
+        Verb::Man(args) => manual::man(&args),
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
     };
     match outcome {
@@ -83,6 +105,14 @@ fn call(mut args: CallArgs, socket: Option<PathBuf>) -> ExitCode {
     let requests = args.words.split_off(1);
     let method = args.words.concat();
     let speaks = method != "list" && method != "describe";
+    // No request is one of these words: it is what is to be called, behind something that was to be an address.
+    let is_called =
+        |word: &String| word == "list" || word == "describe" || !word.contains('{') && word.contains('/');
+    if speaks && !method.contains('/') && requests.first().is_some_and(is_called) {
+        return misused(&format!(
+            "{method:?} is no address: write HOST:PORT, and then what is to be called there"
+        ));
+    }
     if speaks && args.data.is_some() && !requests.is_empty() {
         return misused("requests are given by --data or behind the method, not both");
     }
@@ -133,6 +163,19 @@ fn channel(socket: Option<PathBuf>) -> Channel {
         None => channel,
     };
     channel.connect_lazy()
+}
+
+/// A reader that has seen enough (`trunkline list | head -1`) ends the program quietly, as it ends others: the standard
+/// library ignores the signal and panics where it prints. (The daemon, which prints nothing, has a hook of its own.)
+fn end_with_reader() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+            std::process::exit(EXIT_PIPE);
+        }
+        usual(panic);
+    }));
 }
 
 fn explained(error: impl std::fmt::Display) -> String {

@@ -7,7 +7,7 @@ use crate::admin::proto::{
     PolicyChange, PolicySource,
 };
 use crate::args::{PolicyFileArgs, PolicyListArgs, PolicyVerb};
-use crate::table::Table;
+use crate::table::{Table, count};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -76,12 +76,10 @@ fn told(response: &ChangePoliciesResponse, dry_run: bool) -> String {
     }
     let upgrades = if dry_run { "would upgrade" } else { "upgraded" };
     response.upgraded.iter().for_each(|upgraded| out.push_str(&format!("{upgrades}: {upgraded}\n")));
-    let count = response.count;
+    let policies = count(response.count.into(), "policy");
     match dry_run {
-        true => {
-            out.push_str(&format!("a dry run: nothing has changed; the chain would have {count} policies\n"))
-        }
-        false => out.push_str(&format!("the chain has {count} policies\n")),
+        true => out.push_str(&format!("a dry run: nothing has changed; the chain would have {policies}\n")),
+        false => out.push_str(&format!("the chain has {policies}\n")),
     }
     out
 }

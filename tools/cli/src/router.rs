@@ -1,11 +1,13 @@
 //! `trunkline router`: the R2P2 router of this host, until SIGINT or SIGTERM.
 
 use crate::args::RouterArgs;
+use crate::daemon::{settle_log, start_log};
 use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use trunkline_daemon::Log;
 use trunkline_dispatch::{Class, Reservation};
 use trunkline_r2p2::RouterConfig;
 use trunkline_router::{Forwarding, RouterProcess, Settings, Shared, serve_metrics};
@@ -14,7 +16,19 @@ use trunkline_router::{Forwarding, RouterProcess, Settings, Shared, serve_metric
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the router.
+///
+/// # Errors
+/// What keeps it from starting.
 pub fn router(args: &RouterArgs) -> Result<(), String> {
+    // A table that is shown again and again leaves room for what is wrong, and nothing else.
+    let level = if args.live { "warn" } else { "info" };
+    start_log(&Log { level: level.into(), ..Log::default() }).map_err(|error| error.to_string())?;
+    let ended = run(args);
+    settle_log();
+    ended
+}
+
+fn run(args: &RouterArgs) -> Result<(), String> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;
@@ -27,15 +41,21 @@ pub fn router(args: &RouterArgs) -> Result<(), String> {
         Forwarding::Preserve | Forwarding::Auto => "preserving clients' addresses",
     };
     println!("routing udp {listen}, {way}; FEEDBACK at {control}");
+    tracing::info!(%listen, %control, way, "router is ready");
     let shared = process.shared();
-    if let Some(address) = args.metrics {
-        let bound = serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("metrics {address}")))?;
-        println!("metrics at http://{bound}/metrics");
+    let metrics = args
+        .metrics
+        .map(|address| serve_metrics(address, Arc::clone(&shared)).map_err(of(format!("metrics {address}"))));
+    // It is there as long as the router is.
+    let metrics = metrics.transpose()?;
+    if let Some(metrics) = &metrics {
+        println!("metrics at http://{}/metrics", metrics.address());
     }
     if args.live {
         std::thread::spawn(move || show(&shared));
     }
     process.run(&stop);
+    tracing::info!("router ends");
     Ok(())
 }
 

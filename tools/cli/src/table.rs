@@ -41,6 +41,11 @@ impl std::fmt::Display for Table {
     }
 }
 
+/// A number with its noun: `1 call`, `2 calls`.
+pub fn count(number: u64, noun: &str) -> String {
+    trunkline_telemetry::render::count(number, noun)
+}
+
 /// A size in the largest unit that leaves at least one: `1.5 MiB`.
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -138,7 +138,7 @@ fn who_may_not_is_told_who_says_so() {
     let refused = stage.ask::<_, Changed>(CHANGE, addition()).unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert!(
-        refused.message().ends_with("admin.change in the daemon's configuration says who may"),
+        refused.message().contains("admin.change in the daemon's configuration says who may"),
         "{refused}"
     );
     assert_eq!(stage.ask::<_, Listed>(LIST, Nothing {}).unwrap().document, "");
@@ -189,7 +189,7 @@ fn the_verbs_go_there_and_it_outlives_a_replacement() {
     let deny = folder.path().join("deny.toml");
     std::fs::write(&deny, DENY).unwrap();
     let added = stage.verb(&["policy", "add", deny.to_str().unwrap()]);
-    assert_eq!(added.out, "added: no-bells\nthe chain has 1 policies\n", "{added:?}");
+    assert_eq!(added.out, "added: no-bells\nthe chain has 1 policy\n", "{added:?}");
     assert_eq!(stage.verb(&["top", "--once", "--interval", "100ms"]).code, Some(0));
 
     let before =

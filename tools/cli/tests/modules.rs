@@ -79,7 +79,7 @@ fn a_module_is_added_upgraded_with_its_state_and_removed() {
     assert!(dry.out.starts_with("added: m\na dry run"), "{dry:?}");
     assert_eq!(stage.passing(12), 12, "nothing has changed");
 
-    assert_eq!(stage.changed("add", &bucket(&old, "")), "added: m\nthe chain has 1 policies\n");
+    assert_eq!(stage.changed("add", &bucket(&old, "")), "added: m\nthe chain has 1 policy\n");
     assert_eq!(stage.passing(5), 5);
     assert!(stage.list().contains("\nm: module token-bucket 1, at work\n"), "{}", stage.list());
     let dry = stage.change("set", &bucket(&new, ""), &["--dry-run"]);
@@ -122,7 +122,7 @@ fn a_file_that_was_rebuilt_in_place_is_loaded_anew() {
     let text = bucket(&path, "");
     stage.changed("apply", &text);
     assert_eq!(stage.passing(4), 4);
-    assert_eq!(stage.changed("apply", &text), "the chain has 1 policies\n", "the same again is left alone");
+    assert_eq!(stage.changed("apply", &text), "the chain has 1 policy\n", "the same again is left alone");
     // As a linker does that writes into the file, while the daemon runs it.
     let other = tempfile::tempdir().unwrap();
     let new = std::fs::read(built::rust(other.path(), built::TOKEN_BUCKET_2)).unwrap();
@@ -165,7 +165,8 @@ fn fields_are_checked_against_the_schema_and_seen() {
 
 #[test]
 fn a_faulty_module_is_ejected_and_its_calls_do_as_the_policy_says() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
+    stage.host.expect("policy module ejected", "the module is told to panic");
     let path = built::rust(stage.folder.path(), built::FAULTY);
     for (on_fault, passes) in [("deny", false), ("pass", true)] {
         let does = format!("on_fault = \"{on_fault}\"\nconfig = {{ does = \"panic-decide\" }}");
@@ -208,6 +209,6 @@ fn a_daemon_does_not_start_without_its_modules() {
     daemon.arg("--socket").arg(folder.path().join("d.sock"));
     let ended = support::end(&mut daemon, "");
     assert_ne!(ended.code, Some(0));
-    let expected = "policy \"m\".path: cannot open /no/such/module.so: No such file or directory";
+    let expected = "policy[0].path: (policy \"m\") cannot open /no/such/module.so: No such file or directory";
     assert!(ended.err.contains(expected), "{}", ended.err);
 }

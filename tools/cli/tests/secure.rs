@@ -155,10 +155,78 @@ fn mistakes_are_told() {
         (&["-plaintext", "-insecure", "127.0.0.1:1", "list"], 2, "cannot be used with"),
         (&["-cert", none, "127.0.0.1:1", "list"], 2, "--key"),
         (&["127.0.0.1:1"], 2, "what is to be called at 127.0.0.1:1"),
+        (&["localhost", "list"], 2, "\"localhost\" is no address: write HOST:PORT"),
+        (&["localhost", "Search/Query", "{}"], 2, "\"localhost\" is no address: write HOST:PORT"),
         (&["-d", "{}", "Search/Query", "{}"], 2, "not both"),
     ] {
         let told = verb(&[&["call"], arguments].concat());
         assert_eq!(told.code, Some(code), "{arguments:?}: {told:?}");
         assert!(told.err.contains(part), "{arguments:?}: {told:?}");
     }
+}
+
+/// What the first question about certificates would meet is said before a daemon runs, with the place of the key.
+#[test]
+fn files_that_cannot_be_used_are_no_good_configuration() {
+    watched();
+    let (keys, others) = (Keys::new(), Keys::new());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("d.toml");
+    let config = |certificate: &str, key: &str, more: &str| {
+        format!("[tls]\ncertificate = {certificate:?}\nkey = {key:?}\n{more}")
+    };
+    let (certificate, key, other) =
+        (keys.text("server.pem"), keys.text("server.key"), others.text("server.key"));
+    let none = folder.path().join("none").join("x").display().to_string();
+    for (text, wanted) in [
+        (
+            config(&none, &key, ""),
+            format!("d.toml:2:15: tls.certificate: {none}: cannot be read: No such file"),
+        ),
+        (
+            config(&certificate, &none, ""),
+            format!("d.toml:3:7: tls.key: {none}: cannot be read: No such file"),
+        ),
+        (
+            config(&certificate, &certificate, ""),
+            format!("d.toml:3:7: tls.key: {certificate}: holds no -----BEGIN"),
+        ),
+        (config(&certificate, &other, ""), format!("d.toml:3:7: tls.key: {certificate} and {other}: ")),
+        (
+            config(&certificate, &key, &format!("client_ca = {key:?}")),
+            format!("d.toml:4:13: tls.client_ca: {key}: holds no -----BEGIN CERTIFICATE-----"),
+        ),
+        (format!("tls.ca = {none:?}"), format!("d.toml:1:10: tls.ca: {none}: cannot be read")),
+        (
+            format!("[daemon]\nlisten = [\"unix:{none}\"]"),
+            format!("d.toml:2:10: daemon.listen: names {none}, and its folder cannot be used: No such file"),
+        ),
+        (
+            format!("[admin]\naudit_log = {none:?}"),
+            format!(
+                "d.toml:2:13: admin.audit_log: names {none}, and its folder cannot be used: No such file"
+            ),
+        ),
+        ("[log]\nlevel = \"chatty\"".to_owned(), "d.toml:2:9: log.level: has \"chatty\"".to_owned()),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        for more in [&["--check-config"][..], &[]] {
+            let daemon = ["daemon", "--until-stdin-closes", "--config", path.to_str().unwrap()];
+            let refused = verb(&[&daemon, more].concat());
+            assert_eq!(refused.code, Some(1), "{text}: {refused:?}");
+            assert!(refused.err.contains(&wanted), "{text}: {wanted}: {refused:?}");
+        }
+    }
+    std::fs::write(&path, config(&certificate, &key, "")).unwrap();
+    let good = verb(&["daemon", "--check-config", "--config", path.to_str().unwrap()]);
+    assert_eq!(good.code, Some(0), "{good:?}");
+}
+
+#[test]
+fn a_level_of_the_environment_is_checked_too() {
+    watched();
+    let mut command = support::trunkline(&["daemon", "--until-stdin-closes", "--config", "/dev/null"]);
+    let refused = support::end(command.env("TRUNKLINE_LOG", "info,chatty"), "");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("TRUNKLINE_LOG: has \"chatty\", which is no level"), "{refused:?}");
 }

@@ -46,6 +46,18 @@ fn configurations_are_checked_and_printed() {
     assert_eq!(daemon("--print-config").out, printed);
 }
 
+/// `trunkline list | head -1`
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    watched();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = trunkline(&["sim", "--requests", "100", "--load", "50", "--policy", "random"]);
+    let ended = command.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(141), "{ended:?}");
+    assert_eq!(String::from_utf8_lossy(&ended.stderr), "");
+}
+
 #[test]
 fn list_shows_who_is_there() {
     watched();
@@ -419,4 +431,50 @@ impl admin::admin_server::Admin for Impostor {
     ) -> Result<(), trunkline::Status> {
         Ok(())
     }
+}
+
+/// Who may not write to the socket hears that, and not that there is no daemon.
+#[test]
+fn a_socket_that_may_not_be_used_is_said_to_be_one() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let shut = folder.path().join("shut");
+    std::fs::create_dir(&shut).unwrap();
+    let socket = shut.join("d.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::fs::set_permissions(&shut, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
+    for verb in
+        [&["list"][..], &["call", "a.v1.B/C", "{}"], &["upgrade"], &["top", "--once"], &["policy", "list"]]
+    {
+        let mut command = trunkline(&[&["--socket", socket.to_str().unwrap()], verb].concat());
+        // Nothing is shut to root.
+        let uid =
+            if rustix::process::geteuid().is_root() { 65_534 } else { rustix::process::geteuid().as_raw() };
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(&mut command, uid);
+        }
+        let refused = end(&mut command, "");
+        assert_eq!(refused.code, Some(1), "{verb:?}: {refused:?}");
+        let wanted = format!("permission denied: user {uid} may not connect to {}", socket.display());
+        assert!(refused.err.contains(&wanted) && !refused.err.contains("no daemon"), "{verb:?}: {refused:?}");
+    }
+    std::fs::set_permissions(&shut, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+}
+
+#[test]
+fn a_router_logs_to_standard_error() {
+    watched();
+    let mut command =
+        trunkline(&["router", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--policy", "jsq"]);
+    let mut router =
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut log = std::io::BufReader::new(router.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut log, &mut line).unwrap();
+    assert!(line.contains(" INFO ") && line.contains("router is ready"), "{line}");
+    kill_process(Pid::from_raw(router.id() as i32).unwrap(), Signal::TERM).unwrap();
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut log, &mut rest).unwrap();
+    assert!(rest.contains("router ends"), "{rest}");
+    assert!(router.wait().unwrap().success());
 }

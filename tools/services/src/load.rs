@@ -5,12 +5,12 @@
 
 use crate::host::Host;
 use crate::pause::Pause;
-use crate::proto::google::protobuf;
 use crate::proto::xds::data::orca::v3::OrcaLoadReport;
 use crate::proto::xds::service::orca::v3 as pb;
 use crate::slots::Slots;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use trunkline::wkt as protobuf;
 use trunkline::{Incoming, LoadReport, Sender, Status};
 use trunkline_telemetry::{Ask, Detail, Side};
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use trunkline::wkt as protobuf;
 use trunkline::{Channel, Code, Server, ServerHandle, Status, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_example_search::proto::QueryRequest;
 use trunkline_example_search::proto::search_client::SearchClient;
 use trunkline_example_search::proto::search_server::SearchServer;
 use trunkline_example_search::{Collection, SearchService};
-use trunkline_services::proto::google::protobuf;
 use trunkline_services::proto::grpc::channelz::v1 as channelz;
 use trunkline_services::proto::grpc::health::v1 as health;
 use trunkline_services::proto::grpc::reflection::{v1, v1alpha};
@@ -40,6 +40,7 @@ struct Host {
 impl Host {
     fn start() -> Self {
         watched();
+        trunkline_test_logs::watch();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("d.sock");
         let text = format!(

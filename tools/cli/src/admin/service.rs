@@ -61,6 +61,8 @@ pub struct Facts {
     pub listening: Vec<String>,
     /// Where operators reach it.
     pub admin_listening: Vec<String>,
+    /// Where gRPC clients have their calls forwarded.
+    pub gateway_listening: Vec<String>,
     /// Memory of its process, in bytes.
     pub resident_bytes: u64,
 }
@@ -192,6 +194,7 @@ fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
         socket: facts.socket,
         listening: facts.listening,
         admin_listening: facts.admin_listening,
+        gateway_listening: facts.gateway_listening,
         ..ListResponse::default()
     };
     let mut receive_heap_bytes = 0;

@@ -8,6 +8,7 @@ use super::report::{Form, Report};
 use crate::args::BenchArgs;
 use crate::call::{self, AttachError, CallError, RequestsError, Sources, Way};
 use crate::go;
+use crate::table::count;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -110,18 +111,21 @@ fn extent(args: &BenchArgs, plan: &Loop) -> Extent {
 
 fn described(plan: &Loop, extent: Extent) -> String {
     let plan = match plan {
-        Loop::Closed { concurrency } => format!("closed loop, {concurrency} calls outstanding"),
+        Loop::Closed { concurrency } => {
+            format!("closed loop, {} outstanding", count(*concurrency as u64, "call"))
+        }
         Loop::Open(steps) => match &steps[..] {
             [one] => format!("open loop, {}/s", one.rate),
             [first, .., last] => {
-                format!("open loop, from {}/s to {}/s in {} steps", first.rate, last.rate, steps.len())
+                let steps = count(steps.len() as u64, "step");
+                format!("open loop, from {}/s to {}/s in {steps}", first.rate, last.rate)
             }
             [] => "open loop".into(),
         },
     };
-    let count = extent.count.map_or_else(String::new, |count| format!(", {count} calls"));
+    let calls = extent.count.map_or_else(String::new, |calls| format!(", {}", count(calls, "call")));
     let time = extent.time.map_or_else(String::new, |time| format!(", {time:?}"));
-    plan + &count + &time
+    plan + &calls + &time
 }
 
 /// JSON, `@FILE`, or `@` and `-` for standard input.

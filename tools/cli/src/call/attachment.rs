@@ -39,6 +39,9 @@ pub enum AttachError {
     /// Nobody listens where a daemon would.
     #[error("no daemon: {0}; start one with `trunkline daemon`, or name its socket with --socket")]
     NoDaemon(String),
+    /// A daemon may be there, and this process cannot reach it.
+    #[error("cannot attach to a daemon: {0}")]
+    Unreachable(String),
     /// The daemon refuses, or ended the session.
     #[error("the daemon ended the session: {0}")]
     Detached(String),
@@ -58,9 +61,14 @@ impl Attachment {
     pub fn open(socket: Option<&Path>, name: &str) -> Result<Self, AttachError> {
         let connected = match socket {
             Some(path) => ControlSocket::connect(path).map_err(|error| (error, path.display().to_string())),
-            None => Places::of_this_process().connect().map_err(|error| (error, "usual places".into())),
+            None => Places::of_this_process()
+                .connect()
+                .map_err(|error| (error, "at none of the usual places".into())),
         };
-        let control = connected.map_err(|(error, at)| AttachError::NoDaemon(format!("{at}: {error}")))?;
+        let control = connected.map_err(|(error, at)| match error.is_unreachable() {
+            true => AttachError::Unreachable(error.to_string()),
+            false => AttachError::NoDaemon(format!("{at}: {error}")),
+        })?;
         Self::over(control, name)
     }
 

@@ -1,8 +1,10 @@
 //! Types known at run time only: `.proto` files or descriptor sets in, a method out.
 
+use super::pool;
 use crate::args::TypeArgs;
 use prost_reflect::{DescriptorPool, MethodDescriptor, ServiceDescriptor};
 use std::path::PathBuf;
+use trunkline_schema::compile_error;
 
 /// Where the types come from.
 #[derive(Clone, Debug, Default)]
@@ -79,14 +81,17 @@ impl Sources {
     pub fn load(&self) -> Result<DescriptorPool, DescriptorError> {
         let mut pool = DescriptorPool::new();
         if !self.protos.is_empty() {
-            let set = protox::compile(&self.protos, self.include_paths())
-                .map_err(|error| DescriptorError::Compile(format!("{error:?}")))?;
+            let includes = self.include_paths();
+            let read =
+                |name: &str| includes.iter().find_map(|dir| std::fs::read_to_string(dir.join(name)).ok());
+            let set = protox::compile(&self.protos, &includes)
+                .map_err(|error| DescriptorError::Compile(compile_error(&error, read)))?;
             pool.add_file_descriptor_set(set).map_err(|error| DescriptorError::Compile(error.to_string()))?;
         }
         for path in &self.descriptor_sets {
             let failed = |why: String| DescriptorError::DescriptorSet { path: path.clone(), why };
             let bytes = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
-            pool.decode_file_descriptor_set(&*bytes).map_err(|error| failed(error.to_string()))?;
+            pool::add(&mut pool, &bytes).map_err(failed)?;
         }
         Ok(pool)
     }
@@ -219,7 +224,10 @@ pub(crate) mod tests {
         assert!(error.to_string().contains("b.M"), "two definitions of one message: {error}");
         let only = Sources { descriptor_sets: vec![set], ..Sources::default() };
         assert!(method(&only.load().unwrap(), "Echo/Talk").unwrap().is_client_streaming());
-        let error = Sources { protos: vec![bad], ..Sources::default() }.load().unwrap_err();
+        let error = Sources { protos: vec![bad.clone()], ..Sources::default() }.load().unwrap_err();
         assert!(error.to_string().contains("bad.proto:2:13"), "{error}");
+        std::fs::write(&bad, "edition = \"2023\";\nmessage M {}").unwrap();
+        let error = Sources { protos: vec![bad], ..Sources::default() }.load().unwrap_err();
+        assert!(error.to_string().contains("bad.proto: edition 2023 is not read"), "{error}");
     }
 }

@@ -296,9 +296,42 @@ impl<'a> Exchange<'a> {
 
 /// The status of a finish; its message and details are taken out of the trailers.
 pub fn status_of(finish: &Finish, trailers: &mut Metadata) -> Status {
-    let message = trailers.remove("grpc-message").unwrap_or_default();
-    let details = trailers.remove("grpc-status-details-bin").unwrap_or_default();
-    let message =
-        if finish.code == Code::Ok { String::new() } else { String::from_utf8_lossy(&message).into_owned() };
-    Status::new(finish.code, message).with_details(details).with_execution(finish.execution)
+    let mut status = Status::take_from(trailers, finish.code);
+    // They are shown as what they came as.
+    *trailers = std::mem::take(status.metadata_mut());
+    let status = if finish.code == Code::Ok { Status::ok() } else { status };
+    status.with_execution(finish.execution)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that the words of a status are read as they were written.
+    use super::*;
+
+    #[test]
+    fn messages_are_text() {
+        for message in ["plain", "größer als 50 %", "two\nlines", "%zz"] {
+            let status = Status::aborted(message).with_details([1, 2]).with_metadata("why", "so").unwrap();
+            let mut trailers = Metadata::new();
+            status.put_into(&mut trailers).unwrap();
+            let finish = Finish {
+                call: CallId(1),
+                code: Code::Aborted,
+                execution: status.execution(),
+                payload: None,
+                metadata: Default::default(),
+                taken: Instant::default(),
+                published: Instant::default(),
+                cpu_ns: 0,
+                subtree: 0,
+            };
+            let read = status_of(&finish, &mut trailers);
+            assert_eq!((read.message(), read.details()), (message, &[1, 2][..]));
+            assert_eq!(
+                trailers.iter().collect::<Vec<_>>(),
+                [("why", &b"so"[..])],
+                "what is left are trailers"
+            );
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod attachment;
 mod descriptors;
 mod exchange;
 mod json;
+mod pool;
 mod reflect;
 mod response;
 mod show;

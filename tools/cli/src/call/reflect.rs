@@ -1,9 +1,10 @@
 //! Types from whoever is to be called: gRPC reflection, either version of it.
 
+use super::pool;
 use super::way::Way;
+use prost_reflect::DescriptorPool;
 use prost_reflect::prost::Message;
 use prost_reflect::prost_types::FileDescriptorProto;
-use prost_reflect::{DescriptorError, DescriptorPool};
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline::{Code, Status};
 
@@ -31,7 +32,7 @@ pub enum ReflectError {
     },
     /// What came does not fit together.
     #[error("reflection: the server's descriptors are wrong: {0}")]
-    Descriptors(#[from] DescriptorError),
+    Descriptors(String),
     /// More than anybody needs.
     #[error("reflection: the server sent {0}")]
     TooMuch(&'static str),
@@ -124,7 +125,9 @@ impl Reflection {
     /// [`ReflectError::Descriptors`].
     pub fn into_pool(self) -> Result<DescriptorPool, ReflectError> {
         let set = EncodedFiles { file: self.files.into_values().map(|file| file.encoded).collect() };
-        Ok(DescriptorPool::decode(&*set.encode_to_vec())?)
+        let mut pool = DescriptorPool::new();
+        pool::add(&mut pool, &set.encode_to_vec()).map_err(ReflectError::Descriptors)?;
+        Ok(pool)
     }
 
     fn missing(&self, tried: &BTreeSet<String>) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Responses and statuses as text.
 
 use super::json::{Style, to_json};
+use crate::table::count;
 use prost::Message;
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::fmt::Write;
@@ -107,7 +108,7 @@ fn details(bytes: &[u8], pool: &DescriptorPool) -> Vec<String> {
     }
     match RpcStatus::decode(bytes) {
         Ok(status) => status.details.iter().map(|any| detail(any, pool)).collect(),
-        Err(_) => vec![format!("{} bytes that are not a google.rpc.Status", bytes.len())],
+        Err(_) => vec![format!("{}, not a google.rpc.Status", count(bytes.len() as u64, "byte"))],
     }
 }
 
@@ -117,7 +118,9 @@ fn detail(any: &Any, pool: &DescriptorPool) -> String {
     let json = known.and_then(|known| to_json(&known, &any.value, Style::LINE).ok());
     match json {
         Some(json) => format!("{name} {json}"),
-        None => format!("{name} ({} bytes; its type is not among those given)", any.value.len()),
+        None => {
+            format!("{name} ({}; its type is not among those given)", count(any.value.len() as u64, "byte"))
+        }
     }
 }
 
@@ -155,7 +158,7 @@ mod tests {
         let status = Status::unavailable("").with_execution(Execution::NotExecuted).with_details([0xff]);
         let text = describe(&status, &Metadata::new(), &pool());
         assert!(text.starts_with("UNAVAILABLE\n  execution  not executed"), "{text}");
-        assert!(text.ends_with("1 bytes that are not a google.rpc.Status"), "{text}");
+        assert!(text.ends_with("1 byte, not a google.rpc.Status"), "{text}");
     }
 
     #[test]

@@ -192,7 +192,9 @@ fn keep(pool: &DescriptorPool, path: Option<&Path>) -> Result<(), CallError> {
 /// [`CallError`] if there is neither.
 pub fn attach(way: &Way, own_engine: &mut Option<Daemon>) -> Result<Attachment, CallError> {
     match Attachment::open(way.socket.as_deref(), "trunkline call") {
-        Err(AttachError::NoDaemon(_)) if way.socket.is_none() && !way.target.is_empty() => {
+        Err(AttachError::NoDaemon(_) | AttachError::Unreachable(_))
+            if way.socket.is_none() && !way.target.is_empty() =>
+        {
             let engine =
                 Daemon::embedded(Config::default()).map_err(|error| CallError::Engine(error.to_string()))?;
             let control = own_engine.insert(engine).connect()?;

@@ -25,29 +25,54 @@ pub enum FileError {
     Wrong(#[from] ConfigError),
 }
 
-/// The configuration, and the file it came from, if there is one: the named one, else `TRUNKLINE_CONFIG`, else the
-/// usual one. A file that was named must exist.
-///
-/// # Errors
-/// [`FileError`].
-pub fn load(named: Option<&Path>) -> Result<(Config, Option<PathBuf>), FileError> {
-    let variable = std::env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
-    match named.map(Path::to_owned).or(variable) {
-        Some(path) => read(&path).map(|config| (config, Some(path))),
-        None => match read(Path::new(CONFIG_PATH)) {
-            Ok(config) => Ok((config, Some(CONFIG_PATH.into()))),
-            Err(FileError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                Ok((Config::default(), None))
-            }
-            Err(error) => Err(error),
-        },
-    }
+/// A configuration, and what it was read from.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// What it says.
+    pub config: Config,
+    /// The file, if there is one.
+    pub path: Option<PathBuf>,
+    text: String,
 }
 
-fn read(path: &Path) -> Result<Config, FileError> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| FileError::Read { path: path.to_owned(), error })?;
-    Ok(Config::from_toml(&text, &path.display().to_string())?)
+impl Loaded {
+    /// The configuration: of the named file, else of the one in `TRUNKLINE_CONFIG`, else of the usual one. A file that
+    /// was named must exist.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn find(named: Option<&Path>) -> Result<Self, FileError> {
+        let variable = std::env::var_os(CONFIG_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        match named.map(Path::to_owned).or(variable) {
+            Some(path) => Self::read(&path),
+            None => match Self::read(Path::new(CONFIG_PATH)) {
+                Err(FileError::Read { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                    Ok(Self::default())
+                }
+                read => read,
+            },
+        }
+    }
+
+    /// Holds it against this host: certificates, keys, folders, sockets, policies.
+    ///
+    /// # Errors
+    /// [`FileError::Wrong`], with the place of the key.
+    pub fn check_host(&self) -> Result<(), FileError> {
+        Ok(trunkline_daemon::check_host(&self.config, &self.text, &self.origin())?)
+    }
+
+    /// What it is called.
+    pub fn origin(&self) -> String {
+        self.path.as_ref().map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string())
+    }
+
+    fn read(path: &Path) -> Result<Self, FileError> {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| FileError::Read { path: path.to_owned(), error })?;
+        let config = Config::from_toml(&text, &path.display().to_string())?;
+        Ok(Self { config, path: Some(path.to_owned()), text })
+    }
 }
 
 #[cfg(test)]
@@ -59,15 +84,15 @@ mod tests {
     fn a_named_file_must_exist_and_be_right() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("d.toml");
-        assert!(matches!(load(Some(&path)), Err(FileError::Read { .. })));
+        assert!(matches!(Loaded::find(Some(&path)), Err(FileError::Read { .. })));
         std::fs::write(&path, "[daemon]\nnod = \"x\"").unwrap();
-        let error = load(Some(&path)).unwrap_err().to_string();
+        let error = Loaded::find(Some(&path)).unwrap_err().to_string();
         assert!(
             error.ends_with("d.toml:2:1: daemon.nod: there is no key \"nod\" here; did you mean \"node\"?"),
             "{error}"
         );
         std::fs::write(&path, "[daemon]\nnode = \"x\"").unwrap();
-        let (config, origin) = load(Some(&path)).unwrap();
-        assert_eq!((config.node(), origin), ("x", Some(path)));
+        let loaded = Loaded::find(Some(&path)).unwrap();
+        assert_eq!((loaded.config.node(), &loaded.path), ("x", &Some(path)));
     }
 }

@@ -88,6 +88,7 @@ impl DaemonHost {
             socket: self.socket.display().to_string(),
             listening: self.daemon.endpoints().to_vec(),
             admin_listening: self.daemon.admin_endpoints().to_vec(),
+            gateway_listening: self.daemon.gateway_endpoints().to_vec(),
             resident_bytes: resident_bytes(),
         }
     }

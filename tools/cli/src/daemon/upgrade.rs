@@ -42,6 +42,8 @@ pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
     match host.daemon.hand_over(&order, &mut tell) {
         Ok(Handed { process, sessions, connections, calls, stood_ns, .. }) => {
             tracing::info!(process, sessions, connections, calls, stood_us = stood_ns / 1000, "handed over");
+            super::notify::succeeded_by(process);
+            super::logging::settle();
             // Without a goodbye to anybody: every socket and ring is the other's.
             std::process::exit(0);
         }

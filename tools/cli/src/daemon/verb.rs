@@ -1,21 +1,24 @@
 //! The verb itself.
 
-use super::file::{self, FileError};
+use super::file::{FileError, Loaded};
 use super::host::{DaemonHost, Order};
 use super::{logging, notify, upgrade};
 use crate::admin::proto::admin_server::AdminServer;
 use crate::admin::proto::control_server::ControlServer;
 use crate::admin::{AdminService, Audit, ControlService, UpgradeState};
 use crate::args::DaemonArgs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
-use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, StartError};
+use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, StartError};
+use trunkline_pages::PageServer;
 use trunkline_shm::Places;
 
 /// How often a draining daemon asks its shards whether they are done.
@@ -29,15 +32,18 @@ pub enum DaemonError {
     /// The configuration.
     #[error(transparent)]
     File(#[from] FileError),
-    /// `log.level`.
-    #[error("log.level: {0}")]
-    Level(#[from] tracing_subscriber::filter::ParseError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] logging::LogError),
     /// No place for the control socket.
     #[error("control socket: {0}")]
     Place(#[from] trunkline_shm::ControlError),
     /// Shards, sockets.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The metrics listener.
+    #[error("metrics.listen: cannot listen at {0}: {1}")]
+    Metrics(SocketAddr, io::Error),
     /// The admin API, or a service of gRPC's own.
     #[error("the daemon's own services: {0}")]
     Own(#[from] Status),
@@ -51,30 +57,69 @@ pub enum DaemonError {
 /// # Errors
 /// [`DaemonError`].
 pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonError> {
-    let (mut config, origin) = file::load(args.config.as_deref())?;
-    override_with(&mut config, args, socket);
-    if args.check_config {
-        config.kept_policies().map_err(StartError::from)?;
-        let origin = origin.map_or_else(|| "no file; the defaults".into(), |path| path.display().to_string());
-        println!("{origin}: good");
-        return Ok(());
+    let arrival = args.take_over.map(Arrival::at).transpose().map_err(StartError::from)?;
+    let begun = begin(args, socket, arrival.as_ref());
+    if let (Some(arrival), Err(error)) = (&arrival, &begun) {
+        // Whoever asked for the replacement hears it, and not only the log.
+        arrival.refuse(&error.to_string());
     }
+    // Its end of the channel closes: there is nothing more to be said.
+    drop(arrival);
+    let ended = begun.and_then(|running| running.map_or(Ok(()), |running| run(running, args.drain)));
+    logging::settle();
+    ended
+}
+
+/// A daemon that answers, and who orders it about.
+struct Running {
+    host: Arc<DaemonHost>,
+    orders: Receiver<Order>,
+    grpc_services: GrpcServices,
+    metrics: Metrics,
+    config: Option<PathBuf>,
+}
+
+/// Starts a daemon, or takes another's place; or does what else the arguments ask for, and then there is none.
+fn begin(
+    args: &DaemonArgs,
+    socket: Option<PathBuf>,
+    arrival: Option<&Arrival>,
+) -> Result<Option<Running>, DaemonError> {
+    let mut loaded = Loaded::find(args.config.as_deref())?;
+    override_with(&mut loaded.config, args, socket);
     if args.print_config {
-        print!("{}", config.to_toml());
-        return Ok(());
+        print!("{}", loaded.config.to_toml());
+        return Ok(None);
     }
+    loaded.check_host()?;
+    if args.check_config {
+        logging::filter(&loaded.config.log.level)?;
+        println!("{}: good", loaded.origin());
+        return Ok(None);
+    }
+    let Loaded { config, path, .. } = loaded;
     upgrade::own_binary();
-    logging::start(&config.log.level, config.log.format == trunkline_daemon::LogFormat::Json)?;
+    logging::start(&config.log)?;
+    raise_descriptor_limit();
     // Before the daemon is there, so that no signal meets it unprepared.
     let (sender, orders) = orders(args.until_stdin_closes)?;
-    let wanted = config.grpc_services;
-    let host = Arc::new(start(config, args.take_over, sender)?);
+    let (grpc_services, metrics) = (config.grpc_services, config.metrics.clone());
+    let host = Arc::new(start(config, arrival, sender)?);
+    Ok(Some(Running { host, orders, grpc_services, metrics, config: path }))
+}
+
+/// Serves until there is an order to end.
+fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
+    let Running { host, orders, grpc_services, metrics, config } = running;
     let admin = serve_admin(&host)?;
-    let services = serve_grpc(&host, wanted)?;
+    let services = serve_grpc(&host, grpc_services)?;
+    let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses());
+    let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
     // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
-        config = origin.map(|path| path.display().to_string()), "daemon is ready"
+        metrics = ?metrics.iter().map(PageServer::address).collect::<Vec<_>>(),
+        config = config.map(|path| path.display().to_string()), "daemon is ready"
     );
     notify::ready();
     let order = loop {
@@ -88,12 +133,24 @@ pub fn daemon(args: &DaemonArgs, socket: Option<PathBuf>) -> Result<(), DaemonEr
     host.daemon.drain();
     // Streams of theirs have no end of their own, and would be waited for with the others' calls.
     let _ = services.shutdown(OWN_GRACE).wait();
-    let_end(&host.daemon, args.drain, &orders);
+    let_end(&host.daemon, drain, &orders);
     let _ = admin.shutdown(OWN_GRACE).wait();
+    drop(metrics);
     // The last handle: threads are joined and sockets removed before the process ends.
     drop(host);
     tracing::info!("daemon ends");
     Ok(())
+}
+
+/// A connection is a descriptor, a session half a dozen: as many as the process may have. (The soft limit is what it is
+/// for programs that use select(2).)
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::warn!(%error, "the limit of descriptors stays as it is");
+    }
 }
 
 /// What the command line says counts more than the file.
@@ -106,15 +163,14 @@ fn override_with(config: &mut Config, args: &DaemonArgs, socket: Option<PathBuf>
 
 fn start(
     mut config: Config,
-    take_over: Option<i32>,
+    arrival: Option<&Arrival>,
     orders: Sender<Order>,
 ) -> Result<DaemonHost, DaemonError> {
     let (node, audit_log) = (config.node().to_owned(), config.admin.audit_log.clone());
     let started = Instant::now();
-    let (daemon, taken) = match take_over {
-        Some(descriptor) => {
-            let arrival = Arrival::at(descriptor).map_err(StartError::from)?;
-            let (daemon, taken) = Daemon::take_over(config, &arrival, &upgrade::build())?;
+    let (daemon, taken) = match arrival {
+        Some(arrival) => {
+            let (daemon, taken) = Daemon::take_over(config, arrival, &upgrade::build())?;
             (daemon, Some(taken))
         }
         None => {

@@ -2,6 +2,7 @@
 
 use super::load::{Load, Tally};
 use super::script::{DemoError, Play, say, title};
+use crate::table::count;
 use std::path::{Path, PathBuf};
 use trunkline::Channel;
 
@@ -40,9 +41,9 @@ impl Play<'_> {
         self.trunkline_at(&self.beta, &["policy", "list"], 0)?;
         let end = load.after(0);
         match end.failed {
-            0 => say(&format!("  {} calls answered, 0 failed.", end.answered)),
+            0 => say(&format!("  {} answered, 0 failed.", count(end.answered, "call"))),
             failed => {
-                let output = format!("{failed} of {} calls failed", end.answered + failed);
+                let output = format!("{failed} of {} failed", count(end.answered + failed, "call"));
                 Err(DemoError::Act { act: "changing everything under load".into(), output })
             }
         }

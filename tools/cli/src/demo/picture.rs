@@ -1,6 +1,7 @@
 //! Drawings: who is connected to whom, and where the time went.
 
 use super::stage::Host;
+use crate::table::count;
 use std::fmt::Write;
 use trunkline_telemetry::{Explanation, render};
 
@@ -52,8 +53,11 @@ pub fn components(explanation: &Explanation) -> String {
     }
     let [p50, p90, p99] =
         [explanation.total.p50_ns, explanation.total.p90_ns, explanation.total.p99_ns].map(render::duration);
-    let _ =
-        writeln!(out, "    completion time, {} calls: p50 {p50}, p90 {p90}, p99 {p99}", explanation.calls);
+    let _ = writeln!(
+        out,
+        "    completion time, {}: p50 {p50}, p90 {p90}, p99 {p99}",
+        count(explanation.calls, "call")
+    );
     out
 }
 

@@ -6,6 +6,7 @@ use crate::admin::proto::ListRequest;
 use crate::args::DemoArgs;
 use crate::explain::explanations;
 use crate::list;
+use crate::table::count;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -178,7 +179,8 @@ impl<'a> Play<'a> {
         say(&indented(&list::render(&state)))?;
         let served = explanations(&self.beta.admin, "/search.v1.Search/")?;
         let calls: u64 = served.iter().filter(|side| side.side == Side::Served).map(|side| side.calls).sum();
-        say(&format!("  beta's application served {calls} calls of this host's other daemon."))
+        let calls = count(calls, "call");
+        say(&format!("  beta's application served {calls} of this host's other daemon."))
     }
 
     fn farewell(&self, began: Instant) -> Result<(), DemoError> {

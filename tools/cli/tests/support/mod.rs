@@ -11,6 +11,7 @@ use trunkline::{Channel, Server, ServerHandle, Wait};
 use trunkline_example_search::proto::search_client::SearchClient;
 use trunkline_example_search::proto::search_server::SearchServer;
 use trunkline_example_search::{Collection, Document, SearchService};
+use trunkline_test_logs::{Expected, faults};
 
 /// The search service's definition, for `--proto`.
 pub const SEARCH_PROTO: &str =
@@ -23,6 +24,7 @@ pub const ADMIN_PROTO: &str =
 pub struct Host {
     pub child: Child,
     folder: tempfile::TempDir,
+    expected: Vec<Expected>,
 }
 
 /// The binary with these arguments.
@@ -52,8 +54,51 @@ impl Host {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("d.toml"), config).unwrap();
         let child = Self::daemon(&folder);
-        let mut host = Self { child, folder };
+        let mut host = Self { child, folder, expected: Vec::new() };
         host.until_ready();
+        host
+    }
+
+    /// Starts a daemon that tells the service manager at this socket.
+    pub fn start_notifying(manager: &std::path::Path) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.toml"), "").unwrap();
+        let child = Self::command(&folder).env("NOTIFY_SOCKET", manager).spawn().unwrap();
+        let mut host = Self { child, folder, expected: Vec::new() };
+        host.until_ready();
+        host
+    }
+
+    /// From now on the daemon may log a line at ERROR that has `part` in it, because `why`.
+    pub fn expect(&mut self, part: &'static str, why: &'static str) {
+        self.expected.push(Expected { part, why });
+    }
+
+    /// What the daemon has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    fn examine_log(&self) {
+        let log = self.log();
+        let faults = faults(&log, &self.expected);
+        assert!(faults.is_empty(), "the daemon logged what no test expects: {faults:#?}\nin:\n{log}");
+    }
+
+    /// Starts a daemon that may have so many descriptors, and whose log goes there; waits until it answers.
+    pub fn start_in_need(config: &str, descriptors: usize, log: impl Into<Stdio>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.toml"), config).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]);
+        command.arg(env!("CARGO_BIN_EXE_trunkline")).args(["daemon", "--until-stdin-closes"]);
+        command.arg("--socket").arg(folder.path().join("d.sock"));
+        command.arg("--config").arg(folder.path().join("d.toml"));
+        let child = command.env_remove("TRUNKLINE_LOG").stdin(Stdio::piped()).stderr(log).spawn().unwrap();
+        let host = Self { child, folder, expected: Vec::new() };
+        while host.verb(&["list"], "").code != Some(0) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         host
     }
 
@@ -61,6 +106,7 @@ impl Host {
     pub fn kill_and_start(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+        self.examine_log();
         self.child = Self::daemon(&self.folder);
         self.until_ready();
     }
@@ -71,11 +117,16 @@ impl Host {
     }
 
     fn daemon(folder: &tempfile::TempDir) -> Child {
+        Self::command(folder).spawn().unwrap()
+    }
+
+    fn command(folder: &tempfile::TempDir) -> Command {
         let (socket, file) = (folder.path().join("d.sock"), folder.path().join("d.toml"));
         let mut command = trunkline(&["daemon", "--until-stdin-closes", "--drain", "100ms"]);
         command.arg("--socket").arg(&socket).arg("--config").arg(&file);
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        command.stdin(Stdio::piped()).stderr(log).spawn().unwrap()
+        command.stdin(Stdio::piped()).stderr(log);
+        command
     }
 
     fn until_ready(&mut self) {
@@ -123,8 +174,10 @@ impl Drop for Host {
         drop(self.child.stdin.take());
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("{}", std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default());
+            eprintln!("{}", self.log());
+            return;
         }
+        self.examine_log();
     }
 }
 

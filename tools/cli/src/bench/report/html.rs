@@ -14,6 +14,9 @@ pre{background:#f6f6f6;padding:1rem;overflow-x:auto}svg{width:100%;height:auto}\
 text{font:12px system-ui,sans-serif;fill:#555}.grid{stroke:#ddd}.bar{fill:#4878a8}.bad{fill:#c0504d}\
 .line{fill:none;stroke-width:2}h2{margin-top:2rem}";
 
+/// Ticks of an axis beside the one at zero.
+const TICKS_MAX: usize = 5;
+
 /// A curve: name, colour, points.
 struct Curve<'a> {
     name: &'a str,
@@ -93,9 +96,11 @@ fn time_plot(curves: &[Curve<'_>], seconds: usize, label: fn(f64) -> String) -> 
     if seconds < 2 {
         return String::new();
     }
-    let end = (seconds - 1) as f64;
-    let ticks = (0..=5).map(|tick| end * f64::from(tick) / 5.0).map(|x| (x, format!("{x:.0} s")));
-    lines(curves, end, ticks.collect(), label)
+    let end = seconds - 1;
+    // Whole seconds: a tick between two would say one of them again.
+    let ticks =
+        (0..=end).step_by(end.div_ceil(TICKS_MAX)).map(|second| (second as f64, format!("{second} s")));
+    lines(curves, end as f64, ticks.collect(), label)
 }
 
 fn histogram(report: &Report) -> String {
@@ -136,16 +141,18 @@ fn lines(curves: &[Curve<'_>], x_max: f64, x_ticks: Vec<(f64, String)>, label: f
     let x_of = |x: f64| LEFT + x / x_max * (WIDTH - LEFT - 20.0);
     let y_of = |y: f64| HEIGHT - y / y_max * (HEIGHT - 20.0);
     let mut out = begin();
-    for tick in 0..=4 {
-        let value = y_max * f64::from(tick) / 4.0;
+    let mut y_ticks: Vec<(f64, String)> =
+        (0..=4).map(|tick| y_max * f64::from(tick) / 4.0).map(|value| (value, label(value))).collect();
+    // Small figures are rounded to the same words.
+    y_ticks.dedup_by(|next, before| next.1 == before.1);
+    for (value, name) in y_ticks {
         let y = y_of(value);
         let _ = write!(
             out,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
             LEFT - 6.0,
             y + 4.0,
-            label(value),
         );
     }
     for (x, name) in x_ticks {
@@ -181,4 +188,33 @@ fn time_label(ns: f64) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that axes say nothing twice.
+    use super::*;
+
+    /// What stands at the axes, in the order of the page.
+    fn labels(plot: &str) -> Vec<&str> {
+        let texts = plot.split("text-anchor=").skip(1);
+        texts.filter_map(|text| text.split_once('>')?.1.split_once('<').map(|(label, _)| label)).collect()
+    }
+
+    #[test]
+    fn no_tick_is_repeated() {
+        for seconds in 2..70 {
+            for most in [1.0, 2.0, 3.0, 1000.0] {
+                let points = (0..seconds).map(|second| (second as f64, most)).collect();
+                let curve = Curve { name: "OK", color: "#000", points };
+                let plot = time_plot(&[curve], seconds, |value| format!("{value:.0}"));
+                let mut found = labels(&plot);
+                let count = found.len();
+                assert!((4..=12).contains(&count), "{seconds} seconds: {found:?}");
+                found.sort_unstable();
+                found.dedup();
+                assert_eq!(found.len(), count, "{seconds} seconds, up to {most}: {found:?}");
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! For a terminal.
 
 use super::{PERCENTILES, Report, bars, time};
-use crate::table::{Table, bytes};
+use crate::table::{Table, bytes, count};
 use hdrhistogram::Histogram;
 use std::fmt::Write;
 
@@ -15,17 +15,17 @@ const WORDS_COLUMNS: usize = 70;
 pub fn render(report: &Report) -> String {
     let record = &report.record;
     let mut out = format!(
-        "{} at {}\n{}\n\n{} calls in {}, {:.1}/s; {} OK\n",
+        "{} at {}\n{}\n\n{} in {}, {:.1}/s; {} OK\n",
         report.method,
         report.target,
         report.plan,
-        record.calls(),
+        count(record.calls(), "call"),
         time(u64::try_from(record.last.as_nanos()).unwrap_or(u64::MAX)),
         record.rate(),
         record.good(),
     );
     let [sent, received] = record.bytes.map(bytes);
-    let _ = writeln!(out, "{sent} sent, {received} received in {} responses\n", record.responses);
+    let _ = writeln!(out, "{sent} sent, {received} received in {}\n", count(record.responses, "response"));
     let _ = writeln!(out, "{}", percentiles(report));
     out.push_str(&steps(report));
     out.push_str(&histogram(&record.latency));

@@ -1,0 +1,89 @@
+//! Certificates: from when to when they are valid. Whether they can be loaded is the configuration's check.
+
+use super::finding::Finding;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use trunkline_daemon::Config;
+use trunkline_net::Validity;
+
+const AREA: &str = "certificates";
+const DAY_S: i64 = 24 * 3600;
+/// Renewal by ACME begins a third of a certificate's life before its end, a month for most.
+const SOON_S: i64 = 14 * DAY_S;
+
+/// Looks at every file of certificates a configuration names.
+pub fn look(config: &Config) -> Vec<Finding> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    let tls = &config.tls;
+    let named =
+        [("tls.certificate", &tls.certificate), ("tls.client_ca", &tls.client_ca), ("tls.ca", &tls.ca)];
+    let named: Vec<_> = named.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()).collect();
+    if named.is_empty() {
+        return vec![Finding::good(AREA, "none: TLS is not served")];
+    }
+    let of_file = |(key, path): (&str, &std::path::PathBuf)| match Validity::of_file(path) {
+        Ok(validities) => judge(key, path, &validities, now_s),
+        // Said with the configuration.
+        Err(error) => Finding::problem(AREA, format!("{key}: {error}"), "see configuration"),
+    };
+    named.into_iter().map(of_file).collect()
+}
+
+/// The first that is out of its time speaks for the file: a chain is as good as its weakest part.
+fn judge(key: &str, path: &Path, validities: &[Validity], now_s: i64) -> Finding {
+    let file = path.display();
+    let days = |seconds: i64| seconds / DAY_S;
+    if let Some(early) = validities.iter().find(|validity| validity.not_before_s > now_s) {
+        let found =
+            format!("{key}: {file} is valid only in {} days", days(early.not_before_s - now_s + DAY_S - 1));
+        return Finding::problem(
+            AREA,
+            found,
+            "compare the clock (`date`) with the certificate, and mend the wrong one",
+        );
+    }
+    let Some(end_s) = validities.iter().map(|validity| validity.not_after_s).min() else {
+        return Finding::advice(
+            AREA,
+            format!("{key}: {file} does not say until when it is valid"),
+            "look at it with openssl",
+        );
+    };
+    if end_s < now_s {
+        let found = format!("{key}: {file} has expired {} days ago: peers refuse it", days(now_s - end_s));
+        return Finding::problem(
+            AREA,
+            found,
+            "put a new one in its place; the daemon reads it within seconds",
+        );
+    }
+    if end_s < now_s + SOON_S {
+        let found = format!("{key}: {file} expires in {} days", days(end_s - now_s));
+        return Finding::advice(AREA, found, "renew it; the daemon reads the new one within seconds");
+    }
+    Finding::good(AREA, format!("{key}: valid for {} days", days(end_s - now_s)))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is said of a certificate by its times.
+    use super::super::finding::State;
+    use super::*;
+
+    #[test]
+    fn times_are_judged() {
+        let valid = |from, to| Validity { not_before_s: from * DAY_S, not_after_s: to * DAY_S };
+        let ca = valid(0, 10_000);
+        for (own, state, words) in [
+            (valid(99, 300), State::Good, "valid for 200 days"),
+            (valid(99, 110), State::Advice, "expires in 10 days"),
+            (valid(9, 90), State::Problem, "has expired 10 days ago"),
+            (valid(110, 300), State::Problem, "is valid only in 10 days"),
+        ] {
+            let found = judge("tls.certificate", Path::new("a.pem"), &[own, ca], 100 * DAY_S);
+            assert!(found.state == state && found.found.contains(words), "{found:?}");
+        }
+        assert_eq!(judge("tls.ca", Path::new("a.pem"), &[], 0).state, State::Advice);
+    }
+}

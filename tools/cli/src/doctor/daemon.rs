@@ -1,0 +1,220 @@
+//! The daemon: whether applications reach it, whether this user may ask it, and which program it runs.
+
+use super::finding::Finding;
+use crate::admin::proto::GetUpgradeRequest;
+use crate::admin::proto::admin_client::AdminClient;
+use rustix::io::Errno;
+use rustix::process::{getgid, getuid};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use trunkline::{Channel, Code, Request, Status, Wait};
+use trunkline_daemon::{Config, Principal};
+use trunkline_shm::{ControlError, ControlSocket, Places};
+
+/// Time a daemon gets to answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// What is known of the daemon.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// Its process, if it says so.
+    pub process: Option<u32>,
+}
+
+/// Looks for the daemon as applications do, and asks it.
+pub fn look(named: Option<PathBuf>, config: &Config) -> Look {
+    let places = named.clone().map_or_else(Places::of_this_process, Places::Named);
+    let connected = places.connect();
+    let elsewhere =
+        || config.socket().filter(|path| ControlSocket::connect(path).is_ok()).map(Path::to_owned);
+    let (mut findings, socket) = match (&connected, elsewhere()) {
+        (Err(error), Some(path)) if is_absent(error) => (vec![unseen(&path)], Some(path)),
+        (Err(error), _) => (vec![unreached(error, &places)], None),
+        (Ok(_), _) => {
+            (vec![Finding::good("socket", format!("a daemon answers at {}", shown(&places)))], named)
+        }
+    };
+    if connected.is_err() && socket.is_none() {
+        return Look { findings, process: None };
+    }
+    let owner = connected.ok().and_then(|socket| socket.peer_credentials().ok()).map(|peer| peer.uid);
+    let channel = Channel::builder().name("trunkline doctor").embedded(false);
+    let channel = match socket {
+        Some(path) => channel.socket(path),
+        None => channel,
+    };
+    let question = Request::new(GetUpgradeRequest::default()).with_timeout(ANSWER);
+    let answer = AdminClient::new(channel.connect_lazy()).get_upgrade(question).wait();
+    let answer = answer.map(|answer| {
+        let answer = answer.into_inner();
+        (answer.process_id, answer.version)
+    });
+    findings.push(asked(&answer));
+    let me = (getuid().as_raw(), getgid().as_raw());
+    findings.push(may_change(&config.admin.change, me, owner));
+    Look { findings, process: answer.ok().map(|(process, _)| process) }
+}
+
+fn shown(places: &Places) -> String {
+    let list = |paths: &[PathBuf]| {
+        paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    match places {
+        Places::Named(path) => path.display().to_string(),
+        Places::Default(paths) => format!("a usual place ({})", list(paths)),
+    }
+}
+
+fn is_absent(error: &ControlError) -> bool {
+    matches!(error, ControlError::System { errno: Errno::NOENT | Errno::CONNREFUSED, .. })
+}
+
+/// There is a daemon where its configuration says, and applications look elsewhere.
+fn unseen(path: &Path) -> Finding {
+    let path = path.display();
+    Finding::problem(
+        "socket",
+        format!("a daemon answers at {path} (daemon.socket), where applications do not look by themselves"),
+        format!("set TRUNKLINE_SOCKET={path} for them, or as root: ln -s {path} /run/trunkline.sock"),
+    )
+}
+
+/// Why no daemon is reached, and what to do.
+fn unreached(error: &ControlError, places: &Places) -> Finding {
+    let remedy = match error {
+        ControlError::Denied { path, .. } => admission(path),
+        ControlError::Untrusted { directory } => format!(
+            "have {} belong to root, written by nobody else; or name the socket by TRUNKLINE_SOCKET",
+            directory.display()
+        ),
+        ControlError::System { errno: Errno::CONNREFUSED, .. } => {
+            "the daemon there has died: systemctl restart trunkline, or `trunkline daemon`; its log says why"
+                .into()
+        }
+        ControlError::System { errno: Errno::NOENT, .. } => {
+            "start one: systemctl start trunkline, or `trunkline daemon`".into()
+        }
+        ControlError::NotASocket { .. } | ControlError::Path { .. } => "name another socket".into(),
+        _ => "see the daemon's log".into(),
+    };
+    Finding::problem("socket", format!("no daemon is reached at {}: {error}", shown(places)), remedy)
+}
+
+/// Who would be admitted to a socket, by its mode.
+fn admission(path: &Path) -> String {
+    let Ok(found) = std::fs::metadata(path) else {
+        return format!("permit this user to search the folders of {}", path.display());
+    };
+    match found.mode() & 0o020 {
+        0 => "set daemon.socket_mode = \"0660\", and join the daemon's group".into(),
+        _ => format!("join the group of {} (gid {}): adduser USER GROUP", path.display(), found.gid()),
+    }
+}
+
+/// What the daemon's answer to a question of operators says.
+fn asked(answer: &Result<(u32, String), Status>) -> Finding {
+    match answer {
+        Ok((process, version)) if version == env!("CARGO_PKG_VERSION") => Finding::good(
+            "rights",
+            format!("this user may ask the daemon: process {process}, version {version}"),
+        ),
+        Ok((process, version)) => Finding::advice(
+            "rights",
+            format!(
+                "the daemon is version {version}, process {process}; this program is {}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            "trunkline upgrade",
+        ),
+        Err(status) if status.code() == Code::PermissionDenied => Finding::advice(
+            "rights",
+            format!("this user may not ask the daemon: {}", status.message()),
+            "ask as another user, or add this one to admin.read",
+        ),
+        Err(status) => Finding::problem(
+            "socket",
+            format!("the daemon does not answer: {status}"),
+            "see the daemon's log; `trunkline upgrade` or a restart helps a daemon that hangs",
+        ),
+    }
+}
+
+/// Whether this user may change the daemon, by the configuration that was read.
+fn may_change(change: &[Principal], (uid, gid): (u32, u32), owner: Option<u32>) -> Finding {
+    let covers = |principal: &Principal| match principal {
+        Principal::Anyone => true,
+        Principal::Owner => owner == Some(uid),
+        Principal::User(user) => *user == uid,
+        Principal::Group(group) => *group == gid,
+    };
+    if change.iter().any(covers) {
+        return Finding::good("rights", "this user may change the daemon (admin.change)");
+    }
+    let found = format!(
+        "this user (uid {uid}, gid {gid}) may not change the daemon: policies, upgrade (admin.change)"
+    );
+    Finding::advice("rights", found, "do so as root or the daemon's user, or add this one to admin.change")
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is said of a socket and of rights.
+    use super::super::finding::State;
+    use super::*;
+    use trunkline::Execution;
+
+    #[test]
+    fn why_no_daemon_is_reached_is_said_with_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d.sock");
+        let places = Places::Named(path.clone());
+        let absent = unreached(&places.connect().unwrap_err(), &places);
+        assert!(absent.found.contains("d.sock") && absent.remedy.contains("start one"), "{absent:?}");
+        std::fs::write(&path, "").unwrap();
+        let file = unreached(&places.connect().unwrap_err(), &places);
+        assert_eq!(file.state, State::Problem, "{file:?}");
+        std::fs::remove_file(&path).unwrap();
+        let denied = |mode| {
+            std::fs::write(&path, "").unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            unreached(&ControlError::Denied { path: path.clone(), uid: 7 }, &places).remedy
+        };
+        assert!(denied(0o660).contains("join the group of"), "{}", denied(0o660));
+        assert!(denied(0o600).contains("daemon.socket_mode"), "{}", denied(0o600));
+        std::fs::remove_file(&path).unwrap();
+        let nowhere = ControlError::Denied { path: path.clone(), uid: 7 };
+        assert!(unreached(&nowhere, &places).remedy.contains("search the folders"));
+        let untrusted = ControlError::Untrusted { directory: "/tmp/x".into() };
+        assert!(unreached(&untrusted, &places).remedy.contains("/tmp/x belong to root"));
+        let died = ControlError::System { what: "connect", errno: Errno::CONNREFUSED };
+        assert!(unreached(&died, &places).remedy.contains("has died") && is_absent(&died));
+        assert!(unseen(&path).remedy.contains("TRUNKLINE_SOCKET="));
+    }
+
+    #[test]
+    fn what_a_user_may_is_said() {
+        let version = env!("CARGO_PKG_VERSION");
+        let status = |code| Err(Status::new(code, "no").with_execution(Execution::Executed));
+        for (answer, state) in [
+            (Ok((7, version.to_owned())), State::Good),
+            (Ok((7, "0.0.1".to_owned())), State::Advice),
+            (status(Code::PermissionDenied), State::Advice),
+            (status(Code::DeadlineExceeded), State::Problem),
+        ] {
+            assert_eq!(asked(&answer).state, state, "{answer:?}");
+        }
+        let change = [Principal::User(0), Principal::Owner, Principal::Group(5)];
+        for (who, owner, state) in [
+            ((0, 0), None, State::Good),
+            ((9, 9), Some(9), State::Good),
+            ((9, 5), Some(8), State::Good),
+            ((9, 9), Some(8), State::Advice),
+        ] {
+            assert_eq!(may_change(&change, who, owner).state, state, "{who:?} {owner:?}");
+        }
+        assert_eq!(may_change(&[Principal::Anyone], (9, 9), None).state, State::Good);
+    }
+}

@@ -1,0 +1,187 @@
+//! The daemon's own figures: applications, services, endpoints, policies.
+//!
+//! Names come from applications and peers, so what is told apart is bounded: beyond [`NAMES_MAX`] of a family, the rest
+//! counts as [`OTHER`].
+
+use super::process;
+use crate::admin::Host;
+use crate::daemon::{LostLines, lost_lines};
+use std::collections::BTreeMap;
+use trunkline_daemon::Observation;
+use trunkline_engine::{Protocol, RemoteState};
+use trunkline_policy::PolicyRow;
+use trunkline_telemetry::prometheus::{self, Exposition};
+use trunkline_telemetry::{Ask, Snapshot};
+
+/// Names of applications, services, endpoints or policies in one family.
+const NAMES_MAX: usize = 500;
+/// Whose figures are those of names beyond that.
+const OTHER: &str = "_OTHER";
+
+/// Everything, as text.
+pub fn text(host: &impl Host) -> String {
+    let mut shards = host.observe(&Ask::default());
+    let mut measured = Snapshot::default();
+    for shard in &mut shards {
+        measured.merge(std::mem::take(&mut shard.telemetry));
+    }
+    let mut text = Exposition::default();
+    build(&mut text, &host.facts().node);
+    process::add(&mut text);
+    log_lines(&mut text);
+    in_flight(&mut text, &shards);
+    applications(&mut text, &shards);
+    services(&mut text, &shards);
+    endpoints(&mut text, &shards);
+    connections(&mut text, &shards);
+    policies(&mut text, &host.policies());
+    text.append(&prometheus::text(&measured));
+    text.into_text()
+}
+
+fn build(text: &mut Exposition, node: &str) {
+    text.family("trunkline_build_info", "gauge", "Always 1; its labels say who this is.");
+    text.sample("trunkline_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("node", node)], 1);
+}
+
+fn log_lines(text: &mut Exposition) {
+    let LostLines { unread, unwritten } = lost_lines();
+    let name = "trunkline_log_lines_lost_total";
+    text.family(name, "counter", "Log lines standard error did not take: not read in time, or not written.");
+    for (why, count) in [("unread", unread), ("unwritten", unwritten)] {
+        text.sample(name, &[("why", why)], count);
+    }
+}
+
+fn in_flight(text: &mut Exposition, shards: &[Observation]) {
+    let name = "trunkline_shard_calls_in_flight";
+    text.family(name, "gauge", "Calls that have begun and not ended.");
+    for (index, shard) in shards.iter().enumerate() {
+        text.sample(name, &[("shard", &index.to_string())], shard.snapshot.calls);
+    }
+}
+
+/// Figures of one name, in the order of their families.
+type Rows<const N: usize> = BTreeMap<String, [u64; N]>;
+
+/// Adds figures to those of a name.
+fn add<const N: usize>(rows: &mut Rows<N>, name: &str, figures: [u64; N]) {
+    let is_known = rows.contains_key(name) || rows.len() < NAMES_MAX;
+    let row = rows.entry(if is_known { name } else { OTHER }.to_owned()).or_insert([0; N]);
+    for (sum, figure) in row.iter_mut().zip(figures) {
+        *sum = sum.saturating_add(figure);
+    }
+}
+
+/// Families with one label: name, kind and help of each, in the order of the figures.
+fn show<const N: usize>(
+    text: &mut Exposition,
+    label: &'static str,
+    families: [[&str; 3]; N],
+    rows: &Rows<N>,
+) {
+    for (index, [name, kind, help]) in families.into_iter().enumerate() {
+        text.family(name, kind, help);
+        for (key, figures) in rows {
+            text.sample(name, &[(label, key)], figures[index]);
+        }
+    }
+}
+
+fn applications(text: &mut Exposition, shards: &[Observation]) {
+    let mut rows = Rows::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.sessions) {
+        // The label without the process id: a name per process would be a series per process.
+        let name = row.label.rsplit_once('[').map_or(&*row.label, |(name, _)| name);
+        let [made, delivered] = [row.calls_made as u64, row.calls_delivered as u64];
+        let [queued, parked] = [row.completions_queued as u64, row.parked as u64];
+        add(&mut rows, name, [1, made, delivered, queued, parked, row.receive_heap_bytes]);
+    }
+    let families = [
+        ["trunkline_application_sessions", "gauge", "Sessions of the application."],
+        [
+            "trunkline_application_calls_made",
+            "gauge",
+            "Calls it has made that are in flight, or not released.",
+        ],
+        ["trunkline_application_calls_delivered", "gauge", "Calls delivered to it that it has not answered."],
+        ["trunkline_application_completions_queued", "gauge", "Completions that wait for room in its ring."],
+        [
+            "trunkline_application_messages_parked",
+            "gauge",
+            "Messages that wait for room in its receive heap.",
+        ],
+        ["trunkline_application_receive_heap_bytes", "gauge", "Bytes of its receive heap in use."],
+    ];
+    show(text, "application", families, &rows);
+}
+
+fn services(text: &mut Exposition, shards: &[Observation]) {
+    let mut rows = Rows::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.services) {
+        add(&mut rows, &row.name, [row.sessions.len() as u64]);
+    }
+    let help = "Sessions of this host that serve the service.";
+    show(text, "service", [["trunkline_service_servers", "gauge", help]], &rows);
+}
+
+fn endpoints(text: &mut Exposition, shards: &[Observation]) {
+    let mut rows = Rows::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.remotes) {
+        let states = [RemoteState::Idle, RemoteState::Connecting, RemoteState::Ready, RemoteState::Failing];
+        add(&mut rows, &row.endpoint, states.map(|state| u64::from(row.state == state)));
+    }
+    let name = "trunkline_endpoint_shards";
+    text.family(name, "gauge", "Shards to which the endpoint is in this state.");
+    for (endpoint, counts) in &rows {
+        for (state, count) in ["idle", "connecting", "ready", "failing"].iter().zip(counts) {
+            text.sample(name, &[("endpoint", endpoint), ("state", state)], count);
+        }
+    }
+}
+
+fn connections(text: &mut Exposition, shards: &[Observation]) {
+    let mut rows: BTreeMap<[&'static str; 2], [u64; 3]> = BTreeMap::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.peers) {
+        let protocol = match row.protocol {
+            Protocol::Native => "native",
+            Protocol::Grpc => "grpc",
+            Protocol::R2p2 => "r2p2",
+        };
+        let direction = if row.outgoing { "outgoing" } else { "incoming" };
+        let [connections, streams, bytes] = rows.entry([protocol, direction]).or_default();
+        *connections += 1;
+        *streams += row.streams as u64;
+        *bytes = bytes.saturating_add(row.queued_bytes);
+    }
+    let families = [
+        ["trunkline_connections", "Connections to peers."],
+        ["trunkline_connection_streams", "Streams open on them."],
+        ["trunkline_connection_queued_bytes", "Bytes that wait for their sockets."],
+    ];
+    for (index, [name, help]) in families.into_iter().enumerate() {
+        text.family(name, "gauge", help);
+        for ([protocol, direction], figures) in &rows {
+            text.sample(name, &[("protocol", protocol), ("direction", direction)], figures[index]);
+        }
+    }
+}
+
+fn policies(text: &mut Exposition, policies: &[PolicyRow]) {
+    let mut rows = Rows::new();
+    for row in policies {
+        let of = &row.figures;
+        let figures = [of.seen, of.refused, of.delayed, of.errors, of.mirrored, of.left_out, of.failed];
+        add(&mut rows, &row.definition.name, figures);
+    }
+    let families = [
+        ["trunkline_policy_seen_total", "counter", "Calls the policy was asked about."],
+        ["trunkline_policy_refused_total", "counter", "Calls, or messages of calls, it refused."],
+        ["trunkline_policy_delayed_total", "counter", "Calls it held for a time."],
+        ["trunkline_policy_errors_total", "counter", "Calls for which an expression of it had no value."],
+        ["trunkline_policy_mirrored_total", "counter", "Copies it sent elsewhere."],
+        ["trunkline_policy_mirror_left_out_total", "counter", "Copies for which there was no room."],
+        ["trunkline_policy_mirror_failed_total", "counter", "Copies that ended other than with OK."],
+    ];
+    show(text, "policy", families, &rows);
+}

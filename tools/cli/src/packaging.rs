@@ -1,0 +1,85 @@
+//! Shows that what is packaged fits this binary: command lines, configurations, and the socket all of them speak of.
+
+use crate::args::{Trunkline, Verb};
+use clap::Parser;
+use std::path::Path;
+use trunkline_daemon::Config;
+
+const UNIT: &str = include_str!("../../../packaging/trunkline.service");
+const TMPFILES: &str = include_str!("../../../packaging/trunkline.tmpfiles");
+const CONFIG: &str = include_str!("../../../packaging/daemon.toml");
+const CONTAINERFILE: &str = include_str!("../../../packaging/Containerfile");
+const DAEMON_SET: &str = include_str!("../../../packaging/kubernetes/daemonset.yaml");
+const APPLICATION: &str = include_str!("../../../packaging/kubernetes/application.yaml");
+const SOCKET: &str = "/run/trunkline/trunkline.sock";
+
+fn verb(line: &str) -> Verb {
+    Trunkline::try_parse_from(line.split_whitespace()).unwrap_or_else(|error| panic!("{line}: {error}")).verb
+}
+
+fn of_unit(key: &str) -> &str {
+    let line = UNIT.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    line.unwrap_or_else(|| panic!("{key} in the unit"))
+}
+
+/// A block of YAML behind `key: |`, without its indentation.
+fn block<'a>(yaml: &'a str, key: &str) -> String {
+    let (_, rest) = yaml.split_once(&format!("{key}: |\n")).unwrap();
+    let indent = rest.len() - rest.trim_start().len();
+    let lines = rest.lines().take_while(|line| line.is_empty() || line.starts_with(&" ".repeat(indent)));
+    lines.map(|line: &'a str| format!("{}\n", line.get(indent..).unwrap_or_default())).collect()
+}
+
+#[test]
+fn the_units_commands_are_commands() {
+    assert!(matches!(verb(of_unit("ExecStart")), Verb::Daemon(args) if !args.check_config));
+    assert!(matches!(verb(of_unit("ExecStartPre")), Verb::Daemon(args) if args.check_config));
+    assert!(matches!(verb(of_unit("ExecReload")), Verb::Upgrade(_)));
+    assert!(of_unit("ExecReload").ends_with(SOCKET));
+    assert_eq!((of_unit("Type"), of_unit("NotifyAccess")), ("notify", "all"));
+}
+
+/// Descriptors pass between users of one namespace, and applications are known by theirs.
+#[test]
+fn the_units_sandbox_lets_applications_in() {
+    for closed in ["PrivateUsers=", "PrivateNetwork=", "RuntimeDirectory=", "DynamicUser="] {
+        assert!(!UNIT.lines().any(|line| line.starts_with(closed)), "{closed}");
+    }
+    for part in ["AF_UNIX", "AF_INET", "AF_INET6"] {
+        assert!(of_unit("RestrictAddressFamilies").split(' ').any(|family| family == part), "{part}");
+    }
+    let folder = Path::new(SOCKET).parent().unwrap().to_str().unwrap();
+    assert_eq!(of_unit("ReadWritePaths"), folder);
+    assert!(TMPFILES.contains(&format!("d {folder} 0755 trunkline trunkline")));
+    assert!(TMPFILES.contains("/run/trunkline.sock - - - - trunkline/trunkline.sock"));
+}
+
+#[test]
+fn configurations_are_good_and_speak_of_one_socket() {
+    let packaged = Config::from_toml(CONFIG, "daemon.toml").unwrap();
+    assert_eq!(packaged.socket(), Some(Path::new(SOCKET)));
+    let of_set = Config::from_toml(&block(DAEMON_SET, "daemon.toml"), "daemonset.yaml").unwrap();
+    assert_eq!(of_set.socket(), Some(Path::new(SOCKET)));
+    for text in [DAEMON_SET, APPLICATION] {
+        assert!(text.contains(&format!("value: {SOCKET}")), "{text}");
+        assert!(
+            text.contains("mountPath: /run/trunkline") && text.contains("path: /run/trunkline\n"),
+            "{text}"
+        );
+    }
+    assert!(CONTAINERFILE.contains(&format!("TRUNKLINE_SOCKET={SOCKET}")));
+    let ports: Vec<String> = of_set.listen().map(|at| at.to_string()).collect();
+    assert!(
+        ports.iter().all(|at| at.ends_with(":7878")) && DAEMON_SET.contains("containerPort: 7878"),
+        "{ports:?}"
+    );
+}
+
+#[test]
+fn what_the_container_copies_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for line in CONTAINERFILE.lines().filter(|line| line.starts_with("COPY packaging/")) {
+        let from = line.split(' ').nth(1).unwrap();
+        assert!(root.join(from).is_file(), "{line}");
+    }
+}

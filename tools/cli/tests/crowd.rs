@@ -1,0 +1,109 @@
+//! Shows that a crowd of silent connections, of a process with few descriptors and a log that cannot be written, ends
+//! nothing and keeps out nobody: calls go on without an error, and whoever comes and says what he wants is served. And
+//! that a log nobody reads stops nobody.
+
+mod support;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+use std::io::{BufRead, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use support::{Host, end, trunkline, watched};
+use trunkline::Wait;
+use trunkline_example_search::proto::QueryRequest;
+
+/// More than the daemon may have descriptors, many times.
+const CROWD: usize = 2300;
+const DESCRIPTORS: usize = 300;
+/// What the first bytes of the crowd are, one after the other: nothing; the beginnings of HTTP/2 and of the native
+/// protocol, whose greeting never comes.
+const SAID: [&[u8]; 3] = [b"", b"PRI * HT", &trunkline_native::PREAMBLE.to_le_bytes()];
+
+#[test]
+fn a_crowd_that_says_nothing() {
+    a_crowd_comes("", true);
+}
+
+/// Places for more connections than there are descriptors: there is none for an application that attaches, but calls go
+/// on.
+#[test]
+fn a_crowd_that_takes_every_descriptor() {
+    a_crowd_comes("connections_max = 100000\nconnections_per_source_max = 100000\n", false);
+}
+
+fn a_crowd_comes(config: &str, has_room: bool) {
+    watched();
+    let own = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
+    let config = format!("[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n{config}");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut host = Host::start_in_need(&config, DESCRIPTORS, full);
+    let listed: Value = serde_json::from_str(&host.verb(&["list", "--json"], "").out).unwrap();
+    let address = listed["listening"][0].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned();
+    let (_server, client) = host.serve_search();
+    let (is_over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let request = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
+                client.query(request).wait().expect("a good pair is not disturbed");
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let mut crowd = Vec::with_capacity(CROWD);
+        for said in SAID.into_iter().cycle().take(CROWD) {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            // It may have had to give way already.
+            let _ = stream.write_all(said);
+            crowd.push(stream);
+        }
+        let listed = end(&mut trunkline(&["call", "-plaintext", &address, "list"]), "");
+        assert!(listed.out.contains("search.v1.Search"), "one who speaks is served: {listed:?}");
+        if has_room {
+            assert!(host.verb(&["list"], "").out.contains("search.v1.Search"), "applications attach");
+        }
+        let before = calls.load(Ordering::Relaxed);
+        while calls.load(Ordering::Relaxed) < before + 100 {
+            std::thread::yield_now();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(host.child.try_wait().unwrap(), None, "the daemon is there");
+}
+
+/// The pipe is full before the daemon says its first word.
+#[test]
+fn a_log_nobody_reads() {
+    watched();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    let filled = fill(&writer);
+    let config = "[log]\nlevel = \"debug\"\nlines_per_kind = 0";
+    let mut host = Host::start_in_need(config, 1024, writer);
+    let (_server, client) = host.serve_search();
+    for _ in 0..20 {
+        assert!(host.verb(&["list"], "").out.contains("search.v1.Search"), "applications attach");
+        client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
+    }
+    // When somebody reads after all, nothing is missing.
+    let mut heard = vec![0; filled];
+    reader.read_exact(&mut heard).unwrap();
+    let mut line = String::new();
+    let mut lines = std::io::BufReader::new(reader);
+    while !line.contains("daemon is ready") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the line is there");
+    }
+    assert_eq!(host.child.try_wait().unwrap(), None, "the daemon is there");
+    // It ends though nobody reads any more.
+    drop(host.child.stdin.take());
+    assert!(host.child.wait().unwrap().success());
+}
+
+/// Writes as much as there is room for.
+fn fill(mut pipe: &std::io::PipeWriter) -> usize {
+    rustix::io::ioctl_fionbio(pipe, true).unwrap();
+    let filled = std::iter::from_fn(|| pipe.write(&[b'x'; 4096]).ok()).sum();
+    rustix::io::ioctl_fionbio(pipe, false).unwrap();
+    filled
+}

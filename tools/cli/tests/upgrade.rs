@@ -1,0 +1,213 @@
+//! Shows `trunkline upgrade`: a daemon is replaced again and again under load, and it is said of every attempt whether
+//! it took place; and why not, in the words of the daemon that did not take over.
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use support::{Host, watched};
+use trunkline::Wait;
+use trunkline_example_search::proto::QueryRequest;
+
+/// The admin API, generated for the binary.
+#[allow(dead_code, reason = "the tests are clients of one service of it")]
+mod admin {
+    trunkline::include_proto!("trunkline.admin.v1");
+}
+
+/// gRPC's health service.
+#[allow(dead_code, reason = "the tests are clients of one method of it")]
+mod health {
+    trunkline::include_proto!("grpc.health.v1");
+}
+
+/// Environment variable: how often the daemon is replaced. Hundreds are asked for; a few are what every run can afford.
+const ROUNDS_VARIABLE: &str = "UPGRADE_ROUNDS";
+const ROUNDS: usize = 6;
+
+/// The line that the daemon which goes on has in its log.
+const GOES_ON: &str = "not handed over; this daemon goes on";
+
+fn process(host: &Host) -> u64 {
+    let listed = host.verb(&["list", "--json"], "");
+    let listed: Value =
+        serde_json::from_str(&listed.out).unwrap_or_else(|error| panic!("{error}: {listed:?}"));
+    listed["processId"].as_u64().unwrap()
+}
+
+#[test]
+fn every_replacement_under_load_is_known_to_have_taken_place() {
+    watched();
+    let rounds = std::env::var(ROUNDS_VARIABLE).map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let host = Host::start("");
+    let (_server, client) = host.serve_search();
+    let stop = Arc::new(AtomicBool::new(false));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (client, stop) = (client.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                let mut calls = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    client
+                        .query(QueryRequest { query: "bell".into(), ..QueryRequest::default() })
+                        .wait()
+                        .unwrap();
+                    calls += 1;
+                }
+                calls
+            })
+        })
+        .collect();
+    let mut before = process(&host);
+    for round in 0..rounds {
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+        let after = process(&host);
+        assert_ne!(before, after, "round {round}: {upgraded:?}");
+        assert!(upgraded.out.contains(&format!("process {after}, goes on")), "round {round}: {upgraded:?}");
+        before = after;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let calls: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+    println!("{rounds} replacements under {calls} calls");
+}
+
+/// A manager that saw its main process end, and had not heard of another, would end the service.
+#[test]
+fn the_service_manager_hears_of_the_next_process_before_the_old_one_ends() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let heard = || {
+        let mut buffer = [0; 256];
+        let bytes = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..bytes].to_vec()).unwrap()
+    };
+    let mut host = Host::start_notifying(&path);
+    let first = host.child.id();
+    assert_eq!(heard(), format!("READY=1\nMAINPID={first}\n"));
+    let upgraded = host.verb(&["upgrade"], "");
+    assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+    // The first process says so itself, as its last word; when the second says so is its own affair.
+    let stdin = host.child.stdin.take();
+    assert_eq!(host.child.wait().unwrap().code(), Some(0));
+    host.child.stdin = stdin;
+    let second = process(&host);
+    let mut said = [heard(), heard()];
+    said.sort();
+    assert_eq!(said, [format!("MAINPID={second}\n"), format!("READY=1\nMAINPID={second}\n")]);
+}
+
+/// Probes and operators ask all the time, and a replacement is no reason to think that the host is ill.
+#[test]
+fn the_daemons_own_services_answer_through_every_replacement() {
+    watched();
+    let rounds = std::env::var(ROUNDS_VARIABLE).map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    let host = Host::start("");
+    let stop = AtomicBool::new(false);
+    let channel = host.channel().wait_for_ready(false).connect_lazy();
+    let operator = admin::admin_client::AdminClient::new(channel.clone());
+    let prober = health::health_client::HealthClient::new(channel);
+    std::thread::scope(|scope| {
+        let lists = scope.spawn(|| {
+            let mut heard = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let list = operator.list(admin::ListRequest::default()).wait();
+                assert!(list.is_ok(), "after {heard} answers: {list:?}");
+                heard += 1;
+            }
+            heard
+        });
+        let probes = scope.spawn(|| {
+            let mut heard = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let probe = prober.check(health::HealthCheckRequest::default()).wait();
+                assert!(probe.is_ok(), "after {heard} answers: {probe:?}");
+                heard += 1;
+            }
+            heard
+        });
+        for round in 0..rounds {
+            let upgraded = host.verb(&["upgrade"], "");
+            assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        let (lists, probes) = (lists.join().unwrap(), probes.join().unwrap());
+        println!("{rounds} replacements, {lists} lists, {probes} health checks");
+    });
+}
+
+#[test]
+fn why_a_daemon_did_not_take_over_is_said_to_who_asked() {
+    watched();
+    let mut host = Host::start("[daemon]\nnode = \"alpha\"");
+    host.expect(GOES_ON, "the next daemon cannot take over");
+    let before = process(&host);
+    let file = host.folder().join("d.toml");
+    for (text, wanted) in [
+        (
+            "[daemon]\nlisen = []",
+            "d.toml:2:1: daemon.lisen: there is no key \"lisen\" here; did you mean \"listen\"?",
+        ),
+        ("[tls]\nca = \"/nonexistent/ca.pem\"", "d.toml:2:6: tls.ca: /nonexistent/ca.pem: cannot be read"),
+        ("[log]\nlevel = \"chatty\"", "d.toml:2:9: log.level: has \"chatty\", which is no level"),
+        (
+            "[daemon]\nlisten = [\"tcp://192.0.2.1:7\"]",
+            "d.toml:2:11: daemon.listen[0]: is 192.0.2.1:7, where",
+        ),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let refused = host.verb(&["upgrade"], "");
+        assert_eq!(refused.code, Some(1), "{text}: {refused:?}");
+        assert!(refused.err.contains(wanted), "{text}: {refused:?}");
+        assert!(
+            refused.err.contains(&format!("the daemon goes on, process {before}")),
+            "{text}: {refused:?}"
+        );
+    }
+    std::fs::remove_file(&file).unwrap();
+    let refused = host.verb(&["upgrade"], "");
+    assert!(refused.err.contains("cannot read") && refused.err.contains("d.toml"), "{refused:?}");
+    // Programs that are no daemon.
+    for (program, wanted) in [("/bin/true", "exit status: 0"), ("/bin/false", "exit status: 1")] {
+        let refused = host.verb(&["upgrade", "--binary", program], "");
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.err.contains(&format!("ended before it took over ({wanted})")), "{refused:?}");
+    }
+    // The very program, in a file that others could write.
+    let copy = host.folder().join("copy");
+    std::fs::copy(env!("CARGO_BIN_EXE_trunkline"), &copy).unwrap();
+    let mut cases = vec![(0o777, None, "may be written by others (mode 777)")];
+    if rustix::process::geteuid().is_root() {
+        cases.push((0o755, Some(12_345), "belongs to user 12345"));
+    }
+    for (mode, owner, wanted) in cases {
+        std::os::unix::fs::chown(&copy, owner, None).unwrap();
+        std::fs::set_permissions(&copy, PermissionsExt::from_mode(mode)).unwrap();
+        let refused = host.verb(&["upgrade", "--binary", copy.to_str().unwrap()], "");
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.err.contains(wanted), "{refused:?}");
+    }
+    assert_eq!(process(&host), before);
+    std::fs::write(&file, "").unwrap();
+    let upgraded = host.verb(&["upgrade"], "");
+    assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+    let after = process(&host);
+    assert_ne!(after, before);
+    let name = std::fs::read_to_string(format!("/proc/{after}/comm")).unwrap();
+    assert_eq!(name.trim(), "trunkline", "what process lists show");
+}
+
+#[test]
+fn nothing_is_begun_where_nobody_answers() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = folder.path().join("d.sock");
+    let mut command = support::trunkline(&["--socket", nobody.to_str().unwrap(), "upgrade"]);
+    let refused = support::end(&mut command, "");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.err.contains("nothing was begun"), "{refused:?}");
+}
