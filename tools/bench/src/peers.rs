@@ -39,6 +39,9 @@ pub enum Kind {
     EnvoyTwo,
     NginxTwo,
     HaproxyTwo,
+    GatewayOne,
+    GatewayTwo,
+    GatewayToOurs,
     CppToOurs,
     GoToOurs,
     OursToCpp,
@@ -73,6 +76,9 @@ impl Kind {
             Self::EnvoyTwo => "envoy-two",
             Self::NginxTwo => "nginx-two",
             Self::HaproxyTwo => "haproxy-two",
+            Self::GatewayOne => "gateway-one",
+            Self::GatewayTwo => "gateway-two",
+            Self::GatewayToOurs => "gateway-to-trunkline",
             Self::CppToOurs => "grpc-cpp-to-trunkline",
             Self::GoToOurs => "grpc-go-to-trunkline",
             Self::OursToCpp => "trunkline-to-grpc-cpp",
@@ -113,6 +119,9 @@ impl Kind {
             Self::EnvoyTwo => "gRPC C++ client – Envoy – Envoy – gRPC C++ server, as two sidecars",
             Self::NginxTwo => "gRPC C++ client – nginx – nginx – gRPC C++ server",
             Self::HaproxyTwo => "gRPC C++ client – HAProxy – HAProxy – gRPC C++ server",
+            Self::GatewayOne => "gRPC C++ client – gateway – gRPC C++ server",
+            Self::GatewayTwo => "gRPC C++ client – gateway – gateway – gRPC C++ server",
+            Self::GatewayToOurs => "gRPC C++ client – gateway – TCP – daemon – Trunkline server",
             Self::CppToOurs => "gRPC C++ client – daemon – Trunkline server",
             Self::GoToOurs => "grpc-go client – daemon – Trunkline server",
             Self::OursToCpp => "Trunkline client – daemon – gRPC C++ server",
@@ -148,6 +157,7 @@ impl Kind {
             Self::Tcp | Self::TcpOneBuffer | Self::OursGrpcTwoHosts | Self::OursNull | Self::OursContent => {
                 &[]
             }
+            Self::GatewayOne | Self::GatewayTwo | Self::GatewayToOurs => &[Library::GrpcCpp],
             Self::GrpcSync | Self::GrpcUnix | Self::GrpcQueue | Self::CppToOurs | Self::OursToCpp => {
                 &[Library::GrpcCpp]
             }
@@ -262,6 +272,9 @@ fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) 
         Kind::EnvoyContent => cpp_through(dir, foreign, form, Library::Envoy, &["in", "filter"], work),
         Kind::NginxTwo => cpp_through(dir, foreign, form, Library::Nginx, two, work),
         Kind::HaproxyTwo => cpp_through(dir, foreign, form, Library::Haproxy, two, work),
+        Kind::GatewayOne => cpp_through_gateways(dir, foreign, form, one, work),
+        Kind::GatewayTwo => cpp_through_gateways(dir, foreign, form, two, work),
+        Kind::GatewayToOurs => to_ours_through_gateway(dir, foreign, work),
         Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address, work)),
         Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address, work)),
         Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?, work),
@@ -322,6 +335,32 @@ fn cpp_through(
         address = listens_at;
     }
     Ok((processes, foreign.cpp_client(&address, work)?))
+}
+
+/// gRPC C++ with the gateways of daemons between, each in front of the one before.
+fn cpp_through_gateways(
+    dir: &Path,
+    foreign: &Foreign,
+    form: &str,
+    names: &[&str],
+    work: Work,
+) -> Result<Started, Failure> {
+    let (server, mut address) = foreign.cpp_server(dir, form, ANY_PORT)?;
+    let mut processes = vec![server];
+    for name in names {
+        let (gateway, listens_at) = ours::start_gateway(dir, name, &address)?;
+        processes.push(gateway);
+        address = listens_at;
+    }
+    Ok((processes, foreign.cpp_client(&address, work)?))
+}
+
+/// gRPC C++ in front of a gateway, which reaches our server by way of its daemon.
+fn to_ours_through_gateway(dir: &Path, foreign: &Foreign, work: Work) -> Result<Started, Failure> {
+    let (mut processes, address) = ours::start_server(dir)?;
+    let (gateway, listens_at) = ours::start_gateway(dir, "in", &address)?;
+    processes.push(gateway);
+    Ok((processes, foreign.cpp_client(&listens_at, work)?))
 }
 
 /// A stock client of our server.

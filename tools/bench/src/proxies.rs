@@ -88,11 +88,14 @@ pub fn haproxy(program: &Path, dir: &Path, name: &str, upstreams: Upstreams<'_>)
 /// How a program is started that lies with its libraries in an unpacked package.
 pub fn unpacked(program: &Path) -> Command {
     let root = program.ancestors().nth(3).unwrap_or(Path::new("/"));
-    let libraries =
-        ["x86_64", "aarch64"].map(|machine| format!("{}/usr/lib/{machine}-linux-gnu", text(root)));
     let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", libraries.join(":"));
+    command.env("LD_LIBRARY_PATH", libraries(root));
     command
+}
+
+/// Where libraries are below a folder that is `/` to them, as the loader wants it.
+pub fn libraries(root: &Path) -> String {
+    ["x86_64", "aarch64"].map(|machine| format!("{}/usr/lib/{machine}-linux-gnu", text(root))).join(":")
 }
 
 /// Where the package has put the program.
@@ -173,11 +176,13 @@ fn envoy_config(listens_at: SocketAddr, upstream: SocketAddr, filters: bool) -> 
 }
 
 /// A port nobody listens at just now; none of these programs says which one it chose itself.
-fn free_port() -> Result<SocketAddr, Failure> {
+/// A port nobody listens at.
+pub fn free_port() -> Result<SocketAddr, Failure> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
-fn wait_until_it_listens(mut proxy: Child, at: SocketAddr) -> Result<Serving, Failure> {
+/// Waits for a process that is to listen there.
+pub fn wait_until_it_listens(mut proxy: Child, at: SocketAddr) -> Result<Serving, Failure> {
     for _ in 0..START_LOOKS {
         if TcpStream::connect(at).is_ok() {
             return Ok((proxy, at.to_string()));

@@ -101,7 +101,14 @@ impl Report {
         Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
     }
 
-    /// Tables as `docs/benchmarks.md` has them.
+    /// The tables as a page of docs/measured; `what` is the section that was asked for.
+    pub fn page(&self, what: &str) -> String {
+        let command = if what == "all" { "make bench".to_owned() } else { format!("make bench ONLY={what}") };
+        let note = format!("<!-- Written by `{command} PUBLISH=docs/measured`; not edited. -->");
+        format!("# {command}\n\n{note}\n\n{}", self.markdown())
+    }
+
+    /// Tables.
     pub fn markdown(&self) -> String {
         let mut text = self.about_markdown();
         text += "\n| target | what | wanted | measured: median (least–most) | |\n|---|---|---|---|---|\n";

@@ -24,6 +24,7 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         ["daemon", socket, port_file, heap, speaks, policing] => {
             ours::daemon(Path::new(socket), Path::new(port_file), heap, speaks, policing)
         }
+        ["gateway", socket, listens_at, address] => ours::gateway(Path::new(socket), listens_at, address),
         ["serve", socket, work] => ours::serve(Path::new(socket), work.parse()?),
         ["routers", port_file, ref policies @ ..] => sleepers::routers(Path::new(port_file), policies),
         ["sleeper", dir, name, routers] => sleepers::sleeper(Path::new(dir), name, routers),

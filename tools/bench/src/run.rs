@@ -4,6 +4,7 @@ use crate::beside;
 use crate::binding;
 use crate::children::Failure;
 use crate::connections::{self, CONNECTIONS};
+use crate::debian::Peers;
 use crate::dispatch::{self, Dispatching};
 use crate::foreign::{Foreign, Library};
 use crate::hedging;
@@ -69,9 +70,16 @@ pub struct Arguments {
     /// more of the processors than so many percent.
     #[arg(long)]
     stolen_max: Option<f64>,
+    /// What is done about libraries and proxies that are not there.
+    #[arg(long, value_enum, default_value = "unpack")]
+    peers: Peers,
     /// Folder for results.json, report.html and tables.md.
     #[arg(long, default_value = "target/bench-report")]
     out: PathBuf,
+    /// Folder to which the tables are written as well, as the page of what was measured: docs/measured for the
+    /// repository's own, after which `cargo xtask pages` has to run.
+    #[arg(long)]
+    publish: Option<PathBuf>,
     /// The codec comparison's JSON, to be part of the report.
     #[arg(long)]
     codec: Option<PathBuf>,
@@ -120,11 +128,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.check_names()?;
     std::fs::create_dir_all(&arguments.out)?;
     let plan = arguments.plan();
-    let foreign = Foreign::build(&arguments.libraries(&plan))?;
+    let foreign = Foreign::build(&arguments.libraries(&plan), arguments.peers)?;
     let report = measure(arguments, &plan, &foreign)?;
     report.write_json(&arguments.out.join("results.json"))?;
     std::fs::write(arguments.out.join("report.html"), html::page(&report))?;
     std::fs::write(arguments.out.join("tables.md"), report.markdown())?;
+    if let Some(folder) = &arguments.publish {
+        let name = arguments.what.to_possible_value().ok_or("a section without a name")?;
+        std::fs::write(folder.join(format!("{}.md", name.get_name())), report.page(name.get_name()))?;
+    }
     print!("{}", report.markdown());
     eprintln!("results.json, report.html and tables.md are in {}", arguments.out.display());
     Ok(())

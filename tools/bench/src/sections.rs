@@ -112,7 +112,7 @@ const GOODPUT: [Kind; 8] = [
     Kind::Thrift,
 ];
 /// Calls that gRPC carries, one at a time: who is called directly, who stands between, and our daemon in each place.
-const GRPC: [Kind; 12] = [
+const GRPC: [Kind; 15] = [
     Kind::GrpcSync,
     Kind::Tonic,
     Kind::GrpcGo,
@@ -120,6 +120,9 @@ const GRPC: [Kind; 12] = [
     Kind::EnvoyTwo,
     Kind::NginxTwo,
     Kind::HaproxyTwo,
+    Kind::GatewayOne,
+    Kind::GatewayTwo,
+    Kind::GatewayToOurs,
     Kind::CppToOurs,
     Kind::GoToOurs,
     Kind::OursToCpp,
@@ -127,7 +130,7 @@ const GRPC: [Kind; 12] = [
     Kind::OursGrpcTwoHosts,
 ];
 /// The same, many at once.
-const GRPC_RATE: [Kind; 12] = [
+const GRPC_RATE: [Kind; 15] = [
     Kind::GrpcQueue,
     Kind::Tonic,
     Kind::GrpcGo,
@@ -135,6 +138,9 @@ const GRPC_RATE: [Kind; 12] = [
     Kind::EnvoyTwo,
     Kind::NginxTwo,
     Kind::HaproxyTwo,
+    Kind::GatewayOne,
+    Kind::GatewayTwo,
+    Kind::GatewayToOurs,
     Kind::CppToOurs,
     Kind::GoToOurs,
     Kind::OursToCpp,

@@ -9,7 +9,7 @@
 use crate::children::{Failure, text};
 use crate::echo::Making;
 use crate::foreign::Foreign;
-use crate::marks::{Bound, Mark, mark};
+use crate::marks::{Mark, mark};
 use crate::sections::Plan;
 use crate::split::{Payload, Stage, payloads};
 use crate::stats::{Spread, short};
@@ -234,16 +234,15 @@ fn part(function: &str, file: &str) -> Option<Part> {
 
 /// The marks of T17.
 pub fn marks(all: &[Shared]) -> Vec<Mark> {
-    let of = |message: &str, making: &str, part: Part, most: f64, what: &str| {
+    let of = |message: &str, making: &str, part: Part, what: &str| {
         let shared = all.iter().find(|shared| shared.message == message && shared.making == making)?;
         let percent = Spread::of([shared.percent.get(&part).copied().unwrap_or_default()])?;
         let what = format!("{what} in the application's processor time, `{message}`, made {making}, %");
-        Some(mark("T17", what, Bound::AtMost(most), percent))
+        Some(mark("T17", what, percent))
     };
-    let rings =
-        ["small", "bench3_m3"].map(|message| of(message, "struct", Part::Rings, 25.0, "ring operations"));
-    let linear = ["large", "bench5_m34"]
-        .map(|message| of(message, "struct", Part::Linearization, 20.0, "linearization"));
+    let rings = ["small", "bench3_m3"].map(|message| of(message, "struct", Part::Rings, "ring operations"));
+    let linear =
+        ["large", "bench5_m34"].map(|message| of(message, "struct", Part::Linearization, "linearization"));
     rings.into_iter().chain(linear).flatten().collect()
 }
 

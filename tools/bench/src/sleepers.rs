@@ -39,7 +39,7 @@ pub fn sleeper(dir: &Path, name: &str, routers: &str) -> Result<(), Failure> {
     let routers: Vec<&str> = routers.split(',').collect();
     let config = format!(
         "[daemon]\nnode = {name:?}\nsocket = {:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n\
-         [r2p2]\nlisten = \"127.0.0.1:0\"\nrouters = {routers:?}\nslots = 1\n",
+         [r2p2]\nlisten = \"127.0.0.1:0\"\nmode = \"extended\"\nrouters = {routers:?}\nslots = 1\n",
         text(&socket)
     );
     let daemon = Daemon::start(Config::from_toml(&config, "bench")?)?;
