@@ -80,6 +80,7 @@ fn request(query: &str) -> QueryRequest {
 
 /// Runs a test in both modes; one that hangs ends the process with a message instead.
 fn in_both_modes(test: impl Fn(&World)) {
+    trunkline_test_logs::watch();
     std::thread::spawn(|| {
         std::thread::sleep(Duration::from_secs(120));
         eprintln!("a test of examples/search hangs");

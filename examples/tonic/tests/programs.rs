@@ -60,6 +60,7 @@ struct Stage {
 
 impl Stage {
     fn set() -> Self {
+        trunkline_test_logs::watch();
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("daemon.sock").display().to_string();
         let text = format!("[daemon]\nsocket = {socket:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n");

@@ -1,7 +1,8 @@
 //! What calls go through.
 
 use crate::context;
-use crate::hub::{Hub, Lane, Patience, Since};
+use crate::hub::{Hub, Lane, Patience, SessionWait};
+use crate::intercept::{ClientInterceptor, ClientInterceptors};
 use crate::message::{Built, SendExtent};
 use crate::session::Session;
 use crate::settings::Settings;
@@ -38,6 +39,7 @@ struct Inner {
     hub: Arc<Hub>,
     target: Arc<str>,
     patience: Patience,
+    interceptors: ClientInterceptors,
 }
 
 /// Settings of a [`Channel`].
@@ -94,6 +96,25 @@ impl Channel {
     /// Where calls go.
     pub fn target(&self) -> &str {
         &self.inner.target
+    }
+
+    /// A channel that shows each call to `interceptor` before it is made. Of several, the one added first comes first.
+    /// Channels cloned from this one before have no part in it.
+    pub fn with_interceptor(self, interceptor: impl ClientInterceptor) -> Self {
+        let Inner { hub, target, patience, interceptors } = &*self.inner;
+        let (hub, target, patience) = (Arc::clone(hub), Arc::clone(target), *patience);
+        Self {
+            inner: Arc::new(Inner { hub, target, patience, interceptors: interceptors.with(interceptor) }),
+        }
+    }
+
+    pub(crate) fn through(hub: Arc<Hub>, target: &str, patience: Patience) -> Self {
+        let interceptors = ClientInterceptors::default();
+        Self { inner: Arc::new(Inner { hub, target: target.into(), patience, interceptors }) }
+    }
+
+    pub(crate) fn interceptors(&self) -> &ClientInterceptors {
+        &self.inner.interceptors
     }
 
     pub(crate) fn hub(&self) -> Cow<'_, Arc<Hub>> {
@@ -161,9 +182,9 @@ impl ChannelBuilder {
     /// As [`Channel::connect`].
     pub async fn connect(self) -> Result<Channel, Status> {
         let channel = self.connect_lazy();
-        let hub = channel.hub();
-        let mut since = Since::default();
-        poll_fn(|cx| lane_of(&hub, cx.waker()).poll_session(&mut since, channel.patience(), cx)).await?;
+        let mut wait = SessionWait::new(channel.patience());
+        // The hub anew each time: a forked child that goes on with this has one of its own.
+        poll_fn(|cx| wait.poll(&lane_of(&channel.hub(), cx.waker()), cx)).await?;
         Ok(channel)
     }
 
@@ -171,7 +192,7 @@ impl ChannelBuilder {
     pub fn connect_lazy(self) -> Channel {
         let hub = Hub::of(self.settings.daemon(), &self.settings.name());
         let patience = if self.wait_for_ready { Patience::UntilReady } else { Patience::FailFast };
-        Channel { inner: Arc::new(Inner { hub, target: self.target.into(), patience }) }
+        Channel::through(hub, &self.target, patience)
     }
 }
 

@@ -49,6 +49,7 @@ pub use crate::client::{Bidirectional, ClientCore, ClientStreaming, ServerStream
 pub use crate::message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
 pub use crate::server::{Delivered, Handling};
 pub use crate::stream::{Receiver, Sender};
+pub use crate::{rpc, wkt};
 pub use std::sync::Arc;
 pub use trunkline_call::{Code, Pattern, Status};
 pub use trunkline_message::*;

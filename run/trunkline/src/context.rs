@@ -70,20 +70,33 @@ impl Thread {
     }
 }
 
+/// What this thread does. `None` when the thread ends and has destroyed that: destructors of other thread-local values
+/// may make calls all the same, which then are nobody's but the keeper's to look after.
+fn with_thread<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
+    THREAD.try_with(act).ok()
+}
+
 /// The kick of this thread and its waker.
 ///
 /// # Panics
 /// If the kernel has no descriptor left for the thread's eventfd: a blocking call could then never be woken.
 pub(crate) fn own_kick() -> Rc<OwnKick> {
-    THREAD.with(|thread| {
+    let own = with_thread(|thread| {
         let mut own = thread.kick.borrow_mut();
         if let Some(own) = own.as_ref().filter(|own| !own.guard.is_foreign()) {
             return Rc::clone(own);
         }
+        Rc::clone(own.insert(OwnKick::new()))
+    });
+    own.unwrap_or_else(OwnKick::new)
+}
+
+impl OwnKick {
+    fn new() -> Rc<Self> {
         let kick = Kick::new().expect("an eventfd for a blocking thread");
         let waker = Waker::from(Arc::clone(&kick));
-        Rc::clone(own.insert(Rc::new(OwnKick { guard: ForkGuard::new(), kick, waker })))
-    })
+        Rc::new(Self { guard: ForkGuard::new(), kick, waker })
+    }
 }
 
 /// A `block_on` on this thread, from here to its drop.
@@ -93,26 +106,27 @@ pub(crate) struct Blocking {
 
 impl Blocking {
     pub(crate) fn enter() -> Self {
-        THREAD.with(|thread| {
+        let outer_target = with_thread(|thread| {
             thread.blocking.set(thread.blocking.get() + 1);
-            Self { outer_target: thread.target.take() }
-        })
+            thread.target.take()
+        });
+        Self { outer_target: outer_target.flatten() }
     }
 
     /// The session the future polled last waits for, if it waits for one.
     pub(crate) fn take_target(&self) -> Option<Arc<Session>> {
-        THREAD.with(|thread| thread.target.take())
+        with_thread(|thread| thread.target.take()).flatten()
     }
 
     /// Whether another `block_on` on this thread polls the future that called this one.
     pub(crate) fn is_nested(&self) -> bool {
-        THREAD.with(|thread| thread.blocking.get() > 1)
+        with_thread(|thread| thread.blocking.get() > 1).unwrap_or(false)
     }
 }
 
 impl Drop for Blocking {
     fn drop(&mut self) {
-        THREAD.with(|thread| {
+        with_thread(|thread| {
             thread.blocking.set(thread.blocking.get() - 1);
             thread.target.replace(self.outer_target.take());
         });
@@ -121,7 +135,7 @@ impl Drop for Blocking {
 
 /// This thread runs handlers for `session` from now on, or for none.
 pub(crate) fn serve(session: Option<Arc<Session>>) {
-    THREAD.with(|thread| thread.serving.replace(session));
+    with_thread(|thread| thread.serving.replace(session));
 }
 
 /// Runs `poll` on behalf of a delivered call.
@@ -141,19 +155,21 @@ pub(crate) fn on_behalf<T>(parent: Parent, waker: &Waker, poll: impl FnOnce() ->
 
 /// Runs `poll` on behalf of a call delivered to `session`, on any thread. Others must drain for what it waits for.
 pub(crate) fn on_behalf_of<T>(session: &Arc<Session>, parent: Parent, poll: impl FnOnce() -> T) -> T {
-    struct Restore<'a>(&'a Thread, Option<Arc<Session>>, Option<Task>);
-    impl Drop for Restore<'_> {
+    struct Restore(Option<(Option<Arc<Session>>, Option<Task>)>);
+    impl Drop for Restore {
         fn drop(&mut self) {
-            self.0.serving.replace(self.1.take());
-            self.0.task.set(self.2);
+            let Some((serving, task)) = self.0.take() else { return };
+            with_thread(|thread| {
+                thread.serving.replace(serving);
+                thread.task.set(task);
+            });
         }
     }
-    THREAD.with(|thread| {
+    let _restore = Restore(with_thread(|thread| {
         let serving = thread.serving.replace(Some(Arc::clone(session)));
-        let task = thread.task.replace(Some(Task { parent, waker: std::ptr::null() }));
-        let _restore = Restore(thread, serving, task);
-        poll()
-    })
+        (serving, thread.task.replace(Some(Task { parent, waker: std::ptr::null() })))
+    }));
+    poll()
 }
 
 /// Who asks about a call of `session`, and whether the thread that polls will drain it without being told.
@@ -163,13 +179,13 @@ pub(crate) fn on_behalf_of<T>(session: &Arc<Session>, parent: Parent, poll: impl
 pub(crate) fn asker<'a>(session: &Arc<Session>, cx: &'a Context<'_>) -> Asker<'a> {
     let waker = cx.waker();
     let ours =
-        THREAD.with(|thread| is_own_task(thread, session, waker) || is_own_wait(thread, session, waker));
-    Asker { waker, foreign: !ours }
+        with_thread(|thread| is_own_task(thread, session, waker) || is_own_wait(thread, session, waker));
+    Asker { waker, foreign: ours != Some(true) }
 }
 
 /// After an asker that is not foreign had to wait: what `block_on` drains next. A worker drains its session anyway.
 pub(crate) fn aim(session: &Arc<Session>) {
-    THREAD.with(|thread| {
+    with_thread(|thread| {
         if thread.blocking.get() > 0 && thread.target.borrow().is_none() {
             thread.target.replace(Some(Arc::clone(session)));
         }
@@ -178,21 +194,22 @@ pub(crate) fn aim(session: &Arc<Session>) {
 
 /// Whether the future with this waker is driven by this thread's own `block_on` or worker.
 pub(crate) fn is_blocking_here(waker: &Waker) -> bool {
-    THREAD.with(|thread| thread.blocking.get() > 0 && is_own_kick(thread, waker))
+    with_thread(|thread| thread.blocking.get() > 0 && is_own_kick(thread, waker)).unwrap_or(false)
 }
 
 /// The session whose handler is running on this thread, and the call it was delivered for.
 pub(crate) fn parent() -> Option<(Arc<Session>, Parent)> {
-    THREAD.with(|thread| {
+    with_thread(|thread| {
         let task = thread.task.get()?;
         let session = thread.serving.borrow().clone()?;
         Some((session, task.parent))
     })
+    .flatten()
 }
 
 /// The lane of this thread in `hub`. Leases one if it has none.
 pub(crate) fn lane(hub: &Arc<Hub>) -> Arc<Lane> {
-    with_lease(hub, |lease| Arc::clone(&lease.lane))
+    with_lease(hub, |lease| Arc::clone(&lease.lane)).unwrap_or_else(|| Arc::clone(hub.task_lane()))
 }
 
 /// The session of this thread in `hub`, if its lane has one. Leases a lane if the thread has none.
@@ -203,10 +220,11 @@ pub(crate) fn session(hub: &Arc<Hub>) -> Option<Arc<Session>> {
         }
         lease.session.clone()
     })
+    .flatten()
 }
 
-fn with_lease<T>(hub: &Arc<Hub>, act: impl FnOnce(&mut Lease) -> T) -> T {
-    THREAD.with(|thread| {
+fn with_lease<T>(hub: &Arc<Hub>, act: impl FnOnce(&mut Lease) -> T) -> Option<T> {
+    with_thread(|thread| {
         let mut leases = thread.leases.borrow_mut();
         if let Some(lease) = leases.iter_mut().find(|lease| Arc::ptr_eq(&lease.hub, hub)) {
             return act(lease);
@@ -222,7 +240,8 @@ fn with_lease<T>(hub: &Arc<Hub>, act: impl FnOnce(&mut Lease) -> T) -> T {
 
 /// Whether this thread has made blocking calls through `hub`.
 pub(crate) fn has_lane(hub: &Arc<Hub>) -> bool {
-    THREAD.with(|thread| thread.leases.borrow().iter().any(|lease| Arc::ptr_eq(&lease.hub, hub)))
+    with_thread(|thread| thread.leases.borrow().iter().any(|lease| Arc::ptr_eq(&lease.hub, hub)))
+        .unwrap_or(false)
 }
 
 impl Drop for Lease {

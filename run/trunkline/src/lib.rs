@@ -41,6 +41,9 @@
 //!
 //! Code that brings its own stubs and codecs calls and serves through [`opaque`], in bytes.
 //!
+//! What is to happen to every call goes into interceptors ([`Channel::with_interceptor`],
+//! [`ServerBuilder::with_interceptor`], [`Intercept`]); who calls is [`Incoming::caller`].
+//!
 //! # What holds
 //! * At most once: the library never sends a call twice. [`Status::execution`] tells whether the handler may have run;
 //!   a call that was still in the ring when the session ended certainly did not.
@@ -51,12 +54,15 @@
 //! * A lost session fails its calls and nothing else: clients and servers attach anew by themselves, with back-off.
 //! * A forked child may call at once: it attaches anew, and cannot disturb its parent. Servers do not survive a fork.
 //! * A handler that panics ends its own call with INTERNAL.
+//! * What is dropped, submitted or not, leaves nothing behind that others would wait for. Calls may be made while a
+//!   thread ends, in destructors of thread-local values.
 //! * The library reads one clock, holds no lock while it waits, and has no unsafe code.
 //!
 //! # Which daemon
 //! What the builders say ([`ChannelBuilder::socket`], [`ChannelBuilder::embedded`]); else `TRUNKLINE_EMBEDDED` (`1` or
 //! `0`) and `TRUNKLINE_SOCKET`; else whichever daemon answers in the default places; else one inside the process, which
-//! reads its configuration from the file named by `TRUNKLINE_CONFIG`, if there is one.
+//! reads its configuration from the file named by `TRUNKLINE_CONFIG`, if there is one. A server that ends up with the
+//! last without having asked for it says so in a line, to `tracing` or on standard error: no other program can call it.
 //!
 //! # Waiting
 //! A thread that waits looks for an answer before it sleeps, yielding its core between looks, for as long as six
@@ -67,8 +73,10 @@
 //!
 //! # Limits
 //! * Threads that wait share as many sessions as there are cores, at most 8; more threads than that follow each other.
-//! * Calls in flight, stream windows and heap sizes are the daemon's to set (docs/shared-memory.md).
-//! * One message must fit the send heap.
+//! * Calls in flight and stream windows are the daemon's to set (docs/shared-memory.md).
+//! * One message must fit the sender's heap, the receiver's, and the daemon's `limits.message_bytes`: 256 MiB and the
+//!   fields around it, unless the daemon says otherwise. Heaps larger than 512 MiB are the daemon's to give
+//!   (`sessions.heap_bytes`) or the process's to ask for (`TRUNKLINE_HEAP_BYTES`, such as `1 GiB`).
 #![forbid(unsafe_code)]
 
 mod channel;
@@ -78,24 +86,31 @@ pub mod codegen;
 mod compression;
 mod context;
 mod hub;
+mod intercept;
 mod kick;
 mod load;
 mod message;
 pub mod opaque;
+pub mod rpc;
 mod server;
 mod session;
 mod settings;
+mod shared;
 mod stream;
 mod wait;
+mod wakers;
+pub mod wkt;
 
 pub use channel::{Channel, ChannelBuilder};
 pub use client::{Bidirectional, ClientStreaming, ServerStreaming, Unary};
 pub use compression::Compression;
+pub use intercept::{ClientCall, ClientInterceptor, Intercept, Intercepted, ServerCall, ServerInterceptor};
 pub use load::LoadReport;
 pub use message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
 pub use server::{Server, ServerBuilder, ServerHandle};
+pub use shared::StatusDetails;
 pub use stream::{Receiver, Sender};
-pub use trunkline_call::{Code, Deadline, Execution, Metadata, MetadataError, Status};
+pub use trunkline_call::{Caller, Code, Deadline, Execution, Metadata, MetadataError, Status};
 pub use wait::{Wait, block_on};
 
 /// Includes what `trunkline-build` generated for a package in `build.rs`.
@@ -105,6 +120,10 @@ pub use wait::{Wait, block_on};
 ///     trunkline::include_proto!("greeter.v1");
 /// }
 /// ```
+///
+/// Packages it refers to come with it, in a module `packages`: of `shop.v1`, which imports `money.proto` of the package
+/// `common`, `shop::packages::common::Money`. Where several packages of one crate refer to each other, or to the same
+/// one, [`include_protos!`] has each of them once. Protobuf's own types are those of [`wkt`] everywhere.
 #[macro_export]
 macro_rules! include_proto {
     ($package:literal) => {
@@ -112,8 +131,8 @@ macro_rules! include_proto {
     };
 }
 
-/// Includes all that `trunkline-build` generated, each package as the module its name says: what packages that refer to
-/// each other need.
+/// Includes all that `trunkline-build` generated, each package once and as the module its name says: what several
+/// packages that refer to each other, or to the same one, need.
 ///
 /// ```text
 /// pub mod pb {

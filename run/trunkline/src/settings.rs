@@ -12,6 +12,30 @@ pub(crate) const EMBEDDED_VARIABLE: &str = "TRUNKLINE_EMBEDDED";
 /// Environment variable: microseconds a thread looks for an answer at most before it sleeps.
 pub(crate) const PATIENCE_VARIABLE: &str = "TRUNKLINE_PATIENCE_US";
 
+/// Environment variable: bytes of each heap of this process's sessions, `536870912` or `512 MiB`; at most what the
+/// daemon gives (`sessions.heap_bytes_max`). For large messages: one that does not fit both heaps is refused.
+pub(crate) const HEAP_VARIABLE: &str = "TRUNKLINE_HEAP_BYTES";
+
+/// The heaps to ask the daemon for; 0 for as large as it gives those who do not ask.
+pub(crate) fn heap_bytes() -> u64 {
+    heap_bytes_with(std::env::var_os(HEAP_VARIABLE))
+}
+
+fn heap_bytes_with(said: Option<OsString>) -> u64 {
+    let Some(said) = said.as_deref().and_then(|said| said.to_str()) else { return 0 };
+    let said = said.trim();
+    let digits = said.find(|c: char| !c.is_ascii_digit()).unwrap_or(said.len());
+    let (number, unit) = said.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => 0,
+    };
+    number.parse::<u64>().map_or(0, |number| number.saturating_mul(scale))
+}
+
 /// How threads of this process wait: as everywhere, but no longer than the environment says.
 pub(crate) fn wait_limits() -> WaitLimits {
     wait_limits_with(|name| std::env::var_os(name))
@@ -87,6 +111,24 @@ mod tests {
         ] {
             let limits = wait_limits_with(|_| said.map(OsString::from));
             assert_eq!(limits.patience_ns_max, patience_ns_max, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_asks_for_heaps() {
+        for (said, bytes) in [
+            (None, 0),
+            (Some("1048576"), 1 << 20),
+            (Some(" 512 MiB "), 512 << 20),
+            (Some("1GiB"), 1 << 30),
+            (Some("64 KiB"), 64 << 10),
+            (Some("99999999999 GiB"), u64::MAX),
+            (Some("512 MB"), 0),
+            (Some("much"), 0),
+            (Some("-1"), 0),
+            (Some(""), 0),
+        ] {
+            assert_eq!(heap_bytes_with(said.map(OsString::from)), bytes, "{said:?}");
         }
     }
 

@@ -175,3 +175,40 @@ fn many_threads_share_few_sessions() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
+
+/// Destructors of thread-local values run after the library's own values of the thread are gone, or before.
+#[test]
+fn calls_may_be_made_while_a_thread_ends() {
+    struct CallsAtEnd(EchoClient, std::sync::mpsc::Sender<String>);
+    impl Drop for CallsAtEnd {
+        fn drop(&mut self) {
+            let unary = self.0.say(Text::new("good")).wait().unwrap().view().text().to_owned();
+            let (mut tx, mut rx) = self.0.chat().split();
+            tx.send(Text::new("bye")).wait().unwrap();
+            let streamed = rx.recv().wait().unwrap().unwrap().view().text().to_owned();
+            self.1.send(unary + &streamed).unwrap();
+        }
+    }
+    thread_local! {
+        static BEFORE: std::cell::RefCell<Option<CallsAtEnd>> = const { std::cell::RefCell::new(None) };
+        static AFTER: std::cell::RefCell<Option<CallsAtEnd>> = const { std::cell::RefCell::new(None) };
+    }
+    watched(|| {
+        let relay = Place::new().relay();
+        let _server = serve(&relay, 1);
+        let client = EchoClient::new(channel(&relay.path()));
+        let (tell, hear) = std::sync::mpsc::channel();
+        let at_end = || CallsAtEnd(client.clone(), tell.clone());
+        let (before, after) = (at_end(), at_end());
+        let thread = std::thread::spawn({
+            let client = client.clone();
+            move || {
+                BEFORE.set(Some(before));
+                client.say(Text::new("x")).wait().unwrap();
+                AFTER.set(Some(after));
+            }
+        });
+        thread.join().unwrap();
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), ["goodbye", "goodbye"]);
+    });
+}

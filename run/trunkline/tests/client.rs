@@ -3,6 +3,7 @@
 mod support;
 
 use std::pin::Pin;
+use std::sync::mpsc;
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -296,7 +297,10 @@ fn a_message_that_can_never_fit_is_refused_by_name() {
         let (client, _peer) = attached(&place);
         let status = foreign(client.say(Text::new("x".repeat(100 << 10)))).unwrap_err();
         assert_eq!((status.code(), status.execution()), (Code::ResourceExhausted, Execution::NotExecuted));
-        assert!(status.message().contains("send_heap_bytes"), "{status}");
+        assert!(
+            status.message().contains("(sessions.heap_bytes, or TRUNKLINE_HEAP_BYTES in this application)"),
+            "{status}"
+        );
     });
 }
 
@@ -496,5 +500,184 @@ fn a_binding_the_daemon_refuses_fails_its_calls() {
         let status = waiting.join().unwrap().unwrap_err();
         assert_eq!((status.code(), status.execution()), (Code::FailedPrecondition, Execution::NotExecuted));
         assert!(status.message().contains("no such type"), "{status}");
+    });
+}
+
+/// The call may have been started by the other half, or by none.
+#[test]
+fn dropping_a_receiver_that_was_never_polled_cancels_its_call() {
+    watched(|| {
+        let place = Place::new();
+        let (client, mut peer) = attached(&place);
+        let (mut tx, rx) = client.chat().split();
+        foreign(tx.send(Text::new("one"))).unwrap();
+        let entry = peer.next_call();
+        drop(rx);
+        assert_eq!(peer.next(), Submission::Cancel { call: entry.call });
+        let status = foreign(tx.send(Text::new("two"))).unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::Cancelled, Execution::Unknown));
+
+        let (mut tx, rx) = client.chat().split();
+        drop(rx);
+        let status = foreign(tx.send(Text::new("one"))).unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::Cancelled, Execution::NotExecuted));
+        drop(tx);
+        assert_eq!(peer.try_next(), None, "no call was made");
+    });
+}
+
+#[test]
+fn sending_after_the_end_was_received_tells_how_the_call_ended() {
+    watched(|| {
+        let place = Place::new();
+        let (client, mut peer) = attached(&place);
+        for (code, execution) in
+            [(Code::PermissionDenied, Execution::NotExecuted), (Code::Aborted, Execution::Executed)]
+        {
+            let (mut tx, mut rx) = client.chat().split();
+            foreign(tx.send(Text::new("one"))).unwrap();
+            let entry = peer.next_call();
+            let finish = support::peer::finish(entry.call, code, None);
+            peer.complete(&Completion::Finish(trunkline_call::entry::Finish { execution, ..finish }));
+            assert_eq!(foreign(rx.recv()).unwrap_err().code(), code);
+            let status = foreign(tx.send(Text::new("two"))).unwrap_err();
+            assert_eq!((status.code(), status.execution()), (code, execution));
+        }
+        let (mut tx, mut rx) = client.chat().split();
+        foreign(tx.send(Text::new("one"))).unwrap();
+        let entry = peer.next_call();
+        peer.finish(entry.call, Code::Ok, None);
+        assert!(foreign(rx.recv()).unwrap().is_none());
+        let status = foreign(tx.send(Text::new("two"))).unwrap_err();
+        assert_eq!(status.code(), Code::Cancelled, "OK is no error");
+        assert!(status.message().contains("OK"), "{status}");
+    });
+}
+
+/// A start that has to wait is in nobody's hands once its `send` or `recv` was dropped: it must not keep its turn.
+#[test]
+fn a_stream_whose_start_nobody_waits_for_holds_nobody_up() {
+    watched(|| {
+        let place = Place::new();
+        let client = EchoClient::new(channel(&place.path()));
+        let mut first = client.say(Text::new("first"));
+        assert!(poll_once(&mut first).is_pending());
+        let mut peer = place.accept_with(small(), 1);
+        let waiting = thread::spawn(move || foreign(first));
+        let call = peer.next_call();
+        // The only call there may be is in flight: these wait for their turn, and then do not.
+        let (mut sending, _receiver) = client.chat().split();
+        assert!(poll_once(&mut Box::pin(sending.send(Text::new("dropped")))).is_pending());
+        let (_sender, mut receiving) = client.chat().split();
+        assert!(poll_once(&mut Box::pin(receiving.recv())).is_pending());
+        let second = {
+            let client = client.clone();
+            thread::spawn(move || foreign(client.say(Text::new("second"))))
+        };
+        while peer.try_next().is_some() {}
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        waiting.join().unwrap().unwrap();
+        let call = peer.next_call();
+        assert_eq!(peer.text(call.payload), "second");
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        second.join().unwrap().unwrap();
+        // And the one whose `recv` was dropped can be sent on.
+        let sent = thread::spawn(move || foreign(sending.send(Text::new("next"))));
+        let call = peer.next_call();
+        assert_eq!(peer.text(call.payload), "dropped", "a message taken is part of the call");
+        sent.join().unwrap().unwrap();
+    });
+}
+
+/// Both halves wait for the start, each with a waker of its own; the one that drove it last goes away.
+#[test]
+fn either_half_finishes_a_start_the_other_has_left() {
+    watched(|| {
+        let place = Place::new();
+        let client = EchoClient::new(channel(&place.path()));
+        let (mut tx, mut rx) = client.chat().split();
+        let (waits, hear) = mpsc::channel();
+        let sending = thread::spawn(move || {
+            let mut send = Box::pin(tx.send(Text::new("one")));
+            let pending = poll_once(&mut send).is_pending();
+            waits.send(()).unwrap();
+            assert!(pending);
+            foreign(send)
+        });
+        hear.recv().unwrap();
+        assert!(poll_once(&mut Box::pin(rx.recv())).is_pending());
+        let mut peer = place.accept();
+        let call = peer.next_call();
+        assert_eq!(peer.text(call.payload), "one");
+        sending.join().unwrap().unwrap();
+        drop(rx);
+    });
+}
+
+#[test]
+fn a_binding_does_not_depend_on_the_task_that_asked_for_it() {
+    watched(|| {
+        let place = Place::new();
+        let client = EchoClient::new(channel(&place.path()));
+        let mut first = client.say(Text::new("first"));
+        assert!(poll_once(&mut first).is_pending());
+        let mut peer = place.accept();
+        while !rustix::io::ioctl_fionread(rustix::fd::AsFd::as_fd(&peer.control)).is_ok_and(|bytes| bytes > 0)
+        {
+            assert!(poll_once(&mut first).is_pending(), "it attaches, then it asks");
+            thread::yield_now();
+        }
+        // From here on nobody polls it.
+        let second = thread::spawn(move || foreign(client.say(Text::new("second"))));
+        let call = peer.next_call();
+        assert_eq!(peer.text(call.payload), "second");
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        second.join().unwrap().unwrap();
+        drop(first);
+    });
+}
+
+/// The ring is full and the daemon hangs: room never comes, the deadline does.
+#[test]
+fn a_sender_that_waits_for_room_learns_that_its_call_has_ended() {
+    watched(|| {
+        let place = Place::new();
+        let (client, mut peer) = attached(&place);
+        let (mut tx, _rx) = client.chat().with_timeout(Duration::from_secs(1)).split();
+        foreign(tx.send(Text::new("one"))).unwrap();
+        let call = peer.next_call();
+        while peer.end.submissions.ready().unwrap() < peer.config.submission_entries {
+            let mut given_up = client.say(Text::default());
+            let _ = poll_once(&mut given_up);
+        }
+        let status = foreign(tx.send(Text::new("two"))).unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::DeadlineExceeded, Execution::Unknown));
+        assert!(call.deadline.instant().is_some());
+    });
+}
+
+/// A task that is woken because it is its turn may be one that nobody polls any more, and that nobody drops.
+#[test]
+fn a_turn_that_is_not_taken_passes_on() {
+    watched(|| {
+        let place = Place::new();
+        let client = EchoClient::new(channel(&place.path()));
+        let mut first = client.say(Text::new("first"));
+        assert!(poll_once(&mut first).is_pending());
+        let mut peer = place.accept_with(small(), 1);
+        let waiting = thread::spawn(move || foreign(first));
+        let call = peer.next_call();
+        let mut forgotten = client.say(Text::new("forgotten"));
+        assert!(poll_once(&mut forgotten).is_pending());
+        let mut second = client.say(Text::new("second"));
+        assert!(poll_once(&mut second).is_pending());
+        let second = thread::spawn(move || foreign(second));
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        waiting.join().unwrap().unwrap();
+        let call = peer.next_call();
+        assert_eq!(peer.text(call.payload), "second");
+        peer.finish(call.call, Code::Ok, Some("reply"));
+        second.join().unwrap().unwrap();
+        drop(forgotten);
     });
 }

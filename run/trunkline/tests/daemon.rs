@@ -58,6 +58,34 @@ fn embedded() {
     });
 }
 
+/// Names the process that asks for heaps of its own; its environment is nobody else's.
+const ASKS: &str = "TRUNKLINE_TEST_ASKS_FOR_HEAPS";
+
+/// Not a test of its own: what the process does that asks.
+#[test]
+fn with_heaps_of_a_mebibyte() {
+    if std::env::var_os(ASKS).is_none() {
+        return;
+    }
+    watched(|| {
+        let server = Server::builder().embedded(true).add_service(EchoServer::new(Parrot)).spawn().unwrap();
+        server.ready().wait().unwrap();
+        let client = EchoClient::new(Channel::builder().embedded(true).connect_lazy());
+        let text = "x".repeat(500 << 10);
+        assert_eq!(client.say(Text::new(text.as_str())).wait().unwrap().view().text(), text);
+        let status = client.say(Text::new("x".repeat(2 << 20))).wait().unwrap_err();
+        assert_eq!((status.code(), status.execution()), (Code::ResourceExhausted, Execution::NotExecuted));
+        assert!(status.message().contains("TRUNKLINE_HEAP_BYTES"), "{status}");
+    });
+}
+
+#[test]
+fn heaps_are_as_large_as_the_environment_asks() {
+    let mut asking = std::process::Command::new(std::env::current_exe().unwrap());
+    asking.args(["--exact", "with_heaps_of_a_mebibyte"]).env(ASKS, "1").env("TRUNKLINE_HEAP_BYTES", "1 MiB");
+    assert!(asking.status().unwrap().success());
+}
+
 #[test]
 fn at_a_socket() {
     watched(|| {

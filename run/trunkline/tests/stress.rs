@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use support::text::{EchoServer, Parrot};
 use support::{EchoClient, Place, Text, channel, foreign, poll_once, watched};
-use trunkline::{Channel, Code, Receiver, Server, ServerBuilder, Wait};
+use trunkline::{Channel, Code, Receiver, Sender, Server, ServerBuilder, Wait};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_engine::SessionRow;
 use trunkline_telemetry::Ask;
@@ -128,6 +128,63 @@ fn nothing_hangs_and_nothing_leaks() {
         let relay = Place::new().relay();
         crowd(channel(&relay.path()), Server::builder().socket(relay.path()));
         assert_eq!(relay.stop_and_count(), 0, "bytes of receive heaps were not returned");
+    });
+}
+
+/// Streams given up at every point of their start, by either half, polled once or not at all; and calls beside them
+/// that must be answered.
+fn dropper(client: &EchoClient, mut seed: u64, kept: &mut Vec<(Sender<Text>, Receiver<Text>)>) {
+    for _ in 0..ROUNDS {
+        // Knuth's linear congruential generator; the low bits are the poor ones.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (mut tx, mut rx) = client.chat().split();
+        match seed >> 60 {
+            0 => drop((rx, foreign(tx.send(Text::new("x"))))),
+            1 => drop(poll_once(&mut Box::pin(tx.send(Text::new("x"))))),
+            2 => drop(poll_once(&mut Box::pin(rx.recv()))),
+            3 => {
+                drop(poll_once(&mut Box::pin(rx.recv())));
+                foreign(tx.send(Text::new("x"))).unwrap();
+            }
+            4 => {
+                drop(poll_once(&mut Box::pin(tx.send(Text::new("x")))));
+                drop(tx);
+                while foreign(rx.recv()).unwrap().is_some() {}
+            }
+            5 => {
+                tx.send(Text::new("x")).wait().unwrap();
+                drop(rx);
+                while tx.send(Text::new("x")).wait().is_ok() {}
+            }
+            6 if kept.len() < 3 => {
+                drop(poll_once(&mut Box::pin(tx.send(Text::new("x")))));
+                kept.push((tx, rx));
+            }
+            _ => unary(client, if seed & 1 == 0 { Way::Thread } else { Way::Task }, "answered"),
+        }
+    }
+}
+
+#[test]
+fn a_mixed_load_of_drops_stalls_nobody() {
+    watched(|| {
+        let relay = Place::new().relay();
+        let server = Server::builder().socket(relay.path()).add_service(EchoServer::new(Parrot)).workers(2);
+        let server = server.spawn().unwrap();
+        server.ready().wait().unwrap();
+        let client = EchoClient::new(channel(&relay.path()));
+        let droppers: Vec<_> = (1..=4)
+            .map(|seed| {
+                let client = client.clone();
+                thread::spawn(move || {
+                    let mut kept = Vec::new();
+                    dropper(&client, seed, &mut kept);
+                    unary(&client, Way::Thread, "last");
+                })
+            })
+            .collect();
+        droppers.into_iter().for_each(|dropper| dropper.join().unwrap());
+        server.shutdown(Duration::from_secs(5)).wait().unwrap();
     });
 }
 

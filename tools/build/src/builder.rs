@@ -1,13 +1,18 @@
 //! Choices, and the one thing to do with them.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use trunkline_codegen::{CodegenError, GeneratedFile, Options, generate, module_tree};
+use trunkline_codegen::{CodegenError, GeneratedFile, Options, generate, module_tree, self_contained};
+use trunkline_schema::compile_error;
 
 use crate::BuildError;
 
 /// The file with all packages as nested modules.
 const TREE_FILE: &str = "trunkline_protos.rs";
+
+/// Where the code of a package lies whose own file brings other packages, too.
+const INNER_FOLDER: &str = "packages";
 
 /// A setting of [`Options`] that is about the types at or below a path.
 type Setting = for<'o> fn(&'o mut Options, &str, &str) -> Result<&'o mut Options, CodegenError>;
@@ -78,6 +83,14 @@ impl Builder {
         self
     }
 
+    /// Whether protobuf's well-known types and the details of `google.rpc` are the library's, `trunkline::wkt` and
+    /// `trunkline::rpc`, the same in every crate; yes unless said otherwise. An [`extern_path`](Self::extern_path) that
+    /// covers one comes first, and a file that declares one in another shape gets a type of its own.
+    pub fn shared_types(mut self, yes: bool) -> Self {
+        self.options.shared_types(yes);
+        self
+    }
+
     /// Whether clients are generated; yes unless said otherwise.
     pub fn client(mut self, yes: bool) -> Self {
         self.options.client(yes);
@@ -102,15 +115,51 @@ impl Builder {
     /// # Errors
     /// [`BuildError`], readable as it stands: return it from `main`.
     pub fn compile(mut self, protos: &[impl AsRef<Path>]) -> Result<(), BuildError> {
+        let out_dir = self.destination()?;
+        let set = self.compiled(protos)?;
+        self.generate(&set, &out_dir)
+    }
+
+    /// Writes the code of what `protoc --descriptor_set_out=FILE --include_imports --include_source_info` wrote to
+    /// `file`: for `.proto` files in an edition, which the built-in compiler does not read.
+    ///
+    /// # Errors
+    /// [`BuildError`], readable as it stands: return it from `main`.
+    pub fn compile_descriptor_set(mut self, file: impl AsRef<Path>) -> Result<(), BuildError> {
+        let out_dir = self.destination()?;
+        let path = file.as_ref();
+        println!("cargo:rerun-if-changed={}", path.display());
+        let set = std::fs::read(path).map_err(|source| BuildError::Read { path: path.to_owned(), source })?;
+        self.generate(&set, &out_dir)
+    }
+
+    fn destination(&mut self) -> Result<PathBuf, BuildError> {
         let out_dir = self.out_dir.take().or_else(|| std::env::var_os("OUT_DIR").map(PathBuf::from));
-        let out_dir = out_dir.ok_or(BuildError::NoOutDir)?;
+        out_dir.ok_or(BuildError::NoOutDir)
+    }
+
+    fn generate(mut self, set: &[u8], out_dir: &Path) -> Result<(), BuildError> {
         for (setting, proto_path, value) in &self.paths {
             setting(&mut self.options, proto_path, value)?;
         }
-        let set = self.descriptor_set(protos)?;
-        let files = generate(&set, &[], &self.options)?;
+        let mut files = generate(set, &[], &self.options)?;
+        if files.iter().any(|file| file.name == TREE_FILE) {
+            return Err(CodegenError::SameFile { name: TREE_FILE.to_owned() }.into());
+        }
+        // Under its package's name lies what `include_proto!` finds, which may be more than the package.
+        let mut whole = Vec::new();
+        for file in files.iter_mut().filter(|file| !file.refers_to.is_empty()) {
+            whole.push((file.package.clone(), file.name.clone()));
+            file.name = format!("{INNER_FOLDER}/{}", file.name);
+        }
+        if !whole.is_empty() {
+            make_folder(&out_dir.join(INNER_FOLDER))?;
+        }
         for GeneratedFile { name, text, .. } in &files {
             write(&out_dir.join(name), text)?;
+        }
+        for (package, name) in whole {
+            write(&out_dir.join(name), &self_contained(&files, &package).unwrap_or_default())?;
         }
         write(&out_dir.join(TREE_FILE), &module_tree(&files))
     }
@@ -120,10 +169,12 @@ impl Builder {
         self
     }
 
-    fn descriptor_set(&self, protos: &[impl AsRef<Path>]) -> Result<Vec<u8>, BuildError> {
+    fn compiled(&self, protos: &[impl AsRef<Path>]) -> Result<Vec<u8>, BuildError> {
         let parents = protos.iter().filter_map(|proto| proto.as_ref().parent()).map(Path::to_owned);
         let includes = if self.includes.is_empty() { parents.collect() } else { self.includes.clone() };
-        let mut compiler = protox::Compiler::new(includes).map_err(refused)?;
+        let read = |name: &str| includes.iter().find_map(|dir| std::fs::read_to_string(dir.join(name)).ok());
+        let refused = |error: protox::Error| BuildError::Proto(compile_error(&error, read));
+        let mut compiler = protox::Compiler::new(&includes).map_err(refused)?;
         compiler.include_imports(true).include_source_info(true);
         for proto in protos {
             // Said before it is read: a file that is broken or missing is looked at again when it changes.
@@ -137,9 +188,13 @@ impl Builder {
     }
 }
 
-/// protox keeps place and reason apart; its debug form has both: `file.proto:3:5: expected …`.
-fn refused(error: protox::Error) -> BuildError {
-    BuildError::Proto(format!("{error:?}"))
+fn make_folder(path: &Path) -> Result<(), BuildError> {
+    match std::fs::create_dir(path) {
+        Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+            Err(BuildError::Write { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), BuildError> {

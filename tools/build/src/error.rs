@@ -17,6 +17,14 @@ pub enum BuildError {
     /// The descriptors or options cannot be used.
     #[error(transparent)]
     Codegen(#[from] CodegenError),
+    /// A descriptor set could not be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

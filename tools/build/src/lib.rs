@@ -15,8 +15,10 @@
 //! }
 //! ```
 //!
-//! One file `<package>.rs` is written per package, imported packages included, and one file `trunkline_protos.rs` that
-//! includes all of them as nested modules (`trunkline::include_protos!()`), for when packages refer to each other.
+//! One file `<package>.rs` is written per package, imported packages included. One that refers to others brings them
+//! along in a module `packages`. `trunkline_protos.rs` includes each package once, as nested modules
+//! (`trunkline::include_protos!()`), for when several packages refer to each other or to the same one. Protobuf's
+//! well-known types are the library's (`trunkline::wkt`).
 //!
 //! This room compiles `.proto` files (protox; no protoc is needed), writes files below `OUT_DIR` and tells Cargo what
 //! they depend on. What the code looks like is `tools/codegen`'s business; [`Builder`] passes choices on to it.

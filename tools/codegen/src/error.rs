@@ -27,6 +27,12 @@ pub enum CodegenError {
         /// The name.
         name: String,
     },
+    /// The code of two packages would be one file.
+    #[error("{name} would hold the code of two packages: rename one, or declare it elsewhere by extern_path")]
+    SameFile {
+        /// Name of the file.
+        name: String,
+    },
     /// An option's value has no meaning.
     #[error("option {name}: {reason}")]
     BadOption {

@@ -31,4 +31,4 @@ mod rust;
 
 pub use error::CodegenError;
 pub use options::Options;
-pub use rust::{GeneratedFile, generate, module_tree};
+pub use rust::{GeneratedFile, generate, module_tree, self_contained};

@@ -12,6 +12,7 @@ pub struct Options {
     pub(crate) btree_maps: bool,
     pub(crate) client: bool,
     pub(crate) server: bool,
+    pub(crate) shared_types: bool,
 }
 
 impl Default for Options {
@@ -24,6 +25,7 @@ impl Default for Options {
             btree_maps: false,
             client: true,
             server: true,
+            shared_types: true,
         }
     }
 }
@@ -82,6 +84,13 @@ impl Options {
     /// Whether server stubs are generated.
     pub fn server(&mut self, yes: bool) -> &mut Self {
         self.server = yes;
+        self
+    }
+
+    /// Whether protobuf's well-known types and the details of `google.rpc` are the library's (`trunkline::wkt`,
+    /// `trunkline::rpc`) instead of generated. An [`Options::extern_path`] that covers one comes first.
+    pub fn shared_types(&mut self, yes: bool) -> &mut Self {
+        self.shared_types = yes;
         self
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Run `INSTA_UPDATE=always cargo test -p trunkline-codegen` to accept a change.
 
+use std::collections::BTreeSet;
+
 use trunkline_codegen::{GeneratedFile, Options, generate, module_tree};
 
 fn generated(proto: &str, options: &Options) -> Vec<GeneratedFile> {
@@ -84,7 +86,7 @@ fn stubs_can_be_left_out() {
 #[test]
 fn maps_can_be_ordered() {
     let text = &generated(MESSAGES, Options::default().btree_maps(true))[0].text;
-    assert!(text.contains("pub relatives: ::std::collections::BTreeMap<String, Person>,"));
+    assert!(text.contains("pub relatives: ::std::collections::BTreeMap<::std::string::String, Person>,"));
 }
 
 #[test]
@@ -98,15 +100,20 @@ fn attributes_are_put_where_they_are_asked_for() {
     assert!(
         text.contains("#[repr(transparent)]\n#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]")
     );
-    assert!(text.contains("/// Given name first.\n    #[allow(unused)]\n    pub name: String,"));
+    assert!(
+        text.contains("/// Given name first.\n    #[allow(unused)]\n    pub name: ::std::string::String,")
+    );
 }
 
 #[test]
 fn packages_become_a_tree_of_modules() {
     let file = |package: &str| GeneratedFile {
         package: package.to_owned(),
+        module: package.split('.').map(|part| part.replace("type", "r#type")).collect(),
         name: format!("{package}.rs"),
         text: String::new(),
+        refers_to: BTreeSet::new(),
+        packages: "packages".to_owned(),
     };
     insta::assert_snapshot!(module_tree(&[file("a"), file("a.type.v1"), file("b.c")]));
 }

@@ -14,6 +14,7 @@
 //! * `include_file=NAME`: one more file that includes all others as nested modules.
 //! * `btree_maps`: maps are `BTreeMap`.
 //! * `client=false`, `server=false`: no stubs of that side.
+//! * `shared_types=false`: protobuf's well-known types and `google.rpc`'s are generated, not the library's.
 //! * `runtime=PATH`: where generated code finds the library, instead of `::trunkline::codegen`.
 //!
 //! # Invariants

@@ -35,12 +35,13 @@ impl Parameters {
             "runtime" if value.is_empty() => return Err("expected a path".to_owned()),
             "runtime" => _ = self.options.runtime(value),
             "btree_maps" => _ = self.options.btree_maps(yes(value)?),
+            "shared_types" => _ = self.options.shared_types(yes(value)?),
             "client" => _ = self.options.client(yes(value)?),
             "server" => _ = self.options.server(yes(value)?),
             _ => {
                 return Err(
                     "there is no such parameter; there are extern_path, include_file, btree_maps, client, \
-                            server and runtime"
+                            server, shared_types and runtime"
                         .to_owned(),
                 );
             }

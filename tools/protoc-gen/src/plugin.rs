@@ -36,6 +36,9 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
     let set = FileSet { file: request.proto_file }.encode_to_vec();
     let files = generate(&set, &request.file_to_generate, &parameters.options).map_err(|e| e.to_string())?;
     let tree = parameters.include_file.map(|name| (name, module_tree(&files)));
+    if let Some((name, _)) = tree.as_ref().filter(|(name, _)| files.iter().any(|file| file.name == *name)) {
+        return Err(format!("parameter \"include_file={name}\": a package's code is in a file of this name"));
+    }
     let named = files.into_iter().map(|file| (file.name, file.text)).chain(tree);
     Ok(named.map(|(name, text)| File { name: Some(name), content: Some(text) }).collect())
 }

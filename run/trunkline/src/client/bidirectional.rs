@@ -1,7 +1,7 @@
 //! Many requests, many responses.
 
 use super::draft::Draft;
-use super::opening::{Opening, Start};
+use super::opening::{Half, Opening, Start};
 use crate::message::{Body, Incoming, Outgoing, Received};
 use crate::stream::{Receiver, Sender};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl<Q: Message, R: Message> Bidirectional<Q, R> {
     /// # Cancel safety
     /// Dropping it loses nothing: the call is made with what is sent next.
     pub async fn start(&mut self) -> Result<(), Status> {
-        self.opening.open(None, false).await.map(drop)
+        self.opening.open(Half::Sender, &mut None, false).await.map(drop)
     }
 
     /// The two halves. The call lives as long as one of them: dropping the sender says that nothing follows, dropping

@@ -1,13 +1,14 @@
 //! Agreeing with the daemon on numbers for the methods of a service.
 
 use crate::codegen::ServiceDescription;
-use crate::session::{BindingId, Session};
+use crate::session::{Agreement, BindingId, Session};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::sync::{Arc, LazyLock};
-use trunkline_call::{Code, Execution, RouteIndex, Status};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use trunkline_call::Status;
 use trunkline_control::CallMethod;
+use trunkline_shm::PerProcess;
 
 /// A service, or one method of it, called through one target.
 #[derive(Clone, Debug)]
@@ -34,7 +35,11 @@ enum Name {
 }
 
 /// Ids by what is called and target. Grows with the number of different pairs a program uses.
-static IDS: LazyLock<Mutex<Ids>> = LazyLock::new(Mutex::default);
+static IDS: PerProcess<Mutex<Ids>> = PerProcess::new();
+
+/// The last id given. A forked child goes on counting, so that none means two things in it: it has its parent's
+/// clients, too.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
 
 type Ids = HashMap<(Name, Arc<str>), BindingId>;
 
@@ -53,62 +58,82 @@ impl Binding {
         Self { id, what: What::Method(path), target: Arc::clone(target) }
     }
 
-    /// Makes sure that calls of the service can be submitted through `session`. Tasks that come while another binds
-    /// wait for it.
+    /// Makes sure that calls of the service can be submitted through `session`. Whoever comes while it is being bound
+    /// waits for the same answer.
     ///
     /// # Errors
-    /// FAILED_PRECONDITION, not executed, with the daemon's reason; UNAVAILABLE when the session ends first.
+    /// FAILED_PRECONDITION or PERMISSION_DENIED, not executed, with the daemon's reason; UNAVAILABLE when the session
+    /// ends first.
     pub(crate) async fn make(&self, session: &Arc<Session>) -> Result<(), Status> {
-        while poll_fn(|cx| session.poll_claim(self.id, cx)).await {
-            let mut claim = Claim { session, id: self.id, routes: None };
-            claim.routes = Some(self.bind(session).await?);
-        }
-        Ok(())
+        session.agree(self.id, || self.proposal()).await
     }
 
-    async fn bind(&self, session: &Arc<Session>) -> Result<Arc<[RouteIndex]>, Status> {
+    /// `/package.Service/Method` of a method by its index.
+    pub(crate) fn path(&self, method: usize) -> &str {
+        match &self.what {
+            What::Service(service) => service.methods.get(method).map_or("", |method| method.path),
+            What::Method(path) => path,
+        }
+    }
+
+    fn proposal(&self) -> Agreement {
         let (name, set, paths) = match &self.what {
             What::Service(service) => {
                 let paths: Vec<&str> = service.methods.iter().map(|method| method.path).collect();
-                (service.name, Some(service.descriptor_set), paths)
+                (service.name.into(), Some(service.descriptor_set), paths)
             }
-            What::Method(path) => (&**path, None, vec![&**path]),
+            What::Method(path) => (Arc::clone(path), None, vec![&**path]),
         };
         let call = |path: &str| CallMethod { path: path.to_owned(), target: self.target.to_string() };
-        let calls: Vec<_> = paths.into_iter().map(call).collect();
-        let wanted = calls.len();
-        let bound = session.bind(Vec::new(), calls, set)?.await?;
-        if !bound.error.is_empty() {
-            return Err(refused(name, &bound.error));
-        }
-        if bound.calls.len() != wanted {
-            return Err(refused(name, "the daemon numbered another count of methods"));
-        }
-        Ok(bound.calls.into_iter().map(RouteIndex).collect())
+        Agreement { name, calls: paths.into_iter().map(call).collect(), set }
     }
 }
 
 fn id_of(name: Name, target: &Arc<str>) -> BindingId {
-    let mut ids = IDS.lock();
-    let next = BindingId(ids.len() as u64 + 1);
-    *ids.entry((name, Arc::clone(target))).or_insert(next)
+    let mut ids = IDS.get().lock();
+    let next = || BindingId(LAST_ID.fetch_add(1, Ordering::Relaxed) + 1);
+    *ids.entry((name, Arc::clone(target))).or_insert_with(next)
 }
 
-/// The daemon does not take a service as it is described.
-pub(crate) fn refused(service: &str, why: &str) -> Status {
-    Status::new(Code::FailedPrecondition, format!("binding {service}: {why}"))
-        .with_execution(Execution::NotExecuted)
-}
+#[cfg(test)]
+mod tests {
+    //! Shows that ids are those of one process, and that a forked child takes no lock of its parent's.
+    use super::*;
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    use std::time::{Duration, Instant};
 
-/// Being the one who binds; when that ends, however it ends, the others look again.
-struct Claim<'a> {
-    session: &'a Arc<Session>,
-    id: BindingId,
-    routes: Option<Arc<[RouteIndex]>>,
-}
+    fn id(path: &str) -> BindingId {
+        Binding::of_method(path, &"".into()).id
+    }
 
-impl Drop for Claim<'_> {
-    fn drop(&mut self) {
-        self.session.settle_claim(self.id, self.routes.take());
+    /// Waits for a child, not for ever.
+    fn exit_status(child: i32) -> Option<i32> {
+        let child = Pid::from_raw(child)?;
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
+                return status.exit_status();
+            }
+            std::thread::yield_now();
+        }
+        kill_process(child, Signal::KILL).unwrap();
+        None
+    }
+
+    #[test]
+    fn a_child_gives_ids_of_its_own_while_its_parent_is_giving_some() {
+        let known = id("/a/b");
+        assert_eq!(id("/a/b"), known);
+        let ids = IDS.get().lock();
+        match fork::fork().unwrap() {
+            fork::Fork::Child => {
+                let own = [id("/c/d"), id("/a/b")];
+                let fresh = own[0] != own[1] && !own.contains(&known);
+                std::process::exit(if fresh { 0 } else { 1 });
+            }
+            fork::Fork::Parent(child) => assert_eq!(exit_status(child), Some(0)),
+        }
+        drop(ids);
+        assert_eq!(id("/a/b"), known);
     }
 }

@@ -1,8 +1,8 @@
 //! Many requests, one response.
 
 use super::draft::Draft;
-use super::made::{Arrival, Made};
-use super::opening::Opening;
+use super::made::{Arrival, OpenStream};
+use super::opening::{Half, Opening};
 use super::outcome;
 use crate::message::{Body, Incoming, Outgoing, Response, Sendable};
 use crate::stream::{Push, push};
@@ -71,7 +71,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
     /// # Cancel safety
     /// Dropping it loses nothing: the call is made with what is sent next.
     pub async fn start(&mut self) -> Result<(), Status> {
-        self.opening.open(None, false).await.map(drop)
+        self.opening.open(Half::Sender, &mut None, false).await.map(drop)
     }
 
     /// Sends a message; waits while the server has as many bytes before it as it allows.
@@ -83,7 +83,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
     /// A message whose `send` is dropped was not sent, except that the first may yet be, with what is sent next.
     pub async fn send(&mut self, message: impl Into<Outgoing<Q>>) -> Result<(), Status> {
         let mut first = Some(message.into().0);
-        let made = self.opening.open(Some(&mut first), false).await?;
+        let made = self.opening.open(Half::Sender, &mut first, false).await?;
         let Some(body) = first else { return Ok(()) };
         send_on(&made, body).await
     }
@@ -96,7 +96,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
     /// # Cancel safety
     /// Dropping it cancels the call.
     pub async fn finish(self) -> Result<Response<R>, Status> {
-        let made = self.opening.open(None, true).await?;
+        let made = self.opening.open(Half::Sender, &mut None, true).await?;
         made.half_close();
         let mut headers = Metadata::new();
         loop {
@@ -114,9 +114,9 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
 }
 
 /// Sends on a call we made; if it has ended, says how.
-pub(crate) async fn send_on<B: Sendable>(made: &Made, body: B) -> Result<(), Status> {
+pub(crate) async fn send_on<B: Sendable>(made: &OpenStream, body: B) -> Result<(), Status> {
     push(made.session(), made.call(), body).await.map_err(|failure| match failure {
-        Push::Ended => outcome::reason(made.session(), made.end()),
+        Push::Ended => outcome::reason(made),
         Push::Never(status) => status,
     })
 }

@@ -1,18 +1,19 @@
 //! A call that has not been submitted yet.
 
 use super::Target;
+use super::attempt::Attempt;
+use super::binding::Binding;
 use super::made::Made;
-use super::turn::{Turn, wait_for};
-use crate::channel::lane_of;
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::hub::{Hub, Patience, Since, before, too_late};
+use crate::hub::{Hub, Patience, too_late};
+use crate::intercept::ClientCall;
 use crate::message::{self, Body, Request, Sendable, Within};
 use crate::session::{Order, Refusal, Room, Session, Written};
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use trunkline_call::{CallId, Deadline, Encoding, Execution, Instant, Metadata, Status};
 use trunkline_message::Message;
@@ -31,6 +32,8 @@ pub(crate) struct Draft<B> {
     a0: Instant,
     /// What an earlier try found missing in the send heap.
     wanted_bytes: u32,
+    /// The channel's interceptors have seen it, or there are none.
+    intercepted: bool,
 }
 
 /// Why a draft was not submitted.
@@ -78,6 +81,7 @@ impl<B: Sendable> Draft<B> {
             deadline: Deadline::NONE,
             a0: clock::now(),
             wanted_bytes: 0,
+            intercepted: target.channel.interceptors().is_empty(),
         }
     }
 
@@ -93,6 +97,10 @@ impl<B: Sendable> Draft<B> {
 
     /// Submits, if nothing has to be waited for. `barge`: this draft has waited for its turn.
     pub(crate) fn try_start(&mut self, waker: &Waker, barge: bool) -> Result<Made, Hurdle> {
+        if !self.intercepted {
+            self.intercept()
+                .map_err(|status| Hurdle::Never(status.with_execution(Execution::NotExecuted)))?;
+        }
         let (session, parent) = self.session(&self.target.channel.hub(), waker);
         let deadline = parent.map_or(self.deadline, |parent| self.deadline.earlier(parent.deadline));
         let session = session.ok_or(Hurdle::NoSession)?;
@@ -133,31 +141,46 @@ impl<B: Sendable> Draft<B> {
     ///
     /// # Errors
     /// What is wrong with the message; UNAVAILABLE; DEADLINE_EXCEEDED. In each case the call was not executed.
-    pub(crate) async fn start(self) -> Result<Made, Status> {
-        let hub = self.target.channel.hub().into_owned();
-        let deadline = self.deadline;
-        before(hub.keeper(), deadline, self.start_at_last(&hub)).await
+    pub(crate) async fn start(mut self) -> Result<Made, Status> {
+        match poll_fn(|cx| Poll::Ready(self.try_start(cx.waker(), false))).await {
+            Ok(made) => Ok(made),
+            Err(Hurdle::Never(status)) => Err(status),
+            Err(_) => Attempt::new(self).await,
+        }
     }
 
-    async fn start_at_last(mut self, hub: &Arc<Hub>) -> Result<Made, Status> {
-        let mut turn: Option<Turn> = None;
-        loop {
-            let tried =
-                poll_fn(|cx| std::task::Poll::Ready(self.try_start(cx.waker(), turn.is_some()))).await;
-            match tried {
-                Ok(made) => return Ok(made),
-                Err(Hurdle::Never(status)) => return Err(status),
-                Err(Hurdle::NoSession) => {
-                    let mut since = Since::default();
-                    let patience = self.patience;
-                    poll_fn(|cx| lane_of(hub, cx.waker()).poll_session(&mut since, patience, cx)).await?;
-                }
-                Err(Hurdle::Unbound(session)) => self.target.binding.make(&session).await?,
-                Err(Hurdle::Room { session, room, wanted_bytes }) => {
-                    turn = wait_for(turn.take(), &session, room, wanted_bytes).await;
-                }
-            }
+    /// The hub of this process for the call's target.
+    pub(super) fn hub(&self) -> Arc<Hub> {
+        self.target.channel.hub().into_owned()
+    }
+
+    pub(super) fn binding(&self) -> &Binding {
+        &self.target.binding
+    }
+
+    pub(super) fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    /// When the call must have ended, wherever it is polled: its own deadline, or that of the call it is made for.
+    pub(super) fn deadline_here(&self) -> Deadline {
+        let parent = self.within.as_ref().map(|within| within.parent);
+        let parent = parent.or_else(|| context::parent().map(|(_, parent)| parent));
+        parent.map_or(self.deadline, |parent| self.deadline.earlier(parent.deadline))
+    }
+
+    #[cold]
+    fn intercept(&mut self) -> Result<(), Status> {
+        self.intercepted = true;
+        let Target { channel, binding } = &*self.target;
+        let path = binding.path(self.method);
+        let mut call =
+            ClientCall { path, target: channel.target(), metadata: &mut self.metadata, limit: None };
+        channel.interceptors().intercept(&mut call)?;
+        if let Some(limit) = call.limit {
+            self.limit(limit);
         }
+        Ok(())
     }
 
     /// The session to call through, and the delivered call on whose behalf.

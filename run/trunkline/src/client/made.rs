@@ -1,11 +1,13 @@
 //! A call that was submitted.
 
 use crate::session::{Asker, Books, Effects, End, Session};
+use parking_lot::Mutex;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
-use trunkline_call::CallId;
 use trunkline_call::entry::{Payload, Span, Submission};
+use trunkline_call::{CallId, Execution, Status};
 
 /// A call this process made. Dropping it gives the call up: cancelled if it is open, forgotten in any case.
 #[derive(Debug)]
@@ -45,20 +47,24 @@ impl Made {
 
     /// Waits for what comes next. `Ready(None)` when the end was taken before.
     pub(crate) fn poll_arrival(&self, cx: &Context<'_>) -> Poll<Option<Arrival>> {
+        self.poll_arrival_then(cx, |_| ())
+    }
+
+    /// The same; `then` sees the end before the books forget the call.
+    fn poll_arrival_then(&self, cx: &Context<'_>, then: impl FnOnce(End)) -> Poll<Option<Arrival>> {
         let call = self.call;
-        let arrival = self
-            .session
-            .poll_with(cx, |books, asker, effects| next(books, call, asker, effects))
-            .map(Option::flatten);
+        let arrival = self.session.poll_with(cx, |books, asker, effects| {
+            let next = next(books, call, asker, effects);
+            if let Poll::Ready(Some(Arrival::End(end))) = &next {
+                then(*end);
+            }
+            next
+        });
+        let arrival = arrival.map(Option::flatten);
         if matches!(arrival, Poll::Ready(Some(Arrival::End(_)))) {
             self.over.store(true, Ordering::Relaxed);
         }
         arrival
-    }
-
-    /// How the call ended, if it has and nobody took it; what else came is still to be taken.
-    pub(crate) fn end(&self) -> Option<End> {
-        self.session.with(|books, _| books.call(self.call).and_then(|state| state.end)).flatten()
     }
 
     /// Says that no more messages follow, unless that was said.
@@ -86,6 +92,65 @@ impl Drop for Made {
         if !*self.over.get_mut() {
             self.abandon();
         }
+    }
+}
+
+/// A call of a stream this process opened. Its halves may be in different hands: it remembers how it ended, for the one
+/// that sends.
+#[derive(Debug)]
+pub(crate) struct OpenStream {
+    made: Made,
+    ended: Mutex<Ended>,
+}
+
+/// What the sending half can learn of an end that the receiving half has taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Ended {
+    #[default]
+    No,
+    /// What the daemon said, without the words.
+    Briefly(End),
+    /// The status.
+    With(Status),
+}
+
+impl OpenStream {
+    pub(crate) fn new(made: Made) -> Self {
+        Self { made, ended: Mutex::default() }
+    }
+
+    /// As [`Made::poll_arrival`].
+    pub(crate) fn poll_arrival(&self, cx: &Context<'_>) -> Poll<Option<Arrival>> {
+        self.made.poll_arrival_then(cx, |end| *self.ended.lock() = Ended::Briefly(end))
+    }
+
+    /// The end that was taken had this status, which is not OK.
+    pub(crate) fn note_end(&self, status: &Status) {
+        *self.ended.lock() = Ended::With(status.clone());
+    }
+
+    pub(crate) fn ended(&self) -> Ended {
+        self.ended.lock().clone()
+    }
+
+    /// As [`Made::abandon`].
+    pub(crate) fn abandon(&self) {
+        {
+            let mut ended = self.ended.lock();
+            if matches!(*ended, Ended::No) {
+                let why = Status::cancelled("the receiving half of the stream was dropped");
+                *ended = Ended::With(why.with_execution(Execution::Unknown));
+            }
+        }
+        self.made.abandon();
+    }
+}
+
+impl Deref for OpenStream {
+    type Target = Made;
+
+    fn deref(&self) -> &Made {
+        &self.made
     }
 }
 

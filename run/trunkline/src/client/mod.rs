@@ -1,5 +1,6 @@
 //! Making calls.
 
+mod attempt;
 mod bidirectional;
 mod binding;
 mod client_streaming;
@@ -16,11 +17,11 @@ pub use client_streaming::ClientStreaming;
 pub use server_streaming::ServerStreaming;
 pub use unary::Unary;
 
-pub(crate) use binding::{Binding, refused};
+pub(crate) use binding::Binding;
 pub(crate) use client_streaming::send_on;
-pub(crate) use draft::{Draft, Hurdle, encoded, write_bytes, write_metadata};
-pub(crate) use made::{Arrival, Made};
-pub(crate) use opening::{Opening, Start, Starting};
+pub(crate) use draft::{Draft, encoded, write_bytes, write_metadata};
+pub(crate) use made::{Arrival, OpenStream};
+pub(crate) use opening::{Half, Opening, Start};
 pub(crate) use turn::{Turn, wait_for};
 
 use crate::channel::Channel;

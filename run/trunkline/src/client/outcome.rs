@@ -1,5 +1,7 @@
 //! How a call ended, as its caller sees it.
 
+use super::made::{Ended, OpenStream};
+use crate::hub::explained;
 use crate::message::{Body, Received, Response};
 use crate::opaque::Outcome;
 use crate::session::{self, End, Session, returned};
@@ -43,20 +45,46 @@ pub(crate) fn of_opaque(
     // Before the blocks go back.
     let trailers = session.metadata(finish.metadata);
     let message = session::Received::last(session, &finish, Encoding::Protobuf)?;
-    Ok((message, Outcome { code: finish.code, trailers: trailers?, execution: finish.execution }))
+    let mut trailers = trailers?;
+    if session.keeper().is_alone() && finish.code != Code::Ok {
+        let _ = status_of(session, &finish, &mut trailers).put_into(&mut trailers);
+    }
+    Ok((message, Outcome { code: finish.code, trailers, execution: finish.execution }))
 }
 
-/// Why sending on a stream does not work any more: the end is still to be taken by whoever receives.
-pub(crate) fn reason(session: &Arc<Session>, end: Option<End>) -> Status {
-    match end {
-        Some(End::Finished(finish)) if finish.code != Code::Ok => match session.metadata(finish.metadata) {
-            Ok(mut trailers) => status_of(&finish, &mut trailers),
-            Err(status) => status,
-        },
-        Some(End::Finished(_)) | None => {
-            Status::cancelled("the call has ended; nothing more can be sent on it")
+/// Why sending on a stream does not work any more: how the call ended, whether or not that was taken by whoever
+/// receives.
+pub(crate) fn reason(stream: &OpenStream) -> Status {
+    let session = stream.session();
+    let untaken = session.with(|books, _| {
+        let end = books.call(stream.call())?.end?;
+        // Under the lock, so that the block with the words is not returned meanwhile.
+        let words = match end {
+            End::Finished(finish) => session.metadata(finish.metadata),
+            _ => Ok(Metadata::new()),
+        };
+        Some((end, words))
+    });
+    match (untaken.flatten(), stream.ended()) {
+        (Some((end, words)), _) => {
+            words.map_or_else(|status| status, |words| ended_with(session, end, words))
         }
-        Some(end) => cut_short(session, end),
+        (None, Ended::With(status)) => status,
+        (None, Ended::Briefly(end)) => ended_with(session, end, Metadata::new()),
+        (None, Ended::No) => Status::cancelled("the call has ended; nothing more can be sent on it")
+            .with_execution(Execution::Unknown),
+    }
+}
+
+/// The status of a call that ended while somebody still sent. OK is none to fail with.
+fn ended_with(session: &Session, end: End, mut words: Metadata) -> Status {
+    match end {
+        End::Finished(finish) if finish.code == Code::Ok => {
+            Status::cancelled("the call has ended with OK; nothing more can be sent on it")
+                .with_execution(finish.execution)
+        }
+        End::Finished(finish) => status_of(session, &finish, &mut words),
+        end => cut_short(session, end),
     }
 }
 
@@ -72,7 +100,7 @@ fn finished(
     let mut trailers = trailers?;
     match finish.code {
         Code::Ok => Ok((message, trailers)),
-        _ => Err(status_of(&finish, &mut trailers)),
+        _ => Err(status_of(session, &finish, &mut trailers)),
     }
 }
 
@@ -84,8 +112,9 @@ fn behind(mut headers: Metadata, mut status: Status) -> Status {
     status
 }
 
-fn status_of(finish: &Finish, trailers: &mut Metadata) -> Status {
-    Status::take_from(trailers, finish.code).with_execution(finish.execution)
+fn status_of(session: &Session, finish: &Finish, trailers: &mut Metadata) -> Status {
+    let status = Status::take_from(trailers, finish.code).with_execution(finish.execution);
+    if session.keeper().is_alone() { explained(status) } else { status }
 }
 
 /// The status of a call that was not answered.

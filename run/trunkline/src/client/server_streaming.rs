@@ -1,7 +1,7 @@
 //! One request, many responses.
 
 use super::draft::Draft;
-use super::opening::Opening;
+use super::made::OpenStream;
 use crate::message::Body;
 use crate::stream::Receiver;
 use std::future::{Future, IntoFuture};
@@ -40,11 +40,8 @@ impl<Q: Message, R: Message> IntoFuture for ServerStreaming<Q, R> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let mut draft = self.draft;
-            let mut body = draft.body.take();
-            let opening = Opening::new(draft);
-            let made = opening.open(Some(&mut body), true).await?;
-            Ok(Receiver::of_call(Arc::clone(&made)))
+            let made = self.draft.start().await?;
+            Ok(Receiver::of_call(Arc::new(OpenStream::new(made))))
         })
     }
 }

@@ -3,6 +3,8 @@
 use crate::session::{Place, Room, Session};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
+use trunkline_call::CallId;
 
 /// A place in the queue for one kind of room, kept over several tries, given up when dropped.
 #[derive(Debug)]
@@ -12,12 +14,13 @@ pub(crate) struct Turn {
 }
 
 /// Waits until it is worth trying again: in the place of `turn`, if that is in this queue, else at the end. `None` when
-/// the session is another process's.
+/// the session is another process's. What is wanted for an open `call` is not waited for longer than it is open.
 pub(crate) async fn wait_for(
     turn: Option<Turn>,
     session: &Arc<Session>,
     room: Room,
     wanted_bytes: u32,
+    call: Option<CallId>,
 ) -> Option<Turn> {
     let mut turn = match turn {
         Some(turn) if Arc::ptr_eq(&turn.session, session) && turn.place.room == room => turn,
@@ -30,7 +33,18 @@ pub(crate) async fn wait_for(
     let mut first = true;
     poll_fn(|cx| {
         let first = std::mem::take(&mut first);
-        turn.session.poll_with(cx, |books, asker, effects| books.poll_room(turn.place, first, asker, effects))
+        turn.session.poll_with(cx, |books, asker, effects| {
+            if call.is_some_and(|call| !books.is_open(call)) {
+                return Poll::Ready(());
+            }
+            let polled = books.poll_room(turn.place, first, asker, effects);
+            match call {
+                Some(call) if polled.is_pending() => books.wait_for_credit(call, asker),
+                Some(call) => books.stop_waiting_for_credit(call),
+                None => {}
+            }
+            polled
+        })
     })
     .await?;
     Some(turn)

@@ -1,5 +1,6 @@
 //! One request, one response.
 
+use super::attempt::Attempt;
 use super::draft::{Draft, Hurdle};
 use super::made::{Arrival, Made};
 use super::outcome;
@@ -34,7 +35,7 @@ enum Stage<Q> {
     /// Not submitted, and not tried.
     Fresh(Draft<Body<Q>>),
     /// Waiting for something before it can be submitted.
-    Starting(Pin<Box<dyn Future<Output = Result<Made, Status>> + Send>>),
+    Starting(Box<Attempt<Body<Q>>>),
     /// Submitted.
     Waiting(Made),
     Over,
@@ -54,7 +55,9 @@ impl<Q: Message, R: Message> Unary<Q, R> {
                     Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
                     Err(_) => self.wait_to_start(),
                 },
-                Stage::Starting(starting) => self.stage = Stage::Waiting(ready!(starting.as_mut().poll(cx))?),
+                Stage::Starting(attempt) => {
+                    self.stage = Stage::Waiting(ready!(Pin::new(&mut **attempt).poll(cx))?);
+                }
                 Stage::Waiting(_) => return Poll::Ready(Ok(())),
                 Stage::Over => return Poll::Ready(Err(Status::internal("a call was polled after its end"))),
             }
@@ -63,7 +66,7 @@ impl<Q: Message, R: Message> Unary<Q, R> {
 
     fn wait_to_start(&mut self) {
         if let Stage::Fresh(draft) = std::mem::replace(&mut self.stage, Stage::Over) {
-            self.stage = Stage::Starting(Box::pin(draft.start()));
+            self.stage = Stage::Starting(Box::new(Attempt::new(draft)));
         }
     }
 

@@ -6,7 +6,9 @@ use prost::Message;
 use rustix::fd::OwnedFd;
 use trunkline_call::{Instant, Status};
 use trunkline_control::{ABI_VERSION, Attach, Attached, Request, decode_reply, reply, request};
-use trunkline_shm::{AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, open_session};
+use trunkline_shm::{
+    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, open_session, usual_bytes,
+};
 
 /// How long a daemon may take to answer. It answers within a millisecond unless it hangs.
 pub(super) const ATTACH_TIMEOUT_NS: u64 = 5_000_000_000;
@@ -33,9 +35,18 @@ impl Greeted {
     /// # Errors
     /// UNAVAILABLE when the system refuses; a daemon that is gone is found out by [`Greeted::answer`].
     pub(super) fn greet(socket: ControlSocket, lane: &Lane, now: Instant) -> Result<Self, Status> {
-        let (name, stands_by) = (lane.name().to_owned(), lane.stands_by());
-        let attach =
-            Attach { abi_version: ABI_VERSION, name, stands_by, may_move: true, ..Attach::default() };
+        let (name, role) = (lane.name().to_owned(), lane.role());
+        let heap_bytes = crate::settings::heap_bytes();
+        let attach = Attach {
+            abi_version: ABI_VERSION,
+            name,
+            stands_by: role.stands_by,
+            tells_callers: role.tells_callers,
+            may_move: true,
+            send_heap_bytes: heap_bytes,
+            receive_heap_bytes: heap_bytes,
+            ..Attach::default()
+        };
         let packet = Request { tag: 0, kind: Some(request::Kind::Attach(attach)) }.encode_to_vec();
         socket.set_nonblocking(true).map_err(refused)?;
         match socket.send(&packet, &[]) {
@@ -95,7 +106,8 @@ fn open(attached: &Attached, fds: Vec<OwnedFd>) -> Result<(AppEnd, Limits), Stat
     let limits = Limits {
         calls_max: attached.calls_max.max(1),
         window_bytes: attached.stream_window_bytes,
-        receive_heap_bytes: attached.receive_heap_bytes,
+        usual_bytes: usual_bytes(config.receive_heap_bytes).into(),
+        tells_callers: attached.tells_callers,
     };
     Ok((end, limits))
 }

@@ -15,33 +15,45 @@ pub(crate) enum Daemon {
     Either(Places),
 }
 
+/// A connection to a daemon.
+#[derive(Debug)]
+pub(crate) struct Dialled {
+    pub(crate) socket: ControlSocket,
+    /// Why the daemon is one in this process, if it is for want of another: nobody has asked for that.
+    pub(crate) alone: Option<Status>,
+}
+
 impl Daemon {
     /// Connects; from the first success on, to that daemon and no other, so that all of a process's calls meet.
     ///
     /// # Errors
     /// UNAVAILABLE, not executed, with the place and the reason.
-    pub(crate) fn dial(&mut self) -> Result<ControlSocket, Status> {
-        let (socket, settled) = match self {
-            Self::Attached(places) => return connect(places),
-            Self::Embedded => return embedded(),
+    pub(crate) fn dial(&mut self) -> Result<Dialled, Status> {
+        let (socket, settled, alone) = match self {
+            Self::Attached(places) => return Ok(Dialled { socket: connect(places)?, alone: None }),
+            Self::Embedded => return Ok(Dialled { socket: embedded()?, alone: None }),
             Self::Either(places) => match connect(places) {
-                Ok(socket) => (socket, Self::Attached(places.clone())),
-                Err(status) => {
-                    tracing::debug!(%status, "starting a daemon inside this process");
-                    (embedded()?, Self::Embedded)
-                }
+                Ok(socket) => (socket, Self::Attached(places.clone()), None),
+                Err(why) => (embedded()?, Self::Embedded, Some(why)),
             },
         };
         *self = settled;
-        Ok(socket)
+        Ok(Dialled { socket, alone })
     }
 }
 
 fn connect(places: &Places) -> Result<ControlSocket, Status> {
     places.connect().map_err(|error| {
+        if error.is_unreachable() {
+            // A daemon may be there: the reason says which place it is.
+            return unavailable(&format!("cannot attach to a daemon: {error}"));
+        }
         let place = match places {
             Places::Named(path) => path.display().to_string(),
-            Places::Default(_) => "any of the default places".to_owned(),
+            Places::Default(paths) => {
+                let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+                format!("any of {}", paths.join(", "))
+            }
         };
         unavailable(&format!("no daemon at {place}: {error}"))
     })

@@ -4,7 +4,7 @@ use crate::session::unavailable;
 use parking_lot::Mutex;
 use trunkline_call::Status;
 use trunkline_daemon::{Config, Daemon};
-use trunkline_shm::{ControlSocket, ForkGuard};
+use trunkline_shm::{ControlSocket, PerProcess};
 
 /// Environment variable that names the embedded daemon's configuration file, for those who serve other hosts without a
 /// daemon of their own.
@@ -12,21 +12,17 @@ const CONFIG_VARIABLE: &str = "TRUNKLINE_CONFIG";
 
 /// This process's daemon. Leaked on purpose: applications may call until the very end of the process. A forked child
 /// has the memory of its parent's daemon and none of its threads, so it starts one of its own.
-static DAEMON: Mutex<Option<(ForkGuard, &'static Daemon)>> = Mutex::new(None);
+static DAEMON: PerProcess<Mutex<Option<&'static Daemon>>> = PerProcess::new();
 
 /// A fresh control connection to it.
 ///
 /// # Errors
 /// UNAVAILABLE, not executed, if it cannot be started: what is wrong with the configuration, or what the kernel says.
 pub(crate) fn connect() -> Result<ControlSocket, Status> {
-    let mut slot = DAEMON.lock();
-    let daemon = match &*slot {
-        Some((guard, daemon)) if !guard.is_foreign() => *daemon,
-        _ => {
-            let daemon: &'static Daemon = Box::leak(Box::new(start()?));
-            *slot = Some((ForkGuard::new(), daemon));
-            daemon
-        }
+    let mut slot = DAEMON.get().lock();
+    let daemon = match *slot {
+        Some(daemon) => daemon,
+        None => slot.insert(Box::leak(Box::new(start()?))),
     };
     daemon.connect().map_err(|error| unavailable(&format!("embedded daemon: {error}")))
 }

@@ -4,20 +4,22 @@
 //! waits as every waiter does: looks, yields, sleeps. Nothing it does blocks, so it delays nobody.
 
 use super::attach::{Greeted, Opened};
-use super::{Daemon, Lane};
+use super::{Daemon, Lane, alone};
 use crate::clock;
 use crate::kick::Kick;
 use crate::session::{IdMap, Session, unavailable};
 use crate::settings;
+use crate::wakers;
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use trunkline_call::{Instant, Status, TimerKey, TimerTable};
 use trunkline_control::{decode_reply, reply};
-use trunkline_shm::{Decision, Waiter};
+use trunkline_shm::{Decision, ForkGuard, Waiter};
 
 /// What the other threads ask of the keeper.
 #[derive(Debug)]
@@ -27,6 +29,9 @@ pub(crate) struct Keeper {
     orders: Mutex<Orders>,
     /// Every session that lives, for a forked child to close.
     sessions: Mutex<Vec<Weak<Session>>>,
+    /// The daemon is one inside this process for want of another.
+    alone: AtomicBool,
+    guard: ForkGuard,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +46,7 @@ struct Orders {
 enum Due {
     Wake(Waker),
     Attach(Arc<Lane>),
+    Trim(Weak<Session>),
 }
 
 impl Keeper {
@@ -48,44 +54,88 @@ impl Keeper {
     /// If the kernel has no descriptor left for the keeper's eventfd.
     pub(super) fn new(daemon: Daemon) -> Arc<Self> {
         let kick = Kick::new().expect("an eventfd for the keeper");
-        Arc::new(Self { daemon, kick, orders: Mutex::default(), sessions: Mutex::default() })
+        Arc::new(Self {
+            daemon,
+            kick,
+            orders: Mutex::default(),
+            sessions: Mutex::default(),
+            alone: AtomicBool::new(false),
+            guard: ForkGuard::new(),
+        })
+    }
+
+    /// Whether the daemon is one inside this process because none was found on the host.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone.load(Ordering::Relaxed)
     }
 
     /// Attaches a lane now.
-    pub(super) fn attach(self: &Arc<Self>, lane: &Arc<Lane>) {
-        self.order(|orders| orders.attach.push(Arc::clone(lane)));
+    ///
+    /// # Errors
+    /// UNAVAILABLE, not executed, when there is nobody to do it: the system has no thread or descriptor to give.
+    pub(super) fn attach(self: &Arc<Self>, lane: &Arc<Lane>) -> Result<(), Status> {
+        self.order(|orders| orders.attach.push(Arc::clone(lane))).1.inspect_err(|_| {
+            self.orders.lock().attach.retain(|ordered| !Arc::ptr_eq(ordered, lane));
+        })
     }
 
     /// Attaches a lane at an instant, if somebody still waits for it then.
     pub(super) fn attach_at(self: &Arc<Self>, lane: &Arc<Lane>, at: Instant) {
         let due = Due::Attach(Arc::clone(lane));
-        self.order(|orders| orders.timers.insert(at, due));
+        drop(self.order(|orders| orders.timers.insert(at, due)));
     }
 
     /// Watches a session's doorbell for tasks of other executors, from now until none waits.
     pub(crate) fn watch(self: &Arc<Self>, session: &Arc<Session>) {
-        self.order(|orders| orders.watch.push(Arc::clone(session)));
+        let watch = |orders: &mut Orders| {
+            if !orders.watch.iter().any(|watched| Arc::ptr_eq(watched, session)) {
+                orders.watch.push(Arc::clone(session));
+            }
+        };
+        drop(self.order(watch));
     }
 
     /// Wakes a task at an instant, instead of the timer `old`.
     pub(super) fn set_timer(self: &Arc<Self>, at: Instant, waker: Waker, old: Option<TimerKey>) -> TimerKey {
-        self.order(|orders| {
-            if let Some(old) = old {
-                orders.timers.cancel(old);
-            }
-            orders.timers.insert(at, Due::Wake(waker))
-        })
+        let (_cancelled, key) = self
+            .order(|orders| {
+                let cancelled = old.and_then(|old| orders.timers.cancel(old));
+                (cancelled, orders.timers.insert(at, Due::Wake(waker)))
+            })
+            .0;
+        key
     }
 
     /// Kicks a thread at an instant.
     pub(crate) fn kick_at(self: &Arc<Self>, at: Instant, kick: &Arc<Kick>) {
         let waker = Waker::from(Arc::clone(kick));
-        self.order(|orders| orders.timers.insert(at, Due::Wake(waker)));
+        drop(self.order(|orders| orders.timers.insert(at, Due::Wake(waker))));
+    }
+
+    /// Gives a session's unused memory back at an instant.
+    pub(crate) fn trim_at(self: &Arc<Self>, at: Instant, session: &Arc<Session>) {
+        let due = Due::Trim(Arc::downgrade(session));
+        drop(self.order(|orders| orders.timers.insert(at, due)));
     }
 
     /// Forgets a timer; one that has fired is forgotten already.
     pub(super) fn cancel_timer(&self, key: TimerKey) {
-        self.orders.lock().timers.cancel(key);
+        // In a forked child the lock may be held for ever, and no timer fires.
+        if !self.is_foreign() {
+            // Its waker may be the last that holds a task, which may hold another timer: so not under the lock.
+            let cancelled = self.orders.lock().timers.cancel(key);
+            drop(cancelled);
+        }
+    }
+
+    /// Whether this is the keeper of the parent of this forked process: it has no thread here.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.guard.is_foreign()
+    }
+
+    #[cfg(test)]
+    pub(super) fn timers(&self) -> usize {
+        self.orders.lock().timers.len()
     }
 
     /// In a forked child: closes the copies of the parent's control sockets, as far as no lock stands in the way.
@@ -102,20 +152,28 @@ impl Keeper {
         sessions.push(Arc::downgrade(session));
     }
 
-    fn order<T>(self: &Arc<Self>, give: impl FnOnce(&mut Orders) -> T) -> T {
+    /// Gives an order, and starts the thread if there is none. The error says why there is none after all.
+    fn order<T>(self: &Arc<Self>, give: impl FnOnce(&mut Orders) -> T) -> (T, Result<(), Status>) {
         let mut orders = self.orders.lock();
         let out = give(&mut orders);
-        if !std::mem::replace(&mut orders.running, true) {
-            let keeper = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("trunkline-keeper".into());
-            if let Err(error) = thread.spawn(move || Keeping::new(keeper).run()) {
-                tracing::error!(%error, "no thread for the keeper; calls cannot be made");
-                orders.running = false;
-            }
+        let mut started = Ok(());
+        if !orders.running {
+            started = self.start();
+            orders.running = started.is_ok();
         }
         drop(orders);
         self.kick.kick();
-        out
+        (out, started)
+    }
+
+    fn start(self: &Arc<Self>) -> Result<(), Status> {
+        let none = |error: &dyn std::fmt::Display| {
+            tracing::error!(%error, "no thread for the keeper; calls cannot be made");
+            unavailable(&format!("the system has no thread or descriptor for attaching to a daemon: {error}"))
+        };
+        let keeping = Keeping::new(Arc::clone(self)).map_err(|error| none(&error))?;
+        let thread = std::thread::Builder::new().name("trunkline-keeper".into());
+        thread.spawn(move || keeping.run()).map(drop).map_err(|error| none(&error))
     }
 }
 
@@ -129,6 +187,8 @@ struct Keeping {
     next_token: u64,
     waiter: Waiter,
     packet: Vec<u8>,
+    /// Why there is no daemon but the one inside this process, until a server has said it.
+    unsaid: Option<Status>,
 }
 
 struct Member {
@@ -141,8 +201,8 @@ struct Member {
 const KICK: u64 = u64::MAX;
 
 impl Keeping {
-    fn new(keeper: Arc<Keeper>) -> Self {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll descriptor for the keeper");
+    fn new(keeper: Arc<Keeper>) -> rustix::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let waiter = Waiter::on_credit(settings::wait_limits());
         let daemon = keeper.daemon.clone();
         let keeping = Self {
@@ -154,9 +214,15 @@ impl Keeping {
             next_token: 0,
             waiter,
             packet: Vec::new(),
+            unsaid: None,
         };
-        keeping.add(keeping.keeper.kick.as_fd(), KICK, epoll::EventFlags::IN);
-        keeping
+        epoll::add(
+            &keeping.epoll,
+            keeping.keeper.kick.as_fd(),
+            epoll::EventData::new_u64(KICK),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(keeping)
     }
 
     fn run(mut self) {
@@ -204,9 +270,14 @@ impl Keeping {
         loop {
             let due = self.keeper.orders.lock().timers.due(now);
             match due {
-                Some(Due::Wake(waker)) => waker.wake(),
+                Some(Due::Wake(waker)) => wakers::wake(waker),
                 Some(Due::Attach(lane)) if lane.begin_retry() => self.attach(lane),
                 Some(Due::Attach(_)) => {}
+                Some(Due::Trim(session)) => {
+                    if let Some(session) = session.upgrade() {
+                        session.trim();
+                    }
+                }
                 None => return any,
             }
             any = true;
@@ -305,7 +376,19 @@ impl Keeping {
     }
 
     fn attach(&mut self, lane: Arc<Lane>) {
-        let greeted = self.daemon.dial().and_then(|socket| Greeted::greet(socket, &lane, clock::now()));
+        let dialled = self.daemon.dial().map(|dialled| {
+            if let Some(why) = dialled.alone {
+                self.keeper.alone.store(true, Ordering::Relaxed);
+                self.unsaid = Some(why);
+            }
+            dialled.socket
+        });
+        if lane.worker().is_some()
+            && let Some(why) = self.unsaid.take()
+        {
+            alone::say(&alone::of_server(lane.name(), why.message()));
+        }
+        let greeted = dialled.and_then(|socket| Greeted::greet(socket, &lane, clock::now()));
         match greeted {
             Ok(greeted) => {
                 self.next_token += 1;
@@ -410,5 +493,66 @@ impl Keeping {
 fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
     if let Err(error) = epoll::delete(epoll, fd) {
         tracing::debug!(%error, token, "a descriptor was not watched");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that tasks' wakers, which are other people's code, neither end the keeper's thread nor lock it up.
+    use super::*;
+    use std::task::Wake;
+
+    fn keeper() -> Arc<Keeper> {
+        Keeper::new(Daemon::Embedded)
+    }
+
+    struct Panics;
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("not mine to wake");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_does_not_end_the_keeper() {
+        let (keeper, kick) = (keeper(), Arc::new(Kick::new().unwrap()));
+        keeper.set_timer(Instant::default(), Waker::from(Arc::new(Panics)), None);
+        while keeper.timers() > 0 {
+            std::thread::yield_now();
+        }
+        keeper.kick_at(Instant::default(), &kick);
+        while !kick.take() {
+            kick.sleep(Some(10_000_000_000));
+            assert_eq!(keeper.timers(), 0, "nobody looks at timers any more");
+        }
+    }
+
+    /// The last that holds a task whose future holds a timer, too.
+    struct Holds(Arc<Keeper>, TimerKey);
+
+    impl Wake for Holds {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Holds {
+        fn drop(&mut self) {
+            self.0.cancel_timer(self.1);
+        }
+    }
+
+    #[test]
+    fn a_timer_may_be_all_that_holds_another() {
+        let (keeper, far) = (keeper(), Instant(u64::MAX));
+        let holder = |keeper: &Arc<Keeper>| {
+            let inner = keeper.set_timer(far, Waker::noop().clone(), None);
+            keeper.set_timer(far, Waker::from(Arc::new(Holds(Arc::clone(keeper), inner))), None)
+        };
+        let outer = holder(&keeper);
+        keeper.cancel_timer(outer);
+        assert_eq!(keeper.timers(), 0);
+        let outer = holder(&keeper);
+        keeper.set_timer(far, Waker::noop().clone(), Some(outer));
+        assert_eq!(keeper.timers(), 1);
     }
 }

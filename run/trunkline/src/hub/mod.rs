@@ -8,6 +8,7 @@
 //!
 //! A lane attaches when it is first used and again when its session is lost, with back-off.
 
+mod alone;
 mod attach;
 mod dial;
 #[cfg(feature = "embedded")]
@@ -16,20 +17,24 @@ mod keeper;
 mod lane;
 mod timer;
 
+pub(crate) use alone::explained;
 pub(crate) use dial::Daemon;
 pub(crate) use keeper::Keeper;
-pub(crate) use lane::{Lane, Patience, Since};
-pub(crate) use timer::{before, too_late};
+pub(crate) use lane::{Lane, Patience, Role, SessionWait};
+pub(crate) use timer::{Sleep, too_late};
 
 use crate::kick::Kick;
 use parking_lot::Mutex;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
-use trunkline_shm::ForkGuard;
+use std::sync::Arc;
+use trunkline_shm::{ForkGuard, PerProcess};
 
 /// Most sessions leased to blocking threads. Each costs the daemon a session and this process some tens of KiB; more
 /// threads than cores cannot wait for replies at the same time anyway.
 const THREAD_LANES_MAX: usize = 8;
+
+/// The hubs of this process.
+static HUBS: PerProcess<Mutex<Vec<Arc<Hub>>>> = PerProcess::new();
 
 /// The way to one daemon.
 #[derive(Debug)]
@@ -47,7 +52,7 @@ pub(crate) struct Hub {
 impl Hub {
     /// The hub of this process for `daemon`; made if there is none. The first user's `name` is the one operators see.
     pub(crate) fn of(daemon: Daemon, name: &str) -> Arc<Self> {
-        let mut hubs = era().lock();
+        let mut hubs = HUBS.get().lock();
         if let Some(hub) = hubs.iter().find(|hub| hub.daemon == daemon) {
             return Arc::clone(hub);
         }
@@ -88,8 +93,8 @@ impl Hub {
     }
 
     /// A lane of its own for a server's worker, whose thread `kick` wakes.
-    pub(crate) fn worker_lane(&self, name: &str, kick: Arc<Kick>, stands_by: bool) -> Arc<Lane> {
-        Lane::of_worker(&name.into(), &self.keeper, kick, stands_by)
+    pub(crate) fn worker_lane(&self, name: &str, kick: Arc<Kick>, role: Role) -> Arc<Lane> {
+        Lane::of_worker(&name.into(), &self.keeper, kick, role)
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
@@ -100,26 +105,4 @@ impl Hub {
     pub(crate) fn is_foreign(&self) -> bool {
         self.guard.is_foreign()
     }
-}
-
-type Hubs = Mutex<Vec<Arc<Hub>>>;
-
-/// The hubs of this process. A forked child gets a list of its own: the parent's may be locked there for ever, and
-/// nothing in it may be used.
-fn era() -> &'static Hubs {
-    struct Era {
-        guard: ForkGuard,
-        hubs: Hubs,
-        next: OnceLock<&'static Era>,
-    }
-    fn begin() -> &'static Era {
-        // Never freed: one per fork generation.
-        Box::leak(Box::new(Era { guard: ForkGuard::new(), hubs: Mutex::default(), next: OnceLock::new() }))
-    }
-    static FIRST: OnceLock<&'static Era> = OnceLock::new();
-    let mut era = *FIRST.get_or_init(begin);
-    while era.guard.is_foreign() {
-        era = era.next.get_or_init(begin);
-    }
-    &era.hubs
 }

@@ -2,10 +2,10 @@
 
 use super::Keeper;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use trunkline_call::{Deadline, Execution, Instant, Status, TimerKey};
+use trunkline_call::{Execution, Instant, Status, TimerKey};
 
 /// Ready at an instant. Dropping it takes the timer back.
 #[derive(Debug)]
@@ -41,25 +41,6 @@ impl Drop for Sleep {
             self.keeper.cancel_timer(key);
         }
     }
-}
-
-/// `work`, unless the deadline passes first.
-///
-/// # Errors
-/// DEADLINE_EXCEEDED, not executed: only for work that comes before a call is submitted.
-pub(crate) async fn before<T>(
-    keeper: &Arc<Keeper>,
-    deadline: Deadline,
-    work: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let Some(at) = deadline.instant() else { return work.await };
-    let mut work = pin!(work);
-    let mut sleep = Sleep::until(keeper, at);
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Pending => Pin::new(&mut sleep).poll(cx).map(|()| Err(too_late())),
-        ready => ready,
-    })
-    .await
 }
 
 /// The deadline passed before the call left this process.

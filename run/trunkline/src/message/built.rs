@@ -93,15 +93,18 @@ pub(crate) fn never(error: BuildError) -> Result<Status, Full> {
 /// Why a message was not built in place: as a person or a `?` needs it.
 fn unbuilt(error: BuildError) -> Status {
     never(error).unwrap_or_else(|Full { wanted_bytes }| {
-        let why =
-            format!("the send heap has no block of {wanted_bytes} bytes at the moment (send_heap_bytes)");
+        let why = format!("no block of {wanted_bytes} bytes is free at the moment: {SEND_HEAP}");
         Status::resource_exhausted(why).with_execution(Execution::NotExecuted)
     })
 }
 
+/// What bounds a message on its way out, and what makes it larger.
+const SEND_HEAP: &str =
+    "bytes of the send heap (sessions.heap_bytes, or TRUNKLINE_HEAP_BYTES in this application)";
+
 /// A message that no send heap of this size can hold.
 pub(crate) fn too_large(send_heap_bytes: usize) -> Status {
-    Fault::Limit { name: "send_heap_bytes", limit: send_heap_bytes as u64 }
+    Fault::Limit { name: SEND_HEAP, limit: send_heap_bytes as u64 }
         .status()
         .with_execution(Execution::NotExecuted)
 }

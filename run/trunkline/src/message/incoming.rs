@@ -7,7 +7,7 @@ use crate::context::Parent;
 use crate::server::Call;
 use std::fmt;
 use std::time::Duration;
-use trunkline_call::{Deadline, Metadata, Status};
+use trunkline_call::{Caller, Deadline, Metadata, Status};
 use trunkline_message::Message;
 
 /// A request with what came with it.
@@ -15,14 +15,21 @@ use trunkline_message::Message;
 /// The message lies in shared memory until it is dropped or [taken out](Incoming::into_inner).
 pub struct Incoming<M> {
     body: Body<M>,
-    metadata: Metadata,
+    said: Said,
     call: Option<Call>,
+}
+
+/// What goes with a request beside its messages.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) metadata: Metadata,
+    pub(crate) caller: Option<Box<Caller>>,
 }
 
 impl<M: Message> Incoming<M> {
     /// A request that came from nowhere: to call a handler directly, in a test.
     pub fn new(message: M) -> Self {
-        Self { body: Body::owned(message), metadata: Metadata::new(), call: None }
+        Self { body: Body::owned(message), said: Said::default(), call: None }
     }
 
     /// Reads the message in place.
@@ -48,15 +55,22 @@ impl<M: Message> Incoming<M> {
         Built::build(heap.unwrap_or_else(SendExtent::local), fill)
     }
 
-    pub(crate) fn delivered(received: Received<M>, metadata: Metadata, call: Call) -> Self {
-        Self { body: Body::Received(received), metadata, call: Some(call) }
+    pub(crate) fn delivered(received: Received<M>, said: Said, call: Call) -> Self {
+        Self { body: Body::Received(received), said, call: Some(call) }
     }
 }
 
 impl<M> Incoming<M> {
     /// Metadata of the request (gRPC: headers).
     pub fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.said.metadata
+    }
+
+    /// Who calls, by the word of the daemon that delivered the call; no caller can say it otherwise. `None` unless the
+    /// server [asked to be told](crate::ServerBuilder::tell_callers), of a copy that a policy made, and where the
+    /// request's metadata left no room.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.said.caller.as_deref()
     }
 
     /// When the call must have ended. Calls the handler makes inherit it without being told.
@@ -90,7 +104,7 @@ pub(crate) fn time_left(deadline: Deadline) -> Option<Duration> {
 impl<M> fmt::Debug for Incoming<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Incoming")
-            .field("metadata", &self.metadata)
+            .field("metadata", &self.said.metadata)
             .field("deadline", &self.deadline())
             .finish_non_exhaustive()
     }

@@ -14,6 +14,7 @@ pub(crate) use body::{Body, Hurdle, Sendable};
 pub use built::Built;
 pub(crate) use bytes::Raw;
 pub use incoming::Incoming;
+pub(crate) use incoming::Said;
 pub(crate) use incoming::time_left;
 pub use received::Received;
 pub(crate) use request::Within;

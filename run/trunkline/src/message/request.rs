@@ -6,7 +6,7 @@ use crate::hub::Patience;
 use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
-use trunkline_call::{Metadata, MetadataError};
+use trunkline_call::{Metadata, MetadataError, STICKY_KEY, WORKER_CLASS_KEY};
 use trunkline_message::Message;
 
 /// A request with its metadata, time limit and the call on whose behalf it is made.
@@ -61,6 +61,25 @@ impl<M: Message> Request<M> {
         Ok(self)
     }
 
+    /// Gives the call a class, 0 to 31: operators may keep workers for a class, at a router of R2P2 (`--reserve`) or in
+    /// the daemon that serves it (a policy of kind `workers`). It is metadata, `trunkline-worker-class`; a policy of
+    /// the operator's comes before it.
+    ///
+    /// # Errors
+    /// [`MetadataError`]: there is no room for another pair. That there is no such class the call's status says.
+    pub fn with_worker_class(self, class: u8) -> Result<Self, MetadataError> {
+        self.with_only(WORKER_CLASS_KEY, &class.to_string())
+    }
+
+    /// Whether the call goes to the worker that gets all such calls of this application, as long as that worker is
+    /// there. Through a router of R2P2 it is the one that gets those of this host. It is metadata, `trunkline-sticky`.
+    ///
+    /// # Errors
+    /// [`MetadataError`]: there is no room for another pair.
+    pub fn with_sticky(self, sticky: bool) -> Result<Self, MetadataError> {
+        self.with_only(STICKY_KEY, if sticky { "true" } else { "false" })
+    }
+
     /// Waits for a daemon, and for a connection to the target, instead of failing when there is none; until the time
     /// limit, if there is one.
     pub fn wait_for_ready(mut self) -> Self {
@@ -84,6 +103,11 @@ impl<M: Message> Request<M> {
     /// Reads the message.
     pub fn view(&self) -> M::View<'_> {
         self.body.view()
+    }
+
+    fn with_only(mut self, key: &str, value: &str) -> Result<Self, MetadataError> {
+        while self.metadata.remove(key).is_some() {}
+        self.with_metadata(key, value)
     }
 
     fn of(body: Body<M>) -> Self {

@@ -2,7 +2,7 @@
 
 use super::message::{Message, Outcome};
 use crate::channel::Channel;
-use crate::client::{Arrival, Binding, Draft, Hurdle, Made, Target, outcome, send_on};
+use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on};
 use crate::message::Raw;
 use crate::session::{self, unavailable};
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use trunkline_call::{Encoding, Metadata, Status};
+use trunkline_call::{Code, Encoding, Metadata, Status};
 
 /// Calls methods by their path. Cheap to clone.
 ///
@@ -50,14 +50,16 @@ impl Client {
     }
 
     fn target(&self, path: &str) -> Arc<Target> {
-        if let Some(target) = self.inner.targets.read().get(path) {
-            return Arc::clone(target);
+        // Never waits: in a forked child whoever has the lock may not exist.
+        if let Some(target) = self.inner.targets.try_read().and_then(|targets| targets.get(path).cloned()) {
+            return target;
         }
         let channel = self.inner.channel.clone();
         let binding = Binding::of_method(path, channel.target_arc());
         let target = Arc::new(Target { channel, binding });
-        let mut targets = self.inner.targets.write();
-        if targets.len() < TARGETS_MAX {
+        if let Some(mut targets) = self.inner.targets.try_write()
+            && targets.len() < TARGETS_MAX
+        {
             targets.insert(path.into(), Arc::clone(&target));
         }
         target
@@ -102,13 +104,8 @@ impl Call {
     ///
     /// # Cancel safety
     /// Dropping the future makes no call, or cancels the call it made.
-    pub async fn open(mut self) -> Result<(Requests, Answers), Status> {
-        let tried = poll_fn(|cx| Poll::Ready(self.draft.try_start(cx.waker(), false))).await;
-        let made = Arc::new(match tried {
-            Ok(made) => made,
-            Err(Hurdle::Never(status)) => return Err(status),
-            Err(_) => self.draft.start().await?,
-        });
+    pub async fn open(self) -> Result<(Requests, Answers), Status> {
+        let made = Arc::new(OpenStream::new(self.draft.start().await?));
         Ok((Requests { made: Arc::clone(&made) }, Answers { made, ending: Ending::Open }))
     }
 }
@@ -122,7 +119,7 @@ impl fmt::Debug for Call {
 /// The sending half of a call. Dropping it says that nothing follows.
 #[derive(Debug)]
 pub struct Requests {
-    made: Arc<Made>,
+    made: Arc<OpenStream>,
 }
 
 impl Requests {
@@ -147,7 +144,7 @@ impl Drop for Requests {
 /// What a server answers, as it comes. Dropping it cancels the call, unless the end was taken.
 #[derive(Debug)]
 pub struct Answers {
-    made: Arc<Made>,
+    made: Arc<OpenStream>,
     ending: Ending,
 }
 
@@ -201,6 +198,10 @@ impl Answers {
             Some(Arrival::End(end)) => {
                 self.ending = Ending::Over;
                 let (message, outcome) = outcome::of_opaque(session, end)?;
+                if outcome.code != Code::Ok {
+                    let status = Status::take_from(&mut outcome.trailers.clone(), outcome.code);
+                    self.made.note_end(&status.with_execution(outcome.execution));
+                }
                 let Some(message) = message else { return Ok(Answer::End(outcome)) };
                 self.ending = Ending::Known(outcome);
                 Ok(Answer::Message(Message(message)))

@@ -72,7 +72,7 @@ impl Call {
                     return Ok(());
                 }
                 Err(wanted_bytes) => {
-                    turn = wait_for(turn, &self.session, Room::Heap, wanted_bytes).await;
+                    turn = wait_for(turn, &self.session, Room::Heap, wanted_bytes, Some(self.id)).await;
                     if self.is_over() {
                         return Err(self.reason());
                     }
@@ -150,9 +150,8 @@ impl Call {
         self.deadline
     }
 
-    fn is_over(&self) -> bool {
-        let open = self.session.with(|books, _| books.call(self.id).is_some_and(|state| state.end.is_none()));
-        open != Some(true)
+    pub(super) fn is_over(&self) -> bool {
+        self.session.with(|books, _| books.is_open(self.id)) != Some(true)
     }
 }
 

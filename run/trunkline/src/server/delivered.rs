@@ -3,7 +3,8 @@
 use super::call::Call;
 use crate::client::{wait_for, write_metadata};
 use crate::clock;
-use crate::message::{Hurdle, Incoming, Raw, Received, Response, Sendable};
+use crate::intercept::{ServerInterceptor, ServerInterceptors};
+use crate::message::{Hurdle, Incoming, Raw, Received, Response, Said, Sendable};
 use crate::opaque::{self, Outcome};
 use crate::session::{self, Room, Session, Written, returned};
 use crate::stream::{Receiver, Sender};
@@ -11,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use trunkline_call::entry::{self, Finish, Payload, Span, Submission};
-use trunkline_call::{Code, Encoding, Execution, Instant, Metadata, Status};
+use trunkline_call::{Caller, Code, Encoding, Execution, Instant, Metadata, Status};
 use trunkline_message::Message;
 
 /// A handler at work: completes when the call has been answered.
@@ -23,6 +24,7 @@ pub struct Delivered {
     answer: Answer,
     payload: Option<Payload>,
     metadata: Span,
+    interceptors: ServerInterceptors,
 }
 
 impl Delivered {
@@ -100,6 +102,12 @@ impl Delivered {
         })
     }
 
+    /// The call, to be shown to `interceptor` before its handler; those that are there already come first.
+    pub(crate) fn after(mut self, interceptor: Arc<dyn ServerInterceptor>, path: &'static str) -> Self {
+        self.interceptors.push(interceptor, path);
+        self
+    }
+
     /// Answers UNIMPLEMENTED.
     pub fn unimplemented(self) -> Handling {
         Box::pin(async move {
@@ -131,7 +139,7 @@ impl Delivered {
     pub(super) fn new(session: &Arc<Session>, call: &entry::Call) -> Self {
         let taken = clock::now();
         let answer = Answer { call: Call::new(session, call.call, call.deadline), taken, given: false };
-        Self { answer, payload: call.payload, metadata: call.metadata }
+        Self { answer, payload: call.payload, metadata: call.metadata, interceptors: Default::default() }
     }
 
     fn incoming<Q: Message>(mut self) -> (Answer, Result<Incoming<Q>, Status>) {
@@ -150,7 +158,7 @@ impl Delivered {
         let metadata = self.take_metadata();
         let call = self.answer.call.clone();
         self.push_first();
-        (self.answer, metadata.map(|metadata| Receiver::of_delivered(call, metadata)))
+        (self.answer, metadata.map(|said| Receiver::of_delivered(call, said)))
     }
 
     /// The message that came with the call becomes the first of its stream.
@@ -163,15 +171,21 @@ impl Delivered {
         });
     }
 
-    fn take_metadata(&mut self) -> Result<Metadata, Status> {
+    /// What the request says of itself, once it has passed the interceptors.
+    fn take_metadata(&mut self) -> Result<Said, Status> {
         let block = std::mem::take(&mut self.metadata);
-        if block.len == 0 {
-            return Ok(Metadata::new());
-        }
         let call = &self.answer.call;
-        let metadata = call.session().metadata(block);
-        call.session().with(|books, effects| books.release(returned(call.id(), block), effects));
-        metadata
+        let mut said = Said::default();
+        if block.len > 0 {
+            let metadata = call.session().metadata(block);
+            call.session().with(|books, effects| books.release(returned(call.id(), block), effects));
+            said.metadata = metadata?;
+            if call.session().tells_callers() {
+                said.caller = Caller::take_from(&mut said.metadata).map(Box::new);
+            }
+        }
+        self.interceptors.intercept(&mut said.metadata, said.caller.as_deref(), call.deadline())?;
+        Ok(said)
     }
 
     /// Returns what came with the call, unread.
@@ -204,7 +218,7 @@ impl Answer {
     /// Answers with an outcome of the application's own wording.
     pub(crate) async fn conclude(self, outcome: &Outcome, mut message: Option<Raw>) {
         if let Some(body) = &mut message
-            && let Err(status) = place(self.call.session(), body).await
+            && let Err(status) = place(&self.call, body).await
         {
             return self.end(Err(status)).await;
         }
@@ -229,7 +243,7 @@ impl Answer {
         if self.call.send_headers(&headers).await.is_err() {
             return self.give(Code::Cancelled, None, None);
         }
-        match place(self.call.session(), &mut body).await {
+        match place(&self.call, &mut body).await {
             Ok(()) => {
                 let trailers = self.written(&trailers).await;
                 self.give(Code::Ok, body.take_written(), trailers);
@@ -249,7 +263,7 @@ impl Answer {
         self.give(code, None, trailers);
     }
 
-    /// Metadata in the send heap; waits for room there.
+    /// Metadata in the send heap; waits for room there as long as the call is wanted.
     async fn written(&self, metadata: &Metadata) -> Option<Written> {
         if metadata.is_empty() {
             return None;
@@ -260,10 +274,11 @@ impl Answer {
             match write_metadata(session, metadata) {
                 Ok(written) => return Some(written),
                 Err(wanted_bytes) => {
-                    turn = Some(wait_for(turn.take(), session, Room::Heap, wanted_bytes).await?)
+                    let call = Some(self.call.id());
+                    turn = Some(wait_for(turn.take(), session, Room::Heap, wanted_bytes, call).await?)
                 }
             }
-            if session.is_lost() {
+            if self.call.is_over() {
                 return None;
             }
         }
@@ -329,8 +344,9 @@ fn words(status: &Status, trailers: &Metadata) -> Metadata {
     words
 }
 
-/// Puts a response into the send heap; waits for room there.
-async fn place<B: Sendable>(session: &Arc<Session>, body: &mut B) -> Result<(), Status> {
+/// Puts a response into the send heap; waits for room there as long as the call is wanted.
+async fn place<B: Sendable>(call: &Call, body: &mut B) -> Result<(), Status> {
+    let session = call.session();
     let (mut turn, mut wanted) = (None, 0);
     loop {
         match body.place(session, wanted) {
@@ -338,9 +354,9 @@ async fn place<B: Sendable>(session: &Arc<Session>, body: &mut B) -> Result<(), 
             Err(Hurdle::Never(status)) => return Err(status),
             Err(Hurdle::Full { wanted_bytes }) => {
                 wanted = wanted_bytes;
-                turn = wait_for(turn, session, Room::Heap, wanted_bytes).await;
-                if turn.is_none() || session.is_lost() {
-                    return Err(Status::unavailable("the session with the daemon ended"));
+                turn = wait_for(turn, session, Room::Heap, wanted_bytes, Some(call.id())).await;
+                if turn.is_none() || call.is_over() {
+                    return Err(call.reason());
                 }
             }
         }

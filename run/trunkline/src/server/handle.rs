@@ -4,7 +4,6 @@ use super::shared::Shared;
 use crate::clock;
 use crate::wait::Wait;
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline_call::Status;
@@ -24,7 +23,7 @@ impl ServerHandle {
     /// # Cancel safety
     /// Safe.
     pub async fn ready(&self) -> Result<(), Status> {
-        poll_fn(|cx| self.shared.poll_ready(cx)).await
+        self.shared.ready().await
     }
 
     /// Stops gracefully: no new calls, those in flight have until `limit` to finish. Then their callers get
@@ -48,7 +47,7 @@ impl ServerHandle {
     /// # Cancel safety
     /// Safe.
     pub async fn finished(&self) -> Result<(), Status> {
-        poll_fn(|cx| self.shared.poll_ended(cx)).await
+        self.shared.ended().await
     }
 
     /// [`ServerHandle::finished`] on this thread.
@@ -69,10 +68,20 @@ impl ServerHandle {
         Self { shared, grace }
     }
 
-    fn stop(&self, limit: Duration) {
-        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        self.shared.order_stop(clock::now().plus_ns(limit_ns));
+    #[cfg(feature = "signals")]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
+
+    fn stop(&self, limit: Duration) {
+        order_stop(&self.shared, limit);
+    }
+}
+
+/// Tells a server to stop and to give calls in flight until `limit`.
+pub(super) fn order_stop(shared: &Shared, limit: Duration) {
+    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    shared.order_stop(clock::now().plus_ns(limit_ns));
 }
 
 impl Drop for ServerHandle {

@@ -5,6 +5,8 @@ mod delivered;
 mod handle;
 mod routes;
 mod shared;
+#[cfg(feature = "signals")]
+mod signals;
 mod tasks;
 mod worker;
 
@@ -14,7 +16,8 @@ pub use delivered::{Delivered, Handling};
 pub use handle::ServerHandle;
 
 use crate::codegen::Service;
-use crate::hub::Hub;
+use crate::hub::{Hub, Role};
+use crate::intercept::ServerInterceptor;
 use crate::kick::Kick;
 use crate::opaque;
 use crate::settings::Settings;
@@ -22,8 +25,11 @@ use crate::wait::Wait;
 use routes::Offer;
 use shared::Shared;
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use trunkline_call::Status;
 use worker::Worker;
@@ -34,11 +40,22 @@ const WORKERS_MAX: usize = 256;
 /// What is run around a worker's loop.
 type Scope = Arc<dyn Fn(&mut dyn FnMut()) + Send + Sync>;
 
+/// What handlers find around them.
+#[derive(Clone)]
+enum Around {
+    Nothing,
+    Scope(Scope),
+    /// The runtime `spawn` is called in, or one of the server's own.
+    #[cfg(feature = "tokio")]
+    Tokio,
+}
+
 /// Serves calls from this host and, through its daemon, from everywhere.
 ///
 /// Each worker is a thread with a session of its own. A handler is first polled by the thread that received its call
 /// and mostly finishes there; what waits is kept by that thread and polled when woken. So a handler must not block
-/// for long (it may use [`Wait`] for calls it makes).
+/// for long (it may use [`Wait`] for calls it makes). There is one worker unless [`ServerBuilder::workers`] says
+/// otherwise. Handlers that use tokio's timers or sockets are served by [`ServerBuilder::in_tokio`].
 ///
 /// ```no_run
 /// # use trunkline::codegen::Service;
@@ -57,7 +74,11 @@ pub struct ServerBuilder {
     workers: usize,
     stands_by: bool,
     grace: Duration,
-    scope: Option<Scope>,
+    around: Around,
+    interceptors: Vec<Arc<dyn ServerInterceptor>>,
+    tells_callers: bool,
+    #[cfg_attr(not(feature = "signals"), allow(dead_code, reason = "nobody listens for signals"))]
+    signals: bool,
 }
 
 impl Server {
@@ -69,8 +90,17 @@ impl Server {
             workers: 1,
             stands_by: false,
             grace: ServerBuilder::GRACE,
-            scope: None,
+            around: Around::Nothing,
+            interceptors: Vec::new(),
+            tells_callers: false,
+            signals: true,
         }
+    }
+
+    /// A server whose handlers may use tokio: [`ServerBuilder::in_tokio`].
+    #[cfg(feature = "tokio")]
+    pub fn in_tokio() -> ServerBuilder {
+        Self::builder().in_tokio()
     }
 }
 
@@ -87,6 +117,21 @@ impl ServerBuilder {
     /// Adds a service whose messages only the application can read.
     pub fn add_opaque_service(mut self, service: impl opaque::Service) -> Self {
         self.services.push(Offer::Opaque(Arc::new(service)));
+        self
+    }
+
+    /// Shows each call of the server's generated services to `interceptor` before it is handled. Of several, the one
+    /// added first comes first; a service's own ([`Intercept`](crate::Intercept)) come after them.
+    pub fn with_interceptor(mut self, interceptor: impl ServerInterceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Whether handlers and interceptors are told who calls ([`Incoming::caller`](crate::Incoming::caller)); they are
+    /// not unless it is said here, as it costs each call some metadata. A daemon that does not know the question does
+    /// not tell. Opaque services find it in the metadata, under `trunkline-caller`.
+    pub fn tell_callers(mut self, yes: bool) -> Self {
+        self.tells_callers = yes;
         self
     }
 
@@ -130,7 +175,24 @@ impl ServerBuilder {
     /// Runs every worker inside `scope`, which calls its argument once: to enter another executor's context, so that
     /// handlers can use its timers and sockets.
     pub fn worker_scope(mut self, scope: impl Fn(&mut dyn FnMut()) + Send + Sync + 'static) -> Self {
-        self.scope = Some(Arc::new(scope));
+        self.around = Around::Scope(Arc::new(scope));
+        self
+    }
+
+    /// Runs handlers where tokio's timers, sockets and `spawn` work: in the runtime the server is started in, or, if it
+    /// is started outside of one, in a runtime of its own with a thread for those. Handlers are still polled by the
+    /// server's workers. Of a current-thread runtime, timers and sockets move only while that runtime runs.
+    ///
+    /// Needs the cargo feature `tokio`, and of tokio itself the features the handlers use (`time`, `net`).
+    #[cfg(feature = "tokio")]
+    pub fn in_tokio(mut self) -> Self {
+        self.around = Around::Tokio;
+        self
+    }
+
+    /// Whether [`ServerBuilder::run`] stops gracefully on SIGTERM and SIGINT; it does unless told otherwise here.
+    pub fn stop_on_signals(mut self, yes: bool) -> Self {
+        self.signals = yes;
         self
     }
 
@@ -147,11 +209,51 @@ impl ServerBuilder {
         self.spawn()?.finished().await
     }
 
-    /// [`ServerBuilder::serve`] on this thread.
+    /// Serves until `shutdown` is ready, then takes no new calls, gives those in flight [`ServerBuilder::grace`] to
+    /// finish, and returns. `tokio::signal::ctrl_c()` makes such a future, and so does a channel's receiver.
     ///
     /// # Errors
-    /// As there.
+    /// As [`ServerBuilder::serve`].
+    ///
+    /// # Cancel safety
+    /// Dropping it stops the server.
+    pub async fn serve_with_shutdown(self, shutdown: impl Future) -> Result<(), Status> {
+        let grace = self.grace;
+        let server = self.spawn()?;
+        let ended = {
+            let (mut finished, mut shutdown) = (pin!(server.finished()), pin!(shutdown));
+            poll_fn(|cx| match finished.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+                Poll::Pending => shutdown.as_mut().poll(cx).map(|_| None),
+            })
+            .await
+        };
+        match ended {
+            Some(outcome) => outcome,
+            None => server.shutdown(grace).await,
+        }
+    }
+
+    /// [`ServerBuilder::serve`] on this thread, until the process is told to end: at the first SIGTERM or SIGINT the
+    /// server takes no new calls, gives those in flight [`ServerBuilder::grace`] to finish, and this returns. A second
+    /// signal ends the process at once.
+    ///
+    /// A signal that the program catches or ignores before this is called is left to it, and so are both after
+    /// [`stop_on_signals(false)`](ServerBuilder::stop_on_signals) or without the cargo feature `signals` (on by
+    /// default). Handlers installed later run beside this one, if they call the one they find, as those of signal-hook
+    /// and tokio do. A child forked meanwhile has this handler until it executes another program, and a signal it gets
+    /// stops its parent's server, too.
+    ///
+    /// # Errors
+    /// As [`ServerBuilder::serve`].
     pub fn run(self) -> Result<(), Status> {
+        #[cfg(feature = "signals")]
+        if self.signals {
+            let grace = self.grace;
+            let server = self.spawn()?;
+            let _told = signals::tell(server.shared(), grace);
+            return server.wait();
+        }
         self.serve().wait()
     }
 
@@ -164,13 +266,17 @@ impl ServerBuilder {
         let hub = Hub::of(self.settings.daemon(), &name);
         let kicks: Result<Vec<_>, _> = (0..self.workers).map(|_| Kick::new()).collect();
         let kicks = kicks.map_err(|error| no_worker(&error))?;
-        let shared = Shared::new(self.services, kicks.clone());
+        let interceptors = &self.interceptors;
+        let services = self.services.into_iter().map(|offer| offer.after(interceptors)).collect();
+        let shared = Shared::new(services, kicks.clone());
         let handle = ServerHandle::new(Arc::clone(&shared), self.grace);
+        let role = Role { stands_by: self.stands_by, tells_callers: self.tells_callers };
+        let scope = self.around.scope()?;
         let mut refused = None;
         for (index, kick) in kicks.into_iter().enumerate() {
-            let lane = hub.worker_lane(&name, Arc::clone(&kick), self.stands_by);
+            let lane = hub.worker_lane(&name, Arc::clone(&kick), role);
             let worker = Worker::new(Arc::clone(&shared), lane, kick);
-            let scope = self.scope.clone();
+            let scope = scope.clone();
             let ended = Ended(Arc::clone(&shared));
             let thread = std::thread::Builder::new().name(format!("trunkline-worker-{index}"));
             if let Err(error) = thread.spawn(move || run(worker, scope, ended)) {
@@ -179,6 +285,41 @@ impl ServerBuilder {
         }
         refused.map_or(Ok(handle), |error| Err(no_worker(&error)))
     }
+}
+
+impl Around {
+    /// What is run around each worker's loop.
+    ///
+    /// # Errors
+    /// RESOURCE_EXHAUSTED when there is no thread or descriptor for a runtime.
+    fn scope(self) -> Result<Option<Scope>, Status> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Scope(scope) => Ok(Some(scope)),
+            #[cfg(feature = "tokio")]
+            Self::Tokio => within_tokio().map(Some),
+        }
+    }
+}
+
+/// Enters tokio's runtime: the one this is called in, else a new one that lives as long as the workers.
+#[cfg(feature = "tokio")]
+fn within_tokio() -> Result<Scope, Status> {
+    use tokio::runtime::{Builder, Handle};
+    if let Ok(runtime) = Handle::try_current() {
+        return Ok(Arc::new(move |run| {
+            let _entered = runtime.enter();
+            run();
+        }));
+    }
+    let runtime =
+        Builder::new_multi_thread().worker_threads(1).enable_all().thread_name("trunkline-tokio").build();
+    let runtime =
+        runtime.map_err(|error| Status::resource_exhausted(format!("starting a tokio runtime: {error}")))?;
+    Ok(Arc::new(move |run| {
+        let _entered = runtime.enter();
+        run();
+    }))
 }
 
 /// Tells that a worker has ended, also when its thread could not be started or panics.

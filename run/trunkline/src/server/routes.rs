@@ -1,9 +1,9 @@
 //! Which service and method a delivered call's route means.
 
-use crate::client::refused;
 use crate::codegen::Service;
+use crate::intercept::{Intercepted, ServerInterceptor};
 use crate::opaque;
-use crate::session::{IdMap, Session};
+use crate::session::{IdMap, Session, refused};
 use std::sync::Arc;
 use trunkline_call::{RouteIndex, Status};
 
@@ -19,6 +19,19 @@ impl Offer {
         match self {
             Self::Typed(service) => service.description().name,
             Self::Opaque(service) => service.name(),
+        }
+    }
+
+    /// The service behind these interceptors, the first of which sees a call first.
+    pub(super) fn after(self, interceptors: &[Arc<dyn ServerInterceptor>]) -> Self {
+        match self {
+            Self::Typed(service) => {
+                let behind = |service: Arc<dyn Service>, interceptor: &Arc<dyn ServerInterceptor>| {
+                    Arc::new(Intercepted::new(service, Arc::clone(interceptor))) as Arc<dyn Service>
+                };
+                Self::Typed(interceptors.iter().rev().fold(service, behind))
+            }
+            opaque => opaque,
         }
     }
 
@@ -70,9 +83,9 @@ impl Routes {
             Offer::Typed(service) => Some(service.description().descriptor_set),
             Offer::Opaque(_) => None,
         };
-        let bound = session.bind(vec![offer.name().to_owned()], Vec::new(), set)?.await?;
+        let bound = session.bind(vec![offer.name().to_owned()], set)?.await?;
         if !bound.error.is_empty() {
-            return Err(refused(offer.name(), &bound.error));
+            return Err(refused(offer.name(), &bound));
         }
         for bound in bound.serves {
             if let Some(served) = offer.served(&bound.path) {

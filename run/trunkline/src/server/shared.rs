@@ -2,11 +2,14 @@
 
 use super::routes::Offer;
 use crate::kick::Kick;
+use crate::wakers::{self, WakerPlace, Wakers};
 use parking_lot::Mutex;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use trunkline_call::{Instant, Status};
+use trunkline_shm::ForkGuard;
 
 /// A server's state.
 pub(super) struct Shared {
@@ -14,6 +17,7 @@ pub(super) struct Shared {
     /// Whether `State::stop` is set: workers ask every turn, and are not to fight for the lock.
     stopping: AtomicBool,
     state: Mutex<State>,
+    guard: ForkGuard,
 }
 
 struct State {
@@ -24,7 +28,7 @@ struct State {
     /// Workers whose services are bound.
     ready: usize,
     outcome: Result<(), Status>,
-    waiting: Vec<Waker>,
+    waiting: Wakers,
 }
 
 /// The order to stop.
@@ -43,8 +47,14 @@ impl Stop {
 impl Shared {
     pub(super) fn new(services: Vec<Offer>, kicks: Vec<Arc<Kick>>) -> Arc<Self> {
         let running = kicks.len();
-        let state = State { stop: None, kicks, running, ready: 0, outcome: Ok(()), waiting: Vec::new() };
-        Arc::new(Self { services, stopping: AtomicBool::new(false), state: Mutex::new(state) })
+        let state =
+            State { stop: None, kicks, running, ready: 0, outcome: Ok(()), waiting: Wakers::default() };
+        Arc::new(Self {
+            services,
+            stopping: AtomicBool::new(false),
+            state: Mutex::new(state),
+            guard: ForkGuard::new(),
+        })
     }
 
     /// Orders every worker to stop; an earlier order is only hastened.
@@ -61,21 +71,23 @@ impl Shared {
         if self.stopping.load(Ordering::Acquire) { self.state.lock().stop } else { None }
     }
 
-    pub(super) fn poll_stop(&self, cx: &Context<'_>) -> Poll<Stop> {
-        self.poll(cx, |state| state.stop)
+    /// Waits for the order to stop.
+    pub(super) async fn stopped(&self) -> Stop {
+        self.until(|state| state.stop).await
     }
 
     /// Waits until every worker has ended.
-    pub(super) fn poll_ended(&self, cx: &Context<'_>) -> Poll<Result<(), Status>> {
-        self.poll(cx, |state| (state.running == 0).then(|| state.outcome.clone()))
+    pub(super) async fn ended(&self) -> Result<(), Status> {
+        self.until(|state| (state.running == 0).then(|| state.outcome.clone())).await
     }
 
     /// Waits until every worker that runs has bound the services.
-    pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<Result<(), Status>> {
-        self.poll(cx, |state| {
+    pub(super) async fn ready(&self) -> Result<(), Status> {
+        self.until(|state| {
             let ended = state.running == 0;
             (ended || state.ready >= state.running).then(|| state.outcome.clone())
         })
+        .await
     }
 
     pub(super) fn worker_is_ready(&self) {
@@ -102,24 +114,43 @@ impl Shared {
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
+        if self.guard.is_foreign() {
+            return; // a forked child has no workers, and nobody to wake
+        }
         let (waiting, kicks) = {
             let mut state = self.state.lock();
             change(&mut state);
             self.stopping.store(state.stop.is_some(), Ordering::Release);
-            (std::mem::take(&mut state.waiting), state.kicks.clone())
+            (state.waiting.take(), state.kicks.clone())
         };
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.for_each(wakers::wake);
         kicks.iter().for_each(|kick| kick.kick());
     }
 
-    fn poll<T>(&self, cx: &Context<'_>, ask: impl FnOnce(&State) -> Option<T>) -> Poll<T> {
-        let mut state = self.state.lock();
-        if let Some(answer) = ask(&state) {
-            return Poll::Ready(answer);
+    async fn until<T>(&self, ask: impl Fn(&State) -> Option<T>) -> T {
+        let mut waits = Waits { shared: self, place: WakerPlace::default() };
+        poll_fn(|cx| {
+            let mut state = self.state.lock();
+            if let Some(answer) = ask(&state) {
+                return Poll::Ready(answer);
+            }
+            state.waiting.park(&mut waits.place, cx.waker());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// Somebody who waits for a change, until it is dropped.
+struct Waits<'a> {
+    shared: &'a Shared,
+    place: WakerPlace,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        if !self.shared.guard.is_foreign() {
+            self.shared.state.lock().waiting.leave(&mut self.place);
         }
-        if !state.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.waiting.push(cx.waker().clone());
-        }
-        Poll::Pending
     }
 }

@@ -6,7 +6,7 @@ use super::shared::{Shared, Stop};
 use super::tasks::Tasks;
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::hub::{Lane, Patience, Since};
+use crate::hub::{Lane, Patience, SessionWait};
 use crate::kick::Kick;
 use crate::session::{Session, Work};
 use crate::wait::block_on;
@@ -98,16 +98,15 @@ impl Worker {
 
     /// The session, however long it takes; `None` when the server stops first.
     fn attach(&self) -> Option<Arc<Session>> {
-        let mut since = Since::default();
-        let lane = &self.lane;
-        let attached = poll_fn(|cx| lane.poll_session(&mut since, Patience::UntilReady, cx));
+        let mut wait = SessionWait::new(Patience::UntilReady);
+        let attached = poll_fn(|cx| wait.poll(&self.lane, cx));
         self.unless_stopped(attached)?.ok()
     }
 
     fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
+        let (mut work, mut stopped) = (pin!(work), pin!(self.shared.stopped()));
         block_on(poll_fn(|cx| {
-            if self.shared.poll_stop(cx).is_ready() {
+            if stopped.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(None);
             }
             work.as_mut().poll(cx).map(Some)

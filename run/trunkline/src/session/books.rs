@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use trunkline_call::entry::{Call, Entry};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps};
-use trunkline_shm::{Heap, Producer};
+use trunkline_shm::{Heap, Producer, Sleepers};
 
 /// How often a thread that waits for room in the ring looks: the daemon does not tell when it takes entries, and a
 /// full ring of 512 takes it some 50 µs.
 const RING_RETRY_NS: u64 = 100_000;
 
-/// How often deadlines are compared with the clock. The daemon enforces them; this is for a daemon that hangs.
+/// How often deadlines are compared with the clock (the daemon enforces them; this is for a daemon that hangs), and
+/// room that is there with those who wait for it: whoever was woken for it may be a task that nobody polls any more.
 const SWEEP_NS: u64 = 50_000_000;
 
 /// How late the daemon may be with the end of a call whose deadline has passed.
@@ -58,14 +59,15 @@ pub(crate) struct Books {
     /// Routes of the methods bound so far, by binding.
     pub(super) routes: IdMap<BindingId, Arc<[RouteIndex]>>,
     pub(super) rooms: Rooms,
-    /// Threads that wait for calls of this session while another drains it.
-    pub(super) followers: Vec<Arc<Kick>>,
+    /// Threads that wait for calls of this session, and who of them and the listener sleeps for how long.
+    pub(super) sleepers: Sleepers<Arc<Kick>>,
     /// Waiting tasks whose threads do not drain this session.
     pub(super) foreign: u32,
+    /// The last cancellation of a call we made, as a count of entries staged, while the daemon may have said something
+    /// of that call that nobody waits for: its blocks are to go back all the same.
+    pub(super) cancelled_at: Option<u32>,
     /// Whoever drains the ring sleeps: nobody will look at what was published quietly before something else happens.
     pub(super) asleep: bool,
-    /// The listener's sleep ends by itself, in time for what had to be tried again when it began.
-    pub(super) listener_wakes: bool,
     pub(super) phase: Phase,
     /// The daemon has said that no call is left here and none will come.
     pub(super) drained: bool,
@@ -84,6 +86,8 @@ pub(crate) struct Effects {
     pub(crate) keeper: bool,
     /// The daemon is leaving: no new calls here.
     pub(crate) closed: bool,
+    /// A large block of the send heap is free: its memory may go back when nobody has used it for a while.
+    pub(crate) trim: bool,
     /// End the session: the daemon broke the protocol.
     pub(crate) fault: Option<String>,
 }
@@ -97,7 +101,10 @@ pub(crate) struct BindingId(pub(crate) u64);
 pub(crate) struct Limits {
     pub(crate) calls_max: u32,
     pub(crate) window_bytes: u32,
-    pub(crate) receive_heap_bytes: u64,
+    /// Bytes of the receive heap that messages of the usual sizes share.
+    pub(crate) usual_bytes: u64,
+    /// The metadata of delivered calls says who makes them.
+    pub(crate) tells_callers: bool,
 }
 
 /// Entries published without ringing, and what they concern.
@@ -176,10 +183,10 @@ impl Books {
             dismissed: Vec::new(),
             routes: IdMap::default(),
             rooms: Rooms::default(),
-            followers: Vec::new(),
+            sleepers: Sleepers::default(),
             foreign: 0,
+            cancelled_at: None,
             asleep: false,
-            listener_wakes: false,
             phase: Phase::Open,
             drained: false,
         }
@@ -202,6 +209,18 @@ impl Books {
         if let Some(state) = self.calls.get_mut(&call) {
             state.sender.park(asker, &mut self.foreign);
         }
+    }
+
+    /// Whoever waited for credit, or for the call's end while it waited for room, waits no longer.
+    pub(crate) fn stop_waiting_for_credit(&mut self, call: CallId) {
+        if let Some(state) = self.calls.get_mut(&call) {
+            drop(state.sender.unpark(&mut self.foreign));
+        }
+    }
+
+    /// Whether the call is known and has not ended.
+    pub(crate) fn is_open(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|state| state.end.is_none())
     }
 
     /// Wakes whoever waits for the call, in either direction, or for its end.
@@ -278,7 +297,7 @@ impl Books {
         effects.wakes.extend(self.rooms.of(room).next(&mut self.foreign));
     }
 
-    fn has_room(&mut self, room: Room, wanted_bytes: u32, effects: &mut Effects) -> bool {
+    pub(super) fn has_room(&mut self, room: Room, wanted_bytes: u32, effects: &mut Effects) -> bool {
         match room {
             Room::Ring => self.ring_has_room(effects),
             Room::Heap => self.heap.largest_free() >= wanted_bytes,
@@ -301,7 +320,7 @@ impl Books {
 
     /// Who is to drain the ring when nobody does: a follower if there is one, since it cannot go on otherwise.
     pub(super) fn next_driver(&mut self) -> Driver {
-        match self.followers.pop() {
+        match self.sleepers.next_leader() {
             Some(kick) => Driver::Follower(kick),
             None if self.needs_listener() => Driver::Listener,
             None => Driver::Nobody,
@@ -331,32 +350,75 @@ impl Books {
             && self.submissions.room().is_ok_and(|room| room == self.submissions.capacity())
     }
 
-    /// As [`Books::before_sleep`], for the listener, who remembers here whether it will wake up by itself.
+    /// What the leader has to know and do that is about to sleep, and that `kick` wakes: how long it may.
+    pub(super) fn before_leader_sleeps(&mut self, kick: &Arc<Kick>, effects: &mut Effects) -> Option<u64> {
+        let timeout_ns = self.before_sleep(effects);
+        self.sleepers.leader_sleeps(Arc::clone(kick), timeout_ns);
+        timeout_ns
+    }
+
+    /// As [`Books::before_leader_sleeps`], for the listener.
     pub(super) fn before_listener_sleeps(&mut self, effects: &mut Effects) -> Option<u64> {
         let timeout_ns = self.before_sleep(effects);
-        self.listener_wakes = timeout_ns.is_some();
+        self.sleepers.listener_sleeps(timeout_ns);
         timeout_ns
+    }
+
+    /// A thread is about to follow. How long it may sleep before it calls [`Books::oversleeper`].
+    pub(super) fn before_follower_sleeps(&mut self, kick: &Arc<Kick>) -> Option<u64> {
+        let due_ns = self.due_ns();
+        self.sleepers.follow(Arc::clone(kick), due_ns)
+    }
+
+    /// The leader, if it sleeps and does not know that something has to be tried again or compared with the clock.
+    pub(super) fn oversleeper(&mut self) -> Option<Arc<Kick>> {
+        let due_ns = self.due_ns();
+        self.sleepers.oversleeper(due_ns)
     }
 
     /// Whether something has to be tried again or compared with the clock, and the listener sleeps without knowing.
     pub(super) fn must_wake_listener(&self) -> bool {
-        let waits = !self.backlog.is_empty() || self.is_awaited(Room::Ring) || !self.with_deadline.is_empty();
-        waits && !self.listener_wakes
+        self.sleepers.listener_oversleeps(self.due_ns())
     }
 
     /// Whether nobody but the listener can be relied on to drain the ring and to empty the backlog.
     pub(super) fn needs_listener(&self) -> bool {
-        self.foreign > 0 || !self.backlog.is_empty()
+        self.foreign > 0 || !self.backlog.is_empty() || self.cancelled_at.is_some()
+    }
+
+    /// The last cancellation, if the daemon has taken it: whatever it says of those calls is in the ring by now.
+    pub(super) fn cancellations_taken(&mut self) -> Option<u32> {
+        let at = self.cancelled_at?;
+        self.taken_by_daemon().is_none_or(|taken| taken.wrapping_sub(at) as i32 >= 0).then_some(at)
+    }
+
+    /// The ring was empty after the daemon had taken this cancellation. There may be a later one by now.
+    pub(super) fn cancellations_are_over(&mut self, at: u32) {
+        self.cancelled_at = self.cancelled_at.filter(|last| *last != at);
     }
 
     /// What a thread that is about to sleep has to know and do.
     pub(super) fn before_sleep(&mut self, effects: &mut Effects) -> Option<u64> {
         self.flush(effects);
         self.leave_to_sleeper(effects);
+        self.due_ns()
+    }
+
+    /// How soon somebody has to look at what nobody rings for: room in the submission ring, deadlines, turns not taken.
+    fn due_ns(&self) -> Option<u64> {
         if !self.backlog.is_empty() || self.is_awaited(Room::Ring) {
             return Some(RING_RETRY_NS);
         }
-        (!self.with_deadline.is_empty()).then_some(SWEEP_NS)
+        let turns = self.is_awaited(Room::Heap) || self.is_awaited(Room::Calls);
+        let unheard = !self.with_deadline.is_empty() || self.cancelled_at.is_some();
+        (turns || unheard).then_some(SWEEP_NS)
+    }
+
+    /// Lets the first who waits for room in the submission ring try again, if there is some.
+    pub(super) fn serve_ring_room(&mut self, effects: &mut Effects) {
+        if self.is_awaited(Room::Ring) && self.ring_has_room(effects) {
+            self.room_made(Room::Ring, effects);
+        }
     }
 
     /// From now on nobody is awake who would say loudly, before sleeping, what was said quietly.
@@ -365,11 +427,15 @@ impl Books {
         effects.ring |= self.quiet_must_ring();
     }
 
-    /// What a thread does that woke up without an entry: the ring may have room again, a deadline may have passed.
+    /// What a thread does that woke up without an entry: the ring may have room again, somebody woken for room may not
+    /// have taken it, a deadline may have passed.
     pub(super) fn after_sleep(&mut self, now: Instant, effects: &mut Effects) {
-        if self.ring_has_room(effects) {
-            self.room_made(Room::Ring, effects);
+        self.flush(effects);
+        self.serve_ring_room(effects);
+        if self.in_flight < self.limits.calls_max {
+            self.room_made(Room::Calls, effects);
         }
+        self.room_made(Room::Heap, effects);
         if self.with_deadline.is_empty() {
             return;
         }
@@ -406,9 +472,10 @@ impl Books {
                 self.room_made(room, effects);
             }
         }
-        effects.wakes.extend(self.followers.drain(..).map(Waker::from));
+        effects.wakes.extend(self.sleepers.dismiss().map(Waker::from));
         effects.worker = true;
         self.inbox.clear();
+        self.cancelled_at = None;
         true
     }
 

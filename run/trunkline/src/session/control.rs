@@ -2,15 +2,17 @@
 //!
 //! Any thread sends; the keeper of the hub reads the replies and hands them to whoever waits, by tag.
 
+use super::agreement::Asked;
 use super::ids::IdMap;
 use super::{BindingId, Session};
+use crate::wakers;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use trunkline_call::{Code, Execution, RouteIndex, Status};
+use trunkline_call::{Code, Execution, Status};
 use trunkline_control::{Bind, Bound, CallMethod, Request, request};
 use trunkline_shm::{ControlError, create_blob};
 
@@ -19,8 +21,8 @@ use trunkline_shm::{ControlError, create_blob};
 pub(super) struct Replies {
     last_tag: u64,
     awaited: IdMap<u64, Awaited>,
-    /// Bindings somebody is making, with the tasks that need them too.
-    binding: IdMap<BindingId, Vec<Waker>>,
+    /// Tags of the questions about services that are called.
+    asked: IdMap<BindingId, u64>,
     lost: bool,
 }
 
@@ -28,18 +30,62 @@ pub(super) struct Replies {
 enum Awaited {
     Waiting(Option<Waker>),
     Arrived(Bound),
+    /// The keeper books it.
+    Agreement(Arc<Asked>),
 }
 
 impl Replies {
-    /// Nothing will come any more. Gives those who are to be woken.
-    pub(super) fn lose(&mut self) -> Vec<Waker> {
+    /// Who has asked about a service, if the answer has not come.
+    pub(super) fn asked(&self, binding: BindingId) -> Option<&Arc<Asked>> {
+        match self.awaited.get(self.asked.get(&binding)?)? {
+            Awaited::Agreement(asked) => Some(asked),
+            Awaited::Waiting(_) | Awaited::Arrived(_) => None,
+        }
+    }
+
+    /// The tag a question is to be asked with.
+    ///
+    /// # Errors
+    /// UNAVAILABLE when the session is over.
+    pub(super) fn expect_agreement(&mut self, asked: &Arc<Asked>) -> Result<u64, Status> {
+        let tag = self.expect(Awaited::Agreement(Arc::clone(asked)))?;
+        self.asked.insert(asked.binding(), tag);
+        Ok(tag)
+    }
+
+    /// The question was answered, or not asked.
+    pub(super) fn forget(&mut self, tag: u64) {
+        if let Some(Awaited::Agreement(asked)) = self.awaited.remove(&tag) {
+            self.asked.remove(&asked.binding());
+        }
+    }
+
+    /// Nothing will come any more. Gives those who are to be told.
+    pub(super) fn lose(&mut self) -> (Vec<Waker>, Vec<Arc<Asked>>) {
         self.lost = true;
-        let awaited = self.awaited.values_mut().filter_map(|awaited| match awaited {
-            Awaited::Waiting(waker) => waker.take(),
-            Awaited::Arrived(_) => None,
+        self.asked.clear();
+        let (mut wakers, mut questions) = (Vec::new(), Vec::new());
+        self.awaited.retain(|_, awaited| match awaited {
+            Awaited::Waiting(waker) => {
+                wakers.extend(waker.take());
+                true
+            }
+            Awaited::Arrived(_) => true,
+            Awaited::Agreement(asked) => {
+                questions.push(Arc::clone(asked));
+                false
+            }
         });
-        let binding = self.binding.drain().flat_map(|(_, waiting)| waiting);
-        awaited.chain(binding).collect()
+        (wakers, questions)
+    }
+
+    fn expect(&mut self, awaited: Awaited) -> Result<u64, Status> {
+        if self.lost {
+            return Err(unavailable("the session ended before a service was bound"));
+        }
+        self.last_tag += 1;
+        self.awaited.insert(self.last_tag, awaited);
+        Ok(self.last_tag)
     }
 }
 
@@ -51,78 +97,69 @@ pub(crate) struct BoundReply {
 }
 
 impl Session {
-    /// Sends a `Bind` with its descriptor set, if the daemon is to know the types.
+    /// Announces services with their descriptor set, if the daemon is to know the types.
     ///
     /// # Errors
     /// UNAVAILABLE when the session is over or its daemon does not read, RESOURCE_EXHAUSTED for limits.
     pub(crate) fn bind(
         self: &Arc<Self>,
         serves: Vec<String>,
-        calls: Vec<CallMethod>,
         set: Option<&[u8]>,
     ) -> Result<BoundReply, Status> {
+        let tag = self.replies.lock().expect(Awaited::Waiting(None))?;
+        let reply = BoundReply { session: Arc::clone(self), tag };
+        self.send_bind(tag, serves, Vec::new(), set)?;
+        Ok(reply)
+    }
+
+    /// Sends a `Bind`.
+    ///
+    /// # Errors
+    /// As [`Session::bind`].
+    pub(super) fn send_bind(
+        &self,
+        tag: u64,
+        serves: Vec<String>,
+        calls: Vec<CallMethod>,
+        set: Option<&[u8]>,
+    ) -> Result<(), Status> {
         let descriptor_set_bytes = set.map_or(0, |set| set.len() as u64);
         let bind = Bind { descriptor_set_bytes, serves, calls };
         let blob = set.map(create_blob).transpose().map_err(|error| unavailable(&error.to_string()))?;
         let fds: Vec<BorrowedFd<'_>> = blob.iter().map(AsFd::as_fd).collect();
-        let tag = {
-            let mut replies = self.replies.lock();
-            if replies.lost {
-                return Err(unavailable("the session ended before a service was bound"));
-            }
-            replies.last_tag += 1;
-            let tag = replies.last_tag;
-            replies.awaited.insert(tag, Awaited::Waiting(None));
-            tag
-        };
-        let reply = BoundReply { session: Arc::clone(self), tag };
         let packet = Request { tag, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
         let control = self.control.lock();
         let control = control.as_ref().ok_or_else(|| unavailable("the session is over"))?;
-        control.send(&packet, &fds).map_err(|error| unavailable(&error.to_string()))?;
-        Ok(reply)
+        control.send(&packet, &fds).map_err(|error| unavailable(&error.to_string()))
     }
 
     /// Hands an answer to whoever waits for it. Unasked answers are ignored.
     pub(crate) fn bound(&self, tag: u64, bound: Bound) {
         let before = match self.replies.lock().awaited.get_mut(&tag) {
-            Some(awaited) => std::mem::replace(awaited, Awaited::Arrived(bound)),
+            Some(Awaited::Agreement(asked)) => Awaited::Agreement(Arc::clone(asked)),
+            Some(awaited) => std::mem::replace(awaited, Awaited::Arrived(bound.clone())),
             None => return,
         };
-        if let Awaited::Waiting(Some(waker)) = before {
-            waker.wake();
-        }
-    }
-
-    /// Whether the caller is to make this binding. `Pending`: somebody else does; `Ready(false)`: it is made.
-    pub(crate) fn poll_claim(&self, binding: BindingId, cx: &mut Context<'_>) -> Poll<bool> {
-        let mut replies = self.replies.lock();
-        if replies.lost || self.has_routes(binding) {
-            return Poll::Ready(false);
-        }
-        match replies.binding.get_mut(&binding) {
-            Some(waiting) => {
-                waiting.push(cx.waker().clone());
-                Poll::Pending
+        match before {
+            Awaited::Agreement(asked) => {
+                let outcome = asked.routes(bound).map(|routes| {
+                    self.with(|books, _| books.set_routes(asked.binding(), routes));
+                });
+                self.replies.lock().forget(tag);
+                asked.settle(outcome);
             }
-            None => {
-                replies.binding.insert(binding, Vec::new());
-                Poll::Ready(true)
-            }
+            Awaited::Waiting(waker) => waker.into_iter().for_each(wakers::wake),
+            Awaited::Arrived(_) => {}
         }
     }
 
-    /// The claimant is done, with routes or without: the others look again.
-    pub(crate) fn settle_claim(&self, binding: BindingId, routes: Option<Arc<[RouteIndex]>>) {
-        if let Some(routes) = routes {
-            self.with(|books, _| books.set_routes(binding, routes));
+    /// Tells those who wait for answers that none will come.
+    pub(super) fn lose_replies(&self) {
+        let (wakers, questions) = self.replies.lock().lose();
+        wakers.into_iter().for_each(wakers::wake);
+        for asked in questions {
+            asked.settle(Err(unavailable("the session ended while a service was being bound")));
         }
-        let waiting = self.replies.lock().binding.remove(&binding);
-        waiting.into_iter().flatten().for_each(Waker::wake);
-    }
-
-    fn has_routes(&self, binding: BindingId) -> bool {
-        self.with(|books, _| books.has_routes(binding)).unwrap_or(false)
     }
 
     /// For the keeper: reads one packet, which replaces what was in `packet`. `None` when the daemon has closed.
@@ -132,13 +169,18 @@ impl Session {
     pub(crate) fn read_control(&self, packet: &mut Vec<u8>) -> Result<Option<()>, ControlError> {
         if let Some(unread) = self.receive_heaps.take_unread() {
             *packet = unread;
+            self.go_on_in(packet);
             return Ok(Some(()));
         }
         let control = self.control.lock();
         let Some(socket) = &*control else { return Ok(None) };
         let Some(fds) = socket.recv(packet, 1)? else { return Ok(None) };
+        let is_bare = fds.is_empty();
         self.take_heap(packet, fds)?;
         drop(control);
+        if is_bare {
+            self.go_on_in(packet);
+        }
         self.forget_heaps();
         Ok(Some(()))
     }
@@ -174,6 +216,9 @@ impl Future for BoundReply {
     type Output = Result<Bound, Status>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.session.guard.is_foreign() {
+            return Poll::Ready(Err(unavailable("the session is another process's")));
+        }
         let mut replies = self.session.replies.lock();
         let lost = replies.lost;
         match replies.awaited.get_mut(&self.tag) {
@@ -198,4 +243,13 @@ impl Drop for BoundReply {
 /// The infrastructure is not there, and the call never left this process.
 pub(crate) fn unavailable(why: &str) -> Status {
     Status::new(Code::Unavailable, why).with_execution(Execution::NotExecuted)
+}
+
+/// The daemon does not take a service as it is described.
+pub(crate) fn refused(service: &str, bound: &Bound) -> Status {
+    let code = match u16::try_from(bound.code).map(Code::from_number) {
+        Ok(Code::PermissionDenied) => Code::PermissionDenied,
+        _ => Code::FailedPrecondition,
+    };
+    Status::new(code, format!("binding {service}: {}", bound.error)).with_execution(Execution::NotExecuted)
 }

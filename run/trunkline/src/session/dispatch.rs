@@ -7,6 +7,9 @@ use super::submit::returned;
 use trunkline_call::entry::{Call, Completion, Entry, FREED_MAX, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Instant, Step};
 
+/// A send block of this size is worth a system call when it is free, to give its pages back.
+pub(super) const TRIM_BYTES: u32 = 8 << 20;
+
 impl Books {
     /// Books one entry of the completion ring, found `now`. Completions for calls nobody here asks for return their
     /// blocks.
@@ -122,7 +125,10 @@ impl Books {
     fn freed(&mut self, offsets: &[u32; FREED_MAX], effects: &mut Effects) {
         for &offset in offsets.iter().filter(|&&offset| offset != 0) {
             match self.heap.free(offset) {
-                Ok(_) => self.room_made(Room::Heap, effects),
+                Ok(bytes) => {
+                    effects.trim |= bytes >= TRIM_BYTES;
+                    self.room_made(Room::Heap, effects);
+                }
                 Err(error) => {
                     effects.fault.get_or_insert_with(|| error.to_string());
                 }

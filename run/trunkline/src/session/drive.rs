@@ -15,12 +15,14 @@
 //!   under that lock: a listener that answers a ring and finds the seat taken goes back to sleep, trusting its holder.
 //! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
 //!   follower that was chosen.
+//! * What nobody rings for (room in the submission ring, a deadline a daemon that hangs does not enforce) is looked at
+//!   by whoever sleeps with a limit: [`Sleepers`](trunkline_shm::Sleepers) decides who that is, and is modelled.
 //! * What is published quietly (see [`super::Books::release`]) is rung for by whoever goes to sleep next, under the
 //!   lock of the books, and from then until somebody drains nothing is published quietly.
 //! * Between ring and sleep, [`Consumer::arm`] looks once more; between kick and sleep, [`Kick::fall_asleep`] does.
 
 use super::books::Driver;
-use super::{Effects, Session};
+use super::{Books, Effects, Session};
 use crate::clock;
 use crate::kick::Kick;
 use crate::settings;
@@ -95,7 +97,10 @@ impl Session {
     pub(crate) fn arm_for_listener(&self) -> Option<Option<u64>> {
         // Before the seat is tried: whoever holds it looks into the books after letting go of it, and only this order
         // makes sure that it finds `attended` cleared if we find the seat taken.
-        let timeout_ns = self.with(|books, effects| books.before_listener_sleeps(effects)).flatten();
+        let before = |books: &mut Books, effects: &mut Effects| {
+            (books.before_listener_sleeps(effects), books.cancellations_taken())
+        };
+        let (timeout_ns, cancelled) = self.with(before).unwrap_or_default();
         let Some(mut seat) = self.seat.try_lock() else {
             return Some(timeout_ns); // whoever holds it drains, and arms when it leaves
         };
@@ -108,6 +113,8 @@ impl Session {
         };
         if !quiet {
             self.drain(&mut seat);
+        } else if let Some(at) = cancelled {
+            self.with(|books, _| books.cancellations_are_over(at));
         }
         drop(seat);
         self.hand_over();
@@ -140,7 +147,7 @@ impl Session {
     }
 
     /// The leader's loop.
-    fn lead(&self, seat: &mut Seat, kick: &Kick) {
+    fn lead(&self, seat: &mut Seat, kick: &Arc<Kick>) {
         seat.completions.disarm();
         let mut waiting = false;
         loop {
@@ -165,8 +172,8 @@ impl Session {
     }
 
     /// Sleeps until rung, kicked, or something is to be tried again.
-    fn sleep(&self, seat: &mut Seat, kick: &Kick) {
-        let timeout_ns = self.with(|books, effects| books.before_sleep(effects)).flatten();
+    fn sleep(&self, seat: &mut Seat, kick: &Arc<Kick>) {
+        let timeout_ns = self.with(|books, effects| books.before_leader_sleeps(kick, effects)).flatten();
         if !seat.completions.arm().unwrap_or(false) {
             return; // entries came, or the ring lies: `drain` tells which
         }
@@ -184,13 +191,20 @@ impl Session {
         seat.completions.disarm();
     }
 
-    /// Waits for a kick while another thread leads.
+    /// Waits for a kick while another thread leads. If that one sleeps and does not know of something that this one
+    /// waits for and nobody rings for, it is woken when the time for it has come.
     fn follow(&self, kick: &Arc<Kick>) {
-        self.with(|books, _| books.followers.push(Arc::clone(kick)));
+        let timeout_ns = self.with(|books, _| books.before_follower_sleeps(kick)).flatten();
         if self.seat.try_lock().is_none() {
-            kick.sleep(None);
+            kick.sleep(timeout_ns);
         }
-        self.with(|books, _| books.followers.retain(|follower| !Arc::ptr_eq(follower, kick)));
+        let leader = self.with(|books, _| {
+            books.sleepers.unfollow(|follower| Arc::ptr_eq(follower, kick));
+            if timeout_ns.is_some() && !kick.is_set() { books.oversleeper() } else { None }
+        });
+        if let Some(leader) = leader.flatten() {
+            leader.kick();
+        }
     }
 
     /// Sees to it that somebody drains as long as somebody waits. Called by whoever left the seat, was chosen to take
@@ -221,7 +235,7 @@ impl Session {
     ) -> Option<MutexGuard<'a, Seat>> {
         self.with(|books, effects| {
             // A ring that lies is found out by whoever drains next.
-            if !books.followers.is_empty() || !seat.completions.arm().unwrap_or(true) {
+            if books.sleepers.has_followers() || !seat.completions.arm().unwrap_or(true) {
                 return Some(seat);
             }
             books.leave_to_sleeper(effects);
@@ -249,6 +263,7 @@ impl Session {
                     }
                 }
                 books.flush(effects);
+                books.serve_ring_room(effects);
                 let quick = books.steps.take_quick(waiter.step_ns_max());
                 *quick_steps = quick_steps.saturating_add(quick);
             }

@@ -114,6 +114,16 @@ impl Session {
         Ok(())
     }
 
+    /// A heap that came before is in use now, and nothing is left in those before it: the daemon says so once, without
+    /// a descriptor.
+    pub(super) fn go_on_in(&self, packet: &[u8]) {
+        let Ok((_, reply::Kind::Moved(Moved { heap_number, .. }))) = decode_reply(packet) else { return };
+        let is_here = self.receive_heaps.open.read().iter().any(|heap| heap.number() == heap_number);
+        if is_here {
+            self.with(|books, _| books.held.last = heap_number);
+        }
+    }
+
     /// Unmaps heaps of which nothing is held any more and nothing can come: the ring keeps the order in which it was
     /// filled, so once a completion has named a heap, none behind it names one of before.
     pub(super) fn forget_heaps(&self) {

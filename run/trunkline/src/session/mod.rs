@@ -8,6 +8,7 @@
 //!
 //! The seat is taken before the books, never the other way round.
 
+mod agreement;
 mod books;
 mod control;
 mod dispatch;
@@ -21,8 +22,9 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use agreement::Agreement;
 pub(crate) use books::{BindingId, Books, Effects, Limits, Phase, Place, Work};
-pub(crate) use control::unavailable;
+pub(crate) use control::{refused, unavailable};
 pub(crate) use ids::IdMap;
 pub(crate) use received::Received;
 pub(crate) use room::Room;
@@ -32,14 +34,19 @@ pub(crate) use submit::{Order, Refusal, Written, returned};
 use crate::context;
 use crate::hub::Keeper;
 use crate::kick::Kick;
+use crate::wakers;
 use control::Replies;
+use dispatch::TRIM_BYTES;
 use drive::Seat;
 use heaps::ReceiveHeaps;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use trunkline_shm::{AppEnd, Block, ControlSocket, Doorbell, ForkGuard, Heap, HeapFull, Ringer};
+
+/// How long a large free block stays warm: one who sends such messages one after the other keeps its pages.
+const TRIM_AFTER_NS: u64 = 1_000_000_000;
 
 /// One attachment. Shared by every call, message and thread that uses it.
 #[derive(Debug)]
@@ -57,6 +64,9 @@ pub(crate) struct Session {
     control: Mutex<Option<ControlSocket>>,
     /// The thread that runs this session's handlers, if it is a worker's.
     worker: Option<Arc<Kick>>,
+    tells_callers: bool,
+    /// The keeper is going to trim the send heap.
+    trims: AtomicBool,
     /// Whether new calls may be made: the books' phase, readable without their lock.
     open: AtomicBool,
     lost: AtomicBool,
@@ -98,6 +108,8 @@ impl Session {
             doorbell: end.own_doorbell,
             control: Mutex::new(Some(control)),
             worker,
+            tells_callers: limits.tells_callers,
+            trims: AtomicBool::new(false),
             open: AtomicBool::new(true),
             lost: AtomicBool::new(false),
             watched: AtomicBool::new(false),
@@ -164,9 +176,34 @@ impl Session {
         }
     }
 
+    /// Has the keeper give the send heap's unused memory back, in a while.
+    fn trim_later(&self) {
+        if let Some(session) = self.me.upgrade()
+            && !self.trims.swap(true, Ordering::AcqRel)
+        {
+            self.keeper.trim_at(crate::clock::now().plus_ns(TRIM_AFTER_NS), &session);
+        }
+    }
+
+    /// For the keeper: gives the pages above the highest block of the send heap in use back to the kernel.
+    pub(crate) fn trim(&self) {
+        self.trims.store(false, Ordering::Release);
+        if self.guard.is_foreign() {
+            return;
+        }
+        if let Err(error) = self.send_heap.trim() {
+            tracing::debug!(%error, "the send heap's memory stays");
+        }
+    }
+
     /// The keeper of the hub this session belongs to.
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
         &self.keeper
+    }
+
+    /// Whether the daemon says in the metadata of delivered calls who makes them.
+    pub(crate) fn tells_callers(&self) -> bool {
+        self.tells_callers
     }
 
     /// A block of the send heap.
@@ -179,6 +216,9 @@ impl Session {
 
     /// A block was dropped without being sent: somebody may wait for it.
     pub(crate) fn block_given_back(&self) {
+        if self.send_heap.touched_bytes() >= TRIM_BYTES {
+            self.trim_later();
+        }
         self.with(|books, effects| books.room_made(Room::Heap, effects));
     }
 
@@ -215,8 +255,7 @@ impl Session {
             books.lose(reason, effects)
         });
         if first == Some(true) {
-            let waiting = self.replies.lock().lose();
-            waiting.into_iter().for_each(Waker::wake);
+            self.lose_replies();
             self.shut_down();
             tracing::debug!(reason, "session over");
         }
@@ -231,9 +270,7 @@ impl Session {
         if std::mem::take(&mut effects.closed) {
             self.open.store(false, Ordering::Release);
         }
-        for waker in effects.wakes.drain(..) {
-            waker.wake();
-        }
+        effects.wakes.drain(..).for_each(wakers::wake);
         if std::mem::take(&mut effects.worker)
             && let Some(worker) = &self.worker
         {
@@ -241,6 +278,9 @@ impl Session {
         }
         if std::mem::take(&mut effects.keeper) {
             self.call_keeper();
+        }
+        if std::mem::take(&mut effects.trim) {
+            self.trim_later();
         }
         if let Some(fault) = effects.fault.take() {
             self.lose(&fault);

@@ -194,9 +194,12 @@ impl Books {
         }
     }
 
-    /// Tells the daemon that a call we made is not wanted; it answers nothing to that.
+    /// Tells the daemon that a call we made is not wanted; it answers nothing to that. What it said before, nobody may
+    /// be waiting for: the listener looks until the daemon has taken this.
     pub(super) fn cancel(&mut self, call: CallId, effects: &mut Effects) {
         self.put_or_keep(&Submission::Cancel { call }.encode(), effects);
+        effects.keeper |= self.cancelled_at.is_none();
+        self.cancelled_at = Some(self.staged.wrapping_add(self.backlog.len() as u32));
         self.call_left(effects);
     }
 
@@ -224,7 +227,7 @@ impl Books {
         self.quiet.bytes += bytes;
         self.quiet.entries += 1;
         let crowded = self.quiet.entries > QUIET_ENTRIES_MAX
-            || (self.quiet.bytes + self.quiet.held_bytes) * QUIET_HEAP_PART > self.limits.receive_heap_bytes
+            || (self.quiet.bytes + self.quiet.held_bytes) * QUIET_HEAP_PART > self.limits.usual_bytes
             || self.quiet.bytes * QUIET_WINDOW_PART > u64::from(self.limits.window_bytes);
         if self.asleep || crowded || !self.ring_has_room(effects) {
             self.put_or_keep(&release.encode(), effects);

@@ -2,8 +2,15 @@
 //! limits are met in the books themselves.
 
 use super::*;
+use crate::client::wait_for;
+use crate::clock;
 use crate::hub::{Daemon, Hub};
+use crate::wait::block_on;
+use std::future::poll_fn;
+use std::sync::mpsc;
 use std::task::Waker;
+use std::thread;
+use std::time::Duration;
 use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_shm::{DaemonEnd, Places, SessionConfig, create_session, open_session};
@@ -15,7 +22,7 @@ fn session(calls_max: u32) -> (Arc<Session>, DaemonEnd, ControlSocket) {
     let (daemon, fds) = create_session(&config).unwrap();
     let app = open_session(fds, &config).unwrap();
     let (ours, theirs) = ControlSocket::pair().unwrap();
-    let limits = Limits { calls_max, window_bytes: 100, receive_heap_bytes: 1 << 20 };
+    let limits = Limits { calls_max, window_bytes: 100, usual_bytes: 1 << 20, tells_callers: false };
     let nowhere = Hub::of(Daemon::Attached(Places::Named("/nonexistent".into())), "test");
     let session = Session::new(app, ours, limits, None, Arc::clone(nowhere.keeper()));
     session.with(|books, _| books.set_routes(BINDING, Arc::from([RouteIndex(7)])));
@@ -159,6 +166,45 @@ fn a_late_answer_to_a_call_given_up_is_returned_once() {
     assert!(start(&session).is_ok(), "and it counts no longer");
 }
 
+/// Nobody waits in this session any more, so the listener looks until nothing can follow the cancellation.
+#[test]
+fn what_follows_a_call_given_up_is_returned_though_nobody_waits() {
+    let (session, mut daemon, _control) = session(1);
+    let call = start(&session).unwrap();
+    assert!(!session.needs_listener());
+    session.with(|books, effects| books.abandon(call, effects));
+    assert!(matches!(session.arm_for_listener(), Some(Some(_))), "it looks again, unrung");
+    assert!(session.needs_listener(), "the daemon has not taken the cancellation");
+
+    let block = daemon.receive_heap.allocate(40).unwrap().lend(40);
+    let span = Span { offset: block.offset, len: block.len };
+    let finish = finish(call, Some(Payload { span, encoding: Encoding::Linear }));
+    let _ = daemon.completions.push(&Completion::Finish(finish).encode()).unwrap();
+    assert_eq!(taken(&mut daemon).len(), 2, "a call and its cancellation");
+    assert_eq!(session.arm_for_listener(), None, "something came");
+    assert!(session.needs_listener(), "more may have come meanwhile");
+    assert!(matches!(&taken(&mut daemon)[..], [Submission::Release { block, .. }] if block.len == 40));
+    assert!(session.arm_for_listener().is_some());
+    assert!(!session.needs_listener());
+}
+
+/// Between its two looks into the books the listener has let go of them.
+#[test]
+fn a_cancellation_that_comes_while_the_listener_arms_is_not_taken_for_the_one_before() {
+    let (session, mut daemon, _control) = session(2);
+    let [first, second] = [start(&session).unwrap(), start(&session).unwrap()];
+    session.with(|books, effects| books.abandon(first, effects));
+    assert_eq!(taken(&mut daemon).len(), 3, "two calls and a cancellation");
+    let cancelled = session.with(|books, _| books.cancellations_taken()).flatten().expect("it was taken");
+    session.with(|books, effects| books.abandon(second, effects));
+    session.with(|books, _| books.cancellations_are_over(cancelled));
+    assert!(session.needs_listener(), "the daemon has not taken the second one");
+
+    assert_eq!(taken(&mut daemon).len(), 1);
+    assert!(session.arm_for_listener().is_some());
+    assert!(!session.needs_listener());
+}
+
 fn finish(call: CallId, payload: Option<Payload>) -> Finish {
     Finish {
         call,
@@ -242,7 +288,7 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
         let leaver = session.with(|books, effects| {
             let leaver = scope.spawn(|| session.leave_to_listener(session.seat.lock()).is_none());
             // Whatever it does before it needs the books.
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(50));
             let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
             let _ = daemon.completions.push(&freed.encode()).unwrap();
             books.before_listener_sleeps(effects);
@@ -301,4 +347,110 @@ fn answers_that_come_soon_are_counted() {
         assert_eq!(std::mem::take(&mut session.seat.lock().quick_steps), quick);
         session.with(|books, effects| books.abandon(call, effects));
     }
+}
+
+/// A thread that leads and sleeps until it is woken: nothing is due, and its call is not answered.
+fn sleeping_leader(session: &Arc<Session>, daemon: &mut DaemonEnd) -> (CallId, thread::JoinHandle<()>) {
+    let call = start(session).unwrap();
+    assert_eq!(taken(daemon).len(), 1);
+    let leader = thread::spawn({
+        let session = Arc::clone(session);
+        move || {
+            let _ = block_on(ended(&session, call));
+        }
+    });
+    while !daemon.completions.consumer_rests().unwrap() {
+        thread::yield_now();
+    }
+    (call, leader)
+}
+
+async fn ended(session: &Arc<Session>, call: CallId) -> End {
+    let ended = poll_fn(|cx| {
+        session.poll_with(cx, |books, asker, _| match books.call(call).and_then(|state| state.end) {
+            Some(end) => Poll::Ready(end),
+            None => {
+                books.wait_to_receive(call, asker);
+                Poll::Pending
+            }
+        })
+    });
+    ended.await.unwrap()
+}
+
+/// Runs `work` on a thread that follows. The result is there, or the test fails, before long.
+fn following<T: Send + 'static>(
+    session: &Arc<Session>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> mpsc::Receiver<T> {
+    let (tell, hear) = mpsc::channel();
+    thread::spawn(move || tell.send(work()));
+    while session.with(|books, _| books.sleepers.has_followers()) != Some(true) {
+        thread::yield_now();
+    }
+    hear
+}
+
+fn finish_and_ring(daemon: &mut DaemonEnd, call: CallId) {
+    if daemon.completions.push(&Completion::Finish(finish(call, None)).encode()).unwrap() {
+        daemon.peer_doorbell.ring().unwrap();
+    }
+}
+
+const WATCHDOG: Duration = Duration::from_secs(20);
+
+/// The daemon does not say that it has taken entries, and a leader that sleeps without a limit does not look.
+#[test]
+fn room_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
+    let (session, mut daemon, _control) = session(100);
+    let (call, leader) = sleeping_leader(&session, &mut daemon);
+    while session.with(|books, effects| books.has_room(Room::Ring, 0, effects)) == Some(true) {
+        session.with(|books, effects| books.say(Submission::Cancel { call: CallId(99) }, effects));
+    }
+    assert_eq!(session.with(|books, _| books.backlog.len()), Some(0), "exactly full");
+    let served = following(&session, {
+        let session = Arc::clone(&session);
+        move || block_on(wait_for(None, &session, Room::Ring, 0, None)).is_some()
+    });
+    assert_eq!(taken(&mut daemon).len(), 16, "the daemon goes on, and says nothing");
+    assert_eq!(served.recv_timeout(WATCHDOG), Ok(true));
+    finish_and_ring(&mut daemon, call);
+    leader.join().unwrap();
+}
+
+/// The leader's call has no deadline, so it sleeps without a limit; the daemon does nothing any more.
+#[test]
+fn a_followers_deadline_is_enforced_while_the_leader_sleeps() {
+    let (session, mut daemon, _control) = session(100);
+    let (call, leader) = sleeping_leader(&session, &mut daemon);
+    let deadline = Deadline::at(clock::now().plus_ns(5_000_000));
+    let mut order = Order { deadline, ..order(&session) };
+    let late = session.with(|books, effects| books.start(&mut order, false, effects)).unwrap().unwrap();
+    let end = following(&session, {
+        let session = Arc::clone(&session);
+        move || block_on(ended(&session, late))
+    });
+    assert!(matches!(end.recv_timeout(WATCHDOG), Ok(End::Overdue)));
+    finish_and_ring(&mut daemon, call);
+    leader.join().unwrap();
+}
+
+/// A leader that always finds something never sleeps, and looks for room all the same.
+#[test]
+fn a_leader_that_is_busy_serves_those_who_wait_for_room_in_the_ring() {
+    let (session, mut daemon, _control) = session(100);
+    for _ in 0..16 {
+        start(&session).unwrap();
+    }
+    let asker = Asker { waker: Waker::noop(), foreign: false };
+    let place = session.with(|books, effects| {
+        let place = Place { room: Room::Ring, ticket: books.join(Room::Ring), wanted_bytes: 0 };
+        assert!(books.poll_room(place, true, asker, effects).is_pending());
+        place
+    });
+    assert_eq!(taken(&mut daemon).len(), 16);
+    let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
+    let _ = daemon.completions.push(&freed.encode()).unwrap();
+    assert!(session.look());
+    session.with(|books, effects| assert!(books.poll_room(place.unwrap(), false, asker, effects).is_ready()));
 }

@@ -39,7 +39,7 @@ pub(crate) async fn push<B: Sendable>(session: &Arc<Session>, call: CallId, mut 
                 Room::Heap
             }
         };
-        turn = wait_for(turn, session, room, wanted_bytes).await;
+        turn = wait_for(turn, session, room, wanted_bytes, Some(call)).await;
         if turn.is_none() {
             return Err(Push::Ended);
         }

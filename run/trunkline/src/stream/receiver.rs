@@ -1,7 +1,7 @@
 //! The receiving half of a stream.
 
-use crate::client::{Arrival, Made, Start, Starting, outcome};
-use crate::message::{Received, time_left};
+use crate::client::{Arrival, OpenStream, Start, outcome};
+use crate::message::{Received, Said, time_left};
 use crate::server::Call;
 use crate::session;
 use futures_core::Stream;
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use trunkline_call::{Deadline, Encoding, Metadata, Status};
+use trunkline_call::{Caller, Deadline, Encoding, Metadata, Status};
 use trunkline_message::Message;
 
 /// Messages of a stream, as they come: a client's responses, a handler's requests.
@@ -23,16 +23,17 @@ pub struct Receiver<M> {
     source: Source,
     /// Of the request in a handler, of the response headers in a client.
     metadata: Metadata,
+    /// In a handler that is told.
+    caller: Option<Box<Caller>>,
     trailers: Metadata,
     of: PhantomData<fn() -> M>,
 }
 
 enum Source {
-    /// A call that was not started.
+    /// A call that may not have been started.
     Opening(Arc<dyn Start>),
-    Starting(Starting<Arc<Made>>),
     /// A call we made.
-    Made(Arc<Made>),
+    Made(Arc<OpenStream>),
     /// A call delivered to us.
     Delivered(Call),
     Over,
@@ -47,7 +48,8 @@ impl<M: Message> Receiver<M> {
     /// # Cancel safety
     /// Safe: a message not returned is returned next time.
     pub async fn recv(&mut self) -> Result<Option<Received<M>>, Status> {
-        poll_fn(|cx| self.poll_recv(cx)).await
+        let receiving = Receiving(self);
+        poll_fn(|cx| receiving.0.poll_recv(cx)).await
     }
 
     /// As [`Receiver::recv`], for hand-written futures.
@@ -55,11 +57,7 @@ impl<M: Message> Receiver<M> {
         loop {
             let received = match &mut self.source {
                 Source::Opening(start) => {
-                    self.source = Source::Starting(Arc::clone(start).start());
-                    continue;
-                }
-                Source::Starting(starting) => {
-                    let started = ready!(starting.as_mut().poll(cx));
+                    let started = ready!(start.poll_start(cx));
                     self.source =
                         started.as_ref().map_or(Source::Over, |made| Source::Made(Arc::clone(made)));
                     started?;
@@ -83,6 +81,11 @@ impl<M: Message> Receiver<M> {
     /// has come.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// In a handler: who calls, as [`Incoming::caller`](crate::Incoming::caller).
+    pub fn caller(&self) -> Option<&Caller> {
+        self.caller.as_deref()
     }
 
     /// In a client: metadata sent at the end, once the end has come and was OK.
@@ -115,22 +118,24 @@ impl<M: Message> Receiver<M> {
         Self::of(Source::Opening(start), Metadata::new())
     }
 
-    pub(crate) fn of_call(made: Arc<Made>) -> Self {
+    pub(crate) fn of_call(made: Arc<OpenStream>) -> Self {
         Self::of(Source::Made(made), Metadata::new())
     }
 
-    pub(crate) fn of_delivered(call: Call, metadata: Metadata) -> Self {
-        Self::of(Source::Delivered(call), metadata)
+    pub(crate) fn of_delivered(call: Call, said: Said) -> Self {
+        let mut receiver = Self::of(Source::Delivered(call), said.metadata);
+        receiver.caller = said.caller;
+        receiver
     }
 
     fn of(source: Source, metadata: Metadata) -> Self {
-        Self { source, metadata, trailers: Metadata::new(), of: PhantomData }
+        Self { source, metadata, caller: None, trailers: Metadata::new(), of: PhantomData }
     }
 
     /// `Ok(None)`: something else than a message came.
     fn poll_made(
         &mut self,
-        made: &Made,
+        made: &OpenStream,
         cx: &Context<'_>,
     ) -> Poll<Result<Option<session::Received>, Status>> {
         let (session, call) = (made.session(), made.call());
@@ -143,7 +148,8 @@ impl<M: Message> Receiver<M> {
                 .map(|()| None),
             Some(Arrival::End(end)) => {
                 self.source = Source::Over;
-                outcome::trailers(session, end).map(|trailers| self.trailers = trailers).map(|()| None)
+                let ended = outcome::trailers(session, end).map(|trailers| self.trailers = trailers);
+                ended.inspect_err(|status| made.note_end(status)).map(|()| None)
             }
             None => {
                 self.source = Source::Over;
@@ -175,12 +181,24 @@ impl<M: Message> Stream for Receiver<M> {
     }
 }
 
+/// Somebody waits for a message, until this is dropped.
+struct Receiving<'a, M>(&'a mut Receiver<M>);
+
+impl<M> Drop for Receiving<'_, M> {
+    fn drop(&mut self) {
+        if let Source::Opening(start) = &self.0.source {
+            start.leave();
+        }
+    }
+}
+
 impl<M> Drop for Receiver<M> {
     fn drop(&mut self) {
         match &self.source {
             Source::Made(made) => made.abandon(),
             Source::Delivered(call) => call.discard(),
-            Source::Opening(_) | Source::Starting(_) | Source::Over => {}
+            Source::Opening(start) => start.abandon(),
+            Source::Over => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The sending half of a stream.
 
 use super::push::{Push, push};
-use crate::client::{Made, Opening, send_on};
+use crate::client::{Half, OpenStream, Opening, send_on};
 use crate::message::{Body, Built, Outgoing, SendExtent};
 use crate::server::Call;
 use crate::session::Session;
@@ -21,7 +21,7 @@ enum Sink<M> {
     /// A call that may not have been started.
     Opening(Arc<Opening<Body<M>>>),
     /// A call we made.
-    Made(Arc<Made>),
+    Made(Arc<OpenStream>),
     /// A call delivered to us.
     Delivered(Call),
 }
@@ -39,7 +39,7 @@ impl<M: Message> Sender<M> {
     pub async fn send(&mut self, message: impl Into<Outgoing<M>>) -> Result<(), Status> {
         let mut body = Some(message.into().0);
         if let Sink::Opening(opening) = &self.sink {
-            let made = opening.open(Some(&mut body), false).await?;
+            let made = opening.open(Half::Sender, &mut body, false).await?;
             self.sink = Sink::Made(made);
         }
         let Some(body) = body else { return Ok(()) };

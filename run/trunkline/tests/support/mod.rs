@@ -103,6 +103,7 @@ pub fn foreign<F: IntoFuture>(future: F) -> F::Output {
 
 /// Runs `test` on a thread and fails if it takes longer than the watchdog.
 pub fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+    trunkline_test_logs::watch();
     let (tell, hear) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let out = test();

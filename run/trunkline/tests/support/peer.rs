@@ -42,6 +42,7 @@ impl Peer {
             calls_max,
             stream_window_bytes: WINDOW_BYTES,
             node: "stand-in".into(),
+            tells_callers: false,
         };
         let packet = Reply { tag, kind: Some(reply::Kind::Attached(attached)) }.encode_to_vec();
         control.send(&packet, &fds.as_fds()).unwrap();

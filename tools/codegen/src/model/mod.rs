@@ -32,12 +32,14 @@ impl Model {
         read::model(set, files)
     }
 
-    /// Whether any message, field or enum is deprecated.
+    /// Whether any message, field or enum is deprecated, imported types included.
     pub fn has_deprecated(&self) -> bool {
-        self.packages.iter().any(|package| {
-            package.messages.iter().any(Message::has_deprecated)
-                || package.enums.iter().any(|e| e.notes.deprecated)
-        })
+        let mut types = self.types.iter();
+        types.any(|(_, origin)| origin.deprecated)
+            || self.packages.iter().any(|package| {
+                package.messages.iter().any(Message::has_deprecated)
+                    || package.enums.iter().any(|e| e.notes.deprecated)
+            })
     }
 }
 
@@ -56,6 +58,18 @@ pub struct Package {
     pub services: Vec<Service>,
     /// Encoded `FileDescriptorSet` of its files and all they import, without source positions and comments.
     pub descriptor_set: Vec<u8>,
+}
+
+impl Package {
+    /// Full names of the types that its messages and services mention, some of them more than once.
+    pub fn mentioned(&self) -> impl Iterator<Item = &str> {
+        let mut names = Vec::new();
+        self.messages.iter().for_each(|message| message.mentioned(&mut names));
+        for method in self.services.iter().flat_map(|service| &service.methods) {
+            names.extend([method.input.as_str(), method.output.as_str()]);
+        }
+        names.into_iter()
+    }
 }
 
 /// Comments and options that every declaration can carry.
@@ -89,6 +103,18 @@ pub struct Message {
 }
 
 impl Message {
+    /// Adds the types it and its nested messages mention. Recursion is as deep as declarations nest, which the schema
+    /// limits.
+    fn mentioned<'m>(&'m self, names: &mut Vec<&'m str>) {
+        names.extend(self.fields.iter().filter_map(|field| match &field.shape {
+            Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) | Shape::Repeated(of) => {
+                of.name()
+            }
+            Shape::Map(entry) => entry.value.name(),
+        }));
+        self.messages.iter().for_each(|nested| nested.mentioned(names));
+    }
+
     fn has_deprecated(&self) -> bool {
         self.notes.deprecated
             || self.fields.iter().any(|field| field.notes.deprecated)
@@ -206,6 +232,16 @@ pub enum Type {
     Message(String),
 }
 
+impl Type {
+    /// The full name of an enum or a message.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Enum(name) | Self::Message(name) => Some(name),
+            _ => None,
+        }
+    }
+}
+
 /// Fields of which at most one is set.
 #[derive(Clone, Debug)]
 pub struct Oneof {
@@ -294,6 +330,10 @@ pub struct TypeOrigin {
     pub nesting: Vec<String>,
     /// It is an enum, not a message.
     pub is_enum: bool,
+    /// Identity of a message's shape; 0 for an enum.
+    pub fingerprint: u64,
+    /// `option deprecated = true`.
+    pub deprecated: bool,
 }
 
 impl TypeTable {

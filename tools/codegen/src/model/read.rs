@@ -38,7 +38,7 @@ pub(super) fn model(set: &[u8], wanted: &[String]) -> Result<Model, CodegenError
             return Err(CodegenError::NoSuchFile(name.clone()));
         }
     }
-    let types = type_table(&decoded);
+    let types = type_table(&decoded, &schema);
     let cycles = holdings(&schema).cycles();
     let mut packages: BTreeMap<&str, Package> = BTreeMap::new();
     for file in decoded.iter().filter(|file| wanted.is_empty() || wanted.iter().any(|w| w == file.name())) {
@@ -301,34 +301,43 @@ fn holdings(schema: &Schema) -> Holdings {
     holdings
 }
 
-fn type_table(files: &[FileDescriptorProto]) -> TypeTable {
+fn type_table(files: &[FileDescriptorProto], schema: &Schema) -> TypeTable {
     let mut table = TypeTable::default();
     for file in files {
         for enumeration in &file.enum_type {
-            add(&mut table, file.package(), &[], enumeration.name(), true);
+            add_enum(&mut table, file.package(), &[], enumeration);
         }
         for message in &file.message_type {
             add_message(&mut table, file.package(), &[], message);
         }
+    }
+    for (full_name, origin) in &mut table.entries {
+        origin.fingerprint = schema.message_named(full_name).map_or(0, |index| schema.fingerprint(index));
     }
     table
 }
 
 /// Recursion is bounded: the schema has refused sets that nest deeper than its limit.
 fn add_message(table: &mut TypeTable, package: &str, outer: &[String], message: &DescriptorProto) {
-    let nesting = add(table, package, outer, message.name(), false);
+    let nesting = [outer, &[message.name().to_owned()]].concat();
+    let deprecated = message.options.as_ref().is_some_and(|o| o.deprecated());
+    add(table, package, &nesting, false, deprecated);
     for enumeration in &message.enum_type {
-        add(table, package, &nesting, enumeration.name(), true);
+        add_enum(table, package, &nesting, enumeration);
     }
     for nested in &message.nested_type {
         add_message(table, package, &nesting, nested);
     }
 }
 
-/// Adds a type and returns its name with those of the messages around it.
-fn add(table: &mut TypeTable, package: &str, outer: &[String], name: &str, is_enum: bool) -> Vec<String> {
-    let nesting = [outer, &[name.to_owned()]].concat();
-    let origin = TypeOrigin { package: package.to_owned(), nesting: nesting.clone(), is_enum };
-    table.entries.insert(joined(package, &nesting.join(".")), origin);
-    nesting
+fn add_enum(table: &mut TypeTable, package: &str, outer: &[String], of: &EnumDescriptorProto) {
+    let nesting = [outer, &[of.name().to_owned()]].concat();
+    let deprecated = of.options.as_ref().is_some_and(|o| o.deprecated());
+    add(table, package, &nesting, true, deprecated);
+}
+
+fn add(table: &mut TypeTable, package: &str, nesting: &[String], is_enum: bool, deprecated: bool) {
+    let (package, nesting) = (package.to_owned(), nesting.to_vec());
+    let full_name = joined(&package, &nesting.join("."));
+    table.entries.insert(full_name, TypeOrigin { package, nesting, is_enum, fingerprint: 0, deprecated });
 }

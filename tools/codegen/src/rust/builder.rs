@@ -12,29 +12,29 @@ use crate::model::{MapEntry, Notes, Shape, Type};
 /// Renders the builder of a message declared in `scope`.
 pub(super) fn render(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
     let (name, owned) = (&plan.names.builder, &plan.names.owned);
-    let (block_type, extent) = (scope.runtime("Block"), scope.runtime("Extent"));
+    let (block_type, extent, memory) = (scope.runtime("Block"), scope.runtime("Extent"), scope.extent());
     w.gap();
     line!(w, "/// `{owned}`, built in place.");
     line!(w, "#[derive(Debug)]");
-    block!(w, |w| line!(w, "block: {block_type}<'b, E>,"), "pub struct {name}<'b, E>");
+    block!(w, |w| line!(w, "block: {block_type}<'b, {memory}>,"), "pub struct {name}<'b, {memory}>");
     if !plan.items.is_empty() {
         w.gap();
         scope.allow_deprecated(w);
         scope.allow_names(w, plan.fields().map(|field| &field.ident));
-        block!(w, |w| methods(w, plan, scope), "impl<E: {extent}> {name}<'_, E>");
+        block!(w, |w| methods(w, plan, scope), "impl<{memory}: {extent}> {name}<'_, {memory}>");
     }
     let from = scope.prelude("::core::convert::From");
     w.gap();
     block!(
         w,
-        |w| block!(w, |w| line!(w, "Self {{ block }}"), "fn from(block: {block_type}<'b, E>) -> Self"),
-        "impl<'b, E> {from}<{block_type}<'b, E>> for {name}<'b, E>"
+        |w| block!(w, |w| line!(w, "Self {{ block }}"), "fn from(block: {block_type}<'b, {memory}>) -> Self"),
+        "impl<'b, {memory}> {from}<{block_type}<'b, {memory}>> for {name}<'b, {memory}>"
     );
     w.gap();
     block!(
         w,
-        |w| block!(w, |w| line!(w, "builder.block"), "fn from(builder: {name}<'b, E>) -> Self"),
-        "impl<'b, E> {from}<{name}<'b, E>> for {block_type}<'b, E>"
+        |w| block!(w, |w| line!(w, "builder.block"), "fn from(builder: {name}<'b, {memory}>) -> Self"),
+        "impl<'b, {memory}> {from}<{name}<'b, {memory}>> for {block_type}<'b, {memory}>"
     );
 }
 
@@ -124,7 +124,11 @@ impl<'r> Methods<'r> {
                     name,
                     vec![format!("{list}{CHAIN}.into_push()")],
                 );
-                let result = format!("{}<'_, E, {owned}>", self.scope.runtime("MessagesBuilder"));
+                let result = format!(
+                    "{}<'_, {}, {owned}>",
+                    self.scope.runtime("MessagesBuilder"),
+                    self.scope.extent()
+                );
                 let docs = format!("Adds to `{}`, several at once.", self.of.field.name);
                 let argument = String::new();
                 self.method(w, Method { docs, name: &names.child, argument, result, body: vec![list] });
@@ -180,7 +184,7 @@ impl<'r> Methods<'r> {
         if let Type::Message(name) = &entry.value {
             body.push(format!("entry.into_child::<{}>({value_at})", scope.owned(name)));
             let docs = format!("Builds one more entry of `{}`.", self.of.field.name);
-            let result = scope.builder(name, "'_, E");
+            let result = self.scope.builder(name, "'_");
             return self.method(w, Method { docs, name: insert, argument: key, result, body });
         }
         body.push(set_value(&entry.value, "entry", &value_at, "value"));
@@ -198,7 +202,7 @@ impl<'r> Methods<'r> {
     /// A method that hands out the builder of a message within.
     fn child(&self, w: &mut Writer, does: &str, name: &str, message: &str, body: Vec<String>) {
         let docs = format!("{does} `{}`.", self.of.field.name);
-        let result = self.scope.builder(message, "'_, E");
+        let result = self.scope.builder(message, "'_");
         self.method(w, Method { docs, name, argument: String::new(), result, body });
     }
 

@@ -13,6 +13,12 @@ const KEYWORDS: &[&str] = &[
     "virtual", "where", "while", "yield", "Self",
 ];
 
+/// Types of the language itself. They are found like any other name, so a module of this name hides one.
+const PRIMITIVES: &[&str] = &[
+    "bool", "char", "f128", "f16", "f32", "f64", "i128", "i16", "i32", "i64", "i8", "isize", "str", "u128",
+    "u16", "u32", "u64", "u8", "usize",
+];
+
 /// Keywords that cannot be raw identifiers either.
 const NEVER_RAW: &[&str] = &["self", "super", "crate", "Self"];
 
@@ -26,6 +32,11 @@ impl Ident {
     /// Without escape; only for use within longer names.
     pub(super) fn bare(&self) -> &str {
         &self.bare
+    }
+
+    /// Without underscores at its ends, so that a longer name made of it has no two in a row.
+    pub(super) fn stem(&self) -> &str {
+        self.bare.trim_matches('_')
     }
 
     /// Usable where an identifier stands.
@@ -55,8 +66,19 @@ pub(super) fn camel(name: &str) -> String {
     leading_letter(name.to_upper_camel_case())
 }
 
+/// `fooBar` becomes `FOO_BAR`.
+pub(super) fn shouty(name: &str) -> String {
+    snake(name).to_ascii_uppercase()
+}
+
+/// The name of the module that stands for a package's component, or for the types within a message.
+pub(super) fn module(name: &str) -> String {
+    let name = snake(name);
+    if PRIMITIVES.contains(&name.as_str()) { format!("{name}_") } else { name }
+}
+
 /// Names of underscores only, or of a digit after them, have lost what made them identifiers.
-fn leading_letter(name: String) -> String {
+pub(super) fn leading_letter(name: String) -> String {
     match name.chars().next() {
         Some(first) if first.is_ascii_alphabetic() => name,
         Some(_) => format!("_{name}"),
@@ -149,7 +171,21 @@ mod tests {
     }
 
     #[test]
+    fn modules_hide_no_primitive_types() {
+        assert_eq!(["I32", "str", "Text"].map(module), ["i32_", "str_", "text"]);
+    }
+
+    #[test]
+    fn stems_make_longer_names_without_double_underscores() {
+        let mut taken = Taken::default();
+        taken.take("a");
+        let stems = [taken.take("a"), taken.take(snake("_1")), taken.take(snake("_"))];
+        assert_eq!(stems.each_ref().map(Ident::stem), ["a", "1", ""]);
+    }
+
+    #[test]
     fn odd_names_become_identifiers() {
+        assert_eq!(shouty("_1"), "_1");
         assert_eq!([snake("_"), camel("_1"), snake("_1a")], ["__", "_1", "_1a"]);
     }
 }

@@ -14,6 +14,7 @@ mod package;
 mod plan;
 mod scope;
 mod service;
+mod shared;
 mod structs;
 mod tree;
 mod types;
@@ -21,4 +22,4 @@ mod view;
 mod writer;
 
 pub use package::{GeneratedFile, generate};
-pub use tree::module_tree;
+pub use tree::{module_tree, self_contained};

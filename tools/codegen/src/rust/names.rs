@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::ident::{Ident, Taken, camel, escaped, snake};
+use super::ident::{self, Ident, Taken, camel, escaped};
+use super::shared;
 use crate::Options;
-use crate::model::{Model, TypeOrigin};
+use crate::model::{Message, Model, TypeOrigin};
 
 /// A module, as a path from the root of the generated tree.
 pub(super) type Module = Vec<String>;
@@ -37,9 +38,23 @@ pub(super) struct TypeNames {
     pub(super) inner: String,
 }
 
+/// The Rust names of a oneof, in the module of its message.
+#[derive(Clone, Debug)]
+pub(super) struct OneofNames {
+    /// The enum of owned values.
+    pub(super) owned: String,
+    /// The enum of viewed values.
+    pub(super) view: String,
+}
+
 /// All names of a model.
+#[derive(Default)]
 pub(super) struct Names {
     types: BTreeMap<String, TypeNames>,
+    /// By the full name of their message, in the order of their declaration.
+    oneofs: BTreeMap<String, Vec<OneofNames>>,
+    /// The last component of each package's module path, by the package's name; packages around others included.
+    modules: BTreeMap<String, String>,
     /// What is taken in each module, by the full name of its package or message.
     scopes: BTreeMap<String, Taken>,
     deprecated: bool,
@@ -49,8 +64,7 @@ impl Names {
     /// Settles every name. The outcome depends on the declarations alone, not on which packages are rendered, so that
     /// two runs over overlapping files agree.
     pub(super) fn settle(model: &Model, options: &Options) -> Self {
-        let mut names =
-            Self { types: BTreeMap::new(), scopes: BTreeMap::new(), deprecated: model.has_deprecated() };
+        let mut names = Self { deprecated: model.has_deprecated(), ..Self::default() };
         let packages: BTreeSet<&str> = model
             .types
             .iter()
@@ -58,7 +72,7 @@ impl Names {
             .chain(model.packages.iter().map(|p| &*p.name))
             .collect();
         for package in packages {
-            names.reserve_submodules(package);
+            names.add_package(package);
         }
         // Declared names first, so that it is the derived ones that give way.
         for (full_name, origin) in model.types.iter() {
@@ -68,6 +82,7 @@ impl Names {
         for (full_name, origin) in messages {
             names.add_derived(full_name, scope_of(full_name, origin));
         }
+        model.packages.iter().flat_map(|package| &package.messages).for_each(|m| names.add_oneofs(m));
         let homes: Vec<_> =
             model.types.iter().map(|(name, origin)| (name, names.home(name, origin, options))).collect();
         for (full_name, home) in homes {
@@ -86,6 +101,21 @@ impl Names {
         &self.types[full_name]
     }
 
+    /// Whether the type `full_name` is declared in the generated tree.
+    pub(super) fn is_generated(&self, full_name: &str) -> bool {
+        matches!(self.of(full_name).home, Home::Tree(_))
+    }
+
+    /// The names of a rendered message's oneofs, in the order of their declaration.
+    pub(super) fn oneofs(&self, full_name: &str) -> &[OneofNames] {
+        self.oneofs.get(full_name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The module path of a package.
+    pub(super) fn package_module(&self, package: &str) -> Module {
+        prefixes(package).filter_map(|prefix| self.modules.get(prefix).cloned()).collect()
+    }
+
     /// Whether anything is deprecated.
     pub(super) fn has_deprecated(&self) -> bool {
         self.deprecated
@@ -96,16 +126,15 @@ impl Names {
         self.scopes.get(full_name).cloned().unwrap_or_default()
     }
 
-    /// Packages `a` and `a.b` meet in module `a`, where no message of `a` may have a module `b`.
-    fn reserve_submodules(&mut self, package: &str) {
-        let mut outer = String::new();
-        for component in package.split('.').filter(|c| !c.is_empty()) {
-            let scope = self.scopes.entry(outer.clone()).or_default();
-            let module = escaped(&snake(component));
-            if !scope.holds(&module) {
-                scope.take(snake(component));
+    /// Packages `a` and `a.b` meet in module `a`, where no message of `a` may have a module `b`, and where the packages
+    /// `a.fooBar` and `a.foo_bar` need a module each.
+    fn add_package(&mut self, package: &str) {
+        for prefix in prefixes(package) {
+            if !self.modules.contains_key(prefix) {
+                let (outer, component) = prefix.rsplit_once('.').unwrap_or(("", prefix));
+                let module = self.take(outer, ident::module(component)).escaped();
+                self.modules.insert(prefix.to_owned(), module);
             }
-            outer = if outer.is_empty() { component.to_owned() } else { format!("{outer}.{component}") };
         }
     }
 
@@ -126,10 +155,23 @@ impl Names {
         let own = full_name.rsplit('.').next().unwrap_or_default();
         let view = self.take(scope, format!("{}View", camel(own))).escaped();
         let builder = self.take(scope, format!("{}Builder", camel(own))).escaped();
-        let inner = self.take(scope, snake(own)).escaped();
+        let inner = self.take(scope, ident::module(own)).escaped();
         if let Some(entry) = self.types.get_mut(full_name) {
             (entry.view, entry.builder, entry.inner) = (view, builder, inner);
         }
+    }
+
+    /// After everything else: a oneof's enums are named where the types within its message are, and give way to them.
+    /// Recursion is as deep as declarations nest, which the schema limits.
+    fn add_oneofs(&mut self, message: &Message) {
+        let mut oneofs = Vec::with_capacity(message.oneofs.len());
+        for oneof in &message.oneofs {
+            let owned = self.take(&message.full_name, camel(&oneof.name)).escaped();
+            let view = self.take(&message.full_name, format!("{}View", camel(&oneof.name))).escaped();
+            oneofs.push(OneofNames { owned, view });
+        }
+        self.oneofs.insert(message.full_name.clone(), oneofs);
+        message.messages.iter().for_each(|nested| self.add_oneofs(nested));
     }
 
     fn take(&mut self, scope: &str, name: String) -> Ident {
@@ -140,11 +182,17 @@ impl Names {
         if let Some((path, rest)) = options.external(full_name) {
             return Home::Path(external_path(path, rest));
         }
-        let mut module = package_module(&origin.package);
+        if let Some(module) = shared::module(full_name, origin).filter(|_| options.shared_types) {
+            let path = format!("{}::{module}", options.runtime);
+            return Home::Path(external_path(&path, &origin.nesting.join(".")));
+        }
+        let mut module = self.package_module(&origin.package);
         let mut outer = origin.package.clone();
         for name in &origin.nesting[..origin.nesting.len().saturating_sub(1)] {
             outer = if outer.is_empty() { name.clone() } else { format!("{outer}.{name}") };
-            module.push(self.types.get(&outer).map_or_else(|| snake(name), |entry| entry.inner.clone()));
+            module.push(
+                self.types.get(&outer).map_or_else(|| ident::module(name), |entry| entry.inner.clone()),
+            );
         }
         Home::Tree(module)
     }
@@ -156,14 +204,15 @@ fn external_path(path: &str, rest: &str) -> String {
     let mut parts = rest.split('.').filter(|part| !part.is_empty()).peekable();
     while let Some(part) = parts.next() {
         out.push_str("::");
-        out.push_str(&if parts.peek().is_some() { escaped(&snake(part)) } else { camel(part) });
+        out.push_str(&escaped(&if parts.peek().is_some() { ident::module(part) } else { camel(part) }));
     }
     out
 }
 
-/// The module path of a package.
-pub(super) fn package_module(package: &str) -> Module {
-    package.split('.').filter(|c| !c.is_empty()).map(|component| escaped(&snake(component))).collect()
+/// `a`, `a.b` and `a.b.c` of the package `a.b.c`.
+fn prefixes(package: &str) -> impl Iterator<Item = &str> {
+    let ends = package.match_indices('.').map(|(at, _)| at).chain([package.len()]);
+    ends.map(|end| &package[..end]).filter(|prefix| !prefix.is_empty())
 }
 
 /// `to` as seen from `from`, with a trailing `::` unless they are the same.

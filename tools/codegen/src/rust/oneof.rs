@@ -5,7 +5,7 @@ use super::plan::{OneofPlan, Plan};
 use super::scope::Scope;
 use super::structs;
 use super::writer::{Writer, block, line};
-use crate::model::{Shape, Type};
+use crate::model::{Field, Shape, Type};
 
 /// Renders the enum of owned values. `scope` is the module of the message's nested types.
 pub(super) fn render(w: &mut Writer, oneof: &OneofPlan<'_>, plan: &Plan<'_>, scope: &Scope<'_>) {
@@ -13,6 +13,11 @@ pub(super) fn render(w: &mut Writer, oneof: &OneofPlan<'_>, plan: &Plan<'_>, sco
     let otherwise = format!("The oneof `{}` of `{}`.", oneof.oneof.name, plan.message.full_name);
     docs::notes(w, &oneof.oneof.notes, &otherwise);
     scope.allow_deprecated(w);
+    // A message is held by value as in any other field; clippy would have the larger ones boxed.
+    let by_value = |field: &Field| matches!(member_type(field), Type::Message(_)) && !field.closes_cycle;
+    if oneof.members.len() > 1 && oneof.members.iter().any(|(member, _)| by_value(member.field)) {
+        line!(w, "#[allow(clippy::large_enum_variant)]");
+    }
     scope.type_attributes(w, &format!("{}.{}", plan.message.full_name, oneof.oneof.name));
     line!(w, "#[derive(Clone, Debug, PartialEq)]");
     block!(
@@ -29,7 +34,7 @@ pub(super) fn render(w: &mut Writer, oneof: &OneofPlan<'_>, plan: &Plan<'_>, sco
 }
 
 /// The type of a member: always a single value.
-pub(super) fn member_type(field: &crate::model::Field) -> &Type {
+pub(super) fn member_type(field: &Field) -> &Type {
     match &field.shape {
         Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) | Shape::Repeated(of) => of,
         Shape::Map(entry) => &entry.value,

@@ -1,11 +1,13 @@
 //! A package as one file of source text.
 
+use std::collections::{BTreeSet, HashSet};
+
 use super::bytes;
-use super::names::{Names, package_module};
+use super::names::Names;
 use super::scope::Scope;
 use super::writer::{Writer, line};
 use super::{enums, message, service};
-use crate::model::{Model, Package};
+use crate::model::{Model, Package, TypeTable};
 use crate::{CodegenError, Options};
 
 /// The generated code of one protobuf package.
@@ -13,10 +15,16 @@ use crate::{CodegenError, Options};
 pub struct GeneratedFile {
     /// The package; empty if its files name none.
     pub package: String,
+    /// The path of its module in the tree of [`module_tree`](crate::module_tree), raw identifiers included.
+    pub module: Vec<String>,
     /// `<package>.rs`, or `_.rs` without a package; what `trunkline::include_proto!` looks for.
     pub name: String,
     /// Source text.
     pub text: String,
+    /// Names of the other packages whose code this one refers to.
+    pub refers_to: BTreeSet<String>,
+    /// What a module with those may be called beside this package's code: `packages`, if that is free.
+    pub packages: String,
 }
 
 /// Generates the packages of `files` (of all files of the set, if none is named) from an encoded `FileDescriptorSet`.
@@ -27,12 +35,27 @@ pub struct GeneratedFile {
 pub fn generate(set: &[u8], files: &[String], options: &Options) -> Result<Vec<GeneratedFile>, CodegenError> {
     let model = Model::read(set, files)?;
     let names = Names::settle(&model, options);
-    let wanted = model.packages.iter().filter(|package| !options.covers_package(&package.name));
-    Ok(wanted.map(|package| file(package, options, &names)).collect())
+    let wanted = model.packages.iter().filter(|package| is_wanted(package, options, &names));
+    let files: Vec<_> = wanted.map(|package| file(package, options, &names, &model.types)).collect();
+    let mut taken = HashSet::new();
+    match files.iter().find(|file| !taken.insert(&file.name)) {
+        Some(GeneratedFile { name, .. }) => Err(CodegenError::SameFile { name: name.clone() }),
+        None => Ok(files),
+    }
 }
 
-fn file(package: &Package, options: &Options, names: &Names) -> GeneratedFile {
-    let mut scope = Scope::new(options, names, package_module(&package.name), &package.name);
+/// Whether anything of a package is declared here. One whose files declare nothing at all has its descriptors.
+fn is_wanted(package: &Package, options: &Options, names: &Names) -> bool {
+    let messages = package.messages.iter().map(|message| &message.full_name);
+    let mut types = messages.chain(package.enums.iter().map(|enumeration| &enumeration.full_name)).peekable();
+    let declares = types.peek().is_none()
+        || !package.services.is_empty()
+        || types.any(|full_name| names.is_generated(full_name));
+    declares && !options.covers_package(&package.name)
+}
+
+fn file(package: &Package, options: &Options, names: &Names, types: &TypeTable) -> GeneratedFile {
+    let mut scope = Scope::new(options, names, names.package_module(&package.name), &package.name);
     let mut w = Writer::default();
     let sources: Vec<String> = package.files.iter().map(|file| file.escape_debug().to_string()).collect();
     let sources = sources.join(", ");
@@ -41,10 +64,10 @@ fn file(package: &Package, options: &Options, names: &Names) -> GeneratedFile {
     let set = scope.take("FILE_DESCRIPTOR_SET").escaped();
     let (alias, runtime) = (scope.runtime(""), options.runtime.clone());
     w.with_alias(alias.trim_end_matches(':'), &runtime, |w| {
-        for message in &package.messages {
+        for message in package.messages.iter().filter(|message| names.is_generated(&message.full_name)) {
             message::render(w, message, &scope);
         }
-        for enumeration in &package.enums {
+        for enumeration in package.enums.iter().filter(|of| names.is_generated(&of.full_name)) {
             enums::render(w, enumeration, &scope);
         }
         for service in &package.services {
@@ -55,5 +78,20 @@ fn file(package: &Package, options: &Options, names: &Names) -> GeneratedFile {
     line!(w, "/// Encoded `FileDescriptorSet` of this package's files and all they import.");
     bytes::constant(&mut w, &set, &package.descriptor_set);
     let stem = if package.name.is_empty() { "_" } else { &package.name };
-    GeneratedFile { package: package.name.clone(), name: format!("{stem}.rs"), text: w.finish() }
+    let module = scope.module().clone();
+    let refers_to = package
+        .mentioned()
+        .filter(|full_name| names.is_generated(full_name))
+        .filter_map(|full_name| types.origin(full_name))
+        .map(|origin| origin.package.clone())
+        .filter(|other| *other != package.name)
+        .collect();
+    GeneratedFile {
+        package: package.name.clone(),
+        module,
+        name: format!("{stem}.rs"),
+        text: w.finish(),
+        refers_to,
+        packages: scope.take("packages").escaped(),
+    }
 }

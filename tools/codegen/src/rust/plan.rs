@@ -1,7 +1,7 @@
 //! A message with the Rust names of all its parts.
 
-use super::ident::{Ident, Taken, camel, snake};
-use super::names::TypeNames;
+use super::ident::{Ident, Taken, camel, leading_letter, snake};
+use super::names::{OneofNames, TypeNames};
 use super::oneof::member_type;
 use super::scope::Scope;
 use super::types;
@@ -13,6 +13,8 @@ pub(super) struct Plan<'m> {
     pub(super) names: TypeNames,
     /// What the struct has, in order: fields, and each oneof where its first member was declared.
     pub(super) items: Vec<Item<'m>>,
+    /// Every method the fields ask for.
+    taken: Taken,
 }
 
 /// A field of the generated struct.
@@ -62,7 +64,6 @@ pub(super) struct Methods {
 impl<'m> Plan<'m> {
     /// Names the parts of `message`, which is declared in the module `scope`.
     pub(super) fn new(message: &'m Message, scope: &Scope<'_>) -> Self {
-        let mut inner = scope.names.scope(&message.full_name);
         let mut taken = Taken::default();
         let idents: Vec<Ident> = message.fields.iter().map(|field| taken.take(snake(&field.name))).collect();
         let oneof_idents: Vec<Ident> =
@@ -71,16 +72,16 @@ impl<'m> Plan<'m> {
         let mut fields: Vec<Option<FieldPlan<'m>>> = fields
             .map(|(field, ident)| Some(FieldPlan { field, methods: Methods::of(&ident, &mut taken), ident }))
             .collect();
-        let oneofs = message.oneofs.iter().zip(oneof_idents);
+        let oneofs = message.oneofs.iter().zip(oneof_idents).zip(scope.names.oneofs(&message.full_name));
         let mut oneofs: Vec<Option<OneofPlan<'m>>> = oneofs
-            .map(|(oneof, ident)| Some(OneofPlan::new(oneof, ident, &mut fields, &mut inner)))
+            .map(|((oneof, ident), names)| Some(OneofPlan::new(oneof, ident, names, &mut fields)))
             .collect();
         let mut items = Vec::with_capacity(message.fields.len());
         for (field, plan) in message.fields.iter().zip(fields) {
             let oneof = field.oneof.and_then(|index| oneofs.get_mut(index)).and_then(Option::take);
             items.extend(plan.map(Item::Field).or(oneof.map(Item::Oneof)));
         }
-        Self { message, names: scope.names.of(&message.full_name).clone(), items }
+        Self { message, names: scope.names.of(&message.full_name).clone(), items, taken }
     }
 
     /// The name of the module of nested types, seen from where the message is declared.
@@ -91,6 +92,12 @@ impl<'m> Plan<'m> {
     /// Whether there is anything to put into that module.
     pub(super) fn has_inner(&self) -> bool {
         !(self.message.messages.is_empty() && self.message.enums.is_empty() && self.oneofs().next().is_none())
+    }
+
+    /// `count` names of functions that no method named after a field has.
+    pub(super) fn parts(&self, name: &str, count: usize) -> Vec<String> {
+        let mut taken = self.taken.clone();
+        (0..count).map(|index| taken.take(format!("{name}_part_{index}")).escaped()).collect()
     }
 
     /// Every field, members of oneofs where their oneof stands.
@@ -114,9 +121,8 @@ impl<'m> Plan<'m> {
 }
 
 impl<'m> OneofPlan<'m> {
-    fn new(oneof: &'m Oneof, ident: Ident, fields: &mut [Option<FieldPlan<'m>>], inner: &mut Taken) -> Self {
-        let owned = inner.take(camel(&oneof.name)).escaped();
-        let view = inner.take(format!("{}View", camel(&oneof.name))).escaped();
+    fn new(oneof: &'m Oneof, ident: Ident, names: &OneofNames, fields: &mut [Option<FieldPlan<'m>>]) -> Self {
+        let OneofNames { owned, view } = names.clone();
         let mut variants = Taken::default();
         let members = oneof.fields.iter().filter_map(|&index| {
             let plan = fields.get_mut(index)?.take()?;
@@ -156,15 +162,15 @@ impl Item<'_> {
 
 impl Methods {
     fn of(ident: &Ident, taken: &mut Taken) -> Self {
-        let bare = ident.bare();
+        let stem = ident.stem();
         let mut take = |name: String| taken.take(name).escaped();
         Self {
             child: ident.escaped(),
-            has: take(format!("has_{bare}")),
-            set: take(format!("set_{bare}")),
-            add: take(format!("add_{bare}")),
-            insert: take(format!("insert_{bare}")),
-            fill: take(format!("{bare}_mut")),
+            has: take(format!("has_{stem}")),
+            set: take(format!("set_{stem}")),
+            add: take(format!("add_{stem}")),
+            insert: take(format!("insert_{stem}")),
+            fill: take(leading_letter(format!("{stem}_mut"))),
         }
     }
 }

@@ -5,6 +5,10 @@ use super::names::{Home, Module, Names, TypeNames, relative};
 use super::writer::{Writer, line};
 use crate::Options;
 
+/// What the library is called in generated code. A package is included into a module of the user's, whose names are
+/// not known here.
+const RUNTIME: &str = "__rt";
+
 /// The module that is being written, with everything needed to refer to things from there.
 pub(super) struct Scope<'r> {
     pub(super) options: &'r Options,
@@ -13,14 +17,16 @@ pub(super) struct Scope<'r> {
     taken: Taken,
     /// What the library's part for generated code is called here.
     runtime: String,
+    /// All names in this module are known: it is not included into one of the user's.
+    closed: bool,
 }
 
 impl<'r> Scope<'r> {
     /// The module `module` of a package or of a message's nested types; `full_name` is the package's or message's.
     pub(super) fn new(options: &'r Options, names: &'r Names, module: Module, full_name: &str) -> Self {
         let mut taken = names.scope(full_name);
-        let runtime = taken.take("rt").escaped();
-        Self { options, names, module, taken, runtime }
+        let runtime = taken.take(RUNTIME).escaped();
+        Self { options, names, module, taken, runtime, closed: false }
     }
 
     /// A module within this one that declares nothing by names from the `.proto` file, such as a client's.
@@ -28,8 +34,8 @@ impl<'r> Scope<'r> {
         let mut path = self.module.clone();
         path.push(module.to_owned());
         let mut taken = Taken::default();
-        let runtime = taken.take("rt").escaped();
-        Self { options: self.options, names: self.names, module: path, taken, runtime }
+        let runtime = taken.take(RUNTIME).escaped();
+        Self { options: self.options, names: self.names, module: path, taken, runtime, closed: true }
     }
 
     /// The path of this module.
@@ -42,10 +48,26 @@ impl<'r> Scope<'r> {
         self.taken.take(name)
     }
 
-    /// `name` of the prelude, spelled out as `path` where a type of the user's hides it.
+    /// Something of the prelude by its absolute `path`: a type of the user's may hide its name. By its name where none
+    /// can.
     pub(super) fn prelude(&self, path: &str) -> String {
         let name = path.rsplit("::").next().unwrap_or(path);
-        if self.taken.holds(name) { path.to_owned() } else { name.to_owned() }
+        let hidden = !self.closed || self.taken.holds(name);
+        if hidden { path.to_owned() } else { name.to_owned() }
+    }
+
+    /// `name` for a type parameter, or the first of `name_`, `name__`, … that hides no type of this module.
+    pub(super) fn parameter(&self, name: &str) -> String {
+        let mut name = name.to_owned();
+        while self.taken.holds(&name) {
+            name.push('_');
+        }
+        name
+    }
+
+    /// The type parameter that stands for the memory a message is built in.
+    pub(super) fn extent(&self) -> String {
+        self.parameter("E")
     }
 
     /// `Option<inner>`.
@@ -74,9 +96,14 @@ impl<'r> Scope<'r> {
         self.companion(full_name, "View", |names| &names.view, lifetime)
     }
 
-    /// The builder of a message.
+    /// The builder of a message, in the memory of [`Scope::extent`].
     pub(super) fn builder(&self, full_name: &str, lifetime: &str) -> String {
-        self.companion(full_name, "Builder", |names| &names.builder, lifetime)
+        self.companion(
+            full_name,
+            "Builder",
+            |names| &names.builder,
+            &format!("{lifetime}, {}", self.extent()),
+        )
     }
 
     /// A type that comes with a message: by name within the tree, through the trait for an external one, whose
@@ -86,12 +113,12 @@ impl<'r> Scope<'r> {
         full_name: &str,
         item: &str,
         name: fn(&TypeNames) -> &String,
-        lifetime: &str,
+        arguments: &str,
     ) -> String {
         let names = self.names.of(full_name);
         match &names.home {
-            Home::Path(path) => format!("<{path} as {}>::{item}<{lifetime}>", self.runtime("Message")),
-            Home::Tree(_) => format!("{}<{lifetime}>", self.path(names, name(names))),
+            Home::Path(path) => format!("<{path} as {}>::{item}<{arguments}>", self.runtime("Message")),
+            Home::Tree(_) => format!("{}<{arguments}>", self.path(names, name(names))),
         }
     }
 

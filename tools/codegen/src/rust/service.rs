@@ -1,9 +1,7 @@
 //! Services: a description, a client, and a trait with its server.
 
-use heck::ToShoutySnakeCase as _;
-
 use super::docs;
-use super::ident::{Ident, Taken, snake};
+use super::ident::{Ident, Taken, camel, escaped, shouty, snake};
 use super::scope::Scope;
 use super::writer::{Writer, block, line};
 use crate::model::{Method, Service};
@@ -13,8 +11,10 @@ struct Plan<'m> {
     service: &'m Service,
     /// The static that describes it.
     description: String,
-    /// The trait; client and server are named after it.
+    /// What client and server are named after.
     name: String,
+    /// The trait.
+    interface: String,
     methods: Vec<(&'m Method, Ident)>,
 }
 
@@ -27,8 +27,9 @@ pub(super) fn render(w: &mut Writer, service: &Service, descriptor_set: &str, sc
     }
     let plan = Plan {
         service,
-        description: scope.take(format!("{}_SERVICE", service.name.to_shouty_snake_case())).escaped(),
-        name: super::ident::camel(&service.name),
+        description: scope.take(format!("{}_SERVICE", shouty(&service.name))).escaped(),
+        name: camel(&service.name),
+        interface: escaped(&camel(&service.name)),
         methods: service.methods.iter().map(|method| (method, taken.take(snake(&method.name)))).collect(),
     };
     description(w, &plan, descriptor_set, scope);
@@ -97,18 +98,19 @@ fn client(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
         if plan.methods.is_empty() {
             line!(w, "#[allow(dead_code)]");
         }
-        line!(w, "core: rt::ClientCore,");
+        line!(w, "core: {},", scope.runtime("ClientCore"));
     };
     block!(w, body, "pub struct {name}");
     w.gap();
-    allow_deprecated(w, plan);
+    allow_deprecated(w, plan, scope);
     scope.allow_names(w, plan.methods.iter().map(|(_, ident)| ident));
     block!(
         w,
         |w| {
             line!(w, "/// A client that calls through `channel`.");
-            let new = format!("Self {{ core: rt::ClientCore::new(channel, &super::{}) }}", plan.description);
-            block!(w, |w| line!(w, "{new}"), "pub fn new(channel: rt::Channel) -> Self");
+            let core = scope.runtime("ClientCore");
+            let new = format!("Self {{ core: {core}::new(channel, &super::{}) }}", plan.description);
+            block!(w, |w| line!(w, "{new}"), "pub fn new(channel: {}) -> Self", scope.runtime("Channel"));
             for (index, (method, ident)) in plan.methods.iter().enumerate() {
                 client_method(w, index, method, ident, scope);
             }
@@ -125,10 +127,10 @@ fn client_method(w: &mut Writer, index: usize, method: &Method, ident: &Ident, s
     let mut arguments = vec!["&self".to_owned()];
     let mut passed = index.to_string();
     if !method.client_streaming {
-        arguments.push(format!("request: impl rt::IntoRequest<{input}>"));
+        arguments.push(format!("request: impl {}<{input}>", scope.runtime("IntoRequest")));
         passed.push_str(", request");
     }
-    let tail = format!(" -> rt::{}<{input}, {output}>", words.call);
+    let tail = format!(" -> {}<{input}, {output}>", scope.runtime(words.call));
     w.function(&format!("pub fn {}", ident.escaped()), &arguments, &tail, |w| {
         line!(w, "self.core.{}({passed})", words.method);
     });
@@ -137,6 +139,7 @@ fn client_method(w: &mut Writer, index: usize, method: &Method, ident: &Ident, s
 fn interface(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
     w.gap();
     docs::notes(w, &plan.service.notes, &format!("Answers calls of `{}`.", plan.service.full_name));
+    allow_deprecated(w, plan, scope);
     scope.allow_names(w, plan.methods.iter().map(|(_, ident)| ident));
     let bounds = format!("{} + {} + 'static", marker(scope, "Send"), marker(scope, "Sync"));
     block!(
@@ -147,7 +150,7 @@ fn interface(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
             interface_method(w, method, ident, scope);
         },
         "pub trait {}: {bounds}",
-        plan.name
+        plan.interface
     );
 }
 
@@ -155,14 +158,18 @@ fn interface_method(w: &mut Writer, method: &Method, ident: &Ident, scope: &Scop
     let (input, output) = (scope.owned(&method.input), scope.owned(&method.output));
     let mut arguments = vec!["&self".to_owned()];
     arguments.push(match method.client_streaming {
-        true => format!("input: rt::Receiver<{input}>"),
-        false => format!("request: rt::Incoming<{input}>"),
+        true => format!("input: {}<{input}>", scope.runtime("Receiver")),
+        false => format!("request: {}<{input}>", scope.runtime("Incoming")),
     });
     if method.server_streaming {
-        arguments.push(format!("out: rt::Sender<{output}>"));
+        arguments.push(format!("out: {}<{output}>", scope.runtime("Sender")));
     }
-    let answer = if method.server_streaming { "()".to_owned() } else { format!("rt::Response<{output}>") };
-    let result = format!("{}<{answer}, rt::Status>", scope.prelude("::core::result::Result"));
+    let answer = match method.server_streaming {
+        true => "()".to_owned(),
+        false => format!("{}<{output}>", scope.runtime("Response")),
+    };
+    let (result, status) = (scope.prelude("::core::result::Result"), scope.runtime("Status"));
+    let result = format!("{result}<{answer}, {status}>");
     let send = marker(scope, "Send");
     let mut tail = format!(" -> impl ::core::future::Future<Output = {result}> + {send};");
     // As rustfmt has it, what follows the last angle bracket does not count.
@@ -173,49 +180,52 @@ fn interface_method(w: &mut Writer, method: &Method, ident: &Ident, scope: &Scop
 }
 
 fn server(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
-    let (name, interface) = (format!("{}Server", plan.name), &plan.name);
+    let (name, interface, served) = (format!("{}Server", plan.name), &plan.interface, scope.parameter("T"));
+    let arc = scope.runtime("Arc");
     w.gap();
     line!(w, "/// Serves `{}` by a `{interface}`.", plan.service.full_name);
     line!(w, "#[derive(Debug)]");
-    block!(w, |w| line!(w, "inner: rt::Arc<T>,"), "pub struct {name}<T>");
+    block!(w, |w| line!(w, "inner: {arc}<{served}>,"), "pub struct {name}<{served}>");
     w.gap();
-    allow_deprecated(w, plan);
+    allow_deprecated(w, plan, scope);
     block!(
         w,
         |w| {
             line!(w, "/// A server that hands calls to `service`.");
             block!(
                 w,
-                |w| line!(w, "Self::from_arc(rt::Arc::new(service))"),
-                "pub fn new(service: T) -> Self"
+                |w| line!(w, "Self::from_arc({arc}::new(service))"),
+                "pub fn new(service: {served}) -> Self"
             );
             w.gap();
             line!(w, "/// A server that shares `inner` with others.");
-            block!(w, |w| line!(w, "Self {{ inner }}"), "pub fn from_arc(inner: rt::Arc<T>) -> Self");
+            block!(w, |w| line!(w, "Self {{ inner }}"), "pub fn from_arc(inner: {arc}<{served}>) -> Self");
         },
-        "impl<T: {interface}> {name}<T>"
+        "impl<{served}: {interface}> {name}<{served}>"
     );
     let clone = scope.prelude("::core::clone::Clone");
     w.gap();
     block!(
         w,
-        |w| block!(
-            w,
-            |w| line!(w, "Self {{ inner: rt::Arc::clone(&self.inner) }}"),
-            "fn clone(&self) -> Self"
-        ),
-        "impl<T> {clone} for {name}<T>"
+        |w| block!(w, |w| line!(w, "Self {{ inner: {arc}::clone(&self.inner) }}"), "fn clone(&self) -> Self"),
+        "impl<{served}> {clone} for {name}<{served}>"
     );
     w.gap();
-    allow_deprecated(w, plan);
-    block!(w, |w| dispatch(w, plan), "impl<T: {interface}> rt::Service for {name}<T>");
+    allow_deprecated(w, plan, scope);
+    let service = scope.runtime("Service");
+    block!(
+        w,
+        |w| dispatch(w, plan, &served, scope),
+        "impl<{served}: {interface}> {service} for {name}<{served}>"
+    );
 }
 
-fn dispatch(w: &mut Writer, plan: &Plan<'_>) {
+fn dispatch(w: &mut Writer, plan: &Plan<'_>, served: &str, scope: &Scope<'_>) {
     block!(
         w,
         |w| line!(w, "&super::{}", plan.description),
-        "fn description(&self) -> &'static rt::ServiceDescription"
+        "fn description(&self) -> &'static {}",
+        scope.runtime("ServiceDescription")
     );
     w.gap();
     let body = |w: &mut Writer| {
@@ -223,30 +233,31 @@ fn dispatch(w: &mut Writer, plan: &Plan<'_>) {
             line!(w, "let _ = method;");
             return line!(w, "call.unimplemented()");
         }
-        line!(w, "let inner = rt::Arc::clone(&self.inner);");
+        line!(w, "let inner = {}::clone(&self.inner);", scope.runtime("Arc"));
         block!(
             w,
             |w| {
                 for (index, (method, ident)) in plan.methods.iter().enumerate() {
-                    dispatch_method(w, index, words(method), ident);
+                    dispatch_method(w, index, words(method), &format!("{served}::{}", ident.escaped()));
                 }
                 line!(w, "_ => call.unimplemented(),");
             },
             "match method"
         );
     };
-    block!(w, body, "fn call(&self, method: usize, call: rt::Delivered) -> rt::Handling");
+    let (delivered, handling) = (scope.runtime("Delivered"), scope.runtime("Handling"));
+    block!(w, body, "fn call(&self, method: usize, call: {delivered}) -> {handling}");
 }
 
-fn dispatch_method(w: &mut Writer, index: usize, words: Words, ident: &Ident) {
-    let (arguments, name) = (words.arguments, ident.escaped());
-    let handler = format!("move |{arguments}| async move {{ T::{name}(&inner, {arguments}).await }}");
+fn dispatch_method(w: &mut Writer, index: usize, words: Words, function: &str) {
+    let arguments = words.arguments;
+    let handler = format!("move |{arguments}| async move {{ {function}(&inner, {arguments}).await }}");
     let one_line = format!("{index} => call.{}({handler}),", words.method);
     if w.fits(one_line.len()) {
         return line!(w, "{one_line}");
     }
     let head = format!("{index} => call.{}(move |{arguments}| async move {{", words.method);
-    w.bracket(format_args!("{head}"), "}),", |w| line!(w, "T::{name}(&inner, {arguments}).await"));
+    w.bracket(format_args!("{head}"), "}),", |w| line!(w, "{function}(&inner, {arguments}).await"));
 }
 
 /// The library's words for a calling pattern.
@@ -275,8 +286,12 @@ fn marker(scope: &Scope<'_>, name: &str) -> String {
     scope.prelude(&format!("::core::marker::{name}"))
 }
 
-fn allow_deprecated(w: &mut Writer, plan: &Plan<'_>) {
-    if plan.service.notes.deprecated || plan.methods.iter().any(|(method, _)| method.notes.deprecated) {
+/// Of the service, of its methods, or of what they take and give.
+fn allow_deprecated(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
+    if scope.names.has_deprecated()
+        || plan.service.notes.deprecated
+        || plan.methods.iter().any(|(method, _)| method.notes.deprecated)
+    {
         line!(w, "#[allow(deprecated)]");
     }
 }

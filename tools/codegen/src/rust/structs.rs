@@ -5,7 +5,7 @@ use super::literal;
 use super::plan::{FieldPlan, Item, OneofPlan, Plan};
 use super::scope::Scope;
 use super::types;
-use super::writer::{Writer, block, line};
+use super::writer::{SOFT, Writer, block, line};
 use crate::model::{Field, Shape, Type};
 
 /// Fields up to which equality is derived. What is derived is one expression that nests as deep as there are fields:
@@ -62,13 +62,13 @@ fn declare(w: &mut Writer, item: &Item<'_>, plan: &Plan<'_>, scope: &Scope<'_>) 
         Item::Field(FieldPlan { field, ident, .. }) => {
             docs::notes(w, &field.notes, "");
             scope.field_attributes(w, &plan.message.full_name, &field.name);
-            line!(w, "pub {}: {},", ident.escaped(), field_type(field, scope));
+            line!(w, "pub {}:{SOFT}    {},", ident.escaped(), field_type(field, scope));
         }
         Item::Oneof(OneofPlan { oneof, ident, owned, .. }) => {
             docs::notes(w, &oneof.notes, "");
             scope.field_attributes(w, &plan.message.full_name, &oneof.name);
             let of = scope.option(&format!("{}::{owned}", plan.inner()));
-            line!(w, "pub {}: {of},", ident.escaped());
+            line!(w, "pub {}:{SOFT}    {of},", ident.escaped());
         }
     }
 }

@@ -9,6 +9,8 @@ use super::writer::{CHAIN, SOFT, Writer, block, line};
 use super::{literal, types};
 use crate::model::{Field, MapEntry, Shape, Type};
 
+/// What an iterator over a view borrows: the message, not the view.
+const CAPTURES: &str = " + use<'a>";
 const EXACT_SIZE: &str = "::core::iter::ExactSizeIterator";
 
 /// Renders the view of a message declared in `scope`.
@@ -78,18 +80,29 @@ fn field(w: &mut Writer, of: &FieldPlan<'_>, plan: &Plan<'_>, scope: &Scope<'_>)
     };
     w.gap();
     docs::notes(w, &field.notes, &format!("Field `{}`.", field.name));
-    w.function(
-        &format!("pub fn {}", ident.escaped()),
-        &["&self".to_owned()],
-        &format!(" -> {result}"),
-        |w| {
-            line!(w, "{body}");
-        },
-    );
+    if matches!(field.shape, Shape::Map(_)) {
+        line!(w, "///");
+        line!(w, "/// Entries as they came: of several with one key, the last counts.");
+    }
+    w.function(&format!("pub fn {}", ident.escaped()), &["&self".to_owned()], &tail(w, &result), |w| {
+        line!(w, "{body}");
+    });
     if matches!(field.shape, Shape::Optional(_) | Shape::Required(_)) {
         w.gap();
         line!(w, "/// Whether `{}` is set.", field.name);
         block!(w, |w| line!(w, "self.view.has({at})"), "pub fn {}(&self) -> bool", of.methods.has);
+    }
+}
+
+/// The result of a method. One that is too long for a line is broken within its angle brackets, as rustfmt has it.
+fn tail(w: &Writer, result: &str) -> String {
+    let split =
+        result.strip_suffix(CAPTURES).and_then(|iterator| iterator.strip_suffix('>')?.split_once('<'));
+    match split {
+        Some((iterator, item)) if !w.fits(") -> ".len() + result.len() - CAPTURES.len()) => {
+            format!(" -> {iterator}<\n    {item},\n>{CAPTURES}")
+        }
+        _ => format!(" -> {result}"),
     }
 }
 
@@ -132,7 +145,7 @@ fn map(entry: &MapEntry, at: &str, scope: &Scope<'_>) -> (String, String) {
     let value = or_default(value, default, "entry", &place_literal(entry.value_at, scope));
     let value = value.replace(SOFT, &format!("{SOFT}    "));
     let entries = format!("self.view{CHAIN}.list::<{}<'a>>({at}){CHAIN}.iter()", scope.runtime("View"));
-    let result = format!("impl {iterator}<Item = {pair}> + use<'a>");
+    let result = format!("impl {iterator}<Item = {pair}>{CAPTURES}");
     let pair = format!("|entry| {{\n    let key = {key};\n    let value = {value};\n    (key, value)\n}}");
     (result, format!("{entries}{CHAIN}.map({pair})"))
 }
@@ -170,6 +183,7 @@ pub(super) fn render_oneof(w: &mut Writer, of: &OneofPlan<'_>, plan: &Plan<'_>, 
     let generics = if of.borrows() { "<'a>" } else { "" };
     w.gap();
     line!(w, "/// The oneof `{}` of `{}`, read where it lies.", of.oneof.name, plan.names.view);
+    scope.allow_deprecated(w);
     line!(w, "#[derive(Clone, Copy, Debug)]");
     block!(
         w,
@@ -213,7 +227,7 @@ fn traits(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
         w,
         |w| block!(
             w,
-            |w| line!(w, "::core::fmt::Debug::fmt(&{owned}::from(*self), f)"),
+            |w| line!(w, "::core::fmt::Debug::fmt(&<{owned} as {message}>::read(*self), f)"),
             "fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result"
         ),
         "impl ::core::fmt::Debug for {name}<'_>"

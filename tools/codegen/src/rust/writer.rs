@@ -54,11 +54,13 @@ impl Writer {
         }
     }
 
-    /// What `body` writes; if that uses `alias`, after a line that declares it.
+    /// What `body` writes; if that uses `alias` other than in a comment, after a line that declares it.
     pub(super) fn with_alias(&mut self, alias: &str, path: &str, body: impl FnOnce(&mut Self)) {
         let start = self.text.len();
         body(self);
-        if self.text.get(start..).is_some_and(|body| body.contains(&format!("{alias}::"))) {
+        let path_start = format!("{alias}::");
+        let uses = |line: &str| !line.trim_start().starts_with("//") && line.contains(&path_start);
+        if self.text.get(start..).is_some_and(|body| body.lines().any(uses)) {
             let blanks = " ".repeat(self.depth * INDENT);
             let gap =
                 if self.text.get(start..).is_some_and(|body| body.starts_with('\n')) { "" } else { "\n" };
@@ -144,7 +146,7 @@ impl Writer {
         let last = self.wrapped(head, arguments, tail);
         match last.strip_suffix(" {") {
             // A result that fills its line leaves the brace the next one.
-            Some(result) if !self.fits(last.len()) => {
+            Some(result) if !self.fits(last.rsplit('\n').next().map_or(0, str::len)) => {
                 line!(self, "{result}");
                 self.bracket(format_args!("{{"), "}", body);
             }
@@ -205,6 +207,17 @@ mod tests {
         let mut w = Writer::default();
         block!(w, |w| block!(w, |_| {}, "b"), "a");
         assert_eq!(w.finish(), "a {\n    b {}\n}\n");
+    }
+
+    #[test]
+    fn an_alias_is_declared_where_it_is_used() {
+        let declared = |body: &str| {
+            let mut w = Writer::default();
+            w.with_alias("rt", "::runtime", |w| line!(w, "{body}"));
+            w.finish().starts_with("use ::runtime as rt;\n")
+        };
+        assert!(declared("let a = rt::A;"));
+        assert!(!declared("/// See rt::A.") && !declared("let a = 1;"));
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) fn render(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
         |w| {
             let (view, extent) = (&plan.names.view, scope.runtime("Extent"));
             line!(w, "type View<'a> = {view}<'a>;");
-            line!(w, "type Builder<'b, E: {extent} + 'b> = {}<'b, E>;", plan.names.builder);
+            let memory = scope.extent();
+            line!(w, "type Builder<'b, {memory}: {extent} + 'b> = {}<'b, {memory}>;", plan.names.builder);
             w.gap();
             line!(w, "const FULL_NAME: &'static str = {:?};", plan.message.full_name);
             line!(w, "const FINGERPRINT: u64 = {:#018x};", plan.message.layout.fingerprint);
@@ -46,14 +47,21 @@ fn is_wide(plan: &Plan<'_>) -> bool {
     plan.items.len() > FIELDS_PER_FUNCTION_MAX
 }
 
+/// The names of the functions that the method `name` of a wide message calls.
+fn parts_named(name: &str, plan: &Plan<'_>) -> Vec<String> {
+    plan.parts(name, plan.items.len().div_ceil(FIELDS_PER_FUNCTION_MAX))
+}
+
 /// The functions that the methods of a wide message call.
 fn parts(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
     w.gap();
     scope.allow_deprecated(w);
     let body = |w: &mut Writer| {
-        for (index, items) in plan.items.chunks(FIELDS_PER_FUNCTION_MAX).enumerate() {
-            write::part(w, index, items, plan, scope);
-            read::part(w, index, items, plan, scope);
+        let (writers, readers) = (parts_named("write", plan), parts_named("read", plan));
+        let names = writers.iter().zip(&readers);
+        for (items, (writer, reader)) in plan.items.chunks(FIELDS_PER_FUNCTION_MAX).zip(names) {
+            write::part(w, writer, items, plan, scope);
+            read::part(w, reader, items, plan, scope);
         }
     };
     block!(w, body, "impl {}", plan.names.owned);

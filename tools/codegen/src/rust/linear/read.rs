@@ -1,6 +1,6 @@
 //! Linear message to plain struct.
 
-use super::{is_wide, place_literal};
+use super::{is_wide, parts_named, place_literal};
 use crate::model::{Field, MapEntry, Shape, Type};
 use crate::rust::oneof::member_type;
 use crate::rust::plan::{Item, OneofPlan, Plan};
@@ -18,9 +18,8 @@ pub(super) fn method(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
         if !is_wide(plan) {
             return w.compact("Self {", "}", |w| items(w, &plan.items, [": ", ","], plan, scope));
         }
-        line!(w, "let mut message = Self::default();");
-        let parts = plan.items.len().div_ceil(super::FIELDS_PER_FUNCTION_MAX);
-        (0..parts).for_each(|index| line!(w, "message.read_part_{index}(view);"));
+        line!(w, "let mut message = <Self as ::core::default::Default>::default();");
+        parts_named("read", plan).iter().for_each(|part| line!(w, "message.{part}(view);"));
         line!(w, "message");
     };
     let argument = if plan.items.is_empty() { "_view" } else { "view" };
@@ -28,14 +27,10 @@ pub(super) fn method(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
 }
 
 /// A function that reads some of the fields.
-pub(super) fn part(w: &mut Writer, index: usize, of: &[Item<'_>], plan: &Plan<'_>, scope: &Scope<'_>) {
+pub(super) fn part(w: &mut Writer, name: &str, of: &[Item<'_>], plan: &Plan<'_>, scope: &Scope<'_>) {
     let view = scope.runtime("View");
     w.gap();
-    block!(
-        w,
-        |w| items(w, of, [" = ", ";"], plan, scope),
-        "fn read_part_{index}(&mut self, view: {view}<'_>)"
-    );
+    block!(w, |w| items(w, of, [" = ", ";"], plan, scope), "fn {name}(&mut self, view: {view}<'_>)");
 }
 
 /// `name: value,` of a struct expression, or `self.name = value;`.

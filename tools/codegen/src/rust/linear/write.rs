@@ -1,6 +1,6 @@
 //! Plain struct to linear message.
 
-use super::{is_wide, place_literal};
+use super::{is_wide, parts_named, place_literal};
 use crate::model::{Field, MapEntry, Shape, Type};
 use crate::rust::oneof::member_type;
 use crate::rust::plan::{FieldPlan, Item, OneofPlan, Plan};
@@ -11,21 +11,23 @@ use crate::rust::writer::{Writer, block, line};
 /// `Message::write`.
 pub(super) fn method(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
     let unused = if plan.items.is_empty() { "_" } else { "mut " };
-    let argument = format!("{unused}block: {}<'_, E>", scope.runtime("Block"));
-    let head = format!("fn write<E: {}>", scope.runtime("Extent"));
+    let memory = scope.extent();
+    let argument = format!("{unused}block: {}<'_, {memory}>", scope.runtime("Block"));
+    let head = format!("fn write<{memory}: {}>", scope.runtime("Extent"));
     w.function(&head, &["&self".to_owned(), argument], "", |w| {
         if is_wide(plan) {
-            let parts = plan.items.len().div_ceil(super::FIELDS_PER_FUNCTION_MAX);
-            return (0..parts).for_each(|index| line!(w, "self.write_part_{index}(&mut block);"));
+            let parts = parts_named("write", plan);
+            return parts.iter().for_each(|part| line!(w, "self.{part}(&mut block);"));
         }
         items(w, &plan.items, plan, scope);
     });
 }
 
 /// A function that writes some of the fields.
-pub(super) fn part(w: &mut Writer, index: usize, of: &[Item<'_>], plan: &Plan<'_>, scope: &Scope<'_>) {
-    let argument = format!("block: &mut {}<'_, E>", scope.runtime("Block"));
-    let head = format!("fn write_part_{index}<E: {}>", scope.runtime("Extent"));
+pub(super) fn part(w: &mut Writer, name: &str, of: &[Item<'_>], plan: &Plan<'_>, scope: &Scope<'_>) {
+    let memory = scope.extent();
+    let argument = format!("block: &mut {}<'_, {memory}>", scope.runtime("Block"));
+    let head = format!("fn {name}<{memory}: {}>", scope.runtime("Extent"));
     w.gap();
     w.function(&head, &["&self".to_owned(), argument], "", |w| items(w, of, plan, scope));
 }

@@ -1,0 +1,115 @@
+//! Shows what SIGTERM means to a program that serves: the calls it has begun end well, unless the program says
+//! otherwise. The server is a process of its own, which is this program again.
+
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use support::text::{Echo, EchoServer};
+use support::{EchoClient, Text, watched};
+use trunkline::codegen::{Incoming, Receiver, Sender};
+use trunkline::{Channel, Response, Server, Status, Wait};
+
+/// Says in the server's process whether signals stop it.
+const SERVES: &str = "TRUNKLINE_TEST_SERVES";
+
+/// Answers when a line comes from standard input.
+struct Held;
+
+impl Echo for Held {
+    async fn say(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
+        println!("called");
+        std::io::stdin().lock().read_line(&mut String::new()).map_err(|e| Status::internal(e.to_string()))?;
+        Ok(request.into_inner().into())
+    }
+
+    async fn repeat(&self, _request: Incoming<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    async fn collect(&self, _input: Receiver<Text>) -> Result<Response<Text>, Status> {
+        Ok(Text::default().into())
+    }
+
+    async fn chat(&self, _input: Receiver<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+/// Not a test of its own: what the server's process does.
+#[test]
+fn serves() {
+    let Some(stops) = std::env::var_os(SERVES) else { return };
+    let caller = std::thread::spawn(|| {
+        let client = EchoClient::new(Channel::builder().embedded(true).connect_lazy());
+        loop {
+            match client.say(Text::new("hello")).wait() {
+                Ok(reply) => return println!("answered {}", reply.view().text()),
+                // The server's services are not bound yet.
+                Err(status) if status.execution() == trunkline::Execution::NotExecuted => {
+                    std::thread::yield_now()
+                }
+                Err(status) => return println!("failed: {status}"),
+            }
+        }
+    });
+    let server =
+        Server::builder().embedded(true).grace(Duration::from_secs(600)).add_service(EchoServer::new(Held));
+    let outcome = server.stop_on_signals(stops == "yes").run();
+    caller.join().unwrap();
+    println!("served {outcome:?}");
+}
+
+/// A server that has been called, and what it says.
+fn called(stops: &str) -> (Child, BufReader<ChildStdout>) {
+    let mut server = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serves", "--nocapture"])
+        .env(SERVES, stops)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut says = BufReader::new(server.stdout.take().unwrap());
+    until(&mut says, "called");
+    (server, says)
+}
+
+/// Reads lines until one has `words`.
+fn until(says: &mut impl BufRead, words: &str) {
+    let mut line = String::new();
+    while !line.contains(words) {
+        line.clear();
+        assert!(says.read_line(&mut line).unwrap() > 0, "the server ended before it said {words:?}");
+    }
+}
+
+fn send(signal: Signal, server: &Child) {
+    let pid = Pid::from_raw(server.id().cast_signed()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn a_server_that_is_told_to_end_answers_first() {
+    for signal in [Signal::TERM, Signal::INT] {
+        watched(move || {
+            let (mut server, mut says) = called("yes");
+            send(signal, &server);
+            server.stdin.take().unwrap().write_all(b"\n").unwrap();
+            until(&mut says, "answered hello");
+            until(&mut says, "served Ok(())");
+            assert!(server.wait().unwrap().success());
+        });
+    }
+}
+
+#[test]
+fn signals_are_the_programs_if_it_says_so() {
+    watched(|| {
+        let (mut server, _says) = called("no");
+        send(Signal::TERM, &server);
+        assert_eq!(server.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
+    });
+}

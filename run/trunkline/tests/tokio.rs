@@ -1,0 +1,161 @@
+//! Shows that handlers may use tokio's timers and sockets, in the program's runtime and without one, and that a server
+//! ends with the calls it has begun.
+
+mod support;
+
+use std::path::PathBuf;
+use std::time::Duration;
+use support::text::{Echo, EchoServer};
+use support::{EchoClient, Text, channel, watched};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use trunkline::codegen::{Incoming, Receiver, Sender};
+use trunkline::{Execution, Response, Server, ServerBuilder, Status, Wait};
+use trunkline_daemon::{Config, Daemon};
+
+/// Sends each text through a socket of its own, a moment later.
+struct Slow;
+
+impl Echo for Slow {
+    async fn say(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let text = tokio::spawn(through_a_socket(request.view().text().to_owned())).await;
+        let text = text.map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Text::new(text.map_err(|error| Status::internal(error.to_string()))?).into())
+    }
+
+    async fn repeat(&self, _request: Incoming<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    async fn collect(&self, _input: Receiver<Text>) -> Result<Response<Text>, Status> {
+        Ok(Text::default().into())
+    }
+
+    async fn chat(&self, _input: Receiver<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+async fn through_a_socket(text: String) -> std::io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let mut to = TcpStream::connect(listener.local_addr()?).await?;
+    let (mut from, _) = listener.accept().await?;
+    to.write_all(text.as_bytes()).await?;
+    drop(to);
+    let mut text = String::new();
+    from.read_to_string(&mut text).await?;
+    Ok(text)
+}
+
+/// A daemon of the test's own: others serve the same service.
+struct Host {
+    dir: tempfile::TempDir,
+    _daemon: Daemon,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let config = format!("[daemon]\nsocket = {:?}\n", dir.path().join("daemon.sock"));
+        let _daemon = Daemon::start(Config::from_toml(&config, "test").unwrap()).unwrap();
+        Self { dir, _daemon }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("daemon.sock")
+    }
+
+    fn server(&self) -> ServerBuilder {
+        Server::in_tokio().socket(self.socket()).add_service(EchoServer::new(Slow))
+    }
+
+    fn client(&self) -> EchoClient {
+        EchoClient::new(channel(&self.socket()))
+    }
+}
+
+#[test]
+fn without_a_runtime_the_server_brings_one() {
+    watched(|| {
+        let host = Host::new();
+        let server = host.server().spawn().unwrap();
+        server.ready().wait().unwrap();
+        assert_eq!(host.client().say(Text::new("hello")).wait().unwrap().view().text(), "hello");
+        server.shutdown(Duration::from_secs(5)).wait().unwrap();
+    });
+}
+
+#[test]
+fn in_a_runtime_it_is_the_programs() {
+    watched(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let host = Host::new();
+            let server = host.server().spawn().unwrap();
+            server.ready().await.unwrap();
+            assert_eq!(host.client().say(Text::new("hello")).await.unwrap().view().text(), "hello");
+            server.shutdown(Duration::from_secs(5)).await.unwrap();
+        });
+    });
+}
+
+/// Answers when it is told to, and says that it has been called.
+struct Held {
+    called: mpsc::UnboundedSender<oneshot::Sender<()>>,
+}
+
+impl Echo for Held {
+    async fn say(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
+        let (answer, answered) = oneshot::channel();
+        self.called.send(answer).map_err(|_| Status::internal("the test is over"))?;
+        answered.await.map_err(|_| Status::internal("the test is over"))?;
+        Ok(request.into_inner().into())
+    }
+
+    async fn repeat(&self, _request: Incoming<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+
+    async fn collect(&self, _input: Receiver<Text>) -> Result<Response<Text>, Status> {
+        Ok(Text::default().into())
+    }
+
+    async fn chat(&self, _input: Receiver<Text>, _out: Sender<Text>) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_ends_with_the_calls_it_has_begun() {
+    watched(|| {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (called, mut calls) = mpsc::unbounded_channel();
+            let (stop, stopped) = oneshot::channel::<()>();
+            let host = Host::new();
+            let server = Server::builder().socket(host.socket()).grace(Duration::from_secs(600));
+            let server = server.add_service(EchoServer::new(Held { called }));
+            let server = tokio::spawn(server.serve_with_shutdown(stopped));
+            let client = host.client();
+            let call = tokio::spawn(async move {
+                loop {
+                    match client.say(Text::new("hello")).await {
+                        // The server's services are not bound yet.
+                        Err(status) if status.execution() == Execution::NotExecuted => {
+                            tokio::task::yield_now().await
+                        }
+                        done => return done.map(|reply| reply.view().text().to_owned()),
+                    }
+                }
+            });
+            let answer = calls.recv().await.unwrap();
+            stop.send(()).unwrap();
+            answer.send(()).unwrap();
+            assert_eq!(call.await.unwrap().unwrap(), "hello");
+            server.await.unwrap().unwrap();
+        });
+    });
+}
