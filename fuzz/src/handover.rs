@@ -14,7 +14,8 @@ static EXPORTED: LazyLock<Exported> = LazyLock::new(|| {
     let mut engine = fresh();
     let session = engine.attach("fuzz[1]".into(), 1 << 20);
     let calls = [("/f.S/C".to_owned(), Some("tcp://127.0.0.1:1".to_owned())), ("/f.S/D".to_owned(), None)];
-    let request = BindRequest { schema: Some(&schema), serves: &["f.S".to_owned()], calls: &calls };
+    let request =
+        BindRequest { schema: Some(&schema), serves: &["f.S".to_owned()], calls: &calls, permitted: &[] };
     engine.bind(session, &request).expect("it defines all of it");
     engine.export().expect("it can be written")
 });

@@ -172,7 +172,8 @@ fn descriptors(bytes: &[u8]) {
     }
 }
 
-/// Linear extents: views of anything must not panic, and what passes the check can be read and encoded.
+/// Linear extents: views of anything must not panic, and what passes the check can be read and encoded, and says to who
+/// reads it as protobuf what it said before.
 fn linear(bytes: &[u8]) {
     let mut buffer = AlignedBuf::default();
     if buffer.grow(bytes.len()).is_err() {
@@ -186,11 +187,32 @@ fn linear(bytes: &[u8]) {
     let encoded = TRANSCODER.encode(root(), extent, &mut wire);
     if check(&SCHEMA, root(), extent).is_ok() {
         encoded.expect("what passes the check can be encoded");
+        let read = decoded(&wire).expect("what is encoded can be decoded");
+        let mut again = Vec::new();
+        TRANSCODER.encode(root(), &read, &mut again).expect("what is decoded can be encoded");
+        assert_eq!(wire, again, "a reader finds in it what was there");
     }
 }
 
 fn linear_seeds() -> Vec<Vec<u8>> {
-    wire_seeds().iter().filter_map(|wire| decoded(wire)).collect()
+    let plain: Vec<_> = wire_seeds().iter().filter_map(|wire| decoded(wire)).collect();
+    // Among the unknown fields: one that is, text that is declared, another member of the oneof, half a field.
+    let runs = [&b"\xc0\x3e\x05"[..], b"\x32\x03red", b"\x8a\x01\x01x", b"\xca\x3e\x09a"];
+    let with_runs = plain.iter().zip(runs.iter().cycle()).map(|(linear, run)| with_unknown(linear, run));
+    plain.iter().cloned().chain(with_runs).collect()
+}
+
+/// The message with `run` for its root's unknown bytes.
+fn with_unknown(linear: &[u8], run: &[u8]) -> Vec<u8> {
+    let mut out = linear.to_vec();
+    out.resize(out.len().next_multiple_of(4), 0);
+    let at = out.len() as u32;
+    out.extend_from_slice(&(run.len() as u32).to_le_bytes());
+    out.extend_from_slice(run);
+    let total = out.len() as u32;
+    out[4..8].copy_from_slice(&total.to_le_bytes());
+    out[24..28].copy_from_slice(&at.to_le_bytes());
+    out
 }
 
 fn decoded(wire: &[u8]) -> Option<Vec<u8>> {

@@ -20,11 +20,13 @@ const PROTOS: &[&str] = &[
 const WIDE_FIELDS: u32 = 8192;
 
 fn main() -> Result<(), BuildError> {
+    // Before the others, which write `trunkline_protos.rs` anew.
+    Builder::new().include("proto").include("../../proto").compile(&["proto/first.proto"])?;
     let wide = write_wide();
     let protos = PROTOS.iter().map(PathBuf::from).chain([wide.clone()]).collect::<Vec<_>>();
     let out_dir = wide.parent().expect("a file has a directory");
     let messages = Builder::new().include("proto").include(out_dir).runtime("::trunkline_message");
-    messages.client(false).server(false).compile(&protos)?;
+    messages.shared_types(false).client(false).server(false).compile(&protos)?;
     services(out_dir)
 }
 
@@ -44,8 +46,11 @@ fn write_wide() -> PathBuf {
         let kind = kinds[number as usize % kinds.len()];
         format!("  {kind} member_{number} = {number};\n")
     });
-    let text =
-        format!("syntax = \"proto3\";\npackage wide;\nmessage Wide {{\n{}}}\n", fields.collect::<String>());
+    // Fields that have the names of the functions a message of so many fields is divided into.
+    let parts = ["write_part_0", "read_part_0"].iter().zip(WIDE_FIELDS + 1..);
+    let parts = parts.map(|(name, number)| format!("  optional int32 {name} = {number};\n"));
+    let fields: String = fields.chain(parts).collect();
+    let text = format!("syntax = \"proto3\";\npackage wide;\nmessage Wide {{\n{fields}}}\n");
     let path = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by Cargo")).join("wide.proto");
     std::fs::write(&path, text).expect("OUT_DIR can be written to");
     path

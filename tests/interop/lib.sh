@@ -9,7 +9,9 @@ PROFILE=${PROFILE:-debug}
 BIN=$TARGET/$PROFILE
 export TRUNKLINE_PROGRAM=$BIN/trunkline
 unset TRUNKLINE_SOCKET TRUNKLINE_CONFIG
-mkdir -p "$TOOLS" "$LOGS"
+# Logs of daemons, one file each: a panic or an ERROR line in one fails its suite (examine_logs).
+export TRUNKLINE_INTEROP_LOGS=$LOGS/daemons
+mkdir -p "$TOOLS" "$LOGS" "$TRUNKLINE_INTEROP_LOGS"
 
 say() { printf '\n── %s\n' "$*"; }
 
@@ -108,6 +110,36 @@ start() {
     shift
     "$@" > "$LOGS/$name.log" 2>&1 < /dev/null &
     CHILDREN+=($!)
+}
+
+# start_daemon NAME FLAG...: a daemon, with its log where examine_logs looks.
+start_daemon() {
+    local name=$1
+    shift
+    "$BIN/trunkline" "$@" > "$TRUNKLINE_INTEROP_LOGS/$name.log" 2>&1 < /dev/null &
+    CHILDREN+=($!)
+}
+
+# expect_log TEXT WHY: a daemon of this suite may log a line with that text, because of that.
+expect_log() {
+    printf '%s\n' "$1" >> "$TRUNKLINE_INTEROP_LOGS/expected"
+}
+
+# forget_logs: before a suite.
+forget_logs() {
+    rm -f "$TRUNKLINE_INTEROP_LOGS"/*
+    : > "$TRUNKLINE_INTEROP_LOGS/expected"
+}
+
+# examine_logs SUITE: after it, fails it for every line in its daemons' logs that tells of a fault nobody has foreseen.
+examine_logs() {
+    local faults
+    faults=$(cat "$TRUNKLINE_INTEROP_LOGS"/*.log 2> /dev/null |
+        grep -E " ERROR |\"level\":\"ERROR\"|^thread '.* panicked at |fatal runtime error" |
+        grep -vFf "$TRUNKLINE_INTEROP_LOGS/expected")
+    [ -z "$faults" ] && return
+    printf '%s\n' "$faults" > "$LOGS/$1-faults.log"
+    record "$1" "its daemons' logs" 0 "$(wc -l <<< "$faults")" "$(head -1 <<< "$faults" | cut -c1-80)"
 }
 
 stop_all() {

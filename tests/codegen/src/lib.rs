@@ -7,3 +7,8 @@ trunkline::include_protos!();
 pub mod services {
     include!(concat!(env!("OUT_DIR"), "/services/services.v1.rs"));
 }
+
+/// A package that imports protobuf's well-known types, a file of its own package and one of another, as users have it.
+pub mod first {
+    trunkline::include_proto!("first.v1");
+}

@@ -102,7 +102,7 @@ fn methods_keep_the_names_and_patterns_of_the_proto_file() {
 #[test]
 fn the_embedded_set_describes_every_service() {
     let schema = trunkline_schema::Schema::from_descriptor_set(FILE_DESCRIPTOR_SET).unwrap();
-    assert_eq!(schema.services().len(), 6);
+    assert_eq!(schema.services().len(), 9);
     assert!(schema.method("services.v1.Old", "Do").unwrap().idempotent);
 }
 

@@ -13,6 +13,8 @@ use trunkline::{Channel, Wait};
 const PROGRAM: &str = "TRUNKLINE_PROGRAM";
 /// Where a daemon listens for applications, when there is one to be used.
 const SOCKET: &str = "TRUNKLINE_SOCKET";
+/// A folder for the logs of daemons, for those who look at them when this program has ended.
+const LOGS: &str = "TRUNKLINE_INTEROP_LOGS";
 /// Time a daemon has to answer.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
@@ -21,7 +23,14 @@ const READY_LIMIT: Duration = Duration::from_secs(30);
 pub struct Host {
     socket: PathBuf,
     /// The process and its folder, unless the daemon is somebody else's.
-    own: Option<(Resident, TempDir)>,
+    own: Option<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    process: Resident,
+    log: PathBuf,
+    _folder: TempDir,
 }
 
 /// How a server's daemon listens.
@@ -115,15 +124,20 @@ impl Host {
         let folder = tempfile::Builder::new().prefix("trunkline-interop-").tempdir()?;
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("daemon.toml"), config)?;
+        let log = match (std::env::var_os(LOGS), folder.path().file_name()) {
+            (Some(logs), Some(name)) => Path::new(&logs).join(name).with_extension("log"),
+            _ => path("log"),
+        };
         let program = program()?;
         let mut command = Command::new(&program);
         command.arg("--socket").arg(path("sock")).arg("daemon").arg("--until-stdin-closes");
         command.arg("--config").arg(path("daemon.toml")).env_remove("TRUNKLINE_CONFIG");
         // The pipe's other end is this process's: however it ends, the daemon does too.
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(path("log"))?);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let child = command.spawn().map_err(|error| HostError::Start { program, error })?;
-        let host = Self { socket: path("sock"), own: Some((Resident(child), folder)) };
-        host.ready()
+        let socket = path("sock");
+        let own = Own { process: Resident(child), log, _folder: folder };
+        Self { socket, own: Some(own) }.ready()
     }
 
     /// Where applications attach.
@@ -138,8 +152,8 @@ impl Host {
 
     /// What the daemon logged; empty for one that is not ours.
     pub fn log(&self) -> String {
-        let path = self.own.as_ref().map(|(_, folder)| folder.path().join("log"));
-        path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default()
+        let own = self.own.as_ref();
+        own.and_then(|own| std::fs::read_to_string(&own.log).ok()).unwrap_or_default()
     }
 
     /// Waits until it answers.
@@ -147,7 +161,7 @@ impl Host {
         let until = Instant::now() + READY_LIMIT;
         loop {
             let ended = match &mut self.own {
-                Some((Resident(child), _)) => child.try_wait()?.is_some(),
+                Some(own) => own.process.0.try_wait()?.is_some(),
                 None => false,
             };
             if Channel::builder().socket(&self.socket).embedded(false).connect().wait().is_ok() {

@@ -14,7 +14,7 @@ if certificates "$scene/keys"; then
 else
     missing clients "TLS" "openssl could not make certificates"
 fi
-start search-daemon "$BIN/trunkline" --socket "$scene/sock" daemon --config "$scene/daemon.toml"
+start_daemon search-daemon --socket "$scene/sock" daemon --config "$scene/daemon.toml"
 wait_for_port "$port" || return 1
 start search-server "$BIN/search-server" --socket "$scene/sock" "$PWD/core"
 wait_for_text "$LOGS/search-server.log" "serving" || return 1

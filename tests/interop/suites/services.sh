@@ -13,7 +13,7 @@ if certificates "$scene/keys"; then
 else
     missing services "TLS" "openssl could not make certificates"
 fi
-start services-daemon "$BIN/trunkline" --socket "$scene/sock" daemon --config "$scene/daemon.toml"
+start_daemon services-daemon --socket "$scene/sock" daemon --config "$scene/daemon.toml"
 wait_for_port "$port" || return 1
 "$BIN/search-server" --socket "$scene/sock" "$PWD/docs" > "$LOGS/services-search.log" 2>&1 < /dev/null &
 search=$!

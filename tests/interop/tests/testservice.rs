@@ -37,6 +37,7 @@ const ANYWHERE: [&str; 4] =
     ["timeout_on_sleeping_server", "cancel_after_begin", "unimplemented_method", "unimplemented_service"];
 
 fn stage(road: Road, with_service: bool) -> Stage {
+    trunkline_test_logs::watch();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let keys = matches!(road, Road::GrpcOverTls).then(|| Keys::new(folder.path()));
@@ -45,14 +46,19 @@ fn stage(road: Road, with_service: bool) -> Stage {
         serves = format!("[tls]\nrequired = true\ncertificate = {certificate:?}\nkey = {key:?}\n");
         calls = format!("[tls]\nca = {ca:?}\n");
     }
+    if matches!(road, Road::Grpc) {
+        calls = "[grpc]\nalways = true\n".to_owned();
+    }
     let (serving, served_at) = daemon(&folder, "server", "listen = [\"tcp://127.0.0.1:0\"]", &serves);
     let (calling, called_at) = daemon(&folder, "client", "", &calls);
     let endpoint = serving.endpoints()[0].clone();
     let address: SocketAddr = endpoint.strip_prefix("tcp://").unwrap().parse().unwrap();
     let target = match road {
-        Road::Native => endpoint,
-        Road::Grpc => format!("tcp://{}", gate::open(&runtime, address, None)),
-        Road::GrpcOverTls => format!("tls://{NAME}@{}", gate::open(&runtime, address, keys.as_ref())),
+        Road::Native | Road::Grpc => endpoint,
+        Road::GrpcOverTls => {
+            let keys = keys.as_ref().expect("made above");
+            format!("tls://{NAME}@{}", gate::open(&runtime, address, keys))
+        }
     };
 
     let entered = runtime.handle().clone();

@@ -5,7 +5,9 @@ use crate::proto::probe::order::Task;
 use crate::proto::probe::probe_client::ProbeClient;
 use crate::proto::probe::probe_server::Probe;
 use crate::proto::probe::{Failure, Happened, Item, Label, Order, Outcome, Text, Total, Wanted};
-use trunkline::{Channel, Code, Deadline, Incoming, MetadataError, Receiver, Response, Sender, Status};
+use trunkline::{
+    Channel, Code, Deadline, Incoming, Metadata, MetadataError, Receiver, Response, Sender, Status,
+};
 
 /// Serves the probe. Orders to relay go out through a channel of its own: it is client and server at once.
 #[derive(Clone, Debug)]
@@ -33,6 +35,12 @@ impl Handler {
     /// A handler that remembers in `journal` and relays through `onward`.
     pub fn new(journal: Journal, onward: Channel, echoes: Echoes) -> Self {
         Self { journal, onward: ProbeClient::new(onward), echoes }
+    }
+
+    /// Writes the call into the log if its metadata has a number for it.
+    fn executed(&self, metadata: &Metadata) {
+        let number = metadata.text("log").and_then(|number| number.parse().ok());
+        number.into_iter().for_each(|number| self.journal.executed(number));
     }
 
     async fn obey(&self, task: Option<Task>) -> Result<Outcome, Status> {
@@ -69,8 +77,7 @@ fn refused(error: MetadataError) -> Status {
 
 impl Probe for Handler {
     async fn echo(&self, request: Incoming<Text>) -> Result<Response<Text>, Status> {
-        let number = request.metadata().text("log").and_then(|number| number.parse().ok());
-        number.into_iter().for_each(|number| self.journal.executed(number));
+        self.executed(request.metadata());
         match self.echoes {
             Echoes::Answers => {}
             Echoes::Fails => return Err(Status::unavailable("ordered to fail")),
@@ -101,6 +108,7 @@ impl Probe for Handler {
     }
 
     async fn count(&self, request: Incoming<Wanted>, mut out: Sender<Item>) -> Result<(), Status> {
+        self.executed(request.metadata());
         let Wanted { count, bytes, label } = request.into_inner();
         let entry = self.journal.enter(&label);
         for number in 0..count {
@@ -112,6 +120,7 @@ impl Probe for Handler {
     }
 
     async fn sum(&self, mut input: Receiver<Item>) -> Result<Response<Total>, Status> {
+        self.executed(input.metadata());
         let mut total = Total::default();
         while let Some(item) = input.recv().await? {
             total.items += 1;
@@ -121,7 +130,20 @@ impl Probe for Handler {
         Ok(Response::new(total))
     }
 
+    async fn take(&self, mut input: Receiver<Item>) -> Result<Response<Item>, Status> {
+        self.executed(input.metadata());
+        let (mut read, mut wanted, mut bytes) = (0, 1, 0);
+        while read < wanted
+            && let Some(item) = input.recv().await?
+        {
+            wanted = if read == 0 { item.view().number() } else { wanted };
+            (read, bytes) = (read + 1, item.view().body().len());
+        }
+        Ok(Response::new(Item { number: read, body: vec![read as u8; bytes] }))
+    }
+
     async fn chat(&self, mut input: Receiver<Text>, mut out: Sender<Text>) -> Result<(), Status> {
+        self.executed(input.metadata());
         while let Some(text) = input.recv().await? {
             out.send(text).await?;
         }

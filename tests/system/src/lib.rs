@@ -10,6 +10,7 @@
 //! * over R2P2, through a router and a network that loses, doubles and reorders datagrams, every call ends once;
 //! * no call is executed twice, and none that was reported as not executed was;
 //! * forked children, programs of another version, servers and daemons on their way out do what they promise;
+//! * random calls of every kind, ended in every way, come to what they should and leave nothing behind (`soak.rs`);
 //! * after all of it the daemon holds nothing: no call, no session, no block.
 //!
 //! `handler.rs` serves the service of `proto/probe.proto` and does what it is ordered: fail, panic, hang, wait at a
@@ -19,11 +20,14 @@
 //! # Invariants
 //! * Nobody sleeps to synchronise: tests poll a condition under a watchdog.
 //! * A process ends with the handle that started it.
+//! * A panic or an ERROR line in its log fails the test, unless the test has foreseen it (`tests/logs`).
 #![forbid(unsafe_code)]
 
 pub mod handler;
 pub mod journal;
 pub mod program;
 pub mod proto;
+pub mod random;
 pub mod scenario;
 pub mod skew;
+pub mod soak;

@@ -2,6 +2,7 @@
 
 mod forks;
 mod router;
+mod soaks;
 pub mod upgrade;
 
 use crate::handler::{Echoes, Handler};
@@ -13,6 +14,7 @@ use crate::proto::probe::order::Task;
 use crate::proto::probe::probe_server::ProbeServer;
 use crate::scenario::{self, Stage};
 use crate::skew::Notes;
+use soaks::Soaks;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
@@ -176,7 +178,8 @@ fn server(server: &ServerHandle) -> Result<(), String> {
 fn client() -> Result<(), String> {
     let target = std::env::var(TARGET_VARIABLE).unwrap_or_default();
     let channel = Channel::builder().target(&target).connect_lazy();
-    let stage = Stage::new(channel, &format!("client {}", std::process::id()));
+    let stage = Stage::new(channel.clone(), &format!("client {}", std::process::id()));
+    let mut soaks = Soaks::default();
     let mut begun: HashMap<String, JoinHandle<String>> = HashMap::new();
     converse("ready", |order| match order.split_once(' ').unwrap_or((order, "")) {
         ("scenario", name) => scenario_named(&stage, name),
@@ -192,6 +195,8 @@ fn client() -> Result<(), String> {
             begun.insert(label, thread);
             "begun".into()
         }
+        ("soak", order) => soaks.begin(&channel, order),
+        ("soak-look", _) => soaks.look(),
         ("join", label) => match begun.remove(label).map(JoinHandle::join) {
             Some(Ok(outcome)) => outcome,
             Some(Err(_)) => "it panicked".into(),

@@ -135,7 +135,7 @@ fn unary_sizes(stage: &Stage) -> Said {
 }
 
 fn too_large(stage: &Stage) -> Said {
-    let status = stage.client.echo(text("x".repeat(80 << 20))).wait().expect_err("no heap holds 80 MiB");
+    let status = stage.client.echo(text("x".repeat(513 << 20))).wait().expect_err("no heap holds 513 MiB");
     let after = stage.client.echo(text("after")).wait()?.into_inner();
     Ok(format!("{} {:?}, {}", status.code(), status.execution(), after.text))
 }

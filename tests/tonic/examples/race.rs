@@ -1,5 +1,5 @@
-//! Measures one tonic program over tonic's own transport and over Trunkline on one host, in interleaved rounds, so that
-//! all of them meet the same seconds of the machine. Prints; asserts nothing.
+//! Measures one tonic program over tonic's own transport, over Trunkline on one host, and through a daemon's gateway,
+//! in interleaved rounds, so that all of them meet the same seconds of the machine. Prints; asserts nothing.
 //!
 //! ```text
 //! cargo run --release -p trunkline-tonic-tests --example race [ROUNDS [MILLIS [BYTES]]]
@@ -44,6 +44,10 @@ async fn play(role: &[&str]) -> Result<(), Failure> {
         ["direct"] => println!("{}", stock_server().await),
         ["daemon"] => {
             host = Host::start();
+            println!("{} {}", host.socket.display(), host.address());
+        }
+        ["gateway", endpoint] => {
+            host = Host::start_gateway(endpoint.parse()?, "");
             println!("{}", host.socket.display());
         }
         ["moved", socket, place] => {
@@ -69,22 +73,47 @@ async fn race(numbers: &[&str]) -> Result<(), Failure> {
     let mut lanes = vec![Lane::new("tonic over TCP", vec![direct])];
     let mut moved = Vec::new();
     for place in ["tasks", "in-place"] {
-        let (daemon, socket) = Process::start(&["daemon"])?;
-        let (server, _) = Process::start(&["moved", &socket, place])?;
-        let channel = trunkline::Channel::builder().socket(Path::new(&socket)).connect_lazy();
+        let (daemon, said) = Process::start(&["daemon"])?;
+        let (socket, _) = said.split_once(' ').ok_or("a socket and an address")?;
+        let (server, _) = Process::start(&["moved", socket, place])?;
+        let channel = trunkline::Channel::builder().socket(Path::new(socket)).connect_lazy();
         lanes.push(Lane::new(&format!("one daemon, handlers {place}"), vec![daemon, server]));
         moved.push(trunkline_tonic::Channel::from(channel));
     }
+    let (mut gated, channels) = through_gateways().await?;
     for round in 0..=rounds {
         let [first, others @ ..] = lanes.as_mut_slice() else { continue };
         first.round(channel.clone(), &asked, time, round).await?;
         for (lane, channel) in others.iter_mut().zip(&moved) {
             lane.round(channel.clone(), &asked, time, round).await?;
         }
+        for (lane, channel) in gated.iter_mut().zip(&channels) {
+            lane.round(channel.clone(), &asked, time, round).await?;
+        }
     }
+    lanes.append(&mut gated);
     println!("{rounds} rounds of {time:?}, {} bytes each way; medians (least–most)", asked.blob.len());
     lanes.iter().for_each(|lane| lane.print(&lanes[0]));
     Ok(())
+}
+
+/// tonic's own client at a gateway's Unix socket; behind the gateway tonic's own server, or a daemon and its handlers.
+async fn through_gateways() -> Result<(Vec<Lane>, Vec<tonic::transport::Channel>), Failure> {
+    let (direct, address) = Process::start(&["direct"])?;
+    let (gateway, to_direct) = Process::start(&["gateway", &address])?;
+    let first = Lane::new("gateway to tonic's server", vec![direct, gateway]);
+    let (daemon, said) = Process::start(&["daemon"])?;
+    let (socket, address) = said.split_once(' ').ok_or("a socket and an address")?;
+    let (server, _) = Process::start(&["moved", socket, "tasks"])?;
+    let (gateway, to_daemon) = Process::start(&["gateway", address])?;
+    let second = Lane::new("gateway to a daemon, handlers tasks", vec![daemon, server, gateway]);
+    let mut channels = Vec::new();
+    for socket in [to_direct, to_daemon] {
+        let path = Path::new(&socket).with_file_name("grpc.sock");
+        let endpoint = tonic::transport::Endpoint::from_shared(format!("unix://{}", path.display()))?;
+        channels.push(endpoint.connect().await?);
+    }
+    Ok((vec![first, second], channels))
 }
 
 /// One transport, and what its rounds came to.

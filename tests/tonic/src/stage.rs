@@ -6,7 +6,7 @@ use crate::ours::exam_server::ExamServer as TypedServer;
 use crate::stubs::exam_server::ExamServer;
 use crate::typed::Typed;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use tonic::codec::CompressionEncoding;
@@ -68,11 +68,40 @@ pub struct Host {
 impl Host {
     /// Starts one.
     pub fn start() -> Self {
+        Self::start_with(|_| String::new())
+    }
+
+    /// Starts one with a gateway, over a Unix socket (`grpc.sock`) and at a port, to whoever serves the exam there.
+    pub fn start_gateway(endpoint: SocketAddr, more: &str) -> Self {
+        Self::start_with(|dir| {
+            let socket = dir.join("grpc.sock");
+            format!(
+                "[gateway]\nlisten = [\"unix:{}\", \"tcp://127.0.0.1:0\"]\n{more}\n\
+                 [services.\"exam.v1.Exam\"]\nendpoints = [\"tcp://{endpoint}\"]\n",
+                socket.display()
+            )
+        })
+    }
+
+    /// Starts one whose gateway has itself for an endpoint.
+    pub fn start_gateway_to_itself() -> Self {
+        Self::start_with(|dir| {
+            let socket = dir.join("grpc.sock");
+            format!(
+                "[gateway]\nlisten = [\"unix:{0}\"]\n[services.\"exam.v1.Exam\"]\nendpoints = [\"unix:{0}\"]\n",
+                socket.display()
+            )
+        })
+    }
+
+    fn start_with(more: impl FnOnce(&Path) -> String) -> Self {
+        trunkline_test_logs::watch();
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("daemon.sock");
         let text = format!(
             "[daemon]\nsocket = {socket:?}\nlisten = [\"tcp://127.0.0.1:0\"]\n\
-             [limits]\ngrpc_message_bytes = \"64 MiB\"\n"
+             [limits]\ngrpc_message_bytes = \"64 MiB\"\n{}",
+            more(dir.path())
         );
         let config = Config::from_toml(&text, "stage.toml").unwrap();
         Self { daemon: Arc::new(Daemon::start(config).unwrap()), socket, _dir: dir }
@@ -81,6 +110,18 @@ impl Host {
     /// Where daemons and gRPC clients reach it.
     pub fn address(&self) -> SocketAddr {
         self.daemon.endpoints()[0].strip_prefix("tcp://").unwrap().parse().unwrap()
+    }
+
+    /// tonic's own channel to the gateway's Unix socket.
+    pub async fn gateway_channel(&self) -> tonic::transport::Channel {
+        let path = self.socket.with_file_name("grpc.sock");
+        let endpoint = format!("unix://{}", path.display());
+        tonic::transport::Endpoint::from_shared(endpoint).unwrap().connect().await.unwrap()
+    }
+
+    /// The gateway's port.
+    pub fn gateway_address(&self) -> SocketAddr {
+        self.daemon.gateway_endpoints()[1].strip_prefix("tcp://").unwrap().parse().unwrap()
     }
 
     /// A channel of an application of this host, to whoever serves.

@@ -31,14 +31,9 @@ fn run() -> Result<(), Box<dyn Error>> {
     let port = free_port()?;
     let listen = Listen { port, message_bytes_max: request.message_receive_limit, ..Listen::default() };
     let host = Host::start(&listen.config()?)?;
-    let timers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
-    let entered = timers.handle().clone();
     let response = ServerCompatResponse { host: "127.0.0.1".into(), port: port.into(), pem_cert: Vec::new() };
     let response = words.codec().encode(&response)?;
-    let server = Server::builder().name("connect-server").socket(host.socket()).worker_scope(move |work| {
-        let _entered = entered.enter();
-        work();
-    });
+    let server = Server::builder().name("connect-server").socket(host.socket()).in_tokio();
     let server = server.add_service(ConformanceServiceServer::new(ConformanceServer::new(words))).spawn()?;
     server.ready().wait()?;
     framed::write(&mut io::stdout().lock(), ByteOrder::Big, &response)?;

@@ -56,15 +56,9 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
         ..Listen::default()
     };
     let host = Host::find_or_start(&listen.config()?)?;
-    let timers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
-    let entered = timers.handle().clone();
     let (service, orca) = TestServer::new();
     let mut server = Server::builder().name("interop-server").socket(host.socket()).workers(args.workers);
-    server = server.worker_scope(move |work| {
-        let _entered = entered.enter();
-        work();
-    });
-    server = server.add_service(OpenRcaServiceServer::new(orca));
+    server = server.in_tokio().add_service(OpenRcaServiceServer::new(orca));
     if !args.without_service {
         server = server.add_service(TestServiceServer::new(service));
     }

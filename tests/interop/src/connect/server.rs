@@ -11,10 +11,10 @@ use crate::proto::connectrpc::conformance::v1::{
     ServerStreamResponse, StreamResponseDefinition, UnaryRequest, UnaryResponse, UnaryResponseDefinition,
     UnimplementedRequest, UnimplementedResponse,
 };
-use crate::proto::google::protobuf::Any;
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline::codegen::Message;
+use trunkline::wkt::Any;
 use trunkline::{Incoming, Metadata, MetadataError, Receiver, Response, Sender, Status};
 
 /// Serves `connectrpc.conformance.v1.ConformanceService`.

@@ -2,12 +2,12 @@
 
 use crate::codec::{Codec, CodecError};
 use crate::proto::connectrpc::conformance::v1::{Code as Number, Error, FILE_DESCRIPTOR_SET, Header};
-use crate::proto::google::protobuf::Any;
-use crate::proto::google::rpc;
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use trunkline::codegen::Message;
+use trunkline::rpc;
+use trunkline::wkt::Any;
 use trunkline::{Code, Metadata, MetadataError, Status};
 use trunkline_schema::SchemaError;
 
@@ -35,10 +35,7 @@ impl Words {
     /// # Errors
     /// If the descriptors compiled into the program are not in order.
     pub fn new() -> Result<Self, SchemaError> {
-        Ok(Self {
-            codec: Codec::new(FILE_DESCRIPTOR_SET)?,
-            status: Codec::new(crate::proto::google::rpc::FILE_DESCRIPTOR_SET)?,
-        })
+        Ok(Self { codec: Codec::new(FILE_DESCRIPTOR_SET)?, status: Codec::new(rpc::FILE_DESCRIPTOR_SET)? })
     }
 
     /// Messages as bytes.

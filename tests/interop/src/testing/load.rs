@@ -4,12 +4,12 @@ use super::LOAD_REPORT;
 use super::cases::{Caller, CaseError, LIMIT, call, same};
 use super::streams::{asking, next};
 use crate::codec::Codec;
-use crate::proto::google::protobuf::Duration as Interval;
 use crate::proto::grpc::testing::{SimpleRequest, TestOrcaReport};
 use crate::proto::xds::data::orca::v3::OrcaLoadReport;
 use crate::proto::xds::service::orca::v3::{FILE_DESCRIPTOR_SET, OrcaLoadReportRequest};
 use std::collections::HashMap;
 use trunkline::Wait;
+use trunkline::wkt::Duration as Interval;
 
 pub(super) fn orca_per_rpc(caller: &Caller) -> Result<(), CaseError> {
     let asked = TestOrcaReport { request_cost: one("cost", 3456.32), ..load(0.8210, 0.5847, 0.30499) };

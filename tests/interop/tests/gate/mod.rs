@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
@@ -17,8 +17,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// The name in the certificate.
 pub const NAME: &str = "interop.test";
-/// How a connection of HTTP/2 begins (RFC 9113, section 3.4); a native one begins otherwise.
-const PREFACE: &[u8; 3] = b"PRI";
 
 /// A CA, and a server's certificate and key by it, as files.
 pub struct Keys {
@@ -69,37 +67,20 @@ impl Keys {
     }
 }
 
-/// Opens a gate to `server` and says where it is; it closes with the runtime. With keys it ends TLS on one side and
-/// begins it anew on the other, and agrees to `h2` only.
-pub fn open(runtime: &Runtime, server: SocketAddr, keys: Option<&Keys>) -> SocketAddr {
-    let tls = keys.map(|keys| (keys.acceptor(), keys.connector()));
+/// Opens a gate to `server` and says where it is; it closes with the runtime. It ends TLS on one side and begins it
+/// anew on the other, and agrees to `h2` only.
+pub fn open(runtime: &Runtime, server: SocketAddr, keys: &Keys) -> SocketAddr {
+    let (acceptor, connector) = (keys.acceptor(), keys.connector());
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", 0))).unwrap();
     let address = listener.local_addr().unwrap();
     runtime.spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let tls = tls.clone();
+            let (acceptor, connector) = (acceptor.clone(), connector.clone());
             // A connection that fails is the daemons' to tell of.
-            tokio::spawn(async move {
-                match tls {
-                    None => clear(client, server).await,
-                    Some((acceptor, connector)) => secure(client, server, &acceptor, &connector).await,
-                }
-            });
+            tokio::spawn(async move { secure(client, server, &acceptor, &connector).await });
         }
     });
     address
-}
-
-/// Whoever does not begin with HTTP/2 is shut out without a word.
-async fn clear(mut client: TcpStream, server: SocketAddr) -> io::Result<()> {
-    let mut first = [0; PREFACE.len()];
-    client.read_exact(&mut first).await?;
-    if first != *PREFACE {
-        return Ok(());
-    }
-    let mut server = TcpStream::connect(server).await?;
-    server.write_all(&first).await?;
-    copy_bidirectional(&mut client, &mut server).await.map(drop)
 }
 
 async fn secure(

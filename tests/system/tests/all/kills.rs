@@ -162,3 +162,55 @@ fn the_far_daemon_dies_and_comes_back() {
     near.until_idle();
     far.until_idle();
 }
+
+/// Whoever is killed, what the gateway has of its calls is given back, and calls are answered again.
+#[test]
+fn a_gateway_and_those_around_it_die() {
+    for more in ["", "[grpc]\nalways = true\n"] {
+        let mut far = Host::over_tcp();
+        let mut gateway = Host::gateway_to(&far, more);
+        let mut near = Host::routed(vec![gateway.gateway()]);
+        let mut server = far.server("server");
+        let watcher = client(&near, "");
+        until_served(&watcher);
+
+        // Its client.
+        let stage = Stage::new(channel(&near, ""), "the gateway's client dies");
+        let call = hanging(&stage, "hang");
+        near.kill_daemon();
+        assert_eq!(failure(call), UNKNOWN);
+        gateway.until_idle();
+        far.until_idle();
+        near.start();
+        until_served(&watcher);
+
+        // The server behind it.
+        let stage = Stage::new(channel(&near, ""), "the server behind the gateway dies");
+        let call = hanging(&stage, "hang");
+        server.kill();
+        assert_eq!(failure(call), UNKNOWN);
+        gateway.until_idle();
+        server = far.server("server");
+        until_served(&watcher);
+
+        // The daemon behind it.
+        let stage = Stage::new(channel(&near, ""), "the daemon behind the gateway dies");
+        let call = hanging(&stage, "hang");
+        far.kill_daemon();
+        assert_eq!(failure(call), UNKNOWN);
+        gateway.until_idle();
+        far.start();
+        drop(server);
+        let _server = far.server("server");
+        until_served(&watcher);
+
+        // The gateway.
+        let stage = Stage::new(channel(&near, ""), "the gateway dies");
+        let call = hanging(&stage, "hang");
+        gateway.kill_daemon();
+        assert_eq!(failure(call), UNKNOWN);
+        far.until_idle();
+        gateway.start();
+        until_served(&watcher);
+    }
+}

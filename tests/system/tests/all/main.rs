@@ -11,6 +11,7 @@ mod r2p2_weather;
 mod scene;
 mod shutdown;
 mod skew;
+mod soak;
 mod support;
 mod topologies;
 mod upgrade;

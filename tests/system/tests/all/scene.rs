@@ -20,6 +20,8 @@ const WORDS: u64 = 20;
 /// Hosts, a server, and callers.
 pub struct Scene {
     pub near: Host,
+    /// On the way there, if it is.
+    gateway: Option<Host>,
     /// Where the server is, if that is another host.
     far: Option<Host>,
     _server: Process,
@@ -54,6 +56,17 @@ impl Scene {
         Self::new(near, Some(far), "", false)
     }
 
+    /// Two hosts and a gateway between them, which is to be replaced: it speaks gRPC with the near one, and with the
+    /// far one what these lines of its configuration say.
+    pub fn through_gateway(more: &str) -> Self {
+        let far = Host::over_tcp();
+        let gateway = Host::gateway_to(&far, more);
+        let near = Host::routed(vec![gateway.gateway()]);
+        let mut scene = Self::new(near, Some(far), "", false);
+        scene.gateway = Some(gateway);
+        scene
+    }
+
     /// One host.
     pub fn on_one() -> Self {
         Self::new(Host::alone(), None, "", true)
@@ -68,6 +81,7 @@ impl Scene {
         let talk = streams.then(|| Talk::start(&ProbeClient::new(channel(&near, target))));
         Self {
             near,
+            gateway: None,
             far,
             _server,
             target: target.to_owned(),
@@ -83,9 +97,13 @@ impl Scene {
         self.far.as_mut().unwrap_or(&mut self.near)
     }
 
-    /// Near or far, in turn.
+    /// Near or far, in turn; or the gateway.
     pub fn host(&mut self, round: usize) -> &mut Host {
-        if round.is_multiple_of(2) { &mut self.near } else { self.far() }
+        match &mut self.gateway {
+            Some(gateway) => gateway,
+            None if round.is_multiple_of(2) => &mut self.near,
+            None => self.far.as_mut().unwrap_or(&mut self.near),
+        }
     }
 
     /// Waits until calls were answered and streams have spoken again.
@@ -130,6 +148,7 @@ impl Scene {
         let server = self.far.as_ref().unwrap_or(&self.near);
         are_true_of_the_logs(&self.load, std::slice::from_ref(server));
         self.near.until_idle();
+        self.gateway.iter_mut().for_each(Host::until_idle);
         if let Some(far) = &mut self.far {
             far.until_idle();
         }

@@ -51,6 +51,18 @@ fn through_two_daemons_over_tcp() {
     same_as_embedded(Host::alone(), Some(far), &target);
 }
 
+/// The first daemon speaks gRPC with the gateway, which speaks the native protocol, or gRPC, with the last.
+#[test]
+fn through_a_gateway() {
+    let large = "[limits]\ngrpc_message_bytes = \"16 MiB\"\n";
+    for more in ["", "[grpc]\nalways = true\n"] {
+        let far = Host::over_tcp_as(large);
+        let mut gateway = Host::gateway_to(&far, &format!("{large}{more}"));
+        same_as_embedded(Host::routed_as(vec![gateway.gateway()], "", large), Some(far), "");
+        gateway.until_idle();
+    }
+}
+
 #[test]
 fn through_two_daemons_over_a_unix_socket_by_configuration() {
     let far = Host::over_unix();

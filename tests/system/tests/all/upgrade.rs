@@ -30,6 +30,17 @@ fn calls_over_grpc_do_not_notice() {
     println!("{} replacements of each daemon, with gRPC between: {}", rounds(), scene.end_untouched());
 }
 
+/// The same where a gateway is replaced, whatever it speaks on its other side.
+#[test]
+fn calls_through_a_gateway_do_not_notice() {
+    for more in ["", "[grpc]\nalways = true\n"] {
+        let mut scene = Scene::through_gateway(more);
+        scene.replace_in_vain();
+        (0..rounds()).for_each(|round| scene.replace(round));
+        println!("{} replacements of a gateway ({more:?}): {}", rounds(), scene.end_untouched());
+    }
+}
+
 #[test]
 fn on_one_host() {
     let mut scene = Scene::on_one();

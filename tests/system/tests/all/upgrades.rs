@@ -4,7 +4,7 @@
 
 use crate::once::{Load, are_true_of_the_logs, finish};
 use crate::scene::Scene;
-use crate::support::{Host, client, echo, until_served};
+use crate::support::{Host, client, echo, until, until_served};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,7 @@ fn what_a_module_adds_reaches_the_handler_and_its_faults_end_no_call() {
         assert_eq!(reply.headers().text("answer"), Some("from a module"), "the handler says it back");
         apply(&mut host, &file, "", 0);
     }
+    host.expect("failed in finish: panicked at", "the module is told to panic when a call has ended");
     // It breaks when the call has ended: that call is well, and the next passes it by.
     let breaks = "on_fault = \"pass\"\nconfig = { does = \"panic-finish\" }";
     apply(&mut host, &file, &policy("breaks", "server", "", &path, breaks), 0);
@@ -76,10 +77,32 @@ fn what_a_module_adds_reaches_the_handler_and_its_faults_end_no_call() {
     host.until_idle();
 }
 
+/// What sessions have bound is held against the rules of the daemon that takes over.
+#[test]
+fn a_bind_that_the_next_daemons_rules_forbid_ends_its_session() {
+    let mut host = Host::alone();
+    let _server = host.server("server");
+    let client = client(&host, "");
+    until_served(&client);
+    let file = host.folder().join("daemon.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\n[[call]]\nservice = \"probe.v1.*\"\nwho = []\n")).unwrap();
+    host.daemon().replace();
+    // The session ends, and a new one asks whether it may.
+    let refused = || echo(&client, "x").err().filter(|status| status.code() == Code::PermissionDenied);
+    let refused = until("a call is refused", refused);
+    assert!(refused.message().contains("[[call]]"), "{refused}");
+    // Those who may are left alone.
+    std::fs::write(&file, text).unwrap();
+    host.daemon().replace();
+    until_served(&client);
+}
+
 #[test]
 fn states_go_from_one_daemon_to_another() {
     let folder = tempfile::tempdir().unwrap();
     let path = built::rust(folder.path(), built::FAULTY);
+    trunkline_test_logs::watch();
     let daemon = |text: &str| {
         let daemon = Daemon::embedded(Config::default()).unwrap();
         daemon.apply_policies(&Config::policies_from_toml(text, "chain").unwrap(), false).unwrap();
@@ -117,7 +140,7 @@ fn stream(client: &ProbeClient, stop: &Arc<AtomicBool>) -> JoinHandle<u32> {
 fn refusal(client: &ProbeClient) -> usize {
     let status = echo(client, "no").unwrap_err();
     assert_eq!(status.code(), Code::PermissionDenied, "{status}");
-    let number = status.message().rsplit_once("(refusal ").and_then(|(_, rest)| rest.strip_suffix(')'));
+    let number = status.message().rsplit_once("(refusal ").and_then(|(_, rest)| rest.split(')').next());
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number: {status}"))
 }
 

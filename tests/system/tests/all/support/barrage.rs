@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use trunkline::{Request, Status, Wait};
 use trunkline_system_tests::proto::probe::Text;
 use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
+use trunkline_system_tests::random::mix;
 
 /// What to do.
 #[derive(Clone, Copy)]
@@ -75,12 +76,4 @@ fn text_of(number: u64, bytes_max: u64) -> String {
     let share = (mixed >> 11) as f64 / (1u64 << 53) as f64;
     let bytes = (bytes_max as f64).powf(share).round().max(1.0) as usize;
     (0..bytes).map(|at| char::from(b'a' + ((at as u64 ^ (mixed >> (at % 40))) % 26) as u8)).collect()
-}
-
-/// Spreads a number over all bits (the finalizer of splitmix64).
-pub fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 use trunkline_system_tests::program::{LOG_VARIABLE, TARGET_VARIABLE};
+use trunkline_test_logs::Expected;
 
 /// A host with a daemon.
 pub struct Host {
@@ -20,9 +21,13 @@ pub struct Host {
     r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
     keys: Option<Keys>,
+    /// The version of TLS it speaks; every one if empty.
+    tls_version: String,
     /// What holds for calls of the probe service, and what else is in the configuration.
     service_config: String,
     more: String,
+    /// What its daemons may log.
+    expected: Vec<Expected>,
 }
 
 /// A certificate and its key, of all hosts that know each other: each asks for it, and shows it.
@@ -42,6 +47,14 @@ impl Host {
     /// A host others reach over loopback TCP.
     pub fn over_tcp() -> Self {
         Self::with(vec!["tcp://127.0.0.1:0".to_owned()], Vec::new())
+    }
+
+    /// The same, with more configuration.
+    pub fn over_tcp_as(more: &str) -> Self {
+        let listen = vec!["tcp://127.0.0.1:0".to_owned()];
+        let mut host = Self { listen, more: more.to_owned(), ..Self::unstarted() };
+        host.start();
+        host
     }
 
     /// A host others reach over a Unix socket.
@@ -89,12 +102,42 @@ impl Host {
         host
     }
 
+    /// A host that speaks this version of TLS with those who have these keys: it listens there, sends the calls of the
+    /// probe service to `routes`, and has more configuration.
+    pub fn secured_with(
+        keys: &Keys,
+        listen: Option<&str>,
+        routes: Vec<String>,
+        version: &str,
+        more: &str,
+    ) -> Self {
+        let listen = listen.map(str::to_owned).into_iter().collect();
+        let tls_version = version.to_owned();
+        let (keys, more) = (Some(keys.clone()), more.to_owned());
+        let mut host = Self { listen, routes, keys, tls_version, more, ..Self::unstarted() };
+        host.start();
+        host
+    }
+
     /// A host that sends the calls of the probe service there, with a gRPC service config and more configuration.
     pub fn routed_as(endpoints: Vec<String>, service_config: &str, more: &str) -> Self {
         let (service_config, more) = (service_config.to_owned(), more.to_owned());
         let mut host = Self { routes: endpoints, service_config, more, ..Self::unstarted() };
         host.start();
         host
+    }
+
+    /// A host whose gateway forwards calls of the probe service to `far`.
+    pub fn gateway_to(far: &Host, more: &str) -> Self {
+        let mut host = Self { routes: vec![far.endpoint().to_owned()], ..Self::unstarted() };
+        host.more = format!("[gateway]\nlisten = [{:?}]\n{more}", host.gateway());
+        host.start();
+        host
+    }
+
+    /// Where gRPC clients have their calls forwarded.
+    pub fn gateway(&self) -> String {
+        format!("unix:{}", self.dir.path().join("grpc.sock").display())
     }
 
     fn with(listen: Vec<String>, routes: Vec<String>) -> Self {
@@ -112,8 +155,10 @@ impl Host {
             r2p2: None,
             namespace: None,
             keys: None,
+            tls_version: String::new(),
             service_config: String::new(),
             more: String::new(),
+            expected: Vec::new(),
         }
     }
 
@@ -122,7 +167,8 @@ impl Host {
         let config = self.dir.path().join("daemon.toml");
         std::fs::write(&config, self.config()).unwrap();
         let arguments = ["daemon", config.to_str().unwrap()];
-        let daemon = Process::start_within(self.namespace.as_deref(), &arguments, &[]);
+        let mut daemon = Process::start_within(self.namespace.as_deref(), &arguments, &[]);
+        daemon.expect(&self.expected);
         // The port the kernel chose stays this host's port.
         self.listen = daemon.greeting().split_whitespace().map(str::to_owned).collect();
         if let Some((listen, _)) = &mut self.r2p2 {
@@ -130,6 +176,15 @@ impl Host {
             *listen = endpoint.expect("it listens for datagrams").to_owned();
         }
         self.daemon = Some(daemon);
+    }
+
+    /// From now on its daemons may log a line at ERROR that has `part` in it, because `why`.
+    pub fn expect(&mut self, part: &'static str, why: &'static str) {
+        let line = Expected { part, why };
+        self.expected.push(line);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.expect(&[line]);
+        }
     }
 
     /// Kills the daemon.
@@ -250,13 +305,23 @@ impl Host {
         );
         if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
+            if !routers.is_empty() {
+                // They join by themselves.
+                text += "mode = \"extended\"\n";
+            }
         }
         if let Some(keys) = &self.keys {
             text += &keys.config();
+            if !self.tls_version.is_empty() {
+                let version = &self.tls_version;
+                let _ = writeln!(text, "version_min = {version:?}\nversion_max = {version:?}");
+            }
         }
         if !self.routes.is_empty() {
             let _ = writeln!(text, "[services.\"probe.v1.Probe\"]\nendpoints = {:?}", self.routes);
-            let _ = writeln!(text, "service_config = '''{}'''", self.service_config);
+            if !self.service_config.is_empty() {
+                let _ = writeln!(text, "service_config = '''{}'''", self.service_config);
+            }
         }
         text.push_str(&self.more);
         text

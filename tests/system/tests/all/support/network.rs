@@ -4,7 +4,6 @@
 //! Each host is a namespace with one interface; its other end lies in the relay's namespace, where a rule hands every
 //! packet that arrives to local sockets. There a raw socket reads it and another sends it on in its sender's name.
 
-use super::barrage::mix;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, ipproto, recv, socket_with, sockopt};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::VecDeque;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use trunkline_net::{Disguised, Interest, Poller, RawDatagrams, Token};
+use trunkline_system_tests::random::mix;
 
 /// What happens to datagrams, in thousandths.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,18 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
 use trunkline_system_tests::scenario::WATCHDOG;
+use trunkline_test_logs::{Expected, faults};
 
-/// A running probe. Killed when dropped.
+/// What programs of tests say that is no daemon's fault.
+const ORDERED: Expected = Expected {
+    part: "panicked at tests/system/src/handler.rs",
+    why: "handlers panic when they are ordered to",
+};
+
+/// A running probe. Killed when dropped, and the test fails if its log has a fault in it that the test has not
+/// foreseen.
 pub struct Process {
     name: String,
     child: Child,
@@ -17,6 +26,9 @@ pub struct Process {
     greeting: String,
     /// The process that goes on in this one's place, with its input and output.
     successor: Option<Pid>,
+    /// Its standard error, and that of its successors.
+    log: NamedTempFile,
+    expected: Vec<Expected>,
 }
 
 impl Process {
@@ -35,6 +47,17 @@ impl Process {
         process.greeting = process.hear();
         assert!(process.greeting.starts_with("ready"), "{}: {}", process.name, process.greeting);
         process
+    }
+
+    /// These lines in its log are no faults.
+    pub fn expect(&mut self, lines: &[Expected]) {
+        self.expected.extend_from_slice(lines);
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.log.path()).expect("its log is a file");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Orders something and waits for the answer.
@@ -126,7 +149,9 @@ impl Process {
             // It becomes the probe, so that its process is the one to kill.
             command.args(["netns", "exec", namespace, probe]);
         }
+        let log = NamedTempFile::new().expect("a file for its log");
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(log.reopen().expect("the file is there"));
         for name in ["TRUNKLINE_SOCKET", "TRUNKLINE_EMBEDDED", "TRUNKLINE_CONFIG"] {
             command.env_remove(name);
         }
@@ -140,7 +165,8 @@ impl Process {
             BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
         });
         let name = format!("probe {arguments:?}, process {}", child.id());
-        Self { name, child, orders, answers, greeting: String::new(), successor: None }
+        let (greeting, expected) = (String::new(), vec![ORDERED]);
+        Self { name, child, orders, answers, greeting, successor: None, log, expected }
     }
 }
 
@@ -158,5 +184,12 @@ fn is_alive(process: Pid) -> bool {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+        let log = self.log();
+        if std::thread::panicking() {
+            eprintln!("{} logged:\n{log}", self.name);
+            return;
+        }
+        let faults = faults(&log, &self.expected);
+        assert!(faults.is_empty(), "{} logged what no test expects: {faults:#?}\nin:\n{log}", self.name);
     }
 }

@@ -1,0 +1,138 @@
+# gRPC's interoperability tests through the gateway: grpc-go's and grpc-java's clients, which know nothing of Trunkline,
+# over one daemon to the servers of both, over two daemons to ours, and over two with TLS between them.
+#
+# A case counts if it passes between the same client and server without a daemon; so the cases that a client or a server
+# does not know are left out, and nothing else is.
+
+version=v1.85.0
+go_cases="empty_unary large_unary client_streaming server_streaming ping_pong empty_stream timeout_on_sleeping_server
+    cancel_after_begin cancel_after_first_response status_code_and_message special_status_message custom_metadata
+    unimplemented_method unimplemented_service rpc_soak channel_soak orca_per_rpc orca_oob"
+java_cases="empty_unary large_unary client_compressed_unary server_compressed_unary client_streaming
+    client_compressed_streaming server_streaming server_compressed_streaming ping_pong empty_stream custom_metadata
+    status_code_and_message special_status_message unimplemented_method unimplemented_service cancel_after_begin
+    cancel_after_first_response timeout_on_sleeping_server very_large_request rpc_soak channel_soak orca_per_rpc orca_oob"
+# What makes clients look at load reports.
+balancer='{"loadBalancingConfig": [{"test_backend_metrics_load_balancer": {}}]}'
+
+trap stop_all EXIT
+scene=$TOOLS/gateway
+mkdir -p "$scene"
+go_client=$(go_tool interop-client "google.golang.org/grpc/interop/client@$version") || go_client=
+go_server=$(go_tool interop-server "google.golang.org/grpc/interop/server@$version") || go_server=
+
+# java_programs: has Maven put them into $scene/java, once.
+java_programs() {
+    local pom=tests/interop/clients/java/pom.xml
+    command -v java > /dev/null && command -v mvn > /dev/null || return 1
+    cmp -s "$pom" "$scene/java/pom.xml" && return 0
+    mkdir -p "$scene/java"
+    mvn -q -B -f "$pom" dependency:copy-dependencies -DoutputDirectory="$scene/java" > "$LOGS/mvn.log" 2>&1 &&
+        cp "$pom" "$scene/java/pom.xml"
+}
+
+# client LANGUAGE PORT CASE: plays a case.
+client() {
+    local config=
+    case $3 in orca_*) config=$balancer ;; esac
+    if [ "$1" = go ]; then
+        timeout 60 "$go_client" --server_host=127.0.0.1 --server_port="$2" --test_case="$3" \
+            ${config:+--service_config_json="$config"}
+    else
+        timeout 60 java -XX:TieredStopAtLevel=1 -cp "$scene/java/*" io.grpc.testing.integration.TestServiceClient \
+            --server_host=127.0.0.1 --server_port="$2" --test_case="$3" --use_tls=false \
+            ${config:+--service_config_json="$config"}
+    fi
+}
+
+# plays LANGUAGE PORT CASES LOG: a line for each case.
+plays() {
+    local case
+    : > "$4"
+    for case in $3; do
+        if client "$1" "$2" "$case" > "$4.case" 2>&1; then
+            echo "passed $case"
+        else
+            echo "FAILED $case: $(grep -v '^\s*at ' "$4.case" | tail -1)"
+        fi >> "$4"
+    done
+}
+
+# known LANGUAGE PORT CASES NAME: those of the cases that pass without a daemon.
+known() {
+    plays "$1" "$2" "$3" "$LOGS/$4-direct.log"
+    sed -n 's/^passed //p' "$LOGS/$4-direct.log" | tr '\n' ' '
+}
+
+# through WHAT LANGUAGE PORT CASES NAME
+through() {
+    local log=$LOGS/$5.log
+    plays "$2" "$3" "$4" "$log"
+    record gateway "$1" "$(grep -c '^passed' "$log")" "$(grep -c '^FAILED' "$log")" \
+        "$(grep '^FAILED' "$log" | head -1 | cut -c1-80)"
+}
+
+# gateway NAME PORT ENDPOINT [LINE]...: a daemon whose gateway leads to the endpoint.
+gateway() {
+    local name=$1 port=$2 endpoint=$3
+    shift 3
+    {
+        printf '[daemon]\nnode = "%s"\n' "$name"
+        # A case of grpc-java's sends more than 4 MiB.
+        printf '[limits]\ngrpc_message_bytes = "16 MiB"\n'
+        printf '[gateway]\nlisten = ["tcp://127.0.0.1:%s"]\n' "$port"
+        printf '[services."grpc.testing.TestService"]\nendpoints = ["%s"]\n' "$endpoint"
+        printf '[services."xds.service.orca.v3.OpenRcaService"]\nendpoints = ["%s"]\n' "$endpoint"
+        printf '%s\n' "$@"
+    } > "$scene/$name.toml"
+    start_daemon "$name" --socket "$scene/$name.sock" daemon --config "$scene/$name.toml"
+    wait_for_port "$port"
+}
+
+# to_ours LANGUAGE CASES: over two daemons, which find out that both speak the native protocol.
+to_ours() {
+    local language=$1 cases=$2 port=$our_port
+    [ -n "$gateway_to_ours" ] || {
+        gateway_to_ours=$(free_port)
+        gateway to-ours "$gateway_to_ours" "tcp://127.0.0.1:$port" || return 1
+        gateway_over_tls=$(free_port)
+        gateway over-tls "$gateway_over_tls" "tls://127.0.0.1:$our_secure_port" '[tls]' "ca = \"$scene/keys/ca.pem\""
+    } || return 1
+    through "$language's client, two daemons, our server" "$language" "$gateway_to_ours" "$cases" "$language-to-ours"
+    through "the same, TLS between the daemons" "$language" "$gateway_over_tls" "$cases" "$language-over-tls"
+}
+
+certificates "$scene/keys" || return 1
+our_port=$(free_port)
+start our-server "$BIN/interop-server" --port "$our_port"
+our_secure_port=$(free_port)
+start our-secure-server "$BIN/interop-server" --port "$our_secure_port" --use_tls=true \
+    --tls_cert_file="$scene/keys/server.pem" --tls_key_file="$scene/keys/server.key"
+wait_for_text "$LOGS/our-server.log" "serving on" && wait_for_text "$LOGS/our-secure-server.log" "serving on" || return 1
+gateway_to_ours=
+
+if [ -n "$go_client" ] && [ -n "$go_server" ]; then
+    port=$(free_port)
+    start go-server "$go_server" --port="$port"
+    wait_for_port "$port" || return 1
+    go_known=$(known go "$port" "$go_cases" go)
+    entrance=$(free_port)
+    gateway to-go "$entrance" "tcp://127.0.0.1:$port" || return 1
+    through "grpc-go's client, a daemon, grpc-go's server" go "$entrance" "$go_known" go-to-go
+    to_ours go "$go_known"
+else
+    missing gateway "grpc-go" "go install google.golang.org/grpc/interop/client@$version failed"
+fi
+
+if java_programs; then
+    port=$(free_port)
+    start java-server java -cp "$scene/java/*" io.grpc.testing.integration.TestServiceServer --port="$port" --use_tls=false
+    wait_for_port "$port" 60 || return 1
+    java_known=$(known java "$port" "$java_cases" java)
+    entrance=$(free_port)
+    gateway to-java "$entrance" "tcp://127.0.0.1:$port" || return 1
+    through "grpc-java's client, a daemon, its server" java "$entrance" "$java_known" java-to-java
+    to_ours java "$(known java "$our_port" "$java_known" java-ours)"
+else
+    missing gateway "grpc-java" "there is no Java with Maven, or it could not fetch them"
+fi
