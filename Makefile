@@ -3,10 +3,10 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test counts demo bench conformance r2p2 fmt lint
+.PHONY: help test counts demo deb deb-test crates docs bench conformance r2p2 soak fmt lint
 
 help: ## this list
-	@sed -n 's/^\([a-z0-9]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
 test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
 	@$(CARGO) xtask test
@@ -15,13 +15,31 @@ counts: ## instructions of codec, rings and calls, beside those in docs/counts.t
 	@$(CARGO) xtask counts
 
 demo: ## build it and watch it work: two daemons, a service, a client, on this machine
-	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-example-search \
-		--package trunkline-example-token-bucket-1 --package trunkline-example-token-bucket-2
-	@"$${CARGO_TARGET_DIR:-target}"/release/trunkline demo
+	$(CARGO) build --profile demo --locked --package trunkline-cli --package trunkline-example-search \
+		--package trunkline-example-token-bucket-1 --package trunkline-example-token-bucket-2 \
+		--no-default-features --features trunkline-cli/ring,trunkline-example-search/ring
+	@"$${CARGO_TARGET_DIR:-target}"/demo/trunkline demo
+
+deb: ## a Debian package of the daemon, below target/deb
+	$(CARGO) build --release --locked --package trunkline-cli
+	@$(CARGO) xtask deb
+
+deb-test: ## install, call, upgrade with calls in flight, purge, in a Debian of its own; needs root and debootstrap (MIRROR)
+	$(CARGO) build --release --locked --package trunkline-cli
+	$(CARGO) build --profile demo --locked --package trunkline-example-search --no-default-features --features ring
+	@packaging/deb-test
+
+crates: ## package every crate that others depend on, and build it from its package
+	@$(CARGO) xtask crates
+
+docs: ## the documentation as a site, its links checked; installs mdBook below target if there is none
+	@$(CARGO) xtask docs
 
 bench: ## measure it beside the bare limits of this machine and the field; ONLY=latency, grpc, ... for one part
+# Peers that are not installed are unpacked below target; PEERS=install installs them, PEERS=installed fetches none.
+# PUBLISH=docs/measured writes the tables there as well; `cargo xtask pages` then makes the pages that show them.
 	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-bench
-	$(CARGO) run --release --locked --package trunkline-bench -- $(ONLY)
+	$(CARGO) run --release --locked --package trunkline-bench -- $(ONLY) $(if $(PEERS),--peers $(PEERS)) $(if $(PUBLISH),--publish $(PUBLISH))
 
 conformance: ## run the field's own suites against it; needs Go, Node and Python to fetch them, and says what it lacks
 	@tests/interop/run
@@ -29,6 +47,10 @@ conformance: ## run the field's own suites against it; needs Go, Node and Python
 r2p2: ## R2P2 over a network that loses, doubles and reorders: 100,000 calls between namespaces; needs root
 	TRUNKLINE_R2P2_CALLS=100000 $(CARGO) test --release --locked --package trunkline-system-tests --test all -- \
 		r2p2_weather --nocapture
+
+soak: ## random calls in every topology, ten minutes each (SOAK_SECONDS), three at a time; the seed is printed
+	SOAK_SECONDS=$${SOAK_SECONDS:-600} $(CARGO) test --release --locked --package trunkline-system-tests --test all -- \
+		soak:: --nocapture --test-threads 3
 
 fmt: ## format every file
 	$(CARGO) fmt --all

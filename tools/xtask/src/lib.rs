@@ -10,7 +10,9 @@
 //! tree to [`Finding`]s and their tests need no files. [`source`] is as much of a Rust reader as the rules need: it
 //! tells code from comments and strings, finds functions, and knows which lines are tests. [`rooms`] are the crates and
 //! their floors. One file per rule is in [`rules`]. [`suite`] runs this and every other check and sums up: `make test`;
-//! [`counts`] compares instruction counts: `make counts`.
+//! [`counts`] compares instruction counts: `make counts`. [`pages`] makes pages from data, [`site`] a
+//! site of all of them: `make docs`; [`deb`] makes the Debian
+//! package: `make deb`; [`crates`] packages what others depend on: `make crates`.
 //!
 //! # The ratchet
 //! What was too long when the rule came is listed in `tools/xtask/ratchet.toml` with its length. An entry may only
@@ -23,10 +25,14 @@
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod crates;
+pub mod deb;
 mod finding;
+pub mod pages;
 mod rewrap;
 pub mod rooms;
 pub mod rules;
+pub mod site;
 pub mod source;
 pub mod suite;
 mod tree;

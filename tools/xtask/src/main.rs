@@ -3,17 +3,25 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::{Tree, counts, rules, suite};
+use xtask::{Tree, counts, crates, deb, pages, rules, site, suite};
 
 const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
        cargo xtask counts [--update]
+       cargo xtask pages
+       cargo xtask docs
+       cargo xtask deb [REVISION]
+       cargo xtask crates
 
 test      run every check there is, and sum up
 tidy      hold the work tree, or these folders of it, to the house rules (CONTRIBUTING.md)
 --update  first break comment lines that are too long, and lower ratchet entries to what the code is now
 counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
---update  write that file instead";
+--update  write that file instead
+pages     make the pages that come from data: targets, the tables of benchmarks and README, plots
+docs      build the documentation as a site, and follow every link of it
+deb       make a Debian package of the release build; REVISION (+1) stands behind its version
+crates    package every crate that others depend on, as a registry would get it, and build it from there";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +35,11 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["test"] if !update => code(suite::run()),
         ["counts"] => code(counts::run(update)),
+        ["pages"] if !update => make_pages(),
+        ["docs"] if !update => code(site::run()),
+        ["crates"] if !update => code(crates::run()),
+        ["deb"] if !update => make_deb(""),
+        ["deb", revision] if !update => make_deb(revision),
         ["tidy", folders @ ..] => tidy(update, folders),
         _ => usage(),
     }
@@ -39,6 +52,32 @@ fn code(good: bool) -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!("{USAGE}");
     ExitCode::from(2)
+}
+
+fn make_deb(revision: &str) -> ExitCode {
+    match deb::build(revision) {
+        Ok(package) => {
+            println!("{}", package.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("deb: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make_pages() -> ExitCode {
+    match pages::write(&Tree::root()) {
+        Ok(written) => {
+            println!("pages: {written} written");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("pages: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn tidy(update: bool, folders: &[&str]) -> ExitCode {

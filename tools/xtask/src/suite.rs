@@ -2,14 +2,14 @@
 //!
 //! A Rust tool chain is all it needs. Checks that need another tool are skipped without it, and the summary says so.
 
-use crate::{Tree, rules};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+mod processes;
+mod watch;
 
-/// A step that takes longer hangs: the slowest, a cold build of everything on two cores, takes a third of it.
-const STEP_MAX: Duration = Duration::from_secs(30 * 60);
+use crate::{Tree, rules};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use watch::Limits;
 
 /// One check.
 struct Step {
@@ -93,7 +93,7 @@ impl Step {
         let outcome = match self.needs.filter(|tool| !is_here(tool)) {
             Some(tool) => Outcome::Skipped(format!("{tool} is not installed")),
             None => match self.command().spawn() {
-                Ok(child) => watch(child, &mut counts),
+                Ok(child) => watch::watch(child, &mut counts, Limits::STEP),
                 Err(error) => Outcome::Failed(error.to_string()),
             },
         };
@@ -110,35 +110,6 @@ impl Step {
                 .env("CARGO_TARGET_DIR", target().join("loom"));
         }
         command
-    }
-}
-
-/// Prints what the child prints, counts its tests, and ends it if it hangs.
-fn watch(mut child: Child, counts: &mut Counts) -> Outcome {
-    let deadline = Instant::now() + STEP_MAX;
-    let (send, lines) = std::sync::mpsc::channel();
-    if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-    while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        counts.add(&line);
-        println!("{line}");
-    }
-    if Instant::now() >= deadline {
-        // Whether it could be killed or not, the verdict is the same.
-        let _ = child.kill();
-        return Outcome::Failed(format!("no end after {} minutes", STEP_MAX.as_secs() / 60));
-    }
-    match child.wait() {
-        Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => Outcome::Failed(status.to_string()),
-        Err(error) => Outcome::Failed(error.to_string()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every rule over the whole tree.
 
-use super::{documents, essay, floors, ordering, purity, size, unsafe_code, wording};
+use super::{documents, essay, floors, messages, ordering, pages, purity, size, unsafe_code, wording};
 use crate::rooms::Room;
 use crate::{Finding, Tree};
 
@@ -16,6 +16,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(size::check(tree));
     findings.extend(wording::check(tree));
     findings.extend(documents::check(tree, &rooms));
+    findings.extend(messages::check(tree));
+    findings.extend(pages::check(tree));
     findings.sort();
     findings
 }

@@ -7,6 +7,8 @@ const RULE: &str = "documents";
 const MAP: &str = "ARCHITECTURE.md";
 /// A change log speaks of what was.
 const HISTORY: &str = "CHANGELOG.md";
+/// What pages the site has.
+const SUMMARY: &str = "docs/SUMMARY.md";
 /// Where a path in `code` style is taken for a path of the house.
 const FOLDERS: [&str; 8] = ["core/", "host/", "run/", "tools/", "bindings/", "docs/", "examples/", "fuzz/"];
 
@@ -29,7 +31,18 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
         }
     }
     findings.extend(map(tree, rooms));
+    findings.extend(unlisted(tree));
     findings
+}
+
+/// Pages that the site's table of contents lacks.
+fn unlisted(tree: &Tree) -> Vec<Finding> {
+    let Some(summary) = tree.documents.get(SUMMARY) else { return Vec::new() };
+    let pages = tree.documents.keys().filter(|path| path.starts_with("docs/") && path.as_str() != SUMMARY);
+    let lacking = pages.filter(|path| !summary.contains(&format!("]({})", &path["docs/".len()..])));
+    let finding =
+        |path: &String| at(SUMMARY, 0, format!("{path} is not in the site"), "add it to the contents");
+    lacking.map(finding).collect()
 }
 
 /// A room is on the map if its path, or the end of it in a tree drawing (`  call/`), stands there.
@@ -71,7 +84,7 @@ fn follow(tree: &Tree, document: &str, target: &str) -> Option<(String, &'static
 }
 
 /// The path a relative link leads to; `None` if it leaves the house.
-fn resolve(document: &str, link: &str) -> Option<String> {
+pub fn resolve(document: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = document.split('/').collect();
     parts.pop();
     for part in link.split('/') {
@@ -87,7 +100,7 @@ fn resolve(document: &str, link: &str) -> Option<String> {
 }
 
 /// A heading as forges turn it into an anchor.
-fn slug(heading: &str) -> String {
+pub fn slug(heading: &str) -> String {
     let words = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
@@ -185,6 +198,13 @@ mod tests {
         );
         assert_eq!(found("`core/b/src/lib.rs`\n"), ["`core/b/src/lib.rs` does not exist"]);
         assert_eq!(found("`x.rs`, `src/x.rs`, `a/x.rs`, `build.rs`, `y.rs`\n"), ["`y.rs` does not exist"]);
+    }
+
+    #[test]
+    fn every_page_is_in_the_site() {
+        let tree = Tree::of([("docs/SUMMARY.md", "- [A](a.md)\n"), ("docs/a.md", ""), ("docs/b/c.md", "")]);
+        assert_eq!(unlisted(&tree).len(), 1);
+        assert_eq!(unlisted(&tree)[0].what, "docs/b/c.md is not in the site");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 pub mod documents;
 pub mod essay;
 pub mod floors;
+pub mod messages;
 pub mod ordering;
+pub mod pages;
 pub mod purity;
 pub mod size;
 pub mod unsafe_code;
