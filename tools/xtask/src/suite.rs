@@ -2,10 +2,12 @@
 //!
 //! A Rust tool chain is all it needs. Checks that need another tool are skipped without it, and the summary says so.
 
+mod counts;
 mod processes;
 mod watch;
 
 use crate::{Tree, rules};
+use counts::Counts;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -53,15 +55,14 @@ struct Verdict {
     outcome: Outcome,
     took: Duration,
     counts: Counts,
+    /// Tests that failed once and then passed.
+    unsteady: Vec<String>,
 }
 
-/// What test programs said of themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Counts {
-    programs: usize,
-    passed: usize,
-    failed: usize,
-}
+/// So often a test that has failed must pass, alone, to count as unsteady.
+const AGAIN: usize = 3;
+/// More that fail at once are no accident.
+const UNSTEADY_MAX: usize = 3;
 
 /// Runs every check, also after one failed, and says whether all that ran passed.
 pub fn run() -> bool {
@@ -82,7 +83,7 @@ fn tidy() -> Verdict {
         }
         Err(error) => Outcome::Failed(error.to_string()),
     };
-    Verdict { name: "tidy", outcome, took: began.elapsed(), counts: Counts::default() }
+    Verdict { name: "tidy", outcome, took: began.elapsed(), counts: Counts::default(), unsteady: Vec::new() }
 }
 
 impl Step {
@@ -90,14 +91,29 @@ impl Step {
         let began = Instant::now();
         println!("\n── {}: cargo {}", self.name, self.cargo.join(" "));
         let mut counts = Counts::default();
-        let outcome = match self.needs.filter(|tool| !is_here(tool)) {
+        let mut unsteady = Vec::new();
+        let mut outcome = match self.needs.filter(|tool| !is_here(tool)) {
             Some(tool) => Outcome::Skipped(format!("{tool} is not installed")),
-            None => match self.command().spawn() {
-                Ok(child) => watch::watch(child, &mut counts, Limits::STEP),
-                Err(error) => Outcome::Failed(error.to_string()),
-            },
+            None => watched(self.command(), &mut counts),
         };
-        Verdict { name: self.name, outcome, took: began.elapsed(), counts }
+        if matches!(outcome, Outcome::Failed(_))
+            && let Some(names) = counts.to_try_again(UNSTEADY_MAX)
+            && (0..AGAIN).all(|_| self.passes_alone(&names))
+        {
+            outcome = Outcome::Passed;
+            unsteady = names;
+        }
+        Verdict { name: self.name, outcome, took: began.elapsed(), counts, unsteady }
+    }
+
+    /// Runs only the tests with these names. A machine that gives its processors away for seconds can make a test of
+    /// real processes fail that is right; what is wrong fails again when nothing runs beside it.
+    fn passes_alone(&self, names: &[String]) -> bool {
+        println!("\n── {}: once more, alone: {}", self.name, names.join(", "));
+        let mut command = self.command();
+        command.args(["--", "--exact"]).args(names);
+        let mut counts = Counts::default();
+        watched(command, &mut counts) == Outcome::Passed && counts.passed >= names.len()
     }
 
     fn command(&self) -> Command {
@@ -113,35 +129,34 @@ impl Step {
     }
 }
 
-impl Counts {
-    /// Reads `test result: ok. 24 passed; 0 failed; …`; other lines count for nothing.
-    fn add(&mut self, line: &str) {
-        let Some(result) = line.strip_prefix("test result: ") else { return };
-        let number = |word: &str| {
-            let part = result.split(['.', ';']).find(|part| part.trim_end().ends_with(word))?;
-            part.split_whitespace().next()?.parse::<usize>().ok()
-        };
-        self.programs += 1;
-        self.passed += number(" passed").unwrap_or(0);
-        self.failed += number(" failed").unwrap_or(0);
+fn watched(mut command: Command, counts: &mut Counts) -> Outcome {
+    match command.spawn() {
+        Ok(child) => watch::watch(child, counts, Limits::STEP),
+        Err(error) => Outcome::Failed(error.to_string()),
     }
 }
 
 fn summary(verdicts: &[Verdict]) -> String {
     let mut out = String::new();
-    for Verdict { name, outcome, took, counts } in verdicts {
+    for Verdict { name, outcome, took, counts, unsteady } in verdicts {
         let word = match outcome {
             Outcome::Passed => "passed".to_owned(),
             Outcome::Failed(why) => format!("FAILED: {why}"),
             Outcome::Skipped(why) => format!("skipped: {why}"),
         };
-        let Counts { programs, passed, failed } = counts;
+        let Counts { programs, passed, failed, .. } = counts;
+        let failed = &(failed - unsteady.len().min(*failed));
         let tests = match (programs, failed) {
             (0, _) => String::new(),
             (_, 0) => format!(", {passed} tests in {programs} programs"),
             (_, failed) => format!(", {failed} of {} tests failed", passed + failed),
         };
         out.push_str(&format!("{name:8} {:>5} s  {word}{tests}\n", took.as_secs()));
+        for test in unsteady {
+            out.push_str(&format!(
+                "                 UNSTEADY, to be mended: {test} failed, then passed {AGAIN} times\n"
+            ));
+        }
     }
     let failed = verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_))).count();
     out.push_str(&if failed == 0 { "all is well\n".to_owned() } else { format!("{failed} failed\n") });
@@ -172,29 +187,43 @@ mod tests {
     }
 
     #[test]
-    fn results_are_counted() {
+    fn what_a_program_says_of_its_tests_is_known_when_it_has_ended() {
+        let said = "running 1 test\\ntest a::b ... FAILED\\ntest result: FAILED. 0 passed; 1 failed;\\n";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("printf '{said}'; exit 101")]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut counts = Counts::default();
-        counts.add("running 2 tests");
-        counts.add(
-            "test result: ok. 24 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.05s",
-        );
-        counts.add("test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
-        assert_eq!(counts, Counts { programs: 2, passed: 27, failed: 1 });
+        assert!(matches!(watched(command, &mut counts), Outcome::Failed(_)));
+        assert_eq!(counts.to_try_again(UNSTEADY_MAX), Some(vec!["a::b".to_owned()]));
     }
 
     #[test]
-    fn the_summary_names_what_was_skipped_and_what_failed() {
-        let verdict = |name, outcome, counts| Verdict { name, outcome, took: Duration::from_secs(3), counts };
-        let none = Counts::default();
-        let good = Counts { programs: 2, passed: 5, failed: 0 };
-        let skipped = verdict("format", Outcome::Skipped("rustfmt is not installed".into()), none);
-        let text = summary(&[skipped, verdict("tests", Outcome::Passed, good)]);
+    fn the_summary_names_what_was_skipped_what_failed_and_what_is_unsteady() {
+        let counted = |failed: &str| {
+            let mut counts = Counts::default();
+            counts.add(&format!("test result: x. 5 passed; {failed} failed;"));
+            counts
+        };
+        let verdict = |name, outcome, counts| {
+            let took = Duration::from_secs(3);
+            Verdict { name, outcome, took, counts, unsteady: Vec::new() }
+        };
+        let skipped =
+            verdict("format", Outcome::Skipped("rustfmt is not installed".into()), Counts::default());
+        let text = summary(&[skipped, verdict("tests", Outcome::Passed, counted("0"))]);
         assert_eq!(
             text,
             "format       3 s  skipped: rustfmt is not installed\n\
-             tests        3 s  passed, 5 tests in 2 programs\nall is well\n"
+             tests        3 s  passed, 5 tests in 1 programs\nall is well\n"
         );
-        let bad = verdict("tests", Outcome::Failed("exit status: 101".into()), Counts { failed: 1, ..good });
+        let bad = verdict("tests", Outcome::Failed("exit status: 101".into()), counted("1"));
         assert!(summary(&[bad]).contains("FAILED: exit status: 101, 1 of 6 tests failed\n1 failed"));
+        let mut unsteady = verdict("tests", Outcome::Passed, counted("1"));
+        unsteady.unsteady.push("a::b".into());
+        let text = summary(&[unsteady]);
+        assert!(
+            text.contains("UNSTEADY, to be mended: a::b failed, then passed 3 times\nall is well"),
+            "{text}"
+        );
     }
 }

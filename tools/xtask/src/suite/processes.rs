@@ -120,6 +120,7 @@ fn test_program(exe: &std::path::Path) -> Option<String> {
 mod tests {
     //! Shows whose time is counted and who is named.
     use super::*;
+    use std::io::Read;
     use std::path::Path;
     use std::process::{Command, Stdio};
 
@@ -148,10 +149,15 @@ mod tests {
 
     #[test]
     fn a_real_child_is_named_and_ended() {
-        let mut child = Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        // It says so when it runs: until then it may have no command line that could be told.
+        let mut waiting = Command::new("sh");
+        waiting.args(["-c", "echo up; read never"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = waiting.spawn().unwrap();
+        let mut said = [0; 3];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
         let found = below(std::process::id());
         let process = found.iter().find(|process| process.id == child.id()).expect("it is ours");
-        assert_eq!(process.describe(), format!("process {}: sleep 1000", child.id()));
+        assert_eq!(process.describe(), format!("process {}: sh -c echo up; read never", child.id()));
         let me = found.iter().find(|process| process.id == std::process::id()).unwrap();
         assert_eq!(me.test_program().as_deref(), Some("xtask"));
         kill(std::slice::from_ref(process));
