@@ -68,11 +68,6 @@ impl ServerHandle {
         Self { shared, grace }
     }
 
-    #[cfg(feature = "signals")]
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
     fn stop(&self, limit: Duration) {
         order_stop(&self.shared, limit);
     }

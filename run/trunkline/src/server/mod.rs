@@ -250,8 +250,8 @@ impl ServerBuilder {
         #[cfg(feature = "signals")]
         if self.signals {
             let grace = self.grace;
-            let server = self.spawn()?;
-            let _told = signals::tell(server.shared(), grace);
+            // Before anybody can call: a signal that comes while the server starts stops it, too.
+            let (server, _told) = self.begin(|shared| signals::tell(shared, grace))?;
             return server.wait();
         }
         self.serve().wait()
@@ -262,6 +262,11 @@ impl ServerBuilder {
     /// # Errors
     /// RESOURCE_EXHAUSTED when there is no thread or descriptor for a worker.
     pub fn spawn(self) -> Result<ServerHandle, Status> {
+        self.begin(|_| ()).map(|(server, ())| server)
+    }
+
+    /// Starts the workers; `before` is called when there is something to stop and nothing runs yet.
+    fn begin<T>(self, before: impl FnOnce(&Arc<Shared>) -> T) -> Result<(ServerHandle, T), Status> {
         let name = self.settings.name();
         let hub = Hub::of(self.settings.daemon(), &name);
         let kicks: Result<Vec<_>, _> = (0..self.workers).map(|_| Kick::new()).collect();
@@ -272,6 +277,7 @@ impl ServerBuilder {
         let handle = ServerHandle::new(Arc::clone(&shared), self.grace);
         let role = Role { stands_by: self.stands_by, tells_callers: self.tells_callers };
         let scope = self.around.scope()?;
+        let before = before(&shared);
         let mut refused = None;
         for (index, kick) in kicks.into_iter().enumerate() {
             let lane = hub.worker_lane(&name, Arc::clone(&kick), role);
@@ -283,7 +289,7 @@ impl ServerBuilder {
                 refused = Some(error);
             }
         }
-        refused.map_or(Ok(handle), |error| Err(no_worker(&error)))
+        refused.map_or(Ok((handle, before)), |error| Err(no_worker(&error)))
     }
 }
 

@@ -74,7 +74,8 @@ fn listen() -> io::Result<Option<Arc<Listener>>> {
     if ours.is_empty() {
         return Ok(None);
     }
-    let at_once = Arc::new(AtomicBool::new(false));
+    // Until a server is there that could be told.
+    let at_once = Arc::new(AtomicBool::new(true));
     for signal in &ours {
         // In this order: what was so before the signal decides what it does.
         flag::register_conditional_default(*signal, Arc::clone(&at_once))?;
@@ -114,8 +115,21 @@ fn is_default(status: &str, signal: c_int) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Shows whose a signal is.
+    //! Shows whose a signal is, and that none is lost while a server starts.
     use super::*;
+
+    #[test]
+    fn a_signal_that_comes_before_the_workers_run_stops_them() {
+        let builder = crate::Server::builder().socket("/nobody/listens/here");
+        let begun = builder.begin(|shared| {
+            let told = tell(shared, Duration::ZERO);
+            signal_hook::low_level::raise(SIGTERM).unwrap();
+            told
+        });
+        let (server, told) = begun.unwrap();
+        assert!(told.is_some(), "the signal is ours");
+        server.wait().unwrap();
+    }
 
     #[test]
     fn a_signal_is_the_programs_own_if_it_is_caught_or_ignored() {
