@@ -82,7 +82,7 @@ fn request(query: &str) -> QueryRequest {
 fn in_both_modes(test: impl Fn(&World)) {
     trunkline_test_logs::watch();
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(120));
+        std::thread::sleep(Duration::from_secs(400));
         eprintln!("a test of examples/search hangs");
         std::process::exit(101);
     });

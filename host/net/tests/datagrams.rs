@@ -9,10 +9,10 @@ use trunkline_net::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams}
 
 const ANY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
 
-/// The next `count` datagrams; fewer if they do not come within ten seconds.
+/// The next `count` datagrams; fewer if they do not come within a minute.
 fn receive(socket: &Datagrams, count: usize) -> Vec<(Vec<u8>, SocketAddrV4)> {
     let (mut out, mut batch) = (Vec::new(), DatagramBatch::new());
-    let patience = Instant::now() + Duration::from_secs(10);
+    let patience = Instant::now() + Duration::from_secs(60);
     while out.len() < count && Instant::now() < patience {
         socket.receive_batch(&mut batch).unwrap();
         out.extend(batch.iter().map(|(from, datagram)| (datagram.to_vec(), from)));

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller, Ready, Stream, Token, Transfer};
 
 /// Long enough that only a broken test runs into it; nothing is asserted about how long a wait took.
-const WATCHDOG_NS: u64 = 20_000_000_000;
+const WATCHDOG_NS: u64 = 120_000_000_000;
 
 fn tcp() -> Endpoint {
     "tcp://localhost:0".parse().unwrap()

@@ -337,10 +337,10 @@ fn a_grpc_server_hears_nothing_but_http2() {
 fn a_grpc_server_that_speaks_first_is_called_at_once() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp://{}", listener.local_addr().unwrap());
-    let began = Clock::now();
     let server = std::thread::spawn(move || {
         let (mut greeted, _) = listener.accept().unwrap();
         greeted.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+        let began = Clock::now();
         greeted.read_to_end(&mut Vec::new()).unwrap();
         let (mut called, _) = listener.accept().unwrap();
         let mut preface = [0; 24];

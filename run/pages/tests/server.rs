@@ -6,7 +6,7 @@ use std::time::Duration;
 use trunkline_pages::{HEAD_BYTES_MAX, PLACES_MAX, Page, PageServer};
 
 /// So long at most a test waits for what has to come.
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 fn serve(make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static) -> PageServer {
     PageServer::bind("127.0.0.1:0".parse().unwrap(), "pages", make).unwrap()

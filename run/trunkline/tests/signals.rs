@@ -91,9 +91,17 @@ fn send(signal: Signal, server: &Child) {
     kill_process(pid, signal).unwrap();
 }
 
+/// Whether whoever started this program has it ignore a signal, as shells do with SIGINT in the background: its children
+/// do so as well, and then the signal is not ours.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (signal.as_raw() - 1) != 0
+}
+
 #[test]
 fn a_server_that_is_told_to_end_answers_first() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT].into_iter().filter(|signal| !is_ignored(*signal)) {
         watched(move || {
             let (mut server, mut says) = called("yes");
             send(signal, &server);

@@ -52,6 +52,7 @@ impl Handler {
             Some(Task::Gate(gate)) => self.journal.pass(&gate).await,
             Some(Task::Open(gate)) => self.journal.open(&gate),
             Some(Task::Log(number)) => self.journal.executed(number),
+            Some(Task::WorkUntil(gate)) => self.journal.block_at(&gate),
             Some(Task::BlockMs(ms)) => std::thread::sleep(std::time::Duration::from_millis(ms.into())),
             None => {}
         }

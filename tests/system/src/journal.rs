@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// The server's memory. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +78,13 @@ impl Journal {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Keeps this thread until a gate is open.
+    pub fn block_at(&self, gate: &str) {
+        while !self.books().open.contains(gate) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// An order was executed.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use trunkline::{Channel, Code, Request, Status, Wait};
 
 /// No condition is waited for longer.
-pub const WATCHDOG: Duration = Duration::from_secs(30);
+pub const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// What a scenario says, or the status nobody expected.
 pub type Said = Result<String, Status>;

@@ -18,7 +18,7 @@ use tonic::{Code, Request, Status};
 /// Longest part of an exam.
 const STEP_PATIENCE: Duration = Duration::from_secs(60);
 /// Longest wait for something another task does.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A transport whose calls can be made from tasks: every one there is.
 pub trait Transport:

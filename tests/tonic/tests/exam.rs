@@ -9,7 +9,7 @@ use trunkline_tonic_tests::stubs::exam_client::ExamClient;
 use trunkline_tonic_tests::{examiner, intercept, typed};
 
 /// No exam may hang.
-const WATCHDOG: Duration = Duration::from_secs(200);
+const WATCHDOG: Duration = Duration::from_secs(400);
 
 fn watched(exam: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -21,7 +21,7 @@ use trunkline_tonic_tests::handler::Handler;
 use trunkline_tonic_tests::stage::{Host, service, stock_channel};
 use trunkline_tonic_tests::stubs::exam_server::ExamServer;
 
-const WATCHDOG: Duration = Duration::from_secs(60);
+const WATCHDOG: Duration = Duration::from_secs(300);
 /// A name only tonic-health has heard of.
 const ONLY_THERE: &str = "only.there";
 

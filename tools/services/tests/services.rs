@@ -24,7 +24,7 @@ const HEALTH: &str = "grpc.health.v1.Health";
 /// Ends the process with a message if a test hangs.
 fn watched() {
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(120));
+        std::thread::sleep(Duration::from_secs(400));
         eprintln!("a test of tools/services hangs");
         std::process::exit(101);
     });

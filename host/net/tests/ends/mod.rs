@@ -8,7 +8,7 @@ use trunkline_grpc::{Command, Event, StreamTag};
 use trunkline_net::{Buffers, Ended, Endpoint, Http2, Http2Settings, Listener, State, Stream};
 
 /// Nothing here takes a fraction of this; who waits longer waits for ever.
-pub const WATCHDOG: Duration = Duration::from_secs(30);
+pub const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// One end, with what it has said so far.
 pub struct End {

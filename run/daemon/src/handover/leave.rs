@@ -44,8 +44,10 @@ pub struct HandOver {
     pub build: String,
     /// Time gRPC connections get for their calls to end.
     pub grace: Duration,
-    /// Longest one step of the new daemon may take: reading a configuration, building schemas, mapping sessions. While
-    /// this daemon stands still it bounds how long it does.
+    /// Longest the new daemon may take to say that it can take over: to start, to read a configuration, to load modules.
+    /// This daemon serves meanwhile.
+    pub start_max: Duration,
+    /// Longest one step may take from there on: it bounds how long this daemon stands still.
     pub step_max: Duration,
 }
 
@@ -162,10 +164,10 @@ impl Daemon {
         socket: ControlSocket,
         tell: &mut dyn FnMut(Step),
     ) -> Result<Handed, HandOverError> {
-        let channel = Channel::new(socket, order.step_max).map_err(|e| HandOverError::Own(e.to_string()))?;
-        let channel = Arc::new(channel);
-        let (own, shards) = (std::process::id(), self.shards().len());
-        let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: own, shards };
+        let own = |error: io::Error| HandOverError::Own(error.to_string());
+        let channel = Arc::new(Channel::new(socket, order.start_max).map_err(own)?);
+        let (process_id, shards) = (std::process::id(), self.shards().len());
+        let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: process_id, shards };
         let build = match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
             Word::Able { build } => build,
             Word::Unable { why } => return Err(HandOverError::Refused(why)),
@@ -178,6 +180,7 @@ impl Daemon {
         // A change that was written down and not handed over would come back at the next start.
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
+        channel.set_step_max(order.step_max).map_err(own)?;
         let (moved, standing) = self.stop_and_send(&channel, order.step_max, tell)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
         tell(Step::Sent);

@@ -22,9 +22,10 @@
 //!
 //! # Who serves
 //! Until it has sent `Go` the old daemon may take everything back: the new one has mapped and read, and touched
-//! nothing. Any error, a bound that passes ([`HandOver::step_max`]) or the end of the other process before that makes
-//! the old one kill what it started and go on where it stopped. After `Go` it never turns again. If it dies before, the
-//! new one ends, too; so there are never two, and at worst none: applications then hear UNAVAILABLE and attach again.
+//! nothing. Any error, a bound that passes ([`HandOver::start_max`], [`HandOver::step_max`]) or the end of the other
+//! process before that makes the old one kill what it started and go on where it stopped. After `Go` it never turns
+//! again. If it dies before, the new one ends, too; so there are never two, and at worst none: applications then hear
+//! UNAVAILABLE and attach again.
 //!
 //! # What does not come along
 //! Connections that speak HTTP/2 (their state lies in a library): they are emptied first, then closed; calls that are

@@ -119,10 +119,20 @@ impl Channel {
     /// # Errors
     /// What the kernel says.
     pub fn new(socket: ControlSocket, step_max: Duration) -> std::io::Result<Self> {
+        let channel = Self { socket };
+        channel.set_step_max(step_max)?;
+        Ok(channel)
+    }
+
+    /// From now on every step takes so long at most.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_step_max(&self, step_max: Duration) -> std::io::Result<()> {
         for direction in [Timeout::Recv, Timeout::Send] {
-            set_socket_timeout(&socket, direction, Some(step_max))?;
+            set_socket_timeout(&self.socket, direction, Some(step_max))?;
         }
-        Ok(Self { socket })
+        Ok(())
     }
 
     /// Sends a word with what it is about.

@@ -30,7 +30,7 @@ service Echo { rpc Once(Blob) returns (Blob); rpc Chat(stream Blob) returns (str
 "#;
 
 /// How long a test waits for anything before it calls it lost.
-pub const WATCHDOG: Duration = Duration::from_secs(20);
+pub const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// An attached application.
 pub struct RawApp {

@@ -397,7 +397,7 @@ fn finish_and_ring(daemon: &mut DaemonEnd, call: CallId) {
     }
 }
 
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// The daemon does not say that it has taken entries, and a leader that sleeps without a limit does not look.
 #[test]

@@ -4,8 +4,10 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, 
 use std::time::Duration;
 use trunkline_daemon::{Arrival, Config, Daemon, HandOver, HandOverStep};
 
-/// Longest a step of a successor may take: far above what it takes on a loaded machine, and a test waits for it once.
-const STEP_MAX: Duration = Duration::from_secs(3);
+/// Longest a step of a successor may take: far above what it takes on a loaded machine.
+const STEP_MAX: Duration = Duration::from_secs(120);
+/// The same of one that hangs, for which a test waits.
+const HANGING_MAX: Duration = Duration::from_secs(1);
 
 /// Who dies in the middle of a hand-over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,9 @@ pub enum Dies {
     /// The one that takes over.
     New,
 }
+
+/// How a successor does not take over that never answers.
+const HANGS: &str = "hangs";
 
 /// Steps by the names they have in orders; `standing` is the second of the two threads of a daemon with one shard.
 pub const STEPS: [&str; 8] = ["started", "able", "prepared", "drained", "standing", "sent", "ready", "gone"];
@@ -34,6 +39,7 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
         arguments: arguments.iter().map(Into::into).collect(),
         build: "probe".into(),
         grace: Duration::from_millis(500),
+        start_max: if arguments.contains(&HANGS) { HANGING_MAX } else { STEP_MAX },
         step_max: STEP_MAX,
     };
     let mut successor = None;
@@ -96,7 +102,7 @@ pub fn stubborn(how: &str, descriptor: &str) -> Result<(), String> {
     let arrival = arrival(descriptor)?;
     match how {
         "refuses" => arrival.refuse("it does not want to"),
-        "hangs" => loop {
+        HANGS => loop {
             std::thread::park();
         },
         _ => return Err(format!("nobody knows how to {how}")),

@@ -26,11 +26,11 @@ fn executed(host: &Host) -> Vec<u64> {
     numbers
 }
 
-/// Has the daemon of a host send copies of all echoes to `target`.
-fn mirror(host: &mut Host, target: &str) {
+/// Has the daemon of a host send copies of all echoes to `target`, each of which may take so long.
+fn mirror(host: &mut Host, target: &str, timeout_ms: u32) {
     let mut text = String::from("[[policy]]\nname = \"shadow\"\nkind = \"mirror\"\nside = \"client\"\n");
-    let scope = "service = \"probe.v1.Probe\"\nmethod = \"Echo\"\ntimeout_ms = 1000\n";
-    let _ = write!(text, "{scope}target = {target:?}\ncalls_max = 512\n");
+    let scope = "service = \"probe.v1.Probe\"\nmethod = \"Echo\"\n";
+    let _ = write!(text, "{scope}timeout_ms = {timeout_ms}\ntarget = {target:?}\ncalls_max = 512\n");
     let file = host.folder().join("mirror.toml");
     std::fs::write(&file, text).unwrap();
     let applied = host.daemon().ask(&format!("policies {}", file.display()));
@@ -44,7 +44,7 @@ fn a_shadow_sees_every_call_and_nobody_sees_the_shadow() {
     let mut near = Host::routed_to(&primary);
     let client = client(&near, "");
     until_served(&client);
-    mirror(&mut near, shadow.endpoint());
+    mirror(&mut near, shadow.endpoint(), 600_000);
     call(&client, 0..300);
     until("every copy to be executed", || (executed(&shadow).len() >= 300).then_some(()));
     assert_eq!(executed(&shadow), (0..300).collect::<Vec<_>>(), "each once");
@@ -56,7 +56,7 @@ fn a_shadow_sees_every_call_and_nobody_sees_the_shadow() {
 
     // It takes connections, and that is all it does.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    mirror(&mut near, &format!("tcp://{}", silent.local_addr().unwrap()));
+    mirror(&mut near, &format!("tcp://{}", silent.local_addr().unwrap()), 1000);
     call(&client, 400..600);
     assert_eq!(executed(&primary), (0..600).collect::<Vec<_>>());
     near.until_idle();

@@ -2,37 +2,38 @@
 //! handlers that wait, rather than work, are not held back.
 
 use crate::support::{Host, channel};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use trunkline::Wait;
 use trunkline_system_tests::proto::probe::order::Task;
 use trunkline_system_tests::scenario::{ALL, Stage};
+
+/// Whoever has been in work for so many times as long as any other is a long one to every dispatcher.
+const LONG: u32 = 8;
 
 #[test]
 fn a_long_call_keeps_nobody_waiting_but_itself() {
     let mut host = Host::alone();
     let _server = host.server("server");
     let stage = Stage::new(channel(&host, ""), "workers");
-    let block =
-        |label: &str, ms: u32| stage.client().r#do(stage.order(label, Task::BlockMs(ms))).wait().unwrap();
+    let call = |label: &str, task: Task| stage.client().r#do(stage.order(label, task)).wait().unwrap();
     // What calls take is measured.
-    (0..40).for_each(|_| drop(block("measured", 5)));
-    let over = AtomicBool::new(false);
-    let behind = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            block("long", 3000);
-            over.store(true, Ordering::SeqCst);
-        });
-        stage.until("long", |seen| seen.entered == 1).unwrap();
-        let short = |_| {
-            scope.spawn(|| {
-                block("short", 5);
-                over.load(Ordering::SeqCst)
-            })
-        };
-        let threads: Vec<_> = (0..20).map(short).collect();
-        threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|behind| *behind).count()
+    let took = (0..40).map(|_| {
+        let began = Instant::now();
+        call("measured", Task::BlockMs(5));
+        began.elapsed()
     });
-    assert_eq!(behind, 0, "calls that stood behind the long one");
+    let longest = took.max().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| call("long", Task::WorkUntil("the end".into())));
+        stage.until("long", |seen| seen.entered == 1).unwrap();
+        // While it is young nobody can know that it is a long one.
+        std::thread::sleep(longest * LONG + Duration::from_millis(100));
+        (0..20).for_each(|_| drop(scope.spawn(|| call("short", Task::BlockMs(5)))));
+        let ended = stage.until("short", |seen| seen.returned == 20);
+        // Whoever stands behind the long one goes on now, and the test ends.
+        call("opens", Task::Open("the end".into()));
+        assert!(ended.is_ok(), "calls stood behind the long one: {ended:?}");
+    });
     host.until_idle();
 }
 

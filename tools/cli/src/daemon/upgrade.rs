@@ -8,8 +8,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use trunkline_daemon::{HandOver, HandOverStep, Handed};
 
-/// Longest one step of the new daemon may take.
-const STEP_MAX: Duration = Duration::from_secs(5);
+/// Longest the new daemon may take to start. Nobody waits for it.
+const START_MAX: Duration = Duration::from_secs(60);
+/// Longest one step of it may take while this one stands still.
+const STEP_MAX: Duration = Duration::from_secs(10);
 /// Behind it stands the number of a descriptor.
 const TAKE_OVER: &str = "--take-over";
 
@@ -31,6 +33,7 @@ pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
         grace: wish.grace,
+        start_max: START_MAX,
         step_max: STEP_MAX,
     };
     tracing::info!(binary = %order.binary.display(), "handing over to another process");

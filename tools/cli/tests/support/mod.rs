@@ -41,7 +41,7 @@ pub fn trunkline(arguments: &[&str]) -> Command {
 /// Ends the process with a message if a test hangs.
 pub fn watched() {
     std::thread::spawn(|| {
-        std::thread::sleep(Duration::from_secs(120));
+        std::thread::sleep(Duration::from_secs(400));
         eprintln!("a test of tools/cli hangs");
         std::process::exit(101);
     });
