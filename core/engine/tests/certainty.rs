@@ -339,6 +339,22 @@ fn certainty_survives_the_way() {
     }
 }
 
+/// A connection that is cut before either side was heard says nothing of what the other speaks; the next call goes by
+/// HTTP/2, which a daemon answers at the same port.
+#[test]
+fn a_connection_cut_before_a_word_was_heard_costs_no_later_call() {
+    let mut history = History::new(Way::Native, usize::MAX);
+    for step in [
+        Step::Call { method: 0, bytes: 0, deadline_ns: None },
+        Step::Nudge { pieces: 1 },
+        Step::Cancel { pick: 0 },
+        Step::Cut,
+    ] {
+        history.take(step);
+    }
+    history.compare();
+}
+
 /// gRPC clients of other makes read it beside the status.
 #[test]
 fn grpc_clients_are_told() {

@@ -358,8 +358,8 @@ impl World {
                     let endpoint = dial.endpoint.to_string();
                     self.webs.push(web::Web { endpoint, ..web::Web::new(0, key) });
                 }
-                Dialled::Grpc(key) if self.bridged => self.build_bridge(key),
-                Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
+                // A daemon has one port for both: who was cut off before it had heard a word tries HTTP/2 next.
+                Dialled::Grpc(key) => self.build_bridge(key),
             }
         }
         moved
