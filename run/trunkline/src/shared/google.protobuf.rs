@@ -1920,6 +1920,7 @@ impl ::core::convert::From<NullValue> for i32 {
 }
 
 /// Encoded `FileDescriptorSet` of this package's files and all they import.
+#[allow(dead_code)]
 pub const FILE_DESCRIPTOR_SET: &[u8] = b"\
 \nl\n\x19google/protobuf/any.proto\x12\x0fgoogle.protobuf\"6\n\x03Any\x12\x19\n\x08type_url\x18\
 \x01 \x01(\tR\x07typeUrl\x12\x14\n\x05value\x18\x02 \x01(\x0cR\x05valueb\x06proto3\nu\n\x1eg\

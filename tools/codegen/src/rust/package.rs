@@ -76,6 +76,7 @@ fn file(package: &Package, options: &Options, names: &Names, types: &TypeTable) 
     });
     w.gap();
     line!(w, "/// Encoded `FileDescriptorSet` of this package's files and all they import.");
+    w.may_be_unused();
     bytes::constant(&mut w, &set, &package.descriptor_set);
     let stem = if package.name.is_empty() { "_" } else { &package.name };
     let module = scope.module().clone();

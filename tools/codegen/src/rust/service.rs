@@ -86,6 +86,7 @@ fn module<'r>(
     inner.take(plan.name.as_str());
     w.gap();
     line!(w, "/// The {side} side of `{}`.", plan.service.full_name);
+    w.may_be_unused();
     block!(w, |w| inner.render(w, |w| body(w, plan, &inner)), "pub mod {name}");
 }
 
@@ -95,9 +96,6 @@ fn client(w: &mut Writer, plan: &Plan<'_>, scope: &Scope<'_>) {
     docs::notes(w, &plan.service.notes, &format!("Calls `{}`.", plan.service.full_name));
     line!(w, "#[derive(Clone, Debug)]");
     let body = |w: &mut Writer| {
-        if plan.methods.is_empty() {
-            line!(w, "#[allow(dead_code)]");
-        }
         line!(w, "core: {},", scope.runtime("ClientCore"));
     };
     block!(w, body, "pub struct {name}");

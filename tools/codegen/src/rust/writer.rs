@@ -74,6 +74,11 @@ impl Writer {
         self.text.push('\n');
     }
 
+    /// What comes next need not be used: a program may have only the client, or no need of the descriptors.
+    pub(super) fn may_be_unused(&mut self) {
+        line!(self, "#[allow(dead_code)]");
+    }
+
     /// An empty line, unless one is there already or a block has just been opened.
     pub(super) fn gap(&mut self) {
         let opened = self.text.ends_with("{\n") || self.text.ends_with("(\n");
