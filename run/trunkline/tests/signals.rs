@@ -91,8 +91,8 @@ fn send(signal: Signal, server: &Child) {
     kill_process(pid, signal).unwrap();
 }
 
-/// Whether whoever started this program has it ignore a signal, as shells do with SIGINT in the background: its children
-/// do so as well, and then the signal is not ours.
+/// Whether whoever started this program has it ignore a signal, as shells do with SIGINT in the background: its
+/// children do so as well, and then the signal is not ours.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

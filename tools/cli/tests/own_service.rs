@@ -1,5 +1,5 @@
-//! Shows that the page about a service of one's own holds: its files, in a crate outside this workspace, build without a
-//! warning, call with 200 MiB, and end without loss at SIGTERM.
+//! Shows that the page about a service of one's own holds: its files, in a crate outside this workspace, build without
+//! a warning, call with 200 MiB, and end without loss at SIGTERM.
 
 mod support;
 

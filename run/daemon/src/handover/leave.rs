@@ -44,8 +44,8 @@ pub struct HandOver {
     pub build: String,
     /// Time gRPC connections get for their calls to end.
     pub grace: Duration,
-    /// Longest the new daemon may take to say that it can take over: to start, to read a configuration, to load modules.
-    /// This daemon serves meanwhile.
+    /// Longest the new daemon may take to say that it can take over: to start, to read a configuration, to load
+    /// modules. This daemon serves meanwhile.
     pub start_max: Duration,
     /// Longest one step may take from there on: it bounds how long this daemon stands still.
     pub step_max: Duration,
