@@ -1,5 +1,6 @@
-# gRPC's interoperability tests through the gateway: grpc-go's and grpc-java's clients, which know nothing of Trunkline,
-# over one daemon to the servers of both, over two daemons to ours, and over two with TLS between them.
+# gRPC's interoperability tests through the gateway: clients of grpc-go, grpc-java and grpcio, which know nothing of
+# Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two with TLS between them. Go's
+# and Java's are gRPC's programs; Python's is clients/python/interop.py, as gRPC packages none.
 #
 # A case counts if it passes between the same client and server without a daemon; so the cases that a client or a server
 # does not know are left out, and nothing else is.
@@ -12,6 +13,9 @@ java_cases="empty_unary large_unary client_compressed_unary server_compressed_un
     client_compressed_streaming server_streaming server_compressed_streaming ping_pong empty_stream custom_metadata
     status_code_and_message special_status_message unimplemented_method unimplemented_service cancel_after_begin
     cancel_after_first_response timeout_on_sleeping_server very_large_request rpc_soak channel_soak orca_per_rpc orca_oob"
+python_cases="empty_unary large_unary client_streaming server_streaming ping_pong empty_stream
+    cancel_after_begin cancel_after_first_response timeout_on_sleeping_server status_code_and_message
+    special_status_message custom_metadata unimplemented_method unimplemented_service"
 # What makes clients look at load reports.
 balancer='{"loadBalancingConfig": [{"test_backend_metrics_load_balancer": {}}]}'
 
@@ -31,6 +35,17 @@ java_programs() {
         cp "$pom" "$scene/java/pom.xml"
 }
 
+# python_stubs: what it imports. grpcio is a package `grpc` itself, so the files are in a folder of another name.
+python_stubs() {
+    local file
+    mkdir -p "$scene/python/testing"
+    for file in messages test; do
+        sed 's|"grpc/testing/|"testing/|' "tests/interop/proto/grpc/testing/$file.proto" > "$scene/python/testing/$file.proto"
+    done
+    "$TOOLS/python/bin/python" -m grpc_tools.protoc -I"$scene/python" --python_out="$scene/python" \
+        --grpc_python_out="$scene/python" testing/messages.proto testing/test.proto
+}
+
 # client LANGUAGE PORT CASE: plays a case.
 client() {
     local config=
@@ -38,6 +53,8 @@ client() {
     if [ "$1" = go ]; then
         timeout 60 "$go_client" --server_host=127.0.0.1 --server_port="$2" --test_case="$3" \
             ${config:+--service_config_json="$config"}
+    elif [ "$1" = python ]; then
+        timeout 60 "$TOOLS/python/bin/python" tests/interop/clients/python/interop.py play "$2" "$3"
     else
         timeout 60 java -XX:TieredStopAtLevel=1 -cp "$scene/java/*" io.grpc.testing.integration.TestServiceClient \
             --server_host=127.0.0.1 --server_port="$2" --test_case="$3" --use_tls=false \
@@ -122,6 +139,20 @@ if [ -n "$go_client" ] && [ -n "$go_server" ]; then
     to_ours go "$go_known"
 else
     missing gateway "grpc-go" "go install google.golang.org/grpc/interop/client@$version failed"
+fi
+
+if python_environment && python_stubs; then
+    export PYTHONPATH=$scene/python
+    port=$(free_port)
+    start python-server "$TOOLS/python/bin/python" tests/interop/clients/python/interop.py serve "$port"
+    wait_for_port "$port" || return 1
+    python_known=$(known python "$port" "$python_cases" python)
+    entrance=$(free_port)
+    gateway to-python "$entrance" "tcp://127.0.0.1:$port" || return 1
+    through "grpcio's client, a daemon, grpcio's server" python "$entrance" "$python_known" python-to-python
+    to_ours python "$python_known"
+else
+    missing gateway "grpcio" "pip could not install it"
 fi
 
 if java_programs; then
