@@ -42,6 +42,8 @@ pub struct Listen {
     pub tls: bool,
     /// Certificate chain and key, as PEM files.
     pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Roots of clients' certificates, if clients must show one.
+    pub client_ca: Option<PathBuf>,
     /// Largest message taken, if not the daemon's own default (0).
     pub message_bytes_max: u32,
     /// Streams of a connection, if not the daemon's own default (0).
@@ -185,6 +187,9 @@ impl Listen {
         if self.tls {
             let (certificate, key) = self.certificate.as_ref().ok_or(HostError::NoCertificate)?;
             config += &format!("[tls]\nrequired = true\ncertificate = {certificate:?}\nkey = {key:?}\n");
+            if let Some(ca) = &self.client_ca {
+                config += &format!("client_ca = {ca:?}\n");
+            }
         }
         if self.message_bytes_max > 0 {
             config += &format!("[limits]\ngrpc_message_bytes = {}\n", self.message_bytes_max);

@@ -1,6 +1,6 @@
 # gRPC's interoperability tests through the gateway: clients of grpc-go, grpc-java and grpcio, which know nothing of
-# Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two with TLS between them. Go's
-# and Java's are gRPC's programs; Python's is clients/python/interop.py, as gRPC packages none.
+# Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two that show each other
+# certificates (mutual TLS). Go's and Java's are gRPC's programs; Python's is clients/python/interop.py, as gRPC packages none.
 #
 # A case counts if it passes between the same client and server without a daemon; so the cases that a client or a server
 # does not know are left out, and nothing else is.
@@ -113,10 +113,11 @@ to_ours() {
         gateway_to_ours=$(free_port)
         gateway to-ours "$gateway_to_ours" "tcp://127.0.0.1:$port" || return 1
         gateway_over_tls=$(free_port)
-        gateway over-tls "$gateway_over_tls" "tls://127.0.0.1:$our_secure_port" '[tls]' "ca = \"$scene/keys/ca.pem\""
+        gateway over-tls "$gateway_over_tls" "tls://127.0.0.1:$our_secure_port" '[tls]' "ca = \"$scene/keys/ca.pem\"" \
+            "certificate = \"$scene/keys/server.pem\"" "key = \"$scene/keys/server.key\""
     } || return 1
     through "$language's client, two daemons, our server" "$language" "$gateway_to_ours" "$cases" "$language-to-ours"
-    through "the same, TLS between the daemons" "$language" "$gateway_over_tls" "$cases" "$language-over-tls"
+    through "the same, mutual TLS between the daemons" "$language" "$gateway_over_tls" "$cases" "$language-over-tls"
 }
 
 certificates "$scene/keys" || return 1
@@ -124,7 +125,8 @@ our_port=$(free_port)
 start our-server "$BIN/interop-server" --port "$our_port"
 our_secure_port=$(free_port)
 start our-secure-server "$BIN/interop-server" --port "$our_secure_port" --use_tls=true \
-    --tls_cert_file="$scene/keys/server.pem" --tls_key_file="$scene/keys/server.key"
+    --tls_cert_file="$scene/keys/server.pem" --tls_key_file="$scene/keys/server.key" \
+    --tls_client_ca_file="$scene/keys/ca.pem"
 wait_for_text "$LOGS/our-server.log" "serving on" && wait_for_text "$LOGS/our-secure-server.log" "serving on" || return 1
 gateway_to_ours=
 

@@ -26,6 +26,9 @@ struct Args {
     /// Its key (PEM)
     #[arg(long, requires = "tls_cert_file")]
     tls_key_file: Option<PathBuf>,
+    /// Roots of clients' certificates (PEM): clients must show one
+    #[arg(long, requires = "tls_cert_file")]
+    tls_client_ca_file: Option<PathBuf>,
     /// Streams a connection may have at once; 0 for the daemon's own limit
     #[arg(long, default_value_t = 0)]
     max_concurrent_streams: u32,
@@ -52,6 +55,7 @@ fn run(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
         port: args.port,
         tls: args.use_tls,
         certificate: args.tls_cert_file.clone().zip(args.tls_key_file.clone()),
+        client_ca: args.tls_client_ca_file.clone(),
         streams_max: args.max_concurrent_streams,
         ..Listen::default()
     };
