@@ -30,7 +30,7 @@ fn main() -> Result<(), BuildError> {
     services(out_dir)
 }
 
-/// Services need the library itself, messages only its lower floors.
+/// Services need the library itself, messages only its lower layers.
 fn services(out_dir: &Path) -> Result<(), BuildError> {
     let services = out_dir.join("services");
     std::fs::create_dir_all(&services).expect("OUT_DIR can be written to");

@@ -1,6 +1,6 @@
 //! `cargo xtask counts`: instructions of what every call does, beside those the repository remembers.
 //!
-//! Wall time is noise on a shared machine; instructions are not. Each case is an example program of a room that does
+//! Wall time is noise on a shared machine; instructions are not. Each case is an example program of a package that does
 //! one thing so many times. It runs twice under callgrind, once with more repetitions: the difference is what the
 //! repetitions took, without start-up.
 //!

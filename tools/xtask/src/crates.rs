@@ -2,7 +2,7 @@
 //! there. A crate that reads a file of another folder, or depends on one by its path only, is found by that.
 
 use crate::Tree;
-use crate::rooms::Room;
+use crate::packages::Package;
 use std::process::Command;
 
 /// Packages and builds all of them; whether that went well.
@@ -24,11 +24,15 @@ pub fn run() -> bool {
 
 /// Names of the crates that may be published.
 pub fn published(tree: &Tree) -> Vec<String> {
-    let is_open = |room: &Room<'_>| {
-        let package = room.manifest.get("package").and_then(|package| package.as_table());
-        package.is_some_and(|package| !package.contains_key("publish"))
+    let is_open = |package: &Package<'_>| {
+        let table = package.manifest.get("package").and_then(|table| table.as_table());
+        table.is_some_and(|table| !table.contains_key("publish"))
     };
-    Room::all(tree).iter().filter(|room| is_open(room)).map(|room| room.name().to_owned()).collect()
+    Package::all(tree)
+        .iter()
+        .filter(|package| is_open(package))
+        .map(|package| package.name().to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -45,14 +49,16 @@ mod tests {
         let workspace: Table = tree.manifests["Cargo.toml"].parse().unwrap();
         let version = workspace["workspace"]["package"]["version"].as_str().unwrap();
         let shared = workspace["workspace"]["dependencies"].as_table().unwrap();
-        for room in Room::all(&tree).iter().filter(|room| published.iter().any(|name| name == room.name())) {
-            for name in room.dependencies().iter().filter(|name| name.starts_with("trunkline")) {
+        for package in
+            Package::all(&tree).iter().filter(|package| published.iter().any(|name| name == package.name()))
+        {
+            for name in package.dependencies().iter().filter(|name| name.starts_with("trunkline")) {
                 let said = shared.get(name).and_then(|shared| shared.get("version")).and_then(Value::as_str);
-                assert_eq!(said, Some(version), "{}: {name} needs a version beside its path", room.name());
+                assert_eq!(said, Some(version), "{}: {name} needs a version beside its path", package.name());
                 assert!(
                     published.contains(name),
                     "{} depends on {name}, which is not published",
-                    room.name()
+                    package.name()
                 );
             }
         }
@@ -63,11 +69,13 @@ mod tests {
     fn build_scripts_read_their_own_folder() {
         let tree = Tree::load(&Tree::root()).unwrap();
         let published = published(&tree);
-        for room in Room::all(&tree).iter().filter(|room| published.iter().any(|name| name == room.name())) {
-            let Ok(script) = std::fs::read_to_string(Tree::root().join(room.path("build.rs"))) else {
+        for package in
+            Package::all(&tree).iter().filter(|package| published.iter().any(|name| name == package.name()))
+        {
+            let Ok(script) = std::fs::read_to_string(Tree::root().join(package.path("build.rs"))) else {
                 continue;
             };
-            assert!(!script.contains("../"), "{}", room.path("build.rs"));
+            assert!(!script.contains("../"), "{}", package.path("build.rs"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask <task>`: what the house does for itself.
+//! `cargo xtask <task>`: what the project does for itself.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -14,7 +14,7 @@ const USAGE: &str = "usage: cargo xtask test
        cargo xtask crates
 
 test      run every check there is, and sum up
-tidy      hold the work tree, or these folders of it, to the house rules (CONTRIBUTING.md)
+tidy      hold the work tree, or these folders of it, to the project's rules (CONTRIBUTING.md)
 --update  first break comment lines that are too long, and lower ratchet entries to what the code is now
 counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
 --update  write that file instead
@@ -83,7 +83,7 @@ fn make_pages() -> ExitCode {
 fn tidy(update: bool, folders: &[&str]) -> ExitCode {
     match checked(&Tree::root(), update, folders) {
         Ok(0) => {
-            println!("tidy: the house is in order");
+            println!("tidy: nothing to mend");
             ExitCode::SUCCESS
         }
         Ok(findings) => {

@@ -1,9 +1,9 @@
-//! The work tree keeps the house rules.
+//! The work tree keeps the project's rules.
 
 use xtask::{Tree, rules};
 
 #[test]
-fn the_house_is_in_order() {
+fn nothing_is_to_mend() {
     let tree = Tree::load(&Tree::root()).expect("the work tree is readable");
     let findings: Vec<String> = rules::check(&tree).iter().map(ToString::to_string).collect();
     assert!(findings.is_empty(), "\n{}\n{} to mend", findings.join("\n"), findings.len());

@@ -1,6 +1,6 @@
-//! What a document points to exists, and the map shows every room.
+//! What a document points to exists, and the map shows every package.
 
-use crate::rooms::{Floor, Room};
+use crate::packages::{Layer, Package};
 use crate::{Finding, Tree};
 
 const RULE: &str = "documents";
@@ -9,11 +9,11 @@ const MAP: &str = "ARCHITECTURE.md";
 const HISTORY: &str = "CHANGELOG.md";
 /// What pages the site has.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// Where a path in `code` style is taken for a path of the house.
+/// Where a path in `code` style is taken for a path of the project.
 const FOLDERS: [&str; 8] = ["core/", "host/", "run/", "tools/", "bindings/", "docs/", "examples/", "fuzz/"];
 
 /// Checks links, paths in `code` style, and the map.
-pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
+pub fn check(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in &tree.documents {
         for (line, prose) in prose(text) {
@@ -30,7 +30,7 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
             );
         }
     }
-    findings.extend(map(tree, rooms));
+    findings.extend(map(tree, packages));
     findings.extend(unlisted(tree));
     findings
 }
@@ -45,20 +45,20 @@ fn unlisted(tree: &Tree) -> Vec<Finding> {
     lacking.map(finding).collect()
 }
 
-/// A room is on the map if its path, or the end of it in a tree drawing (`  call/`), stands there.
-fn map(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
+/// A package is on the map if its path, or the end of it in a tree drawing (`  call/`), stands there.
+fn map(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
     let Some(text) = tree.documents.get(MAP) else {
-        return vec![at(MAP, 0, "the map of the house is missing".into(), "write it")];
+        return vec![at(MAP, 0, "the map is missing".into(), "write it")];
     };
-    let shown = |room: &Room<'_>| {
-        let (_, name) = room.folder.rsplit_once('/').unwrap_or(("", room.folder));
-        text.contains(room.folder)
+    let shown = |package: &Package<'_>| {
+        let (_, name) = package.folder.rsplit_once('/').unwrap_or(("", package.folder));
+        text.contains(package.folder)
             || text.lines().any(|line| line.trim_start().starts_with(&format!("{name}/")))
     };
-    let missing = rooms.iter().filter(|room| room.floor < Floor::Roof && !shown(room));
+    let missing = packages.iter().filter(|package| package.layer < Layer::Top && !shown(package));
     missing
-        .map(|room| {
-            at(MAP, 0, format!("{} is not on the map", room.folder), "add it, with its purpose in a line")
+        .map(|package| {
+            at(MAP, 0, format!("{} is not on the map", package.folder), "add it, with its purpose in a line")
         })
         .collect()
 }
@@ -73,7 +73,7 @@ fn follow(tree: &Tree, document: &str, target: &str) -> Option<(String, &'static
     let Some(path) = path.filter(|path| path.is_empty() || tree.paths.contains(path)) else {
         return Some((
             format!("link to {target}, which is not there"),
-            "link to a file of the house, relative to the document",
+            "link to a file of the project, relative to the document",
         ));
     };
     let text = tree.documents.get(&path).filter(|_| !anchor.is_empty())?;
@@ -83,7 +83,7 @@ fn follow(tree: &Tree, document: &str, target: &str) -> Option<(String, &'static
     })
 }
 
-/// The path a relative link leads to; `None` if it leaves the house.
+/// The path a relative link leads to; `None` if it leaves the project.
 pub fn resolve(document: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = document.split('/').collect();
     parts.pop();
@@ -139,7 +139,7 @@ fn code_spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Whether what looks like a path of the house is one: whole, or, of a Rust file, its end (`session/submit.rs`, or
+/// Whether what looks like a path of the project is one: whole, or, of a Rust file, its end (`session/submit.rs`, or
 /// `engine/submit.rs` with the `src` left out). A `build.rs` is the reader's own.
 fn exists(tree: &Tree, name: &str) -> bool {
     let plain = name.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-'));
@@ -162,18 +162,18 @@ fn at(path: &str, line: usize, what: String, instead: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    //! Shows which links and paths pass, and that every room must be on the map.
+    //! Shows which links and paths pass, and that every package must be on the map.
     use super::*;
 
     fn found(document: &str) -> Vec<String> {
         let manifest = "[package]\nname = \"a\"\n";
         let tree = Tree::of([
             ("core/a/Cargo.toml", manifest),
-            ("ARCHITECTURE.md", "# The house\n## A call's life\ncore/\n  a/  purpose\n"),
+            ("ARCHITECTURE.md", "# The map\n## A call's life\ncore/\n  a/  purpose\n"),
             ("core/a/src/x.rs", ""),
             ("docs/x.md", document),
         ]);
-        let findings = check(&tree, &Room::all(&tree));
+        let findings = check(&tree, &Package::all(&tree));
         findings.into_iter().map(|finding| finding.what).collect()
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn paths_in_code_style_exist() {
         assert_eq!(
-            found("`core/a/Cargo.toml`, `core/a/`, `core/<room>/src`, `tools/*`, `elsewhere/x`\n"),
+            found("`core/a/Cargo.toml`, `core/a/`, `core/<package>/src`, `tools/*`, `elsewhere/x`\n"),
             [""; 0]
         );
         assert_eq!(found("`core/b/src/lib.rs`\n"), ["`core/b/src/lib.rs` does not exist"]);
@@ -213,6 +213,6 @@ mod tests {
             ("core/b/Cargo.toml", "[package]\nname = \"b\"\n"),
             ("ARCHITECTURE.md", "core/\n  a/\n"),
         ]);
-        assert_eq!(check(&tree, &Room::all(&tree))[0].what, "core/b is not on the map");
+        assert_eq!(check(&tree, &Package::all(&tree))[0].what, "core/b is not on the map");
     }
 }

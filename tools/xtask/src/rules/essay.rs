@@ -1,20 +1,20 @@
-//! A room's `lib.rs` is an essay and a table of contents; every other file says what it is.
+//! A package's `lib.rs` is an essay and a table of contents; every other file says what it is.
 
-use crate::rooms::{Floor, Room};
+use crate::packages::{Layer, Package};
 use crate::source::Source;
 use crate::{Finding, Tree};
 
 const RULE: &str = "essay";
 
-/// Lines of `//!` a `lib.rs` opens with at least: what the room does, what it does not know, the way of the data, its
-/// invariants, its limits cannot be said in fewer.
+/// Lines of `//!` a `lib.rs` opens with at least: what the package does, what it does not know, the way of the data,
+/// its invariants, its limits cannot be said in fewer.
 pub const LINES_MIN: usize = 12;
 
-/// Checks `lib.rs` of every room, and the first line of every other source.
-pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
+/// Checks `lib.rs` of every package, and the first line of every other source.
+pub fn check(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for room in rooms.iter().filter(|room| room.floor < Floor::Roof) {
-        let path = room.path("src/lib.rs");
+    for package in packages.iter().filter(|package| package.layer < Layer::Top) {
+        let path = package.path("src/lib.rs");
         let Some(source) = tree.sources.get(&path) else { continue };
         let lines = opening(source);
         if lines < LINES_MIN {
@@ -22,14 +22,14 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
                 path: path.clone(),
                 line: 1,
                 rule: RULE,
-                what: format!("the room's essay has {lines} lines"),
+                what: format!("the package's essay has {lines} lines"),
                 instead: format!(
                     "say in {LINES_MIN} or more what it does and does not know, the way of the data, invariants, limits"
                 ),
             });
         }
         findings.extend(logic(&path, source));
-        let src = room.path("src/");
+        let src = package.path("src/");
         let silent =
             tree.sources.iter().filter(|(path, source)| path.starts_with(&src) && opening(source) == 0);
         findings.extend(silent.filter(|(other, _)| **other != path).map(|(path, _)| Finding {
@@ -72,7 +72,7 @@ mod tests {
             ("core/a/src/lib.rs", lib),
             ("core/a/src/x.rs", other),
         ]);
-        check(&tree, &Room::all(&tree)).len()
+        check(&tree, &Package::all(&tree)).len()
     }
 
     #[test]

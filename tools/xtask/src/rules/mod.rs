@@ -1,8 +1,8 @@
-//! The rules, one file each, from the structure of the house down to the words on the page.
+//! The rules, one file each, from the structure of the workspace down to the words on the page.
 
 pub mod documents;
 pub mod essay;
-pub mod floors;
+pub mod layers;
 pub mod messages;
 pub mod ordering;
 pub mod pages;

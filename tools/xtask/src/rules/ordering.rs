@@ -1,17 +1,17 @@
-//! In the lock-free rooms, an ordering other than `Relaxed` names its partner.
+//! In the lock-free packages, an ordering other than `Relaxed` names its partner.
 
 use crate::source::words;
 use crate::{Finding, Tree};
 
-/// Rooms whose threads meet in memory without a lock.
-const ROOMS: [&str; 1] = ["host/shm/src/"];
+/// Packages whose threads meet in memory without a lock.
+const PACKAGES: [&str; 1] = ["host/shm/src/"];
 const ORDERINGS: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 
 /// Looks for orderings in code that is not a test or an import.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in
-        tree.sources.iter().filter(|(path, _)| ROOMS.iter().any(|room| path.starts_with(room)))
+        tree.sources.iter().filter(|(path, _)| PACKAGES.iter().any(|package| path.starts_with(package)))
     {
         for (line, code) in source.code_lines() {
             let named = ORDERINGS

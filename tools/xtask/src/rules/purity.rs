@@ -1,6 +1,6 @@
 //! `core/` has no clock, socket, file, thread or randomness of its own.
 
-use crate::rooms::{Floor, Room};
+use crate::packages::{Layer, Package};
 use crate::source::{Source, words};
 use crate::{Finding, Tree};
 
@@ -22,7 +22,7 @@ const WORLD: [(&str, &str); 8] = [
 const WORLDLY: [&str; 8] = ["getrandom", "libc", "mio", "nix", "rand", "rustix", "socket2", "tokio"];
 
 /// Tests are exempt.
-pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
+pub fn check(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, source) in tree.sources.iter().filter(|(path, _)| path.starts_with("core/")) {
         for (line, name) in std_paths(source) {
@@ -38,11 +38,11 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
             }
         }
     }
-    for room in rooms.iter().filter(|room| room.floor == Floor::Core) {
-        for dependency in room.dependencies().iter().filter(|name| WORLDLY.contains(&name.as_str())) {
+    for package in packages.iter().filter(|package| package.layer == Layer::Core) {
+        for dependency in package.dependencies().iter().filter(|name| WORLDLY.contains(&name.as_str())) {
             findings.push(Finding {
-                path: room.path("Cargo.toml"),
-                line: room.line_of(dependency),
+                path: package.path("Cargo.toml"),
+                line: package.line_of(dependency),
                 rule: RULE,
                 what: format!("core/ depends on {dependency}, which touches the world"),
                 instead: "move what needs it to host/".into(),
@@ -147,7 +147,7 @@ mod tests {
     fn worldly_crates_stay_out() {
         let manifest = "[package]\nname = \"a\"\n[dependencies]\nserde = \"1\"\ntokio = \"1\"\n";
         let tree = Tree::of([("core/a/Cargo.toml", manifest)]);
-        let findings = check(&tree, &Room::all(&tree));
+        let findings = check(&tree, &Package::all(&tree));
         assert_eq!((findings.len(), findings[0].line), (1, 5));
     }
 }

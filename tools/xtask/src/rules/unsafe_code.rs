@@ -1,17 +1,17 @@
-//! `unsafe` stands in `host/` and the C ABI, argued; every other room forbids it.
+//! `unsafe` stands in `host/` and the C ABI, argued; every other package forbids it.
 
-use crate::rooms::{Floor, Room};
+use crate::packages::{Layer, Package};
 use crate::source::words;
 use crate::{Finding, Tree};
 
 const RULE: &str = "unsafe";
 
 /// Checks crate roots for the attribute, and every `unsafe` of our own for its argument.
-pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
-    let mut findings: Vec<_> = rooms
+pub fn check(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
+    let mut findings: Vec<_> = packages
         .iter()
-        .filter(|room| !may_be_unsafe(room.folder))
-        .flat_map(|room| forbids(tree, room))
+        .filter(|package| !may_be_unsafe(package.folder))
+        .flat_map(|package| forbids(tree, package))
         .collect();
     for (path, source) in &tree.sources {
         for (line, code) in source.code.iter().enumerate() {
@@ -32,8 +32,8 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn forbids(tree: &Tree, room: &Room<'_>) -> Vec<Finding> {
-    let src = room.path("src/");
+fn forbids(tree: &Tree, package: &Package<'_>) -> Vec<Finding> {
+    let src = package.path("src/");
     let is_root = |path: &str| {
         let file = path.strip_prefix(&src).unwrap_or_default();
         matches!(file, "lib.rs" | "main.rs") || file.starts_with("bin/")
@@ -45,16 +45,16 @@ fn forbids(tree: &Tree, room: &Room<'_>) -> Vec<Finding> {
         path: path.clone(),
         line: 0,
         rule: RULE,
-        what: format!("{} may not be unsafe and does not say so", room.folder),
+        what: format!("{} may not be unsafe and does not say so", package.folder),
         instead: "add #![forbid(unsafe_code)] below the essay".into(),
     })
     .collect()
 }
 
 /// `host/` touches the world. `bindings/` is the C ABI: other languages and policy modules meet the daemon in raw
-/// pointers. What stands on the roof (tests of the two, examples of modules) may have to do the same.
+/// pointers. What is in the top layer (tests of the two, examples of modules) may have to do the same.
 fn may_be_unsafe(folder: &str) -> bool {
-    Floor::of(folder) == Floor::Host || folder.starts_with("bindings/") || Floor::of(folder) == Floor::Roof
+    Layer::of(folder) == Layer::Host || folder.starts_with("bindings/") || Layer::of(folder) == Layer::Top
 }
 
 /// Blocks and impls; an `unsafe fn` has its `# Safety` section, which clippy asks for.
@@ -65,13 +65,13 @@ fn needs_argument(from: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! Shows which rooms must forbid, and which unsafe is argued.
+    //! Shows which packages must forbid, and which unsafe is argued.
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<Finding> {
         let manifest = "[package]\nname = \"a\"\n";
         let tree = Tree::of([("core/a/Cargo.toml", manifest), ("host/b/Cargo.toml", manifest), (path, text)]);
-        check(&tree, &Room::all(&tree))
+        check(&tree, &Package::all(&tree))
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
         let tree = |text: &str| {
             let manifest = "[package]\nname = \"c\"\n";
             let tree = Tree::of([("bindings/c/Cargo.toml", manifest), ("bindings/c/src/lib.rs", text)]);
-            check(&tree, &Room::all(&tree)).len()
+            check(&tree, &Package::all(&tree)).len()
         };
         assert_eq!(tree("//! No attribute.\n"), 0);
         assert_eq!(tree("fn f() {\n    unsafe { g() }\n}\n"), 1);

@@ -1,37 +1,42 @@
-//! A room depends on its own floor or lower ones, is a member of the workspace, and takes its lints.
+//! A package depends on its own layer or lower ones, is a member of the workspace, and takes its lints.
 
-use crate::rooms::Room;
+use crate::packages::Package;
 use crate::{Finding, Tree};
 
-const RULE: &str = "floors";
+const RULE: &str = "layers";
 
-/// Dev-dependencies are exempt: a test may stand on any floor.
-pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
+/// Dev-dependencies are exempt: a test may use any layer.
+pub fn check(tree: &Tree, packages: &[Package<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let workspace = tree.manifests.get("Cargo.toml").and_then(|text| text.parse::<toml::Table>().ok());
-    for room in rooms {
-        for dependency in room.dependencies() {
-            let Some(other) = rooms.iter().find(|other| other.name() == dependency) else { continue };
-            if other.floor > room.floor {
+    for package in packages {
+        for dependency in package.dependencies() {
+            let Some(other) = packages.iter().find(|other| other.name() == dependency) else { continue };
+            if other.layer > package.layer {
                 findings.push(Finding {
-                    path: room.path("Cargo.toml"),
-                    line: room.line_of(&dependency),
+                    path: package.path("Cargo.toml"),
+                    line: package.line_of(&dependency),
                     rule: RULE,
                     what: format!(
-                        "{} is on floor {:?} and depends on {}, on {:?}",
-                        room.folder, room.floor, other.folder, other.floor
+                        "{} is in layer {:?} and depends on {}, in {:?}",
+                        package.folder, package.layer, other.folder, other.layer
                     ),
-                    instead: "hand what is needed in as an argument or a trait of your own, or move the room"
-                        .into(),
+                    instead:
+                        "hand what is needed in as an argument or a trait of your own, or move the package"
+                            .into(),
                 });
             }
         }
-        if !inherits_lints(room) {
-            findings.push(whole(room, "does not take the workspace's lints", "add [lints] workspace = true"));
-        }
-        if !workspace.as_ref().is_none_or(|workspace| is_member(workspace, room.folder)) {
+        if !inherits_lints(package) {
             findings.push(whole(
-                room,
+                package,
+                "does not take the workspace's lints",
+                "add [lints] workspace = true",
+            ));
+        }
+        if !workspace.as_ref().is_none_or(|workspace| is_member(workspace, package.folder)) {
+            findings.push(whole(
+                package,
                 "is not a member of the workspace",
                 "list it in the root Cargo.toml under members or exclude",
             ));
@@ -40,15 +45,15 @@ pub fn check(tree: &Tree, rooms: &[Room<'_>]) -> Vec<Finding> {
     findings
 }
 
-fn whole(room: &Room<'_>, what: &str, instead: &str) -> Finding {
-    let (what, instead) = (format!("{} {what}", room.folder), instead.to_owned());
-    Finding { path: room.path("Cargo.toml"), line: 0, rule: RULE, what, instead }
+fn whole(package: &Package<'_>, what: &str, instead: &str) -> Finding {
+    let (what, instead) = (format!("{} {what}", package.folder), instead.to_owned());
+    Finding { path: package.path("Cargo.toml"), line: 0, rule: RULE, what, instead }
 }
 
-/// A room outside the workspace (fuzz targets have their own) has no lints to inherit.
-fn inherits_lints(room: &Room<'_>) -> bool {
-    let lints = room.manifest.get("lints").and_then(|lints| lints.get("workspace"));
-    room.manifest.contains_key("workspace") || lints.and_then(|value| value.as_bool()) == Some(true)
+/// A package outside the workspace (fuzz targets have their own) has no lints to inherit.
+fn inherits_lints(package: &Package<'_>) -> bool {
+    let lints = package.manifest.get("lints").and_then(|lints| lints.get("workspace"));
+    package.manifest.contains_key("workspace") || lints.and_then(|value| value.as_bool()) == Some(true)
 }
 
 fn is_member(workspace: &toml::Table, folder: &str) -> bool {
@@ -75,7 +80,7 @@ mod tests {
             ("core/a/Cargo.toml", manifest("a", core)),
             ("host/b/Cargo.toml", manifest("b", "[dependencies]\na.workspace = true\n")),
         ]);
-        check(&tree, &Room::all(&tree))
+        check(&tree, &Package::all(&tree))
     }
 
     #[test]
@@ -89,11 +94,11 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_lintless_rooms_fail() {
+    fn packages_outside_and_without_lints_fail() {
         let tree = Tree::of([
             ("Cargo.toml", "[workspace]\nmembers = []"),
             ("core/a/Cargo.toml", "[package]\nname = \"a\"\n"),
         ]);
-        assert_eq!(check(&tree, &Room::all(&tree)).len(), 2);
+        assert_eq!(check(&tree, &Package::all(&tree)).len(), 2);
     }
 }

@@ -1,11 +1,11 @@
-//! Rooms and floors: the crates, by the folder they lie in.
+//! The workspace's packages, and the layers they are in by their folders.
 
 use crate::Tree;
 use toml::Table;
 
-/// A floor of the house, lowest first. A room depends on its own floor or lower ones.
+/// A layer, lowest first. A package depends on its own layer or lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Floor {
+pub enum Layer {
     /// Decides; no world.
     Core,
     /// Touches the world.
@@ -15,44 +15,44 @@ pub enum Floor {
     /// What people and build scripts run, and bindings for other languages.
     Tools,
     /// Examples, fuzz targets, suites over the whole: nothing depends on them.
-    Roof,
+    Top,
 }
 
 /// One crate.
 #[derive(Debug)]
-pub struct Room<'a> {
+pub struct Package<'a> {
     /// Its folder, relative to the root.
     pub folder: &'a str,
-    /// Its floor.
-    pub floor: Floor,
+    /// Its layer.
+    pub layer: Layer,
     /// Its manifest.
     pub manifest: Table,
     /// Its manifest as written, for line numbers.
     pub text: &'a str,
 }
 
-impl Floor {
-    /// The floor a folder belongs to.
+impl Layer {
+    /// The layer a folder belongs to.
     pub fn of(folder: &str) -> Self {
         match folder.split('/').next().unwrap_or_default() {
             "core" => Self::Core,
             "host" => Self::Host,
             "run" => Self::Run,
             "tools" | "bindings" => Self::Tools,
-            _ => Self::Roof,
+            _ => Self::Top,
         }
     }
 }
 
-impl<'a> Room<'a> {
-    /// All rooms of the tree. Manifests that do not parse are cargo's to complain about.
+impl<'a> Package<'a> {
+    /// All packages of the tree. Manifests that do not parse are cargo's to complain about.
     pub fn all(tree: &'a Tree) -> Vec<Self> {
         let manifests = tree.manifests.iter().filter_map(|(path, text)| {
             let folder = path.strip_suffix("/Cargo.toml")?;
             let manifest: Table = text.parse().ok()?;
             manifest.contains_key("package").then(|| Self {
                 folder,
-                floor: Floor::of(folder),
+                layer: Layer::of(folder),
                 manifest,
                 text,
             })
@@ -83,7 +83,7 @@ impl<'a> Room<'a> {
         names
     }
 
-    /// The path of a file of this room.
+    /// The path of a file of this package.
     pub fn path(&self, file: &str) -> String {
         format!("{}/{file}", self.folder)
     }
