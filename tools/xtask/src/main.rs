@@ -3,7 +3,8 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use xtask::{Tree, counts, crates, deb, pages, rules, site, suite};
+use xtask::packages::Package;
+use xtask::{Tree, counts, crates, deb, pages, ratchet, rules, site, suite};
 
 const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
@@ -113,8 +114,9 @@ fn checked(root: &Path, update: bool, folders: &[&str]) -> std::io::Result<usize
 
 /// Mends what a program can.
 fn mend(root: &Path, tree: &Tree, wanted: impl Fn(&str) -> bool) -> std::io::Result<()> {
-    if let Some(lowered) = rules::size::lowered(tree).filter(|_| wanted(rules::size::RATCHET)) {
-        std::fs::write(root.join(rules::size::RATCHET), lowered)?;
+    let measures = rules::measures(tree, &Package::all(tree));
+    if let Some(lowered) = ratchet::lowered(tree, &measures).filter(|_| wanted(ratchet::PATH)) {
+        std::fs::write(root.join(ratchet::PATH), lowered)?;
     }
     for path in tree.sources.keys().filter(|path| wanted(path)) {
         let text = std::fs::read_to_string(root.join(path))?;

@@ -1,7 +1,10 @@
 //! Every rule over the whole tree.
 
-use super::{documents, essay, layers, messages, ordering, pages, purity, size, unsafe_code, wording};
+use super::{
+    documents, essay, layers, messages, ordering, pages, purity, size, structure, unsafe_code, wording,
+};
 use crate::packages::Package;
+use crate::ratchet::Measure;
 use crate::{Finding, Tree};
 
 /// All findings, by place.
@@ -13,11 +16,16 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(ordering::check(tree));
     findings.extend(purity::check(tree, &packages));
     findings.extend(essay::check(tree, &packages));
-    findings.extend(size::check(tree));
+    findings.extend(measures(tree, &packages).iter().flat_map(|measure| measure.check(tree)));
     findings.extend(wording::check(tree));
     findings.extend(documents::check(tree, &packages));
     findings.extend(messages::check(tree));
     findings.extend(pages::check(tree));
     findings.sort();
     findings
+}
+
+/// What is counted, and listed in the ratchet where there is too much of it.
+pub fn measures(tree: &Tree, packages: &[Package<'_>]) -> Vec<Measure> {
+    size::measures(tree).into_iter().chain(structure::measures(tree, packages)).collect()
 }

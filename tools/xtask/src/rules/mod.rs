@@ -8,9 +8,10 @@ pub mod ordering;
 pub mod pages;
 pub mod purity;
 pub mod size;
+pub mod structure;
 pub mod unsafe_code;
 pub mod wording;
 
 mod all;
 
-pub use all::check;
+pub use all::{check, measures};
