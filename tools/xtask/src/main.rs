@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use xtask::imports::Imports;
 use xtask::packages::Package;
 use xtask::{Tree, counts, crates, deb, pages, ratchet, rules, site, suite};
 
 const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
+       cargo xtask circles [FOLDER]
        cargo xtask counts [--update]
        cargo xtask pages
        cargo xtask docs
@@ -17,6 +19,7 @@ const USAGE: &str = "usage: cargo xtask test
 test      run every check there is, and sum up
 tidy      hold the work tree, or these folders of it, to the project's rules (CONTRIBUTING.md)
 --update  first break comment lines that are too long, and lower ratchet entries to what the code is now
+circles   list the imports by which files of a package, or of any, import from themselves
 counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
 --update  write that file instead
 pages     make the pages that come from data: targets, the tables of benchmarks and README, plots
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["test"] if !update => code(suite::run()),
         ["counts"] => code(counts::run(update)),
+        ["circles"] if !update => circles(""),
+        ["circles", folder] if !update => circles(folder),
         ["pages"] if !update => make_pages(),
         ["docs"] if !update => code(site::run()),
         ["crates"] if !update => code(crates::run()),
@@ -96,6 +101,26 @@ fn tidy(update: bool, folders: &[&str]) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn circles(folder: &str) -> ExitCode {
+    let tree = match Tree::load(&Tree::root()) {
+        Ok(tree) => tree,
+        Err(error) => {
+            eprintln!("circles: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    for package in Package::all(&tree).iter().filter(|package| package.folder.starts_with(folder)) {
+        let imports = Imports::of(&tree, package);
+        let circles = imports.circles();
+        for (from, to) in imports.edges() {
+            if circles.contains(&from) && circles.contains(&to) {
+                println!("{from} imports from {to}");
+            }
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 fn checked(root: &Path, update: bool, folders: &[&str]) -> std::io::Result<usize> {
