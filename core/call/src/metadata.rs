@@ -1,6 +1,5 @@
 //! Metadata: what gRPC calls headers and trailers.
 
-use crate::{Execution, Status};
 use std::fmt;
 
 /// Ordered key/value pairs sent beside a call.
@@ -214,13 +213,6 @@ impl fmt::Display for MetadataError {
 }
 
 impl std::error::Error for MetadataError {}
-
-/// So that a handler or caller that builds metadata from what it was given may say `?`.
-impl From<MetadataError> for Status {
-    fn from(error: MetadataError) -> Self {
-        Status::internal(error.to_string()).with_execution(Execution::NotExecuted)
-    }
-}
 
 /// The rules for one pair, lengths aside.
 pub(crate) fn check_pair(key: &str, value: &[u8]) -> Result<(), MetadataError> {

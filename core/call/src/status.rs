@@ -240,6 +240,13 @@ impl fmt::Display for Status {
 
 impl std::error::Error for Status {}
 
+/// So that a handler or caller that builds metadata from what it was given may say `?`.
+impl From<MetadataError> for Status {
+    fn from(error: MetadataError) -> Self {
+        Status::internal(error.to_string()).with_execution(Execution::NotExecuted)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     //! Shows that numbers and codes correspond, and that a status prints what is known.

@@ -1,32 +1,13 @@
 //! One shard's telemetry: takes finished calls, answers questions.
 
 use crate::clock::{ClockOffset, ClockPair};
+use crate::index::{MethodIndex, PeerIndex};
 use crate::record::{Lines, Record, Side};
 use crate::recorder::{FlightRecorder, FlightRow, Weighted};
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 use std::collections::BTreeMap;
 use trunkline_call::Instant;
-
-/// A method, as this shard numbers it. Zero stands for all methods beyond the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MethodIndex(pub u32);
-
-/// Another host, as this shard numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PeerIndex(pub u32);
-
-impl MethodIndex {
-    /// All methods beyond [`Telemetry::METHODS_MAX`].
-    pub const OTHER: Self = Self(0);
-}
-
-impl PeerIndex {
-    /// All peers beyond [`Telemetry::PEERS_MAX`].
-    pub const OTHER: Self = Self(0);
-    /// Both applications are on this host.
-    pub const LOCAL: Self = Self(1);
-}
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
 ///

@@ -3,11 +3,13 @@
 //! A Rust tool chain is all it needs. Checks that need another tool are skipped without it, and the summary says so.
 
 mod counts;
+mod outcome;
 mod processes;
 mod watch;
 
 use crate::{Tree, rules};
 use counts::Counts;
+use outcome::StepOutcome;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,18 +43,10 @@ const STEPS: [Step; 3] = [
     },
 ];
 
-/// How a check ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
-    Passed,
-    Failed(String),
-    Skipped(String),
-}
-
 /// A line of the summary.
 struct Verdict {
     name: &'static str,
-    outcome: Outcome,
+    outcome: StepOutcome,
     took: Duration,
     counts: Counts,
     /// Tests that failed once and then passed.
@@ -69,19 +63,19 @@ pub fn run() -> bool {
     let mut verdicts = vec![tidy()];
     verdicts.extend(STEPS.iter().map(Step::run));
     println!("\n{}", summary(&verdicts));
-    verdicts.iter().all(|verdict| !matches!(verdict.outcome, Outcome::Failed(_)))
+    verdicts.iter().all(|verdict| !matches!(verdict.outcome, StepOutcome::Failed(_)))
 }
 
 fn tidy() -> Verdict {
     let began = Instant::now();
     println!("── tidy");
     let outcome = match Tree::load(&Tree::root()).map(|tree| rules::check(&tree)) {
-        Ok(findings) if findings.is_empty() => Outcome::Passed,
+        Ok(findings) if findings.is_empty() => StepOutcome::Passed,
         Ok(findings) => {
             findings.iter().for_each(|finding| println!("{finding}"));
-            Outcome::Failed(format!("{} to mend", findings.len()))
+            StepOutcome::Failed(format!("{} to mend", findings.len()))
         }
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => StepOutcome::Failed(error.to_string()),
     };
     Verdict { name: "tidy", outcome, took: began.elapsed(), counts: Counts::default(), unsteady: Vec::new() }
 }
@@ -93,14 +87,14 @@ impl Step {
         let mut counts = Counts::default();
         let mut unsteady = Vec::new();
         let mut outcome = match self.needs.filter(|tool| !is_here(tool)) {
-            Some(tool) => Outcome::Skipped(format!("{tool} is not installed")),
+            Some(tool) => StepOutcome::Skipped(format!("{tool} is not installed")),
             None => watched(self.command(), &mut counts),
         };
-        if matches!(outcome, Outcome::Failed(_))
+        if matches!(outcome, StepOutcome::Failed(_))
             && let Some(names) = counts.to_try_again(UNSTEADY_MAX)
             && (0..AGAIN).all(|_| self.passes_alone(&names))
         {
-            outcome = Outcome::Passed;
+            outcome = StepOutcome::Passed;
             unsteady = names;
         }
         Verdict { name: self.name, outcome, took: began.elapsed(), counts, unsteady }
@@ -113,7 +107,7 @@ impl Step {
         let mut command = self.command();
         command.args(["--", "--exact"]).args(names);
         let mut counts = Counts::default();
-        watched(command, &mut counts) == Outcome::Passed && counts.passed >= names.len()
+        watched(command, &mut counts) == StepOutcome::Passed && counts.passed >= names.len()
     }
 
     fn command(&self) -> Command {
@@ -129,10 +123,10 @@ impl Step {
     }
 }
 
-fn watched(mut command: Command, counts: &mut Counts) -> Outcome {
+fn watched(mut command: Command, counts: &mut Counts) -> StepOutcome {
     match command.spawn() {
         Ok(child) => watch::watch(child, counts, Limits::STEP),
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error) => StepOutcome::Failed(error.to_string()),
     }
 }
 
@@ -140,9 +134,9 @@ fn summary(verdicts: &[Verdict]) -> String {
     let mut out = String::new();
     for Verdict { name, outcome, took, counts, unsteady } in verdicts {
         let word = match outcome {
-            Outcome::Passed => "passed".to_owned(),
-            Outcome::Failed(why) => format!("FAILED: {why}"),
-            Outcome::Skipped(why) => format!("skipped: {why}"),
+            StepOutcome::Passed => "passed".to_owned(),
+            StepOutcome::Failed(why) => format!("FAILED: {why}"),
+            StepOutcome::Skipped(why) => format!("skipped: {why}"),
         };
         let Counts { programs, passed, failed, .. } = counts;
         let failed = &(failed - unsteady.len().min(*failed));
@@ -158,7 +152,7 @@ fn summary(verdicts: &[Verdict]) -> String {
             ));
         }
     }
-    let failed = verdicts.iter().filter(|verdict| matches!(verdict.outcome, Outcome::Failed(_))).count();
+    let failed = verdicts.iter().filter(|verdict| matches!(verdict.outcome, StepOutcome::Failed(_))).count();
     out.push_str(&if failed == 0 { "all is well\n".to_owned() } else { format!("{failed} failed\n") });
     out
 }
@@ -180,10 +174,10 @@ mod tests {
     #[test]
     fn a_step_passes_fails_or_is_skipped() {
         let step = |cargo, needs| Step { name: "step", needs, cargo, loom: false };
-        assert_eq!(step(&["--version"], None).run().outcome, Outcome::Passed);
-        assert!(matches!(step(&["no-such-task"], None).run().outcome, Outcome::Failed(_)));
+        assert_eq!(step(&["--version"], None).run().outcome, StepOutcome::Passed);
+        assert!(matches!(step(&["no-such-task"], None).run().outcome, StepOutcome::Failed(_)));
         let skipped = step(&["no-such-task"], Some("a-tool-nobody-has")).run().outcome;
-        assert_eq!(skipped, Outcome::Skipped("a-tool-nobody-has is not installed".into()));
+        assert_eq!(skipped, StepOutcome::Skipped("a-tool-nobody-has is not installed".into()));
     }
 
     #[test]
@@ -193,7 +187,7 @@ mod tests {
         command.args(["-c", &format!("printf '{said}'; exit 101")]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut counts = Counts::default();
-        assert!(matches!(watched(command, &mut counts), Outcome::Failed(_)));
+        assert!(matches!(watched(command, &mut counts), StepOutcome::Failed(_)));
         assert_eq!(counts.to_try_again(UNSTEADY_MAX), Some(vec!["a::b".to_owned()]));
     }
 
@@ -209,16 +203,16 @@ mod tests {
             Verdict { name, outcome, took, counts, unsteady: Vec::new() }
         };
         let skipped =
-            verdict("format", Outcome::Skipped("rustfmt is not installed".into()), Counts::default());
-        let text = summary(&[skipped, verdict("tests", Outcome::Passed, counted("0"))]);
+            verdict("format", StepOutcome::Skipped("rustfmt is not installed".into()), Counts::default());
+        let text = summary(&[skipped, verdict("tests", StepOutcome::Passed, counted("0"))]);
         assert_eq!(
             text,
             "format       3 s  skipped: rustfmt is not installed\n\
              tests        3 s  passed, 5 tests in 1 programs\nall is well\n"
         );
-        let bad = verdict("tests", Outcome::Failed("exit status: 101".into()), counted("1"));
+        let bad = verdict("tests", StepOutcome::Failed("exit status: 101".into()), counted("1"));
         assert!(summary(&[bad]).contains("FAILED: exit status: 101, 1 of 6 tests failed\n1 failed"));
-        let mut unsteady = verdict("tests", Outcome::Passed, counted("1"));
+        let mut unsteady = verdict("tests", StepOutcome::Passed, counted("1"));
         unsteady.unsteady.push("a::b".into());
         let text = summary(&[unsteady]);
         assert!(

@@ -2,10 +2,10 @@
 
 use super::docs;
 use super::linear::place_literal;
-use super::oneof::member_type;
 use super::plan::{FieldPlan, Item, OneofPlan, Plan};
 use super::scope::Scope;
 use super::types;
+use super::types::member_type;
 use super::writer::{CHAIN, SOFT, Writer, block, line};
 use crate::model::{MapEntry, Notes, Shape, Type};
 

@@ -4,8 +4,9 @@ use super::docs;
 use super::plan::{OneofPlan, Plan};
 use super::scope::Scope;
 use super::structs;
+use super::types::member_type;
 use super::writer::{Writer, block, line};
-use crate::model::{Field, Shape, Type};
+use crate::model::{Field, Type};
 
 /// Renders the enum of owned values. `scope` is the module of the message's nested types.
 pub(super) fn render(w: &mut Writer, oneof: &OneofPlan<'_>, plan: &Plan<'_>, scope: &Scope<'_>) {
@@ -31,12 +32,4 @@ pub(super) fn render(w: &mut Writer, oneof: &OneofPlan<'_>, plan: &Plan<'_>, sco
         "pub enum {}",
         oneof.owned
     );
-}
-
-/// The type of a member: always a single value.
-pub(super) fn member_type(field: &Field) -> &Type {
-    match &field.shape {
-        Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) | Shape::Repeated(of) => of,
-        Shape::Map(entry) => &entry.value,
-    }
 }

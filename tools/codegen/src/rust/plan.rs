@@ -2,9 +2,8 @@
 
 use super::ident::{Ident, Taken, camel, leading_letter, snake};
 use super::names::{OneofNames, TypeNames};
-use super::oneof::member_type;
 use super::scope::Scope;
-use super::types;
+use super::types::{self, member_type};
 use crate::model::{Field, Message, Oneof};
 
 /// A message about to be rendered.

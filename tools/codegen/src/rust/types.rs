@@ -1,7 +1,7 @@
 //! Protobuf types as Rust types, and the library's words for handling them.
 
 use super::scope::Scope;
-use crate::model::Type;
+use crate::model::{Field, Shape, Type};
 
 /// A type whose value lies in the slot itself, other than an enum: its Rust name, and what the library's methods for
 /// it are called (`view.i32(slot)`, `block.set_i32s(..)`).
@@ -41,4 +41,12 @@ pub(super) fn viewed(of: &Type, lifetime: &str, scope: &Scope<'_>) -> String {
 /// Whether the viewed type borrows.
 pub(super) fn borrows(of: &Type) -> bool {
     matches!(of, Type::String | Type::Bytes | Type::Message(_))
+}
+
+/// The type of a oneof's member: always a single value.
+pub(super) fn member_type(field: &Field) -> &Type {
+    match &field.shape {
+        Shape::Implicit(of) | Shape::Optional(of) | Shape::Required(of) | Shape::Repeated(of) => of,
+        Shape::Map(entry) => &entry.value,
+    }
 }

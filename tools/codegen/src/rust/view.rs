@@ -2,9 +2,9 @@
 
 use super::docs;
 use super::linear::place_literal;
-use super::oneof::member_type;
 use super::plan::{FieldPlan, Item, OneofPlan, Plan};
 use super::scope::Scope;
+use super::types::member_type;
 use super::writer::{CHAIN, SOFT, Writer, block, line};
 use super::{literal, types};
 use crate::model::{Field, MapEntry, Shape, Type};

@@ -1,8 +1,10 @@
 //! What is wanted and what was measured, from the files they stand in.
 
-use super::TARGETS;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
+
+/// What is wanted, below the root.
+pub const TARGETS: &str = "docs/targets.toml";
 
 /// Targets in the order of the file, and README's figures.
 #[derive(Debug)]

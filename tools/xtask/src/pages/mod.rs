@@ -9,9 +9,8 @@ mod targets;
 
 use crate::Tree;
 use data::Data;
+pub use data::TARGETS;
 
-/// What is wanted, below the root.
-pub const TARGETS: &str = "docs/targets.toml";
 /// Where runs are written to.
 const MEASURED: &str = "docs/measured/";
 

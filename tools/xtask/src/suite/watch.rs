@@ -4,8 +4,9 @@
 //! processor time it takes: one that takes none waits for something that does not come, and one that takes much and
 //! finishes no test goes in circles. Wall time alone ends a check after hours.
 
+use super::counts::Counts;
+use super::outcome::StepOutcome;
 use super::processes::{self, Process};
-use super::{Counts, Outcome};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -38,12 +39,17 @@ impl Limits {
 }
 
 /// Prints what the child prints, counts its tests, and ends it if it hangs.
-pub fn watch(mut child: Child, counts: &mut Counts, limits: Limits) -> Outcome {
+pub fn watch(mut child: Child, counts: &mut Counts, limits: Limits) -> StepOutcome {
     let lines = lines_of(&mut child);
     watch_lines(child, &lines, counts, limits)
 }
 
-fn watch_lines(mut child: Child, lines: &Receiver<String>, counts: &mut Counts, limits: Limits) -> Outcome {
+fn watch_lines(
+    mut child: Child,
+    lines: &Receiver<String>,
+    counts: &mut Counts,
+    limits: Limits,
+) -> StepOutcome {
     let began = Instant::now();
     let mut progress = Progress::new(limits);
     let mut running = Running::default();
@@ -69,9 +75,9 @@ fn watch_lines(mut child: Child, lines: &Receiver<String>, counts: &mut Counts, 
         }
     }
     match child.wait() {
-        Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => Outcome::Failed(status.to_string()),
-        Err(error) => Outcome::Failed(error.to_string()),
+        Ok(status) if status.success() => StepOutcome::Passed,
+        Ok(status) => StepOutcome::Failed(status.to_string()),
+        Err(error) => StepOutcome::Failed(error.to_string()),
     }
 }
 
@@ -87,7 +93,7 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
 }
 
 /// Ends a check that hangs, with all it has started, and says what ran.
-fn end(mut child: Child, family: &[Process], running: &Running, why: String) -> Outcome {
+fn end(mut child: Child, family: &[Process], running: &Running, why: String) -> StepOutcome {
     println!("── {why}; these ran, and are ended now:");
     for test in &running.slow {
         println!("   test {test}, for over a minute");
@@ -109,7 +115,7 @@ fn end(mut child: Child, family: &[Process], running: &Running, why: String) -> 
     // Whether it could be killed or not, the verdict is the same.
     let _ = child.kill();
     let _ = child.wait();
-    Outcome::Failed(said)
+    StepOutcome::Failed(said)
 }
 
 /// Tests that have begun and not ended, as far as libtest says so: after a minute.
@@ -272,7 +278,7 @@ mod tests {
         send.send("test a::b has been running for over 60 seconds".to_owned()).unwrap();
         // The first look that finds no line finds it hanging.
         let limits = Limits { idle: Duration::ZERO, look: Duration::from_millis(1), ..LIMITS };
-        let Outcome::Failed(why) = watch_lines(child, &lines, &mut Counts::default(), limits) else {
+        let StepOutcome::Failed(why) = watch_lines(child, &lines, &mut Counts::default(), limits) else {
             panic!("it has not ended by itself");
         };
         assert!(why.starts_with("nothing has moved for 0 minutes in process "), "{why}");
@@ -286,6 +292,6 @@ mod tests {
         let child = quick.stdin(Stdio::null()).spawn().unwrap();
         let (_held, lines) = channel();
         let limits = Limits { look: Duration::from_millis(1), ..LIMITS };
-        assert_eq!(watch_lines(child, &lines, &mut Counts::default(), limits), Outcome::Passed);
+        assert_eq!(watch_lines(child, &lines, &mut Counts::default(), limits), StepOutcome::Passed);
     }
 }

@@ -2,9 +2,9 @@
 
 use super::{is_wide, parts_named, place_literal};
 use crate::model::{Field, MapEntry, Shape, Type};
-use crate::rust::oneof::member_type;
 use crate::rust::plan::{Item, OneofPlan, Plan};
 use crate::rust::scope::Scope;
+use crate::rust::types::member_type;
 use crate::rust::writer::{CHAIN, SOFT, Writer, block, line};
 use crate::rust::{literal, types, view};
 

@@ -2,10 +2,10 @@
 
 use super::{is_wide, parts_named, place_literal};
 use crate::model::{Field, MapEntry, Shape, Type};
-use crate::rust::oneof::member_type;
 use crate::rust::plan::{FieldPlan, Item, OneofPlan, Plan};
 use crate::rust::scope::Scope;
 use crate::rust::types;
+use crate::rust::types::member_type;
 use crate::rust::writer::{Writer, block, line};
 
 /// `Message::write`.
