@@ -42,6 +42,7 @@ pub enum Kind {
     GatewayOne,
     GatewayTwo,
     GatewayToOurs,
+    TonicGateway,
     CppToOurs,
     GoToOurs,
     OursToCpp,
@@ -79,6 +80,7 @@ impl Kind {
             Self::GatewayOne => "gateway-one",
             Self::GatewayTwo => "gateway-two",
             Self::GatewayToOurs => "gateway-to-trunkline",
+            Self::TonicGateway => "tonic-gateway",
             Self::CppToOurs => "grpc-cpp-to-trunkline",
             Self::GoToOurs => "grpc-go-to-trunkline",
             Self::OursToCpp => "trunkline-to-grpc-cpp",
@@ -122,6 +124,7 @@ impl Kind {
             Self::GatewayOne => "gRPC C++ client – gateway – gRPC C++ server",
             Self::GatewayTwo => "gRPC C++ client – gateway – gateway – gRPC C++ server",
             Self::GatewayToOurs => "gRPC C++ client – gateway – TCP – daemon – Trunkline server",
+            Self::TonicGateway => "tonic client – gateway – tonic server, current-thread runtimes",
             Self::CppToOurs => "gRPC C++ client – daemon – Trunkline server",
             Self::GoToOurs => "grpc-go client – daemon – Trunkline server",
             Self::OursToCpp => "Trunkline client – daemon – gRPC C++ server",
@@ -161,7 +164,7 @@ impl Kind {
             Self::GrpcSync | Self::GrpcUnix | Self::GrpcQueue | Self::CppToOurs | Self::OursToCpp => {
                 &[Library::GrpcCpp]
             }
-            Self::Tonic => &[Library::Tonic],
+            Self::Tonic | Self::TonicGateway => &[Library::Tonic],
             Self::GrpcGo | Self::GoToOurs | Self::OursToGo => &[Library::GrpcGo],
             Self::CapNProto => &[Library::CapNProto],
             Self::Thrift | Self::ThriftCorked => &[Library::Thrift],
@@ -275,6 +278,7 @@ fn processes(kind: Kind, form: &str, work: Work, dir: &Path, foreign: &Foreign) 
         Kind::GatewayOne => cpp_through_gateways(dir, foreign, form, one, work),
         Kind::GatewayTwo => cpp_through_gateways(dir, foreign, form, two, work),
         Kind::GatewayToOurs => to_ours_through_gateway(dir, foreign, work),
+        Kind::TonicGateway => tonic_through_gateway(dir, foreign, work),
         Kind::CppToOurs => to_ours(dir, |address| foreign.cpp_client(address, work)),
         Kind::GoToOurs => to_ours(dir, |address| foreign.client(Library::GrpcGo, address, work)),
         Kind::OursToCpp => from_ours(dir, foreign.cpp_server(dir, form, ANY_PORT)?, work),
@@ -361,6 +365,13 @@ fn to_ours_through_gateway(dir: &Path, foreign: &Foreign, work: Work) -> Result<
     let (gateway, listens_at) = ours::start_gateway(dir, "in", &address)?;
     processes.push(gateway);
     Ok((processes, foreign.cpp_client(&listens_at, work)?))
+}
+
+/// tonic with a gateway between.
+fn tonic_through_gateway(dir: &Path, foreign: &Foreign, work: Work) -> Result<Started, Failure> {
+    let (server, address) = foreign.server(Library::Tonic, dir)?;
+    let (gateway, listens_at) = ours::start_gateway(dir, "in", &address)?;
+    Ok((vec![server, gateway], foreign.client(Library::Tonic, &listens_at, work)?))
 }
 
 /// A stock client of our server.

@@ -112,7 +112,7 @@ const GOODPUT: [Kind; 8] = [
     Kind::Thrift,
 ];
 /// Calls that gRPC carries, one at a time: who is called directly, who stands between, and our daemon in each place.
-const GRPC: [Kind; 15] = [
+const GRPC: [Kind; 16] = [
     Kind::GrpcSync,
     Kind::Tonic,
     Kind::GrpcGo,
@@ -123,6 +123,7 @@ const GRPC: [Kind; 15] = [
     Kind::GatewayOne,
     Kind::GatewayTwo,
     Kind::GatewayToOurs,
+    Kind::TonicGateway,
     Kind::CppToOurs,
     Kind::GoToOurs,
     Kind::OursToCpp,
@@ -130,7 +131,7 @@ const GRPC: [Kind; 15] = [
     Kind::OursGrpcTwoHosts,
 ];
 /// The same, many at once.
-const GRPC_RATE: [Kind; 15] = [
+const GRPC_RATE: [Kind; 16] = [
     Kind::GrpcQueue,
     Kind::Tonic,
     Kind::GrpcGo,
@@ -141,6 +142,7 @@ const GRPC_RATE: [Kind; 15] = [
     Kind::GatewayOne,
     Kind::GatewayTwo,
     Kind::GatewayToOurs,
+    Kind::TonicGateway,
     Kind::CppToOurs,
     Kind::GoToOurs,
     Kind::OursToCpp,
