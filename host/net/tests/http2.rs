@@ -89,6 +89,29 @@ fn kind(event: &Event) -> &'static str {
 }
 
 #[test]
+fn an_end_behind_the_last_bytes_is_told_with_them() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"question", false);
+    // What has not left yet leaves with the end; what has, is followed by a frame of its own.
+    client.turn();
+    client.command(Command::Data { stream, bytes: Bytes::new(), end: true });
+    client.turn();
+    until(&mut server, &mut client, |server, _| {
+        server.events.iter().any(|event| kind(event) == "data").then_some(())
+    });
+    let data: Vec<(usize, bool)> = server
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Data { bytes, end, .. } => Some((bytes.len(), *end)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(data, [(8, true)]);
+}
+
+#[test]
 fn a_refusal_is_one_frame() {
     let (server, client) = settings();
     let (mut server, mut client) = pair(server, client);

@@ -50,6 +50,8 @@ pub struct Http2 {
     pub(super) is_retired: bool,
     /// Streams whose rules the peer broke, not counted yet.
     pub(super) mistakes: u32,
+    /// Frames of the peer that were told with others, not counted yet.
+    pub(super) joined_frames: u32,
     /// Streams that end in a header block with pseudo-headers (client role), until it is known what that is.
     pub(super) suspects: Vec<u32>,
     /// Streams the peer takes, as last told; `None` until its settings have come.
@@ -225,6 +227,7 @@ impl Http2 {
             own_resets: Bucket::new(own_resets(settings.resets), now),
             is_retired: false,
             mistakes: 0,
+            joined_frames: 0,
             suspects: Vec::new(),
             streams_max: None,
             is_readable: false,

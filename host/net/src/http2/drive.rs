@@ -103,7 +103,8 @@ impl Http2 {
             }
             let before = events.len();
             let ended = self.look(events);
-            self.meter.handle_taken(frames_taken(&events[before..]));
+            let joined = std::mem::take(&mut self.joined_frames);
+            self.meter.handle_taken(frames_taken(&events[before..]) + joined);
             self.tell_settings(seen.settings, events);
             self.count_calls(now);
             self.count_resets(now, events);
@@ -188,6 +189,7 @@ impl Http2 {
             self.suspects.swap_remove(index);
         }
         self.resets_sent += u32::from(open.take_reset());
+        self.joined_frames += open.take_joined();
         match rest {
             Rest::Open => return,
             Rest::Over if self.link.is_server() => self.meter.handle_useful_stream(),

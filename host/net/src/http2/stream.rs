@@ -27,6 +27,8 @@ pub(super) struct OpenStream {
     finish: Finish,
     /// We have reset it, and nobody has asked about that.
     has_reset: bool,
+    /// Frames that were told with the one before them, since this was last asked.
+    joined_frames: u32,
     /// Gives credit for received bytes. Kept beyond the body's end, until all of it is released.
     flow: Option<FlowControl>,
     unreleased_bytes: usize,
@@ -110,6 +112,7 @@ impl OpenStream {
             queued_bytes: 0,
             finish,
             has_reset: false,
+            joined_frames: 0,
             flow: None,
             unreleased_bytes: 0,
             refused: None,
@@ -156,6 +159,11 @@ impl OpenStream {
     /// Whether a reset has left since this was last asked.
     pub fn take_reset(&mut self) -> bool {
         std::mem::take(&mut self.has_reset)
+    }
+
+    /// Frames of the peer, since this was last asked, that have no event of their own.
+    pub fn take_joined(&mut self) -> u32 {
+        std::mem::take(&mut self.joined_frames)
     }
 
     /// Ends the stream at once.
@@ -250,7 +258,7 @@ impl OpenStream {
                     }
                     self.unreleased_bytes += bytes.len();
                     let end = body.is_end_stream();
-                    events.push(Event::Data { stream: self.tag, bytes, end });
+                    self.tell_data(bytes, end, events);
                     if end {
                         self.receiving = Receiving::Ended;
                     }
@@ -258,16 +266,30 @@ impl OpenStream {
                 Poll::Ready(None) => match body.poll_trailers(cx) {
                     Poll::Pending => break,
                     Poll::Ready(trailers) => {
-                        events.push(match trailers? {
-                            Some(trailers) => Event::Trailers { stream: self.tag, trailers },
-                            None => Event::Data { stream: self.tag, bytes: Bytes::new(), end: true },
-                        });
+                        match trailers? {
+                            Some(trailers) => events.push(Event::Trailers { stream: self.tag, trailers }),
+                            None => self.tell_data(Bytes::new(), true, events),
+                        }
                         self.receiving = Receiving::Ended;
                     }
                 },
             }
         }
         Ok(())
+    }
+
+    /// Tells what came of the body. Most peers end a request by an empty frame behind its message: one event for both
+    /// says in time that the message is the last.
+    fn tell_data(&mut self, bytes: Bytes, end: bool, events: &mut Vec<Event>) {
+        if bytes.is_empty()
+            && let Some(Event::Data { stream, end: ended, .. }) = events.last_mut()
+            && *stream == self.tag
+        {
+            *ended |= end;
+            self.joined_frames += 1;
+            return;
+        }
+        events.push(Event::Data { stream: self.tag, bytes, end });
     }
 
     /// Reads what still comes of a refused request. Nobody hears of it.
