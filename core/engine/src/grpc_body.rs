@@ -126,8 +126,10 @@ impl Engine {
         let Some(stream) = self.grpc_stream(peer, tag) else { return true };
         if stream.incoming.streams {
             let body = Body::Wire { bytes: Cow::Borrowed(&bytes), encoding: Encoding::Protobuf, charged };
+            // An answer ends with its status.
+            let end = direction == Direction::Request && stream.incoming.take_end();
             self.note_complete(turn, key, direction);
-            self.pass(turn, key, direction, Item::Message { body, end: false });
+            self.pass(turn, key, direction, Item::Message { body, end });
             return true;
         }
         if stream.incoming.message.is_some() {

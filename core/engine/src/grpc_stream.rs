@@ -129,6 +129,15 @@ impl Incoming {
         self.deframer.finish()
     }
 
+    /// Whether the body has ended with what was taken last. If so that is not told again.
+    pub fn take_end(&mut self) -> bool {
+        let is_last = matches!(self.ended, Some(Ending::Body)) && self.deframer.held() == 0;
+        if is_last {
+            self.ended = None;
+        }
+        is_last
+    }
+
     /// It ended; what came before goes first.
     pub fn end(&mut self, ending: Ending) {
         self.over = true;
