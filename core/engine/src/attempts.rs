@@ -18,6 +18,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
+use crate::packing::Packing;
 use crate::pass::{Blocker, Refusal};
 use crate::{CallKey, RemoteKey};
 use std::borrow::Cow;
@@ -68,6 +69,9 @@ enum Kept {
 pub(crate) struct KeptBody {
     pub bytes: Arc<[u8]>,
     pub encoding: Encoding,
+    /// A gRPC peer has packed it.
+    #[serde(default)]
+    pub packing: Option<Packing>,
 }
 
 /// What comes after an attempt that ended in vain.
@@ -296,6 +300,7 @@ impl Engine {
         attempt.admitted = true;
         attempt.waits_for_ready = call.waits_for_ready;
         attempt.request_encoding = call.request_encoding;
+        (attempt.keeps_encoding, attempt.accepts) = (call.keeps_encoding, call.accepts);
         attempt.path.clone_from(&call.path);
         attempt.choice = call.choice;
         attempt.message_bytes_max = call.message_bytes_max;
@@ -576,20 +581,20 @@ impl Kept {
 
 /// A private copy of what an application sends.
 pub(crate) fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
-    match body {
+    let (bytes, encoding, packing): (Arc<[u8]>, _, _) = match body {
         Body::Lent { session, payload } => {
             let mut bytes = Vec::with_capacity(payload.span.len as usize);
             let sealed = turn.heaps.seal(*session, payload.span, &mut bytes);
-            sealed.then(|| KeptBody { bytes: bytes.into(), encoding: payload.encoding })
+            (sealed.then_some(bytes)?.into(), payload.encoding, None)
         }
-        Body::Sealed { payload, bytes, .. } => {
-            Some(KeptBody { bytes: (**bytes).into(), encoding: payload.encoding })
-        }
-        Body::Kept(kept) => Some(kept.clone()),
+        Body::Sealed { payload, bytes, .. } => ((**bytes).into(), payload.encoding, None),
+        Body::Kept(kept) => return Some(kept.clone()),
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
-            Some(KeptBody { bytes: (**bytes).into(), encoding: Encoding::Protobuf })
+            ((**bytes).into(), Encoding::Protobuf, None)
         }
+        Body::Packed { bytes, packing, .. } => ((**bytes).into(), Encoding::Protobuf, Some(*packing)),
         // Without its header, and of a type only its peer has told.
-        Body::Wire { .. } | Body::Placed { .. } => None,
-    }
+        Body::Wire { .. } | Body::Placed { .. } => return None,
+    };
+    Some(KeptBody { bytes, encoding, packing })
 }

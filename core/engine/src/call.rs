@@ -2,6 +2,7 @@
 
 use crate::attempts::{Attempts, KeptBody};
 use crate::cluster::{ClusterKey, Placed};
+use crate::packing::Packing;
 use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shares::Share;
@@ -17,6 +18,7 @@ use trunkline_call::{
     WorkerChoice,
 };
 use trunkline_grpc::StreamTag;
+use trunkline_grpc::compress::{Accepts, Encoding as Compression};
 use trunkline_message::HEADER_BYTES;
 use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
@@ -63,8 +65,14 @@ pub(crate) struct Call {
     /// Which worker it asks for, by its metadata or the policies of whoever makes it here.
     #[serde(default)]
     pub choice: WorkerChoice,
-    /// How its request is compressed for a gRPC server, if a policy says so.
-    pub request_encoding: Option<trunkline_grpc::compress::Encoding>,
+    /// How its request is compressed for a gRPC server, if a policy says so, or a client of the gateway has done it.
+    pub request_encoding: Option<Compression>,
+    /// It is what a client of the gateway has done, and no policy says otherwise.
+    #[serde(default)]
+    pub keeps_encoding: bool,
+    /// How a gRPC server may compress its answer: as whoever gets it reads it, or as this host does.
+    #[serde(default = "everything")]
+    pub accepts: Accepts,
     /// The endpoint it was given, until it is known how it ended there.
     pub placed: Option<Placed>,
     /// The attempts made for it, while more than one may be.
@@ -233,6 +241,10 @@ fn local() -> PeerIndex {
     PeerIndex::LOCAL
 }
 
+fn everything() -> Accepts {
+    Accepts::ALL
+}
+
 /// The bytes of a message, wherever they lie.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Body<'a> {
@@ -258,6 +270,13 @@ pub(crate) enum Body<'a> {
     /// Whole in a receive block of the destination session, as `encoding` says; the header of a linear one is still to
     /// be written. `charged` as above.
     Placed { session: SessionKey, block: Span, encoding: Encoding, charged: u32 },
+    /// Protobuf as a gRPC peer sent it, to go on to another without being unpacked (`packing.rs`). `charged` as above.
+    Packed {
+        #[serde(with = "trunkline_call::octets")]
+        bytes: Cow<'a, [u8]>,
+        packing: Packing,
+        charged: u32,
+    },
 }
 
 impl Body<'_> {
@@ -266,8 +285,17 @@ impl Body<'_> {
         match self {
             Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.span.len,
             Self::Kept(kept) => kept.bytes.len() as u32,
-            Self::Wire { bytes, .. } => bytes.len() as u32,
+            Self::Wire { bytes, .. } | Self::Packed { bytes, .. } => bytes.len() as u32,
             Self::Placed { block, .. } => block.len,
+        }
+    }
+
+    /// How a gRPC peer has packed it, and the bytes, if it is packed.
+    pub fn packed(&self) -> Option<(Packing, &[u8])> {
+        match self {
+            Self::Packed { bytes, packing, .. } => Some((*packing, bytes)),
+            Self::Kept(kept) => kept.packing.map(|packing| (packing, &*kept.bytes)),
+            _ => None,
         }
     }
 
@@ -275,7 +303,7 @@ impl Body<'_> {
     pub fn private(&self) -> Option<(Encoding, &[u8])> {
         match self {
             Self::Sealed { payload, bytes, .. } => Some((payload.encoding, bytes)),
-            Self::Kept(kept) => Some((kept.encoding, &kept.bytes)),
+            Self::Kept(kept) if kept.packing.is_none() => Some((kept.encoding, &kept.bytes)),
             _ => None,
         }
     }
@@ -295,7 +323,9 @@ impl Body<'_> {
             Self::Lent { payload, .. } | Self::Sealed { payload, .. } => payload.window_bytes(),
             // Given back when it was kept.
             Self::Kept(_) => 0,
-            Self::Wire { charged, .. } | Self::Placed { charged, .. } => *charged,
+            Self::Wire { charged, .. } | Self::Placed { charged, .. } | Self::Packed { charged, .. } => {
+                *charged
+            }
         }
     }
 
@@ -307,7 +337,7 @@ impl Body<'_> {
     /// Bytes the daemon itself holds for this body while it waits.
     pub fn parked_bytes(&self) -> usize {
         match self {
-            Self::Wire { bytes, .. } => bytes.len(),
+            Self::Wire { bytes, .. } | Self::Packed { bytes, .. } => bytes.len(),
             // Kept: bounded where it is kept. Sealed: bounded by the sender's heap, which holds the original meanwhile.
             Self::Lent { .. } | Self::Sealed { .. } | Self::Placed { .. } | Self::Kept(_) => 0,
         }
@@ -319,7 +349,7 @@ impl Body<'_> {
             Self::Lent { session, payload } | Self::Sealed { session, payload, .. } => {
                 Some((*session, *payload))
             }
-            Self::Kept(_) | Self::Wire { .. } | Self::Placed { .. } => None,
+            Self::Kept(_) | Self::Wire { .. } | Self::Placed { .. } | Self::Packed { .. } => None,
         }
     }
 
@@ -336,6 +366,9 @@ impl Body<'_> {
             Self::Placed { session, block, encoding, charged } => {
                 Body::Placed { session, block, encoding, charged }
             }
+            Self::Packed { bytes, packing, charged } => {
+                Body::Packed { bytes: Cow::Owned(bytes.into_owned()), packing, charged }
+            }
         }
     }
 }
@@ -348,6 +381,11 @@ impl<'a> Item<'a> {
             Self::Message { body, .. } => Some(body),
             Self::HalfClose | Self::Headers { .. } => None,
         }
+    }
+
+    /// Whether the message in it is packed.
+    pub fn is_packed(&self) -> bool {
+        self.body().is_some_and(|body| body.packed().is_some())
     }
 
     /// The same, to be changed.
@@ -399,6 +437,8 @@ impl Call {
             admitted: false,
             choice: WorkerChoice::default(),
             request_encoding: None,
+            keeps_encoding: false,
+            accepts: Accepts::ALL,
             placed: None,
             attempts: None,
             tried: Vec::new(),

@@ -108,7 +108,7 @@ fn place_linear(
                 decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)
             }
         },
-        Body::Sealed { .. } | Body::Kept(_) => Err(misplaced()),
+        Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } => Err(misplaced()),
         Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
             Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
@@ -169,6 +169,7 @@ fn place_protobuf(
             Some((Encoding::Linear, bytes)) => write(heaps, to, encode(sent, bytes, &mut scratch.wire)?),
             None => Err(misplaced()),
         },
+        Body::Packed { .. } => Err(misplaced()),
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => write(heaps, to, bytes),
         Body::Wire { bytes, .. } => match sent {
             Some(Form::Typed(of)) => {
@@ -195,8 +196,8 @@ pub(crate) fn for_wire<'a>(
     let (session, payload) = match body {
         Body::Lent { session, payload } => (*session, *payload),
         Body::Wire { bytes, encoding, .. } => return Ok((WireBody::Inline(bytes), *encoding)),
-        Body::Placed { .. } | Body::Sealed { .. } | Body::Kept(_) => {
-            return Err(ConvertError::Malformed("a placed body cannot leave again".into()));
+        Body::Placed { .. } | Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } => {
+            return Err(ConvertError::Malformed("a placed or packed body cannot leave so".into()));
         }
     };
     let header = if payload.encoding == Encoding::Linear { HEADER_BYTES as u32 } else { 0 };

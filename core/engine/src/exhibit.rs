@@ -79,6 +79,9 @@ impl Exhibit {
                     message.copy_from_slice(bytes);
                 }
             }
+            // What policies look at is unpacked when it comes.
+            Body::Packed { .. } => return Err(packed()),
+            Body::Kept(kept) if kept.packing.is_some() => return Err(packed()),
             Body::Kept(kept) if kept.encoding == Encoding::Linear => {
                 self.room(kept.bytes.len())?.copy_from_slice(&kept.bytes);
             }
@@ -168,4 +171,8 @@ impl Exhibit {
         self.extent_bytes = decoded.map_err(|error| decode_failed(of, &error))?;
         Ok(Shown::Private)
     }
+}
+
+fn packed() -> ConvertError {
+    ConvertError::Malformed("a packed message cannot be looked at".into())
 }

@@ -6,8 +6,9 @@
 //! recorded as a call that was made here.
 //!
 //! Its messages are protobuf that nobody reads: to a gRPC server, to R2P2 and to another daemon (as a call of an
-//! application without types) they go as they came. Only a policy that looks at messages has them decoded, by a
-//! descriptor set of the operator's; what is sent on is still what came.
+//! application without types) they go as they came; between gRPC peers compressed ones, too (`packing.rs`). Only a
+//! policy that looks at messages has them decoded, by a descriptor set of the operator's; what is sent on is still what
+//! came.
 //!
 //! A header counts the gateways on the way. Endpoints that lead back to a gateway end as a refusal, not as a circle.
 
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use trunkline_call::{
     Code, Execution, Fault, Instant, KeyedMap, MetadataError, MetadataReader, MetadataWriter, Pattern, Status,
 };
-use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::RequestHead;
 use trunkline_policy::{Chain, Plan, PolicyError};
 
@@ -163,6 +164,7 @@ impl Engine {
         key: CallKey,
         forward: Forward,
         encoding: Encoding,
+        accepts: Accepts,
     ) -> Vec<u8> {
         let arrived = self.arrived;
         if let Some(call) = self.calls.find_mut(key) {
@@ -171,6 +173,7 @@ impl Engine {
             (stamps.a0, stamps.a1, stamps.d2) = (arrived, arrived, now);
             // As it came, unless a policy says otherwise.
             call.request_encoding = (encoding != Encoding::Identity).then_some(encoding);
+            (call.keeps_encoding, call.accepts) = (call.request_encoding.is_some(), accepts);
         }
         self.enlist(key, 0, forward.plan);
         forward.metadata
@@ -192,6 +195,21 @@ impl Engine {
             && let Some(stream) = self.grpc_stream(peer, stream)
         {
             stream.outgoing.encoding = stream.outgoing.accepts.or_identity(encoding);
+        }
+    }
+
+    /// A server has said which encodings it reads, and the one of its client's request is not among them: its client
+    /// hears that as it was said.
+    pub(crate) fn pass_refusal_on(&mut self, key: CallKey, accepts: Accepts) {
+        let key = match self.calls.find(key).map(|call| &call.client) {
+            Some(ClientEnd::Attempt { call, .. }) => *call,
+            _ => key,
+        };
+        if let Some(call) = self.calls.find(key)
+            && let ClientEnd::Grpc { peer, stream, types: Some(_) } = call.client
+            && let Some(stream) = self.grpc_stream(peer, stream)
+        {
+            stream.outgoing.reads = accepts;
         }
     }
 

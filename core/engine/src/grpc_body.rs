@@ -9,11 +9,12 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::{Ending, GrpcStream};
 use crate::limits::ARRIVING;
+use crate::packing::{Arrived, Packing};
 use crate::{CallKey, GrpcKey};
 use bytes::Bytes;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault};
-use trunkline_grpc::compress::{Encoding as Compression, decompress};
+use trunkline_grpc::compress::Encoding as Compression;
 use trunkline_grpc::framing::{Framed, FramingFault};
 use trunkline_grpc::{Command, Outcome, StreamTag, request, response};
 
@@ -81,7 +82,7 @@ impl Engine {
             {
                 return;
             }
-            match self.next_message(peer, tag) {
+            match self.next_message(peer, tag, key, direction) {
                 Ok(Some((message, charged))) => {
                     if !self.take_message(turn, peer, tag, key, direction, message, charged) {
                         return self.end_malformed(turn, key, direction, of_cardinality(2, direction));
@@ -99,16 +100,61 @@ impl Engine {
         Some(if comes { Direction::Request } else { Direction::Response })
     }
 
-    /// The next complete message, decompressed.
-    fn next_message(&mut self, peer: GrpcKey, tag: StreamTag) -> Result<Option<(Bytes, u32)>, FramingFault> {
-        let limit = self.limits.grpc_bytes_max() as usize;
+    /// The next complete message.
+    fn next_message(
+        &mut self,
+        peer: GrpcKey,
+        tag: StreamTag,
+        key: CallKey,
+        direction: Direction,
+    ) -> Result<Option<(Arrived, u32)>, FramingFault> {
         let Some(stream) = self.grpc_stream(peer, tag) else { return Ok(None) };
         let before = stream.incoming.held();
         let Some((framed, charged)) = stream.incoming.next()? else { return Ok(None) };
         let encoding = stream.incoming.encoding;
         let after = stream.incoming.held();
         self.note_held(peer, after as isize - before as isize);
-        Ok(Some((unpack(framed, encoding, limit)?, charged)))
+        Ok(Some((self.unpack_unless_it_passes(key, direction, framed, encoding)?, charged)))
+    }
+
+    /// A message of a gRPC stream in this encoding: as it came if it goes on so, else unpacked.
+    fn unpack_unless_it_passes(
+        &self,
+        key: CallKey,
+        direction: Direction,
+        framed: Framed,
+        encoding: Compression,
+    ) -> Result<Arrived, FramingFault> {
+        let Framed { compressed, bytes, .. } = framed;
+        let packing = Packing { encoding, compressed };
+        if encoding != Compression::Identity && self.passes_packed(key, direction, encoding) {
+            return Ok(Arrived { bytes, packing: Some(packing) });
+        }
+        if !compressed {
+            return Ok(Arrived { bytes, packing: None });
+        }
+        let plain = packing.unpack(&bytes, self.limits.grpc_bytes_max() as usize)?;
+        Ok(Arrived { bytes: plain.into(), packing: None })
+    }
+
+    fn passes_packed(&self, key: CallKey, direction: Direction, encoding: Compression) -> bool {
+        let Some(call) = self.calls.find(key).filter(|call| call.is_forwarded()) else { return false };
+        match direction {
+            // Where it goes may not be known yet.
+            Direction::Request => {
+                let is_read = call.policed.as_ref().is_some_and(|policed| policed.reads_messages());
+                let speaks_grpc = !matches!(call.server, ServerEnd::Peer { .. } | ServerEnd::R2p2 { .. });
+                speaks_grpc && call.request_encoding == Some(encoding) && !is_read
+            }
+            Direction::Response => match call.client {
+                ClientEnd::Grpc { peer, stream, .. } => self
+                    .grpc_peers
+                    .find(peer)
+                    .and_then(|peer| peer.streams.get(&stream))
+                    .is_some_and(|stream| stream.outgoing.encoding == encoding),
+                _ => false,
+            },
+        }
     }
 
     /// Passes a message on, or keeps it as the only one of its direction. `false` if it is not the only one.
@@ -120,23 +166,22 @@ impl Engine {
         tag: StreamTag,
         key: CallKey,
         direction: Direction,
-        bytes: Bytes,
+        message: Arrived,
         charged: u32,
     ) -> bool {
         let Some(stream) = self.grpc_stream(peer, tag) else { return true };
         if stream.incoming.streams {
-            let body = Body::Wire { bytes: Cow::Borrowed(&bytes), encoding: Encoding::Protobuf, charged };
             // An answer ends with its status.
             let end = direction == Direction::Request && stream.incoming.take_end();
             self.note_complete(turn, key, direction);
-            self.pass(turn, key, direction, Item::Message { body, end });
+            self.pass(turn, key, direction, Item::Message { body: body_of(&message, charged), end });
             return true;
         }
         if stream.incoming.message.is_some() {
             return false;
         }
-        let held = bytes.len() as isize;
-        stream.incoming.message = Some(bytes);
+        let held = message.bytes.len() as isize;
+        stream.incoming.message = Some(message);
         self.note_held(peer, held);
         true
     }
@@ -175,17 +220,13 @@ impl Engine {
     ) {
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
         let ended = end_of(stream, direction);
-        let held = stream.incoming.message.as_ref().map_or(0, Bytes::len);
+        let held = stream.incoming.message.as_ref().map_or(0, |message| message.bytes.len());
         let streams = stream.incoming.streams;
         let message = stream.incoming.message.take();
         let opening = stream.incoming.opening.take();
         self.note_held(peer, -(held as isize));
         self.note_complete(turn, key, direction);
-        let body = message.as_ref().map(|bytes| Body::Wire {
-            bytes: Cow::Borrowed(bytes),
-            encoding: Encoding::Protobuf,
-            charged: 0,
-        });
+        let body = message.as_ref().map(|message| body_of(message, 0));
         match (ended, direction) {
             (Err(outcome), _) => self.end_malformed(turn, key, direction, outcome),
             (Ok(_), Direction::Request) if streams => {
@@ -261,6 +302,15 @@ impl Engine {
     }
 }
 
+/// A message for the road.
+fn body_of(message: &Arrived, charged: u32) -> Body<'_> {
+    let bytes = Cow::Borrowed(&*message.bytes);
+    match message.packing {
+        Some(packing) => Body::Packed { bytes, packing, charged },
+        None => Body::Wire { bytes, encoding: Encoding::Protobuf, charged },
+    }
+}
+
 /// What the end of a direction means: its outcome (OK for a request), or what was wrong with it.
 fn end_of(stream: &mut GrpcStream, direction: Direction) -> Result<Outcome<'static>, Outcome<'static>> {
     let outcome = match (stream.incoming.ended.take(), direction) {
@@ -278,18 +328,6 @@ fn end_of(stream: &mut GrpcStream, direction: Direction) -> Result<Outcome<'stat
         return Err(of_cardinality(0, direction));
     }
     Ok(outcome)
-}
-
-fn unpack(framed: Framed, encoding: Compression, limit: usize) -> Result<Bytes, FramingFault> {
-    if !framed.compressed {
-        return Ok(framed.bytes);
-    }
-    if encoding == Compression::Identity {
-        return Err(FramingFault::NoEncoding);
-    }
-    let mut out = Vec::new();
-    decompress(encoding, &framed.bytes, limit, &mut out)?;
-    Ok(out.into())
 }
 
 fn of_framing(fault: &FramingFault, direction: Direction) -> Outcome<'static> {

@@ -11,7 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Fault, Instant};
-use trunkline_grpc::compress::{Encoding, compress};
+use trunkline_grpc::compress::{Accepts, Encoding, compress};
 use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
 use trunkline_grpc::request::{self, Outgoing};
 use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
@@ -35,7 +35,7 @@ impl Engine {
             return Err(Refusal::Blocked(item, blocker));
         }
         let (metadata, end) = (metadata.to_vec(), *end);
-        let encoding = self.request_encoding(key, &metadata);
+        let encoding = self.request_encoding(key, peer, &metadata);
         let message = body.as_ref().map(|body| self.frame(turn, key, Direction::Request, encoding, body));
         let message = match message.transpose() {
             Ok(message) => message,
@@ -231,7 +231,7 @@ impl Engine {
         (peer.queued_bytes >= self.limits.connection_queue_bytes as u64).then_some(Blocker::Grpc(key))
     }
 
-    /// A body as protobuf, behind its prefix.
+    /// A body as protobuf, behind its prefix: as it came, if it came in this encoding.
     fn frame(
         &mut self,
         turn: &mut Turn<'_>,
@@ -240,6 +240,14 @@ impl Engine {
         encoding: Encoding,
         body: &Body<'_>,
     ) -> Result<Frame, Fault> {
+        if let Some((packing, bytes)) = body.packed() {
+            let message_bytes = bytes.len() as u32;
+            if packing.encoding == encoding {
+                return Ok(Frame { bytes: behind_prefix(bytes, packing.compressed), message_bytes });
+            }
+            let plain = self.unpack(direction, packing, bytes)?;
+            return Ok(Frame { bytes: framed(&plain, encoding), message_bytes: plain.len() as u32 });
+        }
         let call = self.calls.find(key).ok_or(Fault::Ended)?;
         // The answer to a call that is forwarded has no sender whose types are known here.
         let types = call.sender_types(direction).or_else(|| call.receiver_types(direction));
@@ -301,7 +309,7 @@ impl Engine {
         if let Some(said) = Encoding::asked(metadata) {
             stream.outgoing.encoding = stream.outgoing.accepts.or_identity(said);
         }
-        let head = Box::new(response::head(metadata, stream.outgoing.encoding));
+        let head = Box::new(response::head(metadata, stream.outgoing.encoding, stream.outgoing.reads));
         self.http(peer, Command::Response { stream: tag, head, end: false });
     }
 
@@ -315,7 +323,11 @@ impl Engine {
             self.answer_head(peer, tag, Direction::Response, &[]);
             Command::Trailers { stream: tag, trailers: response::trailers(outcome) }
         } else {
-            Command::Response { stream: tag, head: Box::new(response::trailers_only(outcome)), end: true }
+            let head = match stream.outgoing.reads {
+                Accepts::ALL => response::trailers_only(outcome),
+                accepts => response::refused_encoding(outcome, accepts),
+            };
+            Command::Response { stream: tag, head: Box::new(head), end: true }
         };
         self.http(peer, command);
     }
@@ -338,7 +350,8 @@ impl Engine {
         })?;
         let timeout_ns = deadline_left_ns(call.deadline, turn);
         let pattern = call.sender_types(Direction::Request).ok_or_else(untyped)?.pattern;
-        let sends = self.request_encoding(key, metadata);
+        let sends = self.request_encoding(key, peer, metadata);
+        let accepts = call.accepts;
         let named = call.placed.and_then(|placed| self.authority_at(placed)).cloned();
         let Some(found) = self.grpc_peers.find_mut(peer) else { return Err(self.connection_gone(key)) };
         found.tags_used += 1;
@@ -352,6 +365,7 @@ impl Engine {
             timeout_ns,
             metadata,
             encoding: sends,
+            accepts,
             scheme: if found.identity.encrypted { &Scheme::HTTPS } else { &Scheme::HTTP },
             user_agent: &self.grpc.user_agent,
         });
@@ -367,10 +381,15 @@ impl Engine {
         Ok(tag)
     }
 
-    /// How a call's messages to a gRPC server are compressed: as a policy says, else its application, else the host.
-    fn request_encoding(&self, key: CallKey, metadata: &[u8]) -> Encoding {
-        let own = self.calls.find(key).and_then(|call| call.request_encoding);
-        own.unwrap_or_else(|| self.grpc.asking_encoding(metadata))
+    /// How a call's messages to a gRPC server are compressed: as a policy says, else its maker, else the host. What a
+    /// client of the gateway has compressed in a way the server has refused is sent unpacked.
+    fn request_encoding(&self, key: CallKey, peer: GrpcKey, metadata: &[u8]) -> Encoding {
+        let Some(call) = self.calls.find(key) else { return Encoding::Identity };
+        match (call.request_encoding, self.grpc_peers.find(peer)) {
+            (Some(kept), Some(peer)) if call.keeps_encoding => peer.accepts.or_identity(kept),
+            (Some(said), _) => said,
+            (None, _) => self.grpc.asking_encoding(metadata),
+        }
     }
 
     /// Whether the engine makes it itself, from a request it keeps, or does not want to make it twice.
@@ -387,7 +406,7 @@ impl Engine {
 /// A message as it leaves.
 struct Frame {
     bytes: Bytes,
-    /// Without prefix and compression.
+    /// Without prefix, and without compression unless it came so and nobody looked.
     message_bytes: u32,
 }
 
@@ -402,8 +421,12 @@ fn framed(message: &[u8], encoding: Encoding) -> Bytes {
             return out.into();
         }
     }
+    behind_prefix(message, false)
+}
+
+fn behind_prefix(message: &[u8], compressed: bool) -> Bytes {
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    out.put_slice(&prefix(message.len() as u32, false));
+    out.put_slice(&prefix(message.len() as u32, compressed));
     out.put_slice(message);
     out.freeze()
 }

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Execution, Fault, Instant, Metadata, Pattern, Status};
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::{self, Refusal, RequestHead};
 use trunkline_grpc::response::{self, ResponseHead};
 use trunkline_grpc::{Command, Event, Outcome, Reason, StreamTag, TagMap};
@@ -46,6 +47,8 @@ pub struct GrpcPeer {
     pub(crate) leaving: bool,
     /// The connection was told to end.
     pub(crate) closed: bool,
+    /// Dialled: encodings the peer has not refused.
+    pub(crate) accepts: Accepts,
     /// Streams the peer takes at once.
     pub(crate) streams_max: u32,
     pub(crate) tags_used: u64,
@@ -174,6 +177,7 @@ impl Engine {
             ready: false,
             leaving: false,
             closed: false,
+            accepts: Accepts::ALL,
             streams_max: 0,
             tags_used: 0,
             arriving_bytes: 0,
@@ -246,7 +250,7 @@ impl Engine {
         call.server_stamps.d8 = turn.now;
         let key = self.calls.insert(call);
         if let Some(forward) = forward {
-            head.metadata = self.forward(turn.now, key, forward, head.encoding);
+            head.metadata = self.forward(turn.now, key, forward, head.encoding, head.accepts);
         }
         let mut stream = GrpcStream::taken(key, pattern, head.encoding, self.limits.grpc_bytes_max());
         stream.outgoing.accepts = head.accepts;
@@ -313,6 +317,7 @@ impl Engine {
         end: bool,
     ) {
         self.commit(peer, tag);
+        self.note_accepts(peer, tag, head);
         let head = response::parse(head, end, &self.grpc.heads);
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
         let Some(call) = stream.call else { return };
@@ -334,6 +339,22 @@ impl Engine {
             }
             ResponseHead::Ended(outcome) => {
                 self.handle_ending(turn, peer, tag, Ending::Outcome(outcome));
+            }
+        }
+    }
+
+    /// A server says which encodings it reads, and the request was in another.
+    fn note_accepts(&mut self, key: GrpcKey, tag: StreamTag, head: &http::response::Parts) {
+        let Some(peer) = self.grpc_peers.find_mut(key) else { return };
+        let Some(stream) = peer.streams.get(&tag) else { return };
+        let (sent, call) = (stream.outgoing.encoding, stream.call);
+        if sent == Encoding::Identity {
+            return;
+        }
+        if let Some(accepts) = Accepts::said(&head.headers).filter(|accepts| !accepts.contains(sent)) {
+            peer.accepts = accepts;
+            if let Some(call) = call {
+                self.pass_refusal_on(call, accepts);
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::grpc_peer::PeerIdentity;
 use crate::grpc_stream::Replay;
 use crate::handover::grpc::Leaving;
 use crate::limits::WAITING;
+use crate::packing::Packing;
 use crate::pass::{Blocker, Refusal};
 use crate::remote::{Dial, Dialled, Remote, Speaks};
 use crate::{CallKey, GrpcKey, RemoteKey};
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
-use trunkline_grpc::compress::{Encoding as Compression, decompress};
+use trunkline_grpc::compress::Encoding as Compression;
 use trunkline_grpc::framing::PREFIX_BYTES;
 use trunkline_grpc::{Command, Reason, StreamTag};
 
@@ -347,7 +348,7 @@ impl Engine {
 /// The items a request was made of.
 fn replayed(replay: Replay, encoding: Compression, ended: bool) -> Vec<Item<'static>> {
     let count = replay.frames.len();
-    let mut bodies = replay.frames.iter().map(|frame| plain(frame, encoding));
+    let mut bodies = replay.frames.iter().map(|frame| kept(frame, encoding));
     let metadata = Cow::Owned(replay.metadata);
     let mut items = vec![Item::Open { metadata, body: bodies.next(), end: ended && count <= 1 }];
     for (index, body) in bodies.enumerate() {
@@ -356,16 +357,10 @@ fn replayed(replay: Replay, encoding: Compression, ended: bool) -> Vec<Item<'sta
     items
 }
 
-/// A message without prefix and compression. It was made here, so it is whole.
-fn plain(frame: &Bytes, encoding: Compression) -> Body<'static> {
+/// A message without its prefix, packed as it was sent.
+fn kept(frame: &Bytes, encoding: Compression) -> Body<'static> {
     let (prefix, message) = frame.split_at(PREFIX_BYTES.min(frame.len()));
-    let bytes = match prefix.first() {
-        Some(1) => {
-            let mut out = Vec::new();
-            let _ = decompress(encoding, message, usize::MAX, &mut out);
-            out
-        }
-        _ => message.to_vec(),
-    };
-    Body::Kept(KeptBody { bytes: bytes.into(), encoding: Encoding::Protobuf })
+    let compressed = prefix.first() == Some(&1);
+    let packing = (encoding != Compression::Identity).then_some(Packing { encoding, compressed });
+    Body::Kept(KeptBody { bytes: message.into(), encoding: Encoding::Protobuf, packing })
 }

@@ -1,6 +1,7 @@
 //! One stream of a gRPC peer: what has come of it, what has left of it.
 
 use crate::CallKey;
+use crate::packing::Arrived;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use trunkline_call::Pattern;
@@ -29,7 +30,7 @@ pub(crate) struct Incoming {
     /// A unary request, which waits for its message: the metadata it came with.
     pub opening: Option<Vec<u8>>,
     /// The one message of a direction that does not stream, until that direction has ended.
-    pub message: Option<Bytes>,
+    pub message: Option<Arrived>,
     /// How it ended, until that has been told to the call.
     pub ended: Option<Ending>,
     /// The peer sends nothing more.
@@ -56,6 +57,8 @@ pub(crate) struct Outgoing {
     pub encoding: Encoding,
     /// What the peer says it can read.
     pub accepts: Accepts,
+    /// What it is told that can be read here.
+    pub reads: Accepts,
     /// The response's head has been sent.
     pub headed: bool,
     /// Nothing more will be sent.
@@ -152,7 +155,7 @@ impl Incoming {
 
     /// Bytes the daemon holds of messages that are not complete.
     pub fn held(&self) -> usize {
-        self.deframer.held() + self.message.as_ref().map_or(0, Bytes::len)
+        self.deframer.held() + self.message.as_ref().map_or(0, |message| message.bytes.len())
     }
 
     /// What the sender gets back now, before its message is complete. A direction without a stream is bounded by its
@@ -173,6 +176,7 @@ impl Outgoing {
         Self {
             encoding,
             accepts: Accepts::IDENTITY,
+            reads: Accepts::ALL,
             headed: false,
             ended: false,
             queued_bytes: 0,

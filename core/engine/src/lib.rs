@@ -25,7 +25,8 @@
 //! can end, `nested.rs` has those that end with the call they were made for, `expire.rs` does what time brings,
 //! `operator.rs` lets in who asks the daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every
 //! count agrees with what it counts, `services.rs` those who ask what is served, `opaque.rs` is about ends whose types
-//! only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `handover/` an engine that
+//! only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `packing.rs` leaves their
+//! messages compressed where it can, `handover/` an engine that
 //! goes on in another process.
 //!
 //! # Invariants
@@ -70,6 +71,7 @@ mod opaque;
 mod operator;
 mod owners;
 mod pace;
+mod packing;
 mod pass;
 mod peer;
 mod peer_end;

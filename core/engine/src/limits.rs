@@ -4,6 +4,8 @@
 pub(crate) const MESSAGE_BYTES: &str = "bytes of a message (limits.message_bytes)";
 pub(crate) const WAITING: &str =
     "calls waiting for a connection (limits.calls_waiting_per_endpoint, or pending_max of a balance policy)";
+pub(crate) const GRPC_MESSAGE_BYTES: &str =
+    "bytes of a message once decompressed (limits.grpc_message_bytes)";
 pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
 pub(crate) const METHODS_LEARNED: &str =
     "methods of a service known here by their calls only (limits.methods_learned_per_service)";

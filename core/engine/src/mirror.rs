@@ -152,6 +152,7 @@ impl Engine {
         copy.admitted = true;
         copy.path.clone_from(&call.path);
         copy.request_encoding = call.request_encoding;
+        copy.keeps_encoding = call.keeps_encoding;
         copy.choice = call.choice;
         copy.client_stamps = call.client_stamps;
         copy.policed = Some(Box::new(Policed::holding(permits)));

@@ -4,11 +4,14 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::expire::Due;
 use crate::gather::Gathered;
-use crate::limits::ARRIVING;
+use crate::limits::{ARRIVING, GRPC_MESSAGE_BYTES};
+use crate::packing::Packing;
 use crate::session::Session;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
+use std::borrow::Cow;
 use std::collections::VecDeque;
-use trunkline_call::{Fault, Instant, Step};
+use trunkline_call::{Encoding, Fault, Instant, Step};
+use trunkline_grpc::framing::FramingFault;
 
 /// Why an item could not be handed over.
 pub(crate) enum Refusal<'a> {
@@ -376,8 +379,72 @@ impl Engine {
                 self.give_back(session, payload.span);
             }
             Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
-            Some(Body::Wire { .. } | Body::Kept(_)) | None => {}
+            Some(Body::Wire { .. } | Body::Packed { .. } | Body::Kept(_)) | None => {}
         }
+    }
+
+    /// Hands a packed item to an end that does not speak gRPC: unpacked. If it has to wait, it does so as it came.
+    pub(crate) fn hand_over_unpacked<'a>(
+        &mut self,
+        direction: Direction,
+        item: Item<'a>,
+        hand_over: impl for<'i> FnOnce(&mut Self, Item<'i>) -> Result<(), Refusal<'i>>,
+    ) -> Result<(), Refusal<'a>> {
+        let handed = match self.unpacked(direction, &item) {
+            Ok(plain) => hand_over(self, plain).map_err(|refusal| match refusal {
+                Refusal::Blocked(_, blocker) => Ok(blocker),
+                Refusal::Fault(fault) => Err(fault),
+            }),
+            Err(fault) => Err(Err(fault)),
+        };
+        handed.map_err(|refused| match refused {
+            Ok(blocker) => Refusal::Blocked(item, blocker),
+            Err(fault) => Refusal::Fault(fault),
+        })
+    }
+
+    fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {
+        let plain = |body: &Body<'_>| {
+            let bytes = match body.packed() {
+                Some((packing, bytes)) => self.unpack(direction, packing, bytes)?,
+                None => Vec::new(),
+            };
+            let charged = body.window_cost();
+            Ok(Body::Wire { bytes: Cow::Owned(bytes), encoding: Encoding::Protobuf, charged })
+        };
+        Ok(match item {
+            Item::Open { metadata, body, end } => {
+                let body = body.as_ref().map(plain).transpose()?;
+                Item::Open { metadata: Cow::Borrowed(metadata), body, end: *end }
+            }
+            Item::Message { body, end } => Item::Message { body: plain(body)?, end: *end },
+            Item::HalfClose => Item::HalfClose,
+            Item::Headers { metadata } => Item::Headers { metadata: Cow::Borrowed(metadata) },
+            Item::Finish { code, execution, body, metadata } => Item::Finish {
+                code: *code,
+                execution: *execution,
+                body: body.as_ref().map(plain).transpose()?,
+                metadata: Cow::Borrowed(metadata),
+            },
+        })
+    }
+
+    /// A packed message itself.
+    pub(crate) fn unpack(
+        &self,
+        direction: Direction,
+        packing: Packing,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        let limit = self.limits.grpc_bytes_max();
+        let unpacked = packing.unpack(bytes, limit as usize);
+        unpacked.map_err(|fault| match (fault, direction) {
+            (FramingFault::Inflated { .. }, _) => {
+                Fault::Limit { name: GRPC_MESSAGE_BYTES, limit: limit.into() }
+            }
+            (fault, Direction::Request) => Fault::MalformedRequest { why: fault.to_string() },
+            (fault, Direction::Response) => Fault::MalformedResponse { why: fault.to_string() },
+        })
     }
 
     /// Room was made in a session's receive heap: those who wait for it go on, streams last.

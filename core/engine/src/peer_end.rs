@@ -71,6 +71,11 @@ impl Engine {
         stream: StreamId,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
+        if item.is_packed() {
+            return self.hand_over_unpacked(direction, item, |this, plain| {
+                this.hand_to_peer(turn, key, direction, peer, stream, plain)
+            });
+        }
         let agreed = self.agreed(key, direction, peer, stream);
         let trailer = matches!(item, Item::Finish { .. }).then(|| self.trailer(turn, key));
         let sent =

@@ -241,8 +241,7 @@ impl Engine {
         exhibit: &mut Exhibit,
         admission: &mut Admission,
     ) -> Result<Option<Shown>, Fault> {
-        let wanted = policed.plans.iter().flatten().any(|plan| plan.needs_message());
-        let looked = if wanted { self.look(turn, key, item, exhibit)? } else { None };
+        let looked = if policed.reads_messages() { self.look(turn, key, item, exhibit)? } else { None };
         for (side, plan) in policed.plans.iter().enumerate() {
             let Some(plan) = plan else { continue };
             let view = match looked.as_ref().filter(|_| plan.needs_message()) {
@@ -383,7 +382,9 @@ impl Engine {
         };
         let Some(call) = self.calls.find_mut(key) else { return };
         call.policed = kept;
-        call.request_encoding = admission.encoding.map(encoding_of).or(call.request_encoding);
+        if let Some(said) = admission.encoding {
+            (call.request_encoding, call.keeps_encoding) = (Some(encoding_of(said)), false);
+        }
         let Some(timeout_ns) = admission.timeout_ns else { return };
         let deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
         if deadline != call.deadline {
@@ -444,6 +445,11 @@ impl Policed {
     /// Which worker the policies of whoever makes the call want for it.
     pub fn choice(&self) -> WorkerChoice {
         self.plans[0].as_ref().map_or(WorkerChoice::default(), |plan| plan.choice())
+    }
+
+    /// Whether any policy looks at messages.
+    pub fn reads_messages(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.needs_message())
     }
 
     fn inspects(&self) -> bool {

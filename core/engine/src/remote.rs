@@ -335,6 +335,11 @@ impl Engine {
         };
         match remote.speaks {
             Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
+            Speaks::R2p2 | Speaks::Native if item.is_packed() => {
+                return self.hand_over_unpacked(Direction::Request, item, |this, plain| {
+                    this.hand_to_remote(turn, key, remote_key, plain)
+                });
+            }
             Speaks::R2p2 => return self.hand_to_r2p2_remote(turn, key, remote_key, item),
             Speaks::Unknown | Speaks::Native => {}
         }

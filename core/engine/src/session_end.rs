@@ -53,7 +53,9 @@ impl Engine {
             Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }) => {
                 *encoding == Encoding::Linear
             }
-            Some(Body::Lent { .. } | Body::Sealed { .. } | Body::Kept(_)) | None => false,
+            Some(Body::Lent { .. } | Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. }) | None => {
+                false
+            }
         };
         let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());

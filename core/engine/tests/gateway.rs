@@ -10,7 +10,7 @@ use trunkline_call::{CallId, Code, Instant, Metadata};
 use trunkline_engine::{BoundSchema, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::service_config::ServiceConfig;
-use trunkline_grpc::{Event, Reason, StreamTag};
+use trunkline_grpc::{Command, Event, Reason, StreamTag};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use trunkline_schema::Schema;
 use trunkline_telemetry::{Ask, Entry, Side as Recorded};
@@ -448,33 +448,267 @@ fn a_client_that_does_not_read_stops_a_server_behind_another_daemon() {
     assert_eq!((world.leftovers(), world.unreleased()), ((0, 0), 0));
 }
 
+const PACKINGS: [Encoding; 3] = [Encoding::Gzip, Encoding::Deflate, Encoding::Zstd];
+
+/// A message behind its prefix, as it is.
+fn flagged(compressed: bool, bytes: &[u8]) -> Vec<u8> {
+    let mut out = framed(bytes);
+    out[0] = u8::from(compressed);
+    out
+}
+
+fn squeezed(encoding: Encoding, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    compress(encoding, message, &mut out).unwrap();
+    out
+}
+
+fn loosened(encoding: Encoding, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    decompress(encoding, message, 16 << 20, &mut out).unwrap();
+    out
+}
+
 #[test]
-fn compression_is_kept_hop_by_hop() {
-    let mut scene = Scene::connected();
-    let message = wire_of(&data_of(1_000));
-    let mut packed = vec![0; 5];
-    compress(Encoding::Gzip, &message, &mut packed).unwrap();
-    let length = packed.len() as u32 - 5;
-    packed[0] = 1;
-    packed[1..5].copy_from_slice(&length.to_be_bytes());
-    for accepts in ["identity,gzip", "identity"] {
-        let tag_in = if accepts == "identity" { TWO } else { ONE };
-        scene.open(tag_in, ONCE, &[("grpc-encoding", "gzip"), ("grpc-accept-encoding", accepts)]);
-        scene.body(CLIENT, tag_in, &packed, true);
-        let tag = scene.server(1);
-        let asked = scene.said(1, tag);
-        assert_eq!((text(&asked.head, "grpc-encoding"), asked.messages[0].0), ("gzip", true));
-        let mut plain = Vec::new();
-        decompress(Encoding::Gzip, &asked.messages[0].1, 1 << 20, &mut plain).unwrap();
-        assert_eq!(plain, message);
-        scene.world.answer(1, tag, 200, &[("grpc-encoding", "gzip")], false);
-        scene.world.body(1, tag, &packed, false);
-        scene.world.trailers(1, tag, OK);
-        let said = scene.said(CLIENT, tag_in);
-        let kept = accepts != "identity";
-        assert_eq!((text(&said.head, "grpc-encoding") == "gzip", said.messages[0].0), (kept, kept));
+fn compressed_messages_pass_as_they_came() {
+    // That it is nobody's compression shows that nobody has unpacked it. What is not compressed stays so.
+    let mixed: [(bool, Vec<u8>); 4] = [
+        (true, b"no encoding makes this".to_vec()),
+        (false, data_of(5_000)),
+        (true, vec![]),
+        (true, data_of(9)),
+    ];
+    let body: Vec<u8> = mixed.iter().flat_map(|(compressed, bytes)| flagged(*compressed, bytes)).collect();
+    for (encoding, told, retries) in PACKINGS.iter().flat_map(|encoding| {
+        [(false, false), (true, false), (false, true), (true, true)].map(|(a, b)| (*encoding, a, b))
+    }) {
+        let mut scene = Scene::with_limits(generous());
+        if told {
+            scene.world.hosts[0].engine.configure_gateway(Scene::told());
+        }
+        if retries {
+            scene.configure(RETRIES);
+        }
+        scene.connect();
+        let accepts = format!("{},identity", encoding.name());
+        let headers = [("grpc-encoding", encoding.name()), ("grpc-accept-encoding", &*accepts)];
+        for (path, request, answer) in [
+            (CHAT, &body[..], &body[..]),
+            (ONCE, &flagged(true, b"request")[..], &flagged(true, b"answer")[..]),
+            (SCATTER, &flagged(false, b"request")[..], &body[..]),
+        ] {
+            scene.open(ONE, path, &headers);
+            // However it is cut.
+            scene.body(CLIENT, ONE, &request[..7], false);
+            scene.body(CLIENT, ONE, &request[7..], true);
+            let tag = scene.server(1);
+            let asked = scene.said(1, tag);
+            let sent: Vec<u8> =
+                asked.messages.iter().flat_map(|(flag, bytes)| flagged(*flag, bytes)).collect();
+            assert_eq!((sent, asked.ended), (request.to_vec(), true), "{encoding:?} {path} told: {told}");
+            assert_eq!(text(&asked.head, "grpc-encoding"), encoding.name());
+            let offered = text(&asked.head, "grpc-accept-encoding");
+            assert_eq!(offered, format!("identity,{}", encoding.name()), "what the client reads");
+            scene.world.answer(1, tag, 200, &[("grpc-encoding", encoding.name())], false);
+            scene.world.body(1, tag, answer, false);
+            scene.world.trailers(1, tag, OK);
+            let said = scene.said(CLIENT, ONE);
+            let heard: Vec<u8> =
+                said.messages.iter().flat_map(|(flag, bytes)| flagged(*flag, bytes)).collect();
+            assert_eq!((heard, said.code()), (answer.to_vec(), 0), "{encoding:?} {path} told: {told}");
+            assert_eq!(text(&said.head, "grpc-encoding"), encoding.name());
+        }
+        scene.nothing_left();
     }
+}
+
+#[test]
+fn what_comes_compressed_is_unpacked_for_a_client_that_cannot_read_it() {
+    let message = wire_of(&data_of(1_000));
+    for encoding in PACKINGS {
+        let mut scene = Scene::connected();
+        scene.ask(ONE, ONCE, &[("grpc-accept-encoding", "identity")], b"x");
+        let tag = scene.server(1);
+        assert_eq!(text(&scene.said(1, tag).head, "grpc-accept-encoding"), "identity");
+        scene.world.answer(1, tag, 200, &[("grpc-encoding", encoding.name())], false);
+        scene.world.body(1, tag, &flagged(true, &squeezed(encoding, &message)), false);
+        scene.world.trailers(1, tag, OK);
+        let said = scene.said(CLIENT, ONE);
+        assert_eq!((text(&said.head, "grpc-encoding"), &said.messages[0]), ("", &(false, message.clone())));
+        // And what is no compression, or too much, is no answer.
+        for (packed, code) in [(b"junk".to_vec(), 13), (squeezed(encoding, &vec![0; 5 << 20]), 8)] {
+            scene.ask(ONE, ONCE, &[], b"x");
+            let tag = scene.server(1);
+            scene.world.answer(1, tag, 200, &[("grpc-encoding", encoding.name())], false);
+            scene.world.body(1, tag, &flagged(true, &packed), false);
+            scene.world.trailers(1, tag, OK);
+            assert_eq!(scene.said(CLIENT, ONE).code(), code, "{encoding:?}");
+        }
+        scene.nothing_left();
+    }
+}
+
+#[test]
+fn a_server_that_cannot_read_an_encoding_is_heard_and_gets_no_more_of_it() {
+    let message = wire_of(&data_of(1_000));
+    for (retries, trailers_only) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut scene = Scene::with_limits(generous());
+        if retries {
+            scene.configure(RETRIES);
+        }
+        scene.connect();
+        let refusal = [
+            ("grpc-accept-encoding", "snappy, gzip"),
+            ("grpc-status", "12"),
+            ("grpc-message", "zstd is not supported"),
+        ];
+        for (encoding, sent_as) in [
+            (Encoding::Zstd, Encoding::Zstd),
+            (Encoding::Zstd, Encoding::Identity),
+            (Encoding::Gzip, Encoding::Gzip),
+        ] {
+            scene.open(ONE, ONCE, &[("grpc-encoding", encoding.name())]);
+            scene.body(CLIENT, ONE, &flagged(true, &squeezed(encoding, &message)), true);
+            let tag = scene.server(1);
+            let asked = scene.said(1, tag);
+            let (flag, bytes) = &asked.messages[0];
+            assert_eq!(*flag, sent_as != Encoding::Identity);
+            assert_eq!(text(&asked.head, "grpc-encoding"), if *flag { sent_as.name() } else { "" });
+            assert_eq!(loosened(sent_as, bytes), message);
+            if sent_as == Encoding::Zstd {
+                match trailers_only {
+                    true => scene.world.answer(1, tag, 200, &refusal, true),
+                    false => {
+                        scene.world.answer(1, tag, 200, &refusal[..1], false);
+                        scene.world.trailers(1, tag, &refusal[1..]);
+                    }
+                }
+                let said = scene.said(CLIENT, ONE);
+                assert_eq!((said.code(), said.message()), (12, "zstd is not supported"));
+                assert_eq!(text(&said.head, "grpc-accept-encoding"), "identity,gzip", "as it was said");
+            } else {
+                scene.respond(1, tag, b"y");
+                answered(&scene.said(CLIENT, ONE));
+            }
+        }
+        scene.nothing_left();
+    }
+}
+
+#[test]
+fn compressed_requests_are_tried_again_as_they_came() {
+    let packed = flagged(true, b"no encoding makes this");
+    let mut scene = Scene::with_limits(generous());
+    scene.configure(RETRIES);
+    scene.connect();
+    scene.open(ONE, ONCE, &[("grpc-encoding", "gzip")]);
+    scene.body(CLIENT, ONE, &packed, true);
+    let first = scene.server(1);
+    assert_eq!(scene.said(1, first).messages[0], (true, packed[5..].to_vec()));
+    scene.world.answer(1, first, 200, &[("grpc-status", "14")], true);
+    scene.world.advance(200_000_000);
+    scene.settle();
+    let second = scene.server(1);
+    assert_ne!(first, second);
+    let asked = scene.said(1, second);
+    assert_eq!((&asked.messages[0], asked.ended), (&(true, packed[5..].to_vec()), true));
+    scene.respond(1, second, b"y");
+    answered(&scene.said(CLIENT, ONE));
+    // And sent again, if the server has not seen it.
+    let mut scene = Scene::connected();
+    scene.open(ONE, CHAT, &[("grpc-encoding", "zstd")]);
+    scene.body(CLIENT, ONE, &[&packed[..], &flagged(false, b"plain")].concat(), true);
+    let first = scene.server(1);
+    scene.said(1, first);
+    scene.world.reset(1, first, Reason::REFUSED_STREAM);
+    scene.settle();
+    let second = scene.server(1);
+    let asked = scene.said(1, second);
+    let sent: Vec<u8> = asked.messages.iter().flat_map(|(flag, bytes)| flagged(*flag, bytes)).collect();
+    assert_eq!((sent, asked.ended), ([&packed[..], &flagged(false, b"plain")].concat(), true));
+    scene.respond(1, second, b"y");
+    answered(&scene.said(CLIENT, ONE));
     scene.nothing_left();
+}
+
+#[test]
+fn a_policy_that_reads_gets_messages_unpacked() {
+    let deny = Definition {
+        service: Some(SERVICE.into()),
+        deny: Some("request.note == 'secret'".into()),
+        ..policy(Kind::Access, "notes")
+    };
+    let noted = |note: &str| [&[0x12, note.len() as u8], note.as_bytes()].concat();
+    for (path, encoding) in [ONCE, GATHER, SCATTER, CHAT].into_iter().zip(PACKINGS.into_iter().cycle()) {
+        let mut scene = Scene::new();
+        scene.world.hosts[0].engine.configure_gateway(Scene::told());
+        scene.connect();
+        scene.apply(std::slice::from_ref(&deny));
+        let long = noted(&"plain".repeat(25));
+        let bomb = vec![0; 5 << 20];
+        for (n, packed, code) in [
+            (1, squeezed(encoding, &long), 0),
+            (3, squeezed(encoding, &noted("secret")), 7),
+            (5, b"junk".to_vec(), 13),
+            (7, squeezed(encoding, &bomb), 8),
+        ] {
+            scene.open(StreamTag(n), path, &[("grpc-encoding", encoding.name())]);
+            scene.body(CLIENT, StreamTag(n), &flagged(true, &packed), true);
+            if code == 0 {
+                let tag = scene.server(1);
+                let asked = scene.said(1, tag);
+                let (flag, bytes) = &asked.messages[0];
+                assert_eq!(text(&asked.head, "grpc-encoding"), encoding.name());
+                assert_eq!(if *flag { loosened(encoding, bytes) } else { bytes.clone() }, long);
+                scene.respond(1, tag, b"y");
+            }
+            assert_eq!(scene.said(CLIENT, StreamTag(n)).code(), code, "{path} {encoding:?}");
+        }
+        scene.nothing_left();
+    }
+}
+
+#[test]
+fn daemons_get_messages_unpacked() {
+    for (encoding, retries) in PACKINGS.into_iter().flat_map(|encoding| [(encoding, false), (encoding, true)])
+    {
+        let (mut world, mut server) = two_hosts(Some(PROTO), false);
+        if retries {
+            world.hosts[0].engine.configure_calls(SERVICE, ServiceConfig::parse(RETRIES).unwrap());
+        }
+        for (n, data) in [&b"hello"[..], &[7; 3_000_000]].into_iter().enumerate() {
+            let tag = StreamTag(n as u64 * 2 + 1);
+            world.request(CLIENT, tag, ONCE, &[("grpc-encoding", encoding.name())], false);
+            world.body(CLIENT, tag, &flagged(true, &squeezed(encoding, &wire_of(data))), true);
+            world.settle(&mut [&mut server]);
+            let call = take_delivered(&mut world, &mut server, data);
+            world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+            let end = finish(call.call, Code::Ok, Some(world.message(&mut server, data)));
+            world.submit(&server, Submission::Finish(end)).unwrap();
+            world.settle(&mut [&mut server]);
+            assert_eq!(answered(&world.webs[CLIENT].take(tag)), [data.to_vec()]);
+        }
+        // What is no message, and what becomes too large, is refused here.
+        for (path, packed, code) in [
+            (ONCE, b"junk".to_vec(), [3, 13]),
+            (ONCE, squeezed(encoding, &vec![0; 5 << 20]), [8, 8]),
+            (CHAT, b"junk".to_vec(), [3, 13]),
+        ] {
+            world.request(CLIENT, TWO, path, &[("grpc-encoding", encoding.name())], false);
+            world.settle(&mut [&mut server]);
+            world.body(CLIENT, TWO, &flagged(true, &packed), true);
+            world.settle(&mut [&mut server]);
+            for completion in server.take() {
+                if let Completion::Call(call) = completion {
+                    world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+                }
+            }
+            let said = world.webs[CLIENT].take(TWO);
+            assert!(code.contains(&said.code()), "{path} {encoding:?} {said:?}");
+        }
+        server.take();
+        assert_eq!((world.leftovers(), world.unreleased()), ((0, 0), 0));
+    }
 }
 
 #[test]
@@ -829,6 +1063,33 @@ fn a_request_the_server_has_not_seen_goes_again() {
     scene.open(TWO, CHAT, &[]);
     scene.world.reset(CLIENT, TWO, Reason::REFUSED_STREAM);
     scene.nothing_left();
+}
+
+#[test]
+fn the_last_message_of_a_request_goes_on_with_its_end() {
+    for (path, messages) in [(ONCE, 1), (CHAT, 3), (CHAT, 0)] {
+        let mut scene = Scene::connected();
+        scene.open(ONE, path, &[]);
+        scene.body(CLIENT, ONE, &blob(b"x").repeat(messages), true);
+        let tag = scene.server(1);
+        let sent: Vec<(bool, bool)> = scene.world.webs[1]
+            .said
+            .iter()
+            .filter_map(|command| match command {
+                Command::Data { bytes, end, .. } => Some((bytes.is_empty(), *end)),
+                _ => None,
+            })
+            .collect();
+        let expected: &[(bool, bool)] = match messages {
+            0 => &[(true, true)],
+            1 => &[(false, true)],
+            _ => &[(false, false), (false, false), (false, true)],
+        };
+        assert_eq!(sent, expected, "{path}");
+        scene.respond(1, tag, b"y");
+        answered(&scene.said(CLIENT, ONE));
+        scene.nothing_left();
+    }
 }
 
 fn policy(kind: Kind, name: &str) -> Definition {

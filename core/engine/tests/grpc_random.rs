@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Instant};
 use trunkline_engine::Limits;
+use trunkline_grpc::compress::{Encoding, compress};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
 use world::web::{blob, framed};
@@ -25,6 +26,8 @@ enum Step {
         method: u8,
         end: bool,
         timeout: Option<u8>,
+        /// Its messages may be compressed.
+        packs: bool,
     },
     /// A peer sends body bytes.
     Body {
@@ -103,6 +106,8 @@ enum Body {
     Empty(u8),
     Malformed,
     Junk(Vec<u8>),
+    /// Flagged as compressed, whether or not it is.
+    Packed(u32, bool),
 }
 
 fn body() -> impl Strategy<Value = Body> {
@@ -113,14 +118,15 @@ fn body() -> impl Strategy<Value = Body> {
         1 => any::<u8>().prop_map(Body::Empty),
         1 => Just(Body::Malformed),
         1 => proptest::collection::vec(any::<u8>(), 0..40).prop_map(Body::Junk),
+        3 => (0u32..300_000, prop::bool::weighted(0.8)).prop_map(|(bytes, sound)| Body::Packed(bytes, sound)),
     ]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let size = prop_oneof![4 => 0u32..200, 1 => 20_000u32..200_000];
     let step = prop_oneof![
-        6 => (any::<u8>(), any::<u8>(), any::<bool>(), proptest::option::of(any::<u8>()))
-            .prop_map(|(web, method, end, timeout)| Step::Ask { web, method, end, timeout }),
+        6 => (any::<u8>(), any::<u8>(), any::<bool>(), proptest::option::of(any::<u8>()), any::<bool>())
+            .prop_map(|(web, method, end, timeout, packs)| Step::Ask { web, method, end, timeout, packs }),
         8 => (any::<u8>(), body(), any::<bool>()).prop_map(|(pick, body, end)| Step::Body { pick, body, end }),
         2 => (any::<u8>(), proptest::option::of(any::<u8>())).prop_map(|(pick, code)| Step::Trailers { pick, code }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(pick, reason)| Step::Reset { pick, reason }),
@@ -269,7 +275,9 @@ impl History {
 
     fn take(&mut self, step: Step) {
         match step {
-            Step::Ask { web, method, end, timeout } => self.ask(usize::from(web) % 2, method, end, timeout),
+            Step::Ask { web, method, end, timeout, packs } => {
+                self.ask(usize::from(web) % 2, method, end, timeout, packs);
+            }
             Step::Body { pick, body, end } => self.body(pick, body, end),
             Step::Trailers { pick, code } => {
                 let Some((web, tag)) = self.stream(pick) else { return };
@@ -283,8 +291,11 @@ impl History {
             }
             Step::Answer { pick, status, end } => {
                 let Some((web, tag)) = self.stream(pick) else { return };
-                let status = [200, 200, 200, 404, 503, 302][usize::from(status) % 6];
-                self.world.answer(web, tag, status, if end { &[("grpc-status", "0")] } else { &[] }, end);
+                let packing = if status.is_multiple_of(2) { "gzip" } else { "identity" };
+                let status = [200, 200, 200, 404, 503, 302][usize::from(status / 2) % 6];
+                let headers =
+                    [("grpc-encoding", packing), ("grpc-accept-encoding", packing), ("grpc-status", "0")];
+                self.world.answer(web, tag, status, if end { &headers } else { &headers[..2] }, end);
             }
             Step::Call { method, bytes, end, deadline_ns } => self.call(method, bytes, end, deadline_ns),
             Step::Message { pick, bytes, end } => {
@@ -334,14 +345,23 @@ impl History {
         }
     }
 
-    fn ask(&mut self, web: usize, method: u8, end: bool, timeout: Option<u8>) {
+    fn ask(&mut self, web: usize, method: u8, end: bool, timeout: Option<u8>, packs: bool) {
         let timeout = timeout.map(|timeout| format!("{timeout}u"));
-        self.open_stream(web, METHODS[usize::from(method) % 4], timeout, end && method.is_multiple_of(7));
+        self.open_stream(
+            web,
+            METHODS[usize::from(method) % 4],
+            timeout,
+            end && method.is_multiple_of(7),
+            packs,
+        );
     }
 
-    fn open_stream(&mut self, web: usize, path: &str, timeout: Option<String>, end: bool) {
+    fn open_stream(&mut self, web: usize, path: &str, timeout: Option<String>, end: bool, packs: bool) {
         self.tags += 1;
-        let headers: Vec<_> = timeout.iter().map(|timeout| ("grpc-timeout", timeout.as_str())).collect();
+        let mut headers: Vec<_> = timeout.iter().map(|timeout| ("grpc-timeout", timeout.as_str())).collect();
+        if packs {
+            headers.extend([("grpc-encoding", "gzip"), ("grpc-accept-encoding", "gzip")]);
+        }
         self.world.request(web, StreamTag(self.tags), path, &headers, end);
     }
 
@@ -353,6 +373,13 @@ impl History {
             Body::Empty(count) => framed(&[]).repeat(count.into()),
             Body::Malformed => framed(&[0x0a, 0xff, 0xff]),
             Body::Junk(bytes) => bytes,
+            Body::Packed(bytes, sound) => {
+                let mut packed = Vec::new();
+                compress(Encoding::Gzip, &vec![2; bytes as usize], &mut packed).unwrap();
+                let mut out = framed(if sound { &packed } else { &packed[..4] });
+                out[0] = 1;
+                out
+            }
         };
         self.world.body(web, tag, &bytes, end);
     }
@@ -483,7 +510,7 @@ impl History {
         self.world.advance(10_000_000_000);
         self.settle();
         self.open.clear();
-        self.open_stream(0, ONCE, None, false);
+        self.open_stream(0, ONCE, None, false, false);
         let asked = StreamTag(self.tags);
         self.world.body(0, asked, &blob(b"fresh"), true);
         self.settle();

@@ -21,7 +21,7 @@ pub enum Encoding {
 }
 
 /// A set of encodings: what a peer says it can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Accepts(u8);
 
 /// RFC 9659: a zstd decoder for HTTP need not offer a window above 8 MiB. The window is the decoder's memory, chosen by
@@ -75,6 +75,11 @@ impl Accepts {
     /// What every peer can read.
     pub const IDENTITY: Self = Self(Encoding::Identity.bit());
 
+    /// Reads `grpc-accept-encoding`, if it is there.
+    pub fn said(headers: &HeaderMap) -> Option<Self> {
+        headers.contains_key(crate::names::GRPC_ACCEPT_ENCODING).then(|| Self::of(headers))
+    }
+
     /// Reads `grpc-accept-encoding`. Unknown names are none of our business; identity is always among them.
     pub fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all(crate::names::GRPC_ACCEPT_ENCODING);
@@ -93,9 +98,24 @@ impl Accepts {
         if self.contains(wanted) { wanted } else { Encoding::Identity }
     }
 
+    /// As `grpc-accept-encoding` says it.
+    pub(crate) const fn header(self) -> HeaderValue {
+        // Identity is bit 0 and always among them.
+        HeaderValue::from_static(match self.0 >> 1 & 0b111 {
+            0b000 => "identity",
+            0b001 => "identity,gzip",
+            0b010 => "identity,deflate",
+            0b011 => "identity,gzip,deflate",
+            0b100 => "identity,zstd",
+            0b101 => "identity,gzip,zstd",
+            0b110 => "identity,deflate,zstd",
+            _ => "identity,gzip,deflate,zstd",
+        })
+    }
+
     /// What we say of ourselves.
     pub(crate) const fn ours() -> HeaderValue {
-        HeaderValue::from_static("identity,gzip,deflate,zstd")
+        Self::ALL.header()
     }
 }
 
@@ -256,7 +276,7 @@ mod tests {
     #[test]
     fn names() {
         let mut headers = HeaderMap::new();
-        assert_eq!(Accepts::of(&headers), Accepts::IDENTITY);
+        assert_eq!((Accepts::of(&headers), Accepts::said(&headers)), (Accepts::IDENTITY, None));
         headers.append("grpc-accept-encoding", HeaderValue::from_static("snappy, gzip"));
         headers.append("grpc-accept-encoding", HeaderValue::from_static("zstd"));
         let accepts = Accepts::of(&headers);
@@ -264,6 +284,10 @@ mod tests {
         assert_eq!(accepts.or_identity(Encoding::Deflate), Encoding::Identity);
         headers.insert("grpc-accept-encoding", Accepts::ours());
         assert_eq!(Accepts::of(&headers), Accepts::ALL);
+        for bits in (1..16u8).step_by(2) {
+            headers.insert("grpc-accept-encoding", Accepts(bits).header());
+            assert_eq!(Accepts::said(&headers), Some(Accepts(bits)), "what is said of a set is that set");
+        }
     }
 
     proptest! {

@@ -54,6 +54,8 @@ pub struct Outgoing<'a> {
     pub metadata: &'a [u8],
     /// How messages will be compressed.
     pub encoding: Encoding,
+    /// How those of the answer may be.
+    pub accepts: Accepts,
     /// Ours; an application's own `user-agent` goes before it.
     pub user_agent: &'a HeaderValue,
 }
@@ -90,7 +92,7 @@ pub fn head(call: &Outgoing<'_>) -> request::Parts {
     headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
     headers.insert(TE, HeaderValue::from_static("trailers"));
     headers.insert(USER_AGENT, user_agent(call));
-    headers.insert(GRPC_ACCEPT_ENCODING, Accepts::ours());
+    headers.insert(GRPC_ACCEPT_ENCODING, call.accepts.header());
     if let Some(timeout_ns) = call.timeout_ns {
         headers.insert(GRPC_TIMEOUT, timeout::header(timeout_ns));
     }

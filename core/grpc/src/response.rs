@@ -29,11 +29,11 @@ pub enum ResponseHead {
     Ended(Outcome<'static>),
 }
 
-/// Writes an answer's head.
-pub fn head(metadata: &[u8], encoding: Encoding) -> response::Parts {
+/// Writes an answer's head. `accepts` is how further requests may be compressed.
+pub fn head(metadata: &[u8], encoding: Encoding, accepts: Accepts) -> response::Parts {
     let mut parts = empty_parts(4 + metadata::count(metadata));
     parts.headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
-    parts.headers.insert(GRPC_ACCEPT_ENCODING, Accepts::ours());
+    parts.headers.insert(GRPC_ACCEPT_ENCODING, accepts.header());
     if encoding != Encoding::Identity {
         parts.headers.insert(GRPC_ENCODING, encoding.header());
     }
@@ -46,6 +46,13 @@ pub fn trailers_only(outcome: &Outcome<'_>) -> response::Parts {
     let mut parts = empty_parts(4 + metadata::count(&outcome.metadata));
     parts.headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
     outcome::write(outcome, &mut parts.headers);
+    parts
+}
+
+/// The same, of a server that says how requests may be compressed: it could not read this one.
+pub fn refused_encoding(outcome: &Outcome<'_>, accepts: Accepts) -> response::Parts {
+    let mut parts = trailers_only(outcome);
+    parts.headers.insert(GRPC_ACCEPT_ENCODING, accepts.header());
     parts
 }
 

@@ -158,7 +158,8 @@ fn outgoing<'a>(
     metadata: &'a [u8],
 ) -> Outgoing<'a> {
     let (scheme, authority, path, user_agent) = parts;
-    Outgoing { scheme, authority, path, timeout_ns: None, metadata, encoding: Encoding::Identity, user_agent }
+    let (encoding, accepts) = (Encoding::Identity, Accepts::ALL);
+    Outgoing { scheme, authority, path, timeout_ns: None, metadata, encoding, accepts, user_agent }
 }
 
 fn route() -> (Scheme, Authority, PathAndQuery, HeaderValue) {
@@ -312,7 +313,7 @@ fn what_a_reset_means() {
 #[test]
 fn an_answer_is_written() {
     let metadata = encoded(&[("tenant", b"blue"), ("grpc-status", b"0"), ("content-type", b"text/html")]);
-    let head = response::head(&metadata, Encoding::Gzip);
+    let head = response::head(&metadata, Encoding::Gzip, Accepts::ALL);
     assert_eq!(
         (head.status, head.headers["content-type"].clone()),
         (StatusCode::OK, "application/grpc".parse().unwrap())

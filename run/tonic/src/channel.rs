@@ -14,7 +14,7 @@ use std::time::Duration;
 use tower_service::Service;
 use trunkline::Status;
 use trunkline::opaque::{Answer, Answers, Client, Outcome, Requests};
-use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::{Limits, request, response};
 
 /// Where the calls of a generated client go: a [`trunkline::Channel`] under tonic's code.
@@ -157,7 +157,7 @@ fn respond(first: Option<Answer>, answers: Answers, pump: Option<Pump>) -> Respo
         Some(Answer::Headers(headers)) => (encoded(&headers), None),
         other => (Vec::new(), other),
     };
-    let head = response::head(&headers, Encoding::Identity);
+    let head = response::head(&headers, Encoding::Identity, Accepts::ALL);
     Response::from_parts(head, ResponseBody::new(answers, pump, first))
 }
 

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 use trunkline::opaque::{Delivered, Incoming, Outcome, Responder};
 use trunkline::{Code, Metadata, Status};
-use trunkline_grpc::compress::Encoding;
+use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::response::ResponseHead;
 use trunkline_grpc::{Limits, request, response};
 
@@ -60,6 +60,7 @@ where
         timeout_ns: responder.time_left().map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)),
         metadata: &encoded(&metadata),
         encoding: Encoding::Identity,
+        accepts: Accepts::IDENTITY,
         user_agent: &USER_AGENT,
     });
     // Compressing for a daemon that shares the memory would be a waste.

@@ -70,7 +70,7 @@ fn body_is_sound(body: &Body<'_>) -> bool {
     let span = match body {
         Body::Lent { payload, .. } | Body::Sealed { payload, .. } => payload.span,
         Body::Placed { block, .. } => *block,
-        Body::Kept(_) | Body::Wire { .. } => return true,
+        Body::Kept(_) | Body::Wire { .. } | Body::Packed { .. } => return true,
     };
     span.offset.checked_add(span.len).is_some()
 }
