@@ -109,7 +109,7 @@ mod tests {
     /// Waits for a child, not for ever.
     fn exit_status(child: i32) -> Option<i32> {
         let child = Pid::from_raw(child)?;
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + Duration::from_secs(60);
         while Instant::now() < until {
             if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
                 return status.exit_status();

@@ -287,7 +287,10 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     let left = std::thread::scope(|scope| {
         let leaver = session.with(|books, effects| {
             let leaver = scope.spawn(|| session.leave_to_listener(session.seat.lock()).is_none());
-            // Whatever it does before it needs the books.
+            while !session.seat.is_locked() {
+                thread::yield_now();
+            }
+            // Whatever it does before it needs the books: the longer, the more of it a fault has time for.
             thread::sleep(Duration::from_millis(50));
             let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
             let _ = daemon.completions.push(&freed.encode()).unwrap();

@@ -72,6 +72,16 @@ impl Peer {
         }
     }
 
+    /// A submission that is there already and is not a returned block.
+    pub fn try_next_but_release(&mut self) -> Option<Submission> {
+        loop {
+            match self.try_next()? {
+                Submission::Release { block, metadata, .. } => self.take_back(block, metadata),
+                other => return Some(other),
+            }
+        }
+    }
+
     pub fn next_call(&mut self) -> Call {
         match self.next_but_release() {
             Submission::Call(call) => call,
