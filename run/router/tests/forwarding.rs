@@ -6,20 +6,27 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::*;
 use trunkline_net::{Datagrams, RawDatagrams};
 use trunkline_r2p2::*;
 use trunkline_router::*;
 
 const CALLS: usize = 300;
+/// Longer than any of these tests takes.
+const PATIENCE_NS: u64 = 300_000_000_000;
 
 /// Calls through a router with three workers. The router's last report.
 fn run(forwarding: Forwarding, mode: Mode) -> Report {
     let sockets: Vec<Datagrams> = (0..3).map(|_| Datagrams::bind(ANY).unwrap()).collect();
     let workers = sockets.iter().map(|socket| (socket.address().unwrap(), 1)).collect();
     let joins = mode == Mode::Extended;
+    // A host that is busy elsewhere stops everybody here for longer than a router waits for anybody: what is shown is
+    // what becomes of calls nobody gives up.
     let config = RouterConfig {
+        delay_ns_max: PATIENCE_NS,
+        lease_ns: PATIENCE_NS,
+        silent_ns_max: PATIENCE_NS,
         workers: if joins { Vec::new() } else { workers },
         join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
         ..RouterConfig::default()
@@ -40,8 +47,8 @@ fn run(forwarding: Forwarding, mode: Mode) -> Report {
             })
             .collect();
         // A router that has just started waits until every datagram from before has arrived.
-        while joins && shared.report.lock().workers.len() < 3 {
-            thread::sleep(Duration::from_millis(5));
+        if joins {
+            until(&shared, |report| report.workers.len() == 3);
         }
         thread::sleep(Duration::from_millis(50));
         call_and_check(listen, mode);
@@ -49,6 +56,11 @@ fn run(forwarding: Forwarding, mode: Mode) -> Report {
         let executed: Vec<u64> = all.into_iter().map(|worker| worker.join().unwrap()).collect();
         assert_eq!(executed.iter().sum::<u64>(), CALLS as u64, "each once: {executed:?}");
         assert!(executed.iter().all(|count| *count > 0), "by everyone: {executed:?}");
+        // The last FEEDBACK may come after the last answer.
+        until(&shared, |report| {
+            let at_rest = report.workers.iter().all(|row| row.outstanding == 0);
+            at_rest && report.counters.forwarded == CALLS as u64
+        });
         stop_router.store(true, Ordering::Relaxed);
         loop_thread.join().unwrap();
     });
@@ -56,6 +68,19 @@ fn run(forwarding: Forwarding, mode: Mode) -> Report {
     assert_eq!(report.counters.forwarded, CALLS as u64);
     assert!(report.workers.iter().all(|row| row.outstanding == 0), "{report:?}");
     report
+}
+
+/// Waits for a report.
+fn until(shared: &Shared, is_wanted: impl Fn(&Report) -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        let report = shared.report.lock().clone();
+        if is_wanted(&report) {
+            return;
+        }
+        assert!(Instant::now() < patience, "{report:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn call_and_check(listen: SocketAddrV4, mode: Mode) {
