@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::*;
 use trunkline_call::{Code, Instant};
 use trunkline_module::Loader;
@@ -11,8 +12,16 @@ use trunkline_test_modules as built;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// What is mapped belongs to the whole process, so tests that load modules take turns.
+static LOADING: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    LOADING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_half_spent_bucket_is_half_spent_after_the_upgrade() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let loader = Loader::default();
     let settings =
@@ -45,6 +54,7 @@ fn a_half_spent_bucket_is_half_spent_after_the_upgrade() {
 
 #[test]
 fn a_module_in_c_sees_the_field_it_asked_for() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let loader = Loader::default();
     let text = |text: &str| SettingValue::Text(text.into());
@@ -76,6 +86,7 @@ fn a_module_in_c_sees_the_field_it_asked_for() {
 
 #[test]
 fn a_file_that_is_overwritten_is_another_library_and_disturbs_nobody() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let loader = Loader::default();
     let path = built::hostile(folder.path(), "m", &["-DNAME=\"first\""]);
