@@ -69,11 +69,13 @@ fn a_request_may_come_in_pieces_and_a_reader_may_be_done_writing() {
 #[test]
 fn silent_readers_take_places_and_give_them_back() {
     let server = serve(|_| Some(Page::text("here")));
-    let silent: Vec<TcpStream> = (0..PLACES_MAX).map(|_| connect(server.address())).collect();
-    // Accepted in order: who comes after them finds no place.
-    let answer = ask(server.address(), "");
-    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
-    drop(silent);
+    // Accepted in order: who comes after them finds no place. Unless they were silent for longer than they may be,
+    // because this test had no processor; then others are.
+    let refused = std::iter::repeat_with(|| {
+        let _silent: Vec<TcpStream> = (0..PLACES_MAX).map(|_| connect(server.address())).collect();
+        try_to_ask(server.address(), "").unwrap_or_default()
+    });
+    assert!(refused.take(20).any(|answer| answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n")));
     let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     let served = std::iter::repeat_with(|| try_to_ask(server.address(), request).unwrap_or_default());
     assert!(served.take(100_000).any(|answer| answer.starts_with("HTTP/1.1 200 OK\r\n")));
