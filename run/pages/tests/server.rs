@@ -13,18 +13,23 @@ fn serve(make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static) -> PageSer
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
-    stream
+    try_to_connect(address).unwrap()
+}
+
+fn try_to_connect(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(WATCHDOG))?;
+    Ok(stream)
 }
 
 fn ask(address: SocketAddr, request: &str) -> String {
     try_to_ask(address, request).unwrap()
 }
 
-/// One that is turned away before its request was read may hear of that by a reset.
+/// One that is turned away before its request was read may hear of that by a reset, and so may one that a listener has
+/// taken that goes.
 fn try_to_ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
-    let mut stream = connect(address);
+    let mut stream = try_to_connect(address)?;
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
