@@ -359,7 +359,9 @@ impl World {
                     self.webs.push(web::Web { endpoint, ..web::Web::new(0, key) });
                 }
                 // A daemon has one port for both: who was cut off before it had heard a word tries HTTP/2 next.
-                Dialled::Grpc(key) => self.build_bridge(key),
+                // Bridges do not move with an engine: where that is replaced all the time there are none.
+                Dialled::Grpc(key) if self.bridged || !self.replaces => self.build_bridge(key),
+                Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
         }
         moved
