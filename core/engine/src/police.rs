@@ -408,7 +408,10 @@ impl Engine {
         };
         let entered = if call.is_made_here() { call.client_stamps.d2 } else { call.server_stamps.d8 };
         Some(AccessRecord {
-            path: Arc::clone(self.registry.path(call.method)),
+            path: match &call.path {
+                Some(path) => path.clone().into(),
+                None => Arc::clone(self.registry.path(call.method)),
+            },
             caller,
             code,
             duration_ns: now.since_ns(entered),

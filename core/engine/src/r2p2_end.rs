@@ -188,6 +188,7 @@ impl Engine {
         let call = self.calls.find(key).ok_or(Fault::Ended)?;
         let types = call.sender_types(Direction::Request).ok_or_else(untyped)?;
         let method = call.method;
+        let own_path = call.path.clone();
         let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
         let known = self.remotes.find(remote).and_then(|remote| remote.r2p2.as_ref());
         let reads = known.filter(|known| known.reads(turn.now, method, fingerprints[0]));
@@ -200,7 +201,7 @@ impl Engine {
             return Err(Fault::HandlerProtocol { why: "a message too long to copy" });
         };
         let is_linear = encoding == Encoding::Linear;
-        let path = self.registry.path(method);
+        let path = own_path.as_deref().unwrap_or(self.registry.path(method));
         let envelope = RequestEnvelope { path, is_linear, fingerprints, metadata, message }.encode();
         let limit = u64::from(u16::MAX);
         Ok((
