@@ -91,8 +91,6 @@ enum Next {
 
 /// gRFC A6: what a server has refused to see is sent again once, whatever the policy.
 const TRANSPARENT_MAX: u32 = 1;
-/// What an item that is kept costs beside its message: its place in the list and, while attempts are blocked, in theirs.
-const KEPT_ITEM_BYTES: usize = 128;
 
 impl Engine {
     /// Notes that a call may take several attempts, if it may.
@@ -249,7 +247,7 @@ impl Engine {
     }
 
     fn can_keep(&mut self, key: CallKey, item: &Item<'_>) -> bool {
-        let bytes = kept_bytes(item);
+        let bytes = item.kept_bytes();
         let (call_max, all_max) = (self.limits.grpc_replay_bytes_per_call, self.limits.attempts_bytes);
         let room = self.kept_bytes + bytes <= all_max;
         self.attempts_of(key).is_some_and(|attempts| {
@@ -260,7 +258,7 @@ impl Engine {
 
     /// Makes an item private and keeps it; its block goes back, and its sender may send as much again.
     fn keep_item_of(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) -> Option<Kept> {
-        let bytes = kept_bytes(&item);
+        let bytes = item.kept_bytes();
         let body = match item.body() {
             None => None,
             Some(body) => match keep_body(turn, body) {
@@ -580,11 +578,6 @@ impl Kept {
             Self::HalfClose => Item::HalfClose,
         }
     }
-}
-
-/// What keeping an item costs: an empty message is a place in the list, too.
-fn kept_bytes(item: &Item<'_>) -> usize {
-    KEPT_ITEM_BYTES + item.body().map_or(0, |body| body.len() as usize)
 }
 
 /// A private copy of what an application sends.

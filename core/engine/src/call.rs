@@ -388,6 +388,12 @@ impl<'a> Item<'a> {
         self.body().is_some_and(|body| body.packed().is_some())
     }
 
+    /// What keeping it for another attempt costs: an empty message has a place in the lists, too.
+    pub fn kept_bytes(&self) -> usize {
+        const PLACE_BYTES: usize = 128;
+        PLACE_BYTES + self.body().map_or(0, |body| body.len() as usize)
+    }
+
     /// The same, to be changed.
     pub fn body_mut(&mut self) -> Option<&mut Body<'a>> {
         match self {
