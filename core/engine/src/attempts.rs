@@ -16,8 +16,8 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::packing::Packing;
 use crate::pass::{Blocker, Refusal};
 use crate::{CallKey, RemoteKey};
@@ -98,7 +98,7 @@ impl Engine {
         let Some(call) = self.calls.find(key).filter(|call| call.is_made_here()) else { return };
         let ServerEnd::Cluster { cluster } = call.server else { return };
         let path = self.registry.path(call.method);
-        let service = crate::start::service_of(path);
+        let service = crate::registry::service_of(path);
         let config = self.service_configs.get(service).and_then(|config| config.method(path));
         let Some(config) = config.filter(|config| config.attempts != Policy::One).cloned() else { return };
         if body_bytes as usize > self.limits.grpc_replay_bytes_per_call {
@@ -370,7 +370,6 @@ impl Engine {
         if let Some(call) = self.calls.find_mut(key) {
             call.handed_over |= handed_over && execution != Execution::NotExecuted;
         }
-        let now = turn.now;
         let Some(attempts) = self.attempts_of(key) else { return Next::Deliver };
         attempts.live.retain(|live| *live != attempt);
         for endpoint in tried {
@@ -379,7 +378,7 @@ impl Engine {
             }
         }
         let unseen = handed_over && execution == Execution::NotExecuted && code == Code::Unavailable;
-        if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(now) {
+        if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(turn.now) {
             return Next::AgainUncounted;
         }
         let Some(attempts) = self.attempts_of(key) else { return Next::Deliver };
@@ -519,7 +518,7 @@ impl Engine {
         self.name_stream_of(&call, winner);
         if let Some(won) = self.calls.find_mut(winner) {
             (won.client, won.timer, won.deadline) = (call.client, timer, call.deadline);
-            (won.parent, won.trace, won.policed) = (call.parent, call.trace, call.policed);
+            (won.parent, won.trace, won.policies) = (call.parent, call.trace, call.policies);
             won.handed_over |= call.handed_over;
         }
         later

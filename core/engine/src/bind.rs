@@ -1,7 +1,7 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
+use crate::due::Due;
 use crate::engine::Engine;
-use crate::expire::Due;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
 use crate::session::{Route, Target};
@@ -87,7 +87,7 @@ impl Engine {
         let Ok(session) = self.session(key) else { return Bound::default() };
         let mut serves: Vec<String> = Vec::new();
         for server in self.registry.every_server().filter(|server| server.session == key) {
-            let service = crate::start::service_of(&server.types.path);
+            let service = crate::registry::service_of(&server.types.path);
             if !serves.iter().any(|known| known == service) {
                 serves.push(service.to_owned());
             }
@@ -124,7 +124,7 @@ impl Engine {
             let target = match endpoint {
                 Some(endpoint) => {
                     let remote = self.remote(endpoint)?;
-                    let cluster = self.cluster_of_target(remote, crate::start::service_of(&types.path));
+                    let cluster = self.cluster_of_target(remote, crate::registry::service_of(&types.path));
                     Target::Cluster(cluster.ok_or(BindError::Endpoints(self.limits.endpoints))?)
                 }
                 None => Target::Anyone,
@@ -203,7 +203,7 @@ impl Engine {
     pub(crate) fn know_owners_again(&mut self) {
         for server in self.registry.every_server() {
             if let Some(session) = self.sessions.find(server.session) {
-                let service = crate::start::service_of(&server.types.path);
+                let service = crate::registry::service_of(&server.types.path);
                 self.owners.enter(server.session, &session.identity, service);
             }
         }
@@ -233,7 +233,7 @@ impl Engine {
         let plan = self.plan_for(Side::Server, session, &types);
         let server = Server { session, route, types, stands_by, plan };
         if whole {
-            self.registry.serve_all(crate::start::service_of(&path), key, server);
+            self.registry.serve_all(crate::registry::service_of(&path), key, server);
         } else {
             self.registry.serve(key, server);
         }

@@ -26,7 +26,7 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
         ClientEnd::Mirror { bytes, .. } => bytes as usize,
         _ => 0,
     });
-    agree("mirror bytes", engine.mirror_bytes, copies.sum())?;
+    agree("mirror bytes", engine.admission.copied_bytes(), copies.sum())?;
     let kept = engine.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
     agree("bytes kept for attempts", engine.kept_bytes, kept.map(|attempts| attempts.kept_bytes).sum())?;
     let made = engine.r2p2.made.values().map(|made| made.bytes);

@@ -1,9 +1,9 @@
 //! One call between two ends, and what travels along it.
 
+use crate::admission::CallPolicies;
 use crate::attempts::{Attempts, KeptBody};
 use crate::cluster::{ClusterKey, Placed};
 use crate::packing::Packing;
-use crate::police::Policed;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shares::Share;
 use crate::trace::Trace;
@@ -94,7 +94,8 @@ pub(crate) struct Call {
     #[serde(skip, default = "local")]
     pub peer_index: PeerIndex,
     /// What policies have to do with it.
-    pub policed: Option<Box<Policed>>,
+    #[serde(rename = "policed")]
+    pub policies: Option<Box<CallPolicies>>,
     /// Its place among what its worker may have in hand.
     #[serde(skip)]
     pub place: Option<Place>,
@@ -454,7 +455,7 @@ impl Call {
             agreed: None,
             path: None,
             peer_index: PeerIndex::LOCAL,
-            policed: None,
+            policies: None,
             place: None,
             queued: None,
             outcome: None,
@@ -501,6 +502,18 @@ impl Call {
             | ClientEnd::Grpc { .. }
             | ClientEnd::R2p2 { .. } => None,
         }
+    }
+
+    /// Whether it is a copy, and nobody waits for its end.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.client, ClientEnd::Mirror { .. })
+    }
+
+    /// Whether policies look at this item, a message of a stream that is under way.
+    pub fn is_inspected(&self, direction: Direction, item: &Item<'_>) -> bool {
+        direction == Direction::Request
+            && matches!(item, Item::Message { .. })
+            && self.policies.as_ref().is_some_and(|policies| policies.inspects_messages())
     }
 
     /// Whether a gRPC client makes it, and it goes on to an endpoint (`gateway.rs`).

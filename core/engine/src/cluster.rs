@@ -180,7 +180,7 @@ impl Engine {
     /// A policy of the host's operator, else what the service's users say, else nothing.
     fn balancing_of(&self, service: &str) -> Settings {
         let said = || self.service_configs.get(service).and_then(|config| config.load_balancing.as_ref());
-        self.policies.chain().balance(service).or_else(said).cloned().unwrap_or_default()
+        self.admission.chain().balance(service).or_else(said).cloned().unwrap_or_default()
     }
 
     /// What requests say they are for that go to this endpoint because a name of the cluster stands for it.

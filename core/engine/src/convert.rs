@@ -16,11 +16,12 @@
 //! sends nothing else: a linear message from it would have a type nobody knows.
 
 use crate::SessionKey;
-use crate::call::Body;
+use crate::call::{Body, Direction};
 use crate::heaps::Heaps;
+use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
 use crate::registry::{Form, MessageType};
-use trunkline_call::Encoding;
 use trunkline_call::entry::{Payload, Span};
+use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
 
@@ -450,4 +451,19 @@ fn allocate(heaps: &mut dyn Heaps, to: SessionKey, len: u32) -> Result<u32, Conv
 
 fn too_large() -> ConvertError {
     ConvertError::TooLarge { limit: u64::from(u32::MAX) }
+}
+
+/// Why a message that cannot be converted ends its call.
+pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fault {
+    match (error, direction) {
+        (ConvertError::Malformed(why), Direction::Request) => Fault::MalformedRequest { why },
+        (ConvertError::Malformed(why), Direction::Response) => Fault::MalformedResponse { why },
+        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: MESSAGE_BYTES, limit },
+        (ConvertError::TooLargeForHeap { heap_bytes: 0 }, _) => {
+            Fault::HandlerGone { executed: Execution::Unknown }
+        }
+        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes }, _) => {
+            Fault::Limit { name: RECEIVE_HEAP, limit: heap_bytes }
+        }
+    }
 }

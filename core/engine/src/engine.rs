@@ -1,10 +1,10 @@
 //! The engine's state, and what the host may ask of it.
 
+use crate::admission::AdmissionControl;
 use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
-use crate::exhibit::Exhibit;
-use crate::expire::Due;
+use crate::due::Due;
 use crate::gateway::Gateway;
 use crate::grpc_peer::GrpcPeer;
 use crate::grpc_settings::GrpcSettings;
@@ -14,12 +14,11 @@ use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::nested::Nested;
 use crate::owners::Owners;
-use crate::pace::Pacer;
 use crate::peer::{Lent, Peer};
-use crate::police::{AccessRecord, Policed};
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
+use crate::services::ServiceState;
 use crate::session::Session;
 use crate::table::Table;
 use crate::workers::Workers;
@@ -32,7 +31,6 @@ use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_native::Config;
-use trunkline_policy::{Policies, PolicyError};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -48,7 +46,6 @@ pub struct Engine {
     pub(crate) limits: Limits,
     pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
-    pub(crate) pacer: Pacer,
     pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
@@ -76,13 +73,7 @@ pub struct Engine {
     pub(crate) timers: TimerTable<Due>,
     pub(crate) scratch: Scratch,
     pub(crate) telemetry: Telemetry,
-    pub(crate) policies: Policies,
-    pub(crate) policy_misfits: VecDeque<PolicyError>,
-    pub(crate) exhibit: Option<Box<Exhibit>>,
-    /// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
-    #[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
-    pub(crate) spare_policed: Vec<Box<Policed>>,
-    pub(crate) access_records: VecDeque<AccessRecord>,
+    pub(crate) admission: AdmissionControl,
     /// Sessions with something in their outbox.
     pub(crate) completing: VecDeque<SessionKey>,
     /// Gone sessions whose heap no connection reads any more.
@@ -102,8 +93,6 @@ pub struct Engine {
     pub(crate) budget: Budget,
     /// Bytes of requests kept for further attempts.
     pub(crate) kept_bytes: usize,
-    /// Bytes of copies under way.
-    pub(crate) mirror_bytes: usize,
     /// Chance, for waits between attempts.
     pub(crate) random: Random,
     pub(crate) draining: bool,
@@ -176,7 +165,6 @@ impl Engine {
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
-            pacer: Pacer::default(),
             steps: Steps::default(),
             sessions: Table::new(),
             peers: Table::new(),
@@ -200,11 +188,7 @@ impl Engine {
             scratch: Scratch::new(limits.message_bytes),
             limits,
             telemetry: Telemetry::default(),
-            policies: Policies::new(clock_id),
-            policy_misfits: VecDeque::new(),
-            exhibit: None,
-            spare_policed: Vec::new(),
-            access_records: VecDeque::new(),
+            admission: AdmissionControl::new(clock_id),
             completing: VecDeque::new(),
             retired: Vec::new(),
             abandoned: Vec::new(),
@@ -215,7 +199,6 @@ impl Engine {
             throttles: HashMap::new(),
             budget,
             kept_bytes: 0,
-            mirror_bytes: 0,
             random: Random::new(clock_id),
             draining: false,
             arrived: Instant::default(),
@@ -271,7 +254,7 @@ impl Engine {
     pub fn seed(&mut self, seed: u64) {
         self.remotes.jitter.seed(seed);
         self.r2p2.seed(seed);
-        self.policies.seed(seed);
+        self.admission.seed(seed);
         self.clusters.seed = seed;
         self.random = Random::new(!seed);
     }
@@ -300,6 +283,37 @@ impl Engine {
             session.complete(Completion::GoAway);
         }
         self.completing.extend(self.sessions.iter().map(|(key, _)| key));
+    }
+
+    /// Every service that was ever served here and may be known outside (not the host's own), by name.
+    pub fn services(&self) -> Vec<ServiceState> {
+        self.registry.service_states(self.draining)
+    }
+
+    /// A number that is another whenever [`Engine::services`] may say something else.
+    pub fn services_version(&self) -> u64 {
+        self.registry.version() + u64::from(self.draining)
+    }
+
+    /// Whether no new calls are taken.
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// What this session serves, it serves only while no other session does: the daemon's own form of a service that
+    /// applications may bring themselves. To be said before it binds.
+    pub fn stand_by(&mut self, session: SessionKey) {
+        if let Some(session) = self.sessions.find_mut(session) {
+            session.stands_by = true;
+        }
+    }
+
+    /// Has a session told who makes the calls delivered to it, in metadata that no caller can set: see
+    /// [`trunkline_call::CALLER_KEY`].
+    pub fn tell_callers(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            session.told_callers = true;
+        }
     }
 
     /// Whether no call is in flight.
@@ -352,15 +366,6 @@ impl Engine {
     /// What the daemon has measured. Whoever asks has it counted: calls are pending until then.
     pub fn telemetry(&mut self) -> &mut Telemetry {
         &mut self.telemetry
-    }
-
-    /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
-    pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
-        self.end_nested(turn);
-        self.serve_queues(turn);
-        self.settle_grpc(turn);
-        self.settle_r2p2(turn);
-        self.settle_workers(turn);
     }
 
     pub(crate) fn session(&self, key: SessionKey) -> Result<&Session, SessionFault> {

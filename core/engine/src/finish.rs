@@ -51,7 +51,7 @@ impl Engine {
         self.tell_balancer(turn.now, key, None, &[]);
         self.stop_server(turn, key, code);
         self.end_children(key, code);
-        self.police_end(turn.now, key, code);
+        self.end_policies(turn.now, key, code);
         self.forget(key);
     }
 
@@ -207,12 +207,12 @@ impl Engine {
         self.drop_backlog(key, Direction::Response);
         self.leave_server(key);
         let Some(call) = self.calls.find_mut(key) else { return };
-        let (policed, timer, parent) = (call.policed.take(), call.timer, call.parent);
+        let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
         let client = call.client.clone();
         // A call is large, and most of what it has is as it was when it began: it is not moved to be dropped.
         self.calls.discard(key);
-        if let Some(policed) = policed {
-            self.dismiss(key, policed, None);
+        if let Some(policies) = policies {
+            self.dismiss(key, policies, None);
         }
         if let Some(timer) = timer {
             self.timers.cancel(timer);
@@ -222,7 +222,7 @@ impl Engine {
         }
         match client {
             ClientEnd::Attempt { .. } => {}
-            ClientEnd::Mirror { bytes, .. } => self.forget_copy(bytes),
+            ClientEnd::Mirror { bytes, .. } => self.admission.forget_copy(bytes),
             ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
             ClientEnd::Grpc { peer, stream, .. } => self.forget_grpc_stream(peer, stream),

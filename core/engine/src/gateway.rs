@@ -12,13 +12,14 @@
 //!
 //! A header counts the gateways on the way. Endpoints that lead back to a gateway end as a refusal, not as a circle.
 
+use crate::admission::Applicant;
 use crate::call::{Call, ClientEnd, Direction, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::engine::{Engine, Turn};
-use crate::opaque::{Called, is_path, shown};
-use crate::registry::{BoundSchema, MessageType, MethodKey, MethodTypes, is_own_service};
+use crate::opaque::{is_path, shown};
+use crate::registry::Called;
+use crate::registry::{BoundSchema, MessageType, MethodKey, MethodTypes, is_own_service, service_of};
 use crate::session::Target;
-use crate::start::service_of;
 use crate::{CallKey, GrpcKey, PeerIdentity};
 use std::sync::Arc;
 use trunkline_call::{
@@ -26,10 +27,13 @@ use trunkline_call::{
 };
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::RequestHead;
-use trunkline_policy::{Chain, Plan, PolicyError};
+use trunkline_policy::{Chain, Plan, PolicyError, Side};
 
 /// What policies know the gateway's calls by, where others have the name of the application that makes them.
 pub(crate) const APPLICATION: &str = "gateway";
+
+/// The gateway as policies know it.
+const APPLICANT: Applicant<'static> = Applicant { side: Side::Client, application: APPLICATION };
 
 /// Counts the gateways a call has passed.
 const HOPS_KEY: &str = "trunkline-hops";
@@ -300,10 +304,10 @@ impl Engine {
             // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
             // connection.
             let types = Arc::new(MethodTypes::opaque(path, false));
-            let plan = Self::planned_at_gateway(self.policies.chain(), &types, None, path).0;
+            let plan = APPLICANT.plan(self.admission.chain(), &types, path).0;
             return (types, plan);
         }
-        let Self { gateway: Gateway { settings, methods }, registry, policies, policy_misfits, .. } = self;
+        let Self { gateway: Gateway { settings, methods }, registry, admission, .. } = self;
         let types_bound = &mut self.types_bound;
         let known = methods.entry(called.method).or_insert_with(|| {
             *types_bound = types_bound.wrapping_add(1);
@@ -312,10 +316,8 @@ impl Engine {
         let Forwarded { types, message, plan } = known;
         let plan = plan.get_or_insert_with(|| {
             let path = Arc::clone(&types.path);
-            let (plan, misfit) = Self::planned_at_gateway(policies.chain(), types, message.as_ref(), &path);
-            if policy_misfits.len() < crate::policy::MISFITS_MAX {
-                policy_misfits.extend(misfit);
-            }
+            let (plan, misfit) = APPLICANT.plan_by(admission.chain(), types, message.as_ref(), &path);
+            admission.note_misfit(misfit);
             plan
         });
         (Arc::clone(types), plan.clone())
@@ -354,7 +356,7 @@ impl Gateway {
         for method in services.flat_map(|service| &service.methods) {
             let Some((pattern, message)) = self.settings.method(&method.path) else { continue };
             let types = MethodTypes { pattern, ..MethodTypes::opaque(&method.path, false) };
-            let (_, misfit) = Engine::planned_at_gateway(chain, &types, Some(&message), &method.path);
+            let (_, misfit) = APPLICANT.plan_by(chain, &types, Some(&message), &method.path);
             misfit.map_or(Ok(()), Err)?;
         }
         Ok(())

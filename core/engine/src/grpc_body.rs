@@ -142,7 +142,7 @@ impl Engine {
         match direction {
             // Where it goes may not be known yet.
             Direction::Request => {
-                let is_read = call.policed.as_ref().is_some_and(|policed| policed.reads_messages());
+                let is_read = call.policies.as_ref().is_some_and(|policies| policies.reads_messages());
                 let speaks_grpc = !matches!(call.server, ServerEnd::Peer { .. } | ServerEnd::R2p2 { .. });
                 speaks_grpc && call.request_encoding == Some(encoding) && !is_read
             }

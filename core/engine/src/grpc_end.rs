@@ -1,11 +1,11 @@
 //! Handing items to a gRPC peer: as heads, messages and trailers of a stream.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
-use crate::convert::{WireBody, for_wire};
+use crate::convert::{WireBody, conversion_fault, for_wire};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
 use crate::pass::{Blocker, Refusal};
-use crate::peer_end::{conversion_fault, untyped};
+use crate::peer_end::untyped;
 use crate::{CallKey, GrpcKey};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;

@@ -8,8 +8,8 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::gateway::{GatewayClient, Route};
 use crate::grpc_stream::{Ending, GrpcStream};
-use crate::opaque::Called;
-use crate::operator::Operator;
+use crate::operator::{Operator, introduced};
+use crate::registry::Called;
 use crate::{CallKey, GrpcKey, PeerFault, RemoteKey};
 use bytes::Bytes;
 use http::uri::Authority;
@@ -92,6 +92,16 @@ impl Engine {
         let key = self.insert_grpc(label, identity, None);
         if self.draining {
             self.http(key, Command::GoAway);
+        }
+        key
+    }
+
+    /// Takes in an HTTP/2 connection of an operator.
+    pub fn accept_operator(&mut self, now: Instant, operator: Operator) -> GrpcKey {
+        let label = format!("operator {}", operator.identity);
+        let key = self.accept_grpc(now, label, PeerIdentity::default());
+        if let Some(peer) = self.grpc_peers.find_mut(key) {
+            peer.operator = Some(operator);
         }
         key
     }
@@ -214,15 +224,14 @@ impl Engine {
                 return Ok(());
             }
         };
-        let asked = self.asked_by_operator(peer, head.path);
-        let asked = asked.map(|asked| asked.map(|(called, pattern)| Route::here(called, pattern)));
-        let route = asked.unwrap_or_else(|| match self.grpc_peers.find(peer) {
+        let here = |(called, pattern)| Route::here(called, pattern);
+        let route = match self.grpc_peers.find(peer) {
+            Some(GrpcPeer { operator: Some(operator), .. }) => {
+                operator.asked(&self.registry, head.path).map(here)
+            }
             Some(GrpcPeer { gateway: Some(_), .. }) => self.route_at_gateway(peer, &head),
-            _ => match self.served(head.path) {
-                Ok((called, pattern)) => Ok(Route::here(called, pattern)),
-                Err(fault) => Err(fault.status()),
-            },
-        });
+            _ => self.served(head.path).map(here).map_err(|fault| fault.status()),
+        };
         match route {
             Ok(route) => self.open_from_grpc(turn, peer, tag, head, end, route),
             Err(status) => self.refuse_request(peer, tag, &status),
@@ -239,7 +248,9 @@ impl Engine {
         end: bool,
         route: Route,
     ) {
-        head.metadata = self.introduce_operator(peer, head.metadata);
+        if let Some(operator) = self.grpc_peers.find(peer).and_then(|peer| peer.operator.as_ref()) {
+            head.metadata = introduced(&operator.identity, head.metadata);
+        }
         let deadline = head.timeout_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
         let Route { called, pattern, forward } = route;
         let types = forward.as_ref().map(|forward| Arc::clone(&forward.types));
@@ -285,7 +296,7 @@ impl Engine {
             Some(server) => Ok((called, server.types.pattern)),
             // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
             None if self.registry.was_served(method) => {
-                Err(Fault::NoRoute { what: crate::start::service_of(path).to_owned() })
+                Err(Fault::NoRoute { what: crate::registry::service_of(path).to_owned() })
             }
             None => Err(unknown(self)),
         }

@@ -18,39 +18,40 @@
 //!    into the form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, `workers.rs` which of several workers of this host, `cluster.rs` the
-//! endpoint if it is elsewhere, `attempts.rs` tries again, `police.rs` asks the policies about it (`policy.rs`
-//! exchanges the chain, `exhibit.rs` makes messages private for them, `mirror.rs` sends copies elsewhere), `remote.rs`
-//! the connections to other daemons and `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered
-//! there (`r2p2.rs` has its ports), `names.rs` keeps endpoints that are names, `finish.rs` ends calls in every way they
-//! can end, `nested.rs` has those that end with the call they were made for, `expire.rs` does what time brings,
-//! `operator.rs` lets in who asks the daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every
-//! count agrees with what it counts, `services.rs` those who ask what is served, `opaque.rs` is about ends whose types
-//! only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `packing.rs` leaves their
-//! messages compressed where it can, `handover/` an engine that
-//! goes on in another process.
+//! endpoint if it is elsewhere, `attempts.rs` tries again. `admission/` has the policies: `admit.rs` asks them about a
+//! call and does what they say, `chain.rs` exchanges them. `remote.rs` has the connections to other daemons and
+//! `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered there (`r2p2.rs` has its ports),
+//! `names.rs` keeps endpoints that are names. `finish.rs` ends calls in every way they can end, `nested.rs` has those
+//! that end with the call they were made for, `step.rs` does what follows from an event, and what time brings.
+//! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` tells operators, `books.rs` tells
+//! tests whether every count agrees with what it counts, `services.rs` those who ask what is served, `opaque.rs` is
+//! about ends whose types only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints,
+//! `packing.rs` leaves their messages compressed where it can, `handover/` is an engine that goes on in another
+//! process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
 //! * Every send block taken from a session is given back once, every receive block is allocated for one completion.
 //! * No message reaches an application unchecked (`convert.rs`).
-//! * The message a policy looked at is the message that is sent: a private copy (`exhibit.rs`).
+//! * The message a policy looked at is the message that is sent: a private copy (`admission/inspection.rs`).
 //! * What waits is bounded: by the sender's window, by the number of its calls, or by a named limit ([`Limits`]); a
 //!   full pool is a status for the call that met it, never growth and never somebody else's failure.
 //! * Once warm, a unary call takes no memory from the allocator (`tests/allocation.rs` counts).
 //! * Bytes from sessions and peers end in a [`SessionFault`] or a protocol error for the one who sent them.
 #![forbid(unsafe_code)]
 
+mod admission;
+mod admit;
 mod assembly;
 mod attempts;
 mod bind;
 mod books;
 mod call;
-mod callers;
+mod chain;
 mod cluster;
 mod convert;
+mod due;
 mod engine;
-mod exhibit;
-mod expire;
 mod finish;
 mod gateway;
 mod gather;
@@ -63,22 +64,17 @@ mod grpc_stream;
 mod handover;
 mod heaps;
 mod limits;
-mod mirror;
 mod names;
 mod nested;
 mod observe;
 mod opaque;
 mod operator;
 mod owners;
-mod pace;
 mod packing;
 mod pass;
 mod peer;
 mod peer_end;
 mod peer_io;
-mod police;
-mod policy;
-mod queueing;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_peer;
@@ -90,11 +86,13 @@ mod session;
 mod session_end;
 mod shares;
 mod start;
+mod step;
 mod submit;
 mod table;
 mod trace;
 mod workers;
 
+pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
 pub use gateway::{CallRule, GatewayClient, GatewaySettings};
@@ -107,7 +105,6 @@ pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, Session
 pub use operator::Operator;
 pub use peer::PeerFault;
 pub use peer_io::Piece;
-pub use police::AccessRecord;
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};

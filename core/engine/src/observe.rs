@@ -160,7 +160,7 @@ impl Engine {
 
     /// A call from another host was answered.
     pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
-        self.police_end(now, key, code);
+        self.end_policies(now, key, code);
         if let Some(call) = self.calls.find_mut(key).filter(|call| call.is_forwarded()) {
             // Made here for somebody who keeps no time: it ends where it leaves.
             call.outcome = Some(code);
@@ -210,7 +210,7 @@ impl Engine {
     fn service_rows(&self) -> Vec<ServiceRow> {
         let mut rows: BTreeMap<&str, ServiceRow> = BTreeMap::new();
         for (path, servers) in self.registry.iter().filter(|(_, servers)| !servers.is_empty()) {
-            let service = crate::start::service_of(path);
+            let service = crate::registry::service_of(path);
             let row = rows.entry(service).or_insert_with(|| ServiceRow {
                 name: service.to_owned(),
                 methods: Vec::new(),

@@ -8,40 +8,11 @@
 //! Such an application serves a service as a whole, since it alone knows the methods. Its one route is bound under
 //! `/package.Service/*`, and every delivered call says its own path before its metadata.
 
-use crate::engine::Engine;
-use crate::registry::MethodKey;
-
 /// Longest path that can be bound: what the native protocol's SCHEMA frame takes.
 pub(crate) const PATH_BYTES_MAX: usize = 1024;
 
 /// Longest name of a service: leaves room for two slashes and a method of some length in a path.
 pub(crate) const SERVICE_BYTES_MAX: usize = 512;
-
-/// A method that a peer calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Called {
-    pub method: MethodKey,
-    /// Its path, if `method` stands for others too.
-    pub path: Option<Box<str>>,
-}
-
-impl Engine {
-    /// The method a peer means by a path, if somebody here has named it or serves its service as a whole. Peers make
-    /// the registry grow no further than [`crate::Limits::methods_learned_per_service`].
-    pub(crate) fn method_called(&mut self, path: &str) -> Option<Called> {
-        if let Some(method) = self.registry.key_of(path) {
-            return Some(Called { method, path: None });
-        }
-        if !is_path(path) {
-            return None;
-        }
-        let telemetry = &mut self.telemetry;
-        let max = self.limits.methods_learned_per_service;
-        let method = self.registry.learn(path, max, |path| telemetry.method(path))?;
-        let shared = &**self.registry.path(method) != path;
-        Some(Called { method, path: shared.then(|| path.into()) })
-    }
-}
 
 /// What a delivered call of a service served as a whole says of itself: its path, then its metadata.
 pub(crate) fn named(path: &str, metadata: &[u8]) -> Vec<u8> {
@@ -81,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_policed() {
+    fn names_are_checked() {
         for path in ["/a.B/C", "/a/b", "/grpc.health.v1.Health/Check"] {
             assert!(is_path(path), "{path}");
         }

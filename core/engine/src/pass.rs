@@ -1,8 +1,8 @@
 //! The one road every item takes: in order, or held until it can go.
 
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::gather::Gathered;
 use crate::limits::{ARRIVING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
@@ -49,8 +49,8 @@ impl Engine {
         if direction == Direction::Request && self.has_begun_in_parts(key) {
             return self.add_part(turn, key, item);
         }
-        if self.is_inspected(key, direction, &item) {
-            return self.inspect(turn, key, item);
+        if self.calls.find(key).is_some_and(|call| call.is_inspected(direction, &item)) {
+            return self.admit_message(turn, key, item);
         }
         self.pass_on(turn, key, direction, item);
     }
@@ -110,10 +110,10 @@ impl Engine {
         if !half.backlog.is_empty() {
             return self.hold(turn, key, direction, item);
         }
-        if call.policed.as_ref().is_some_and(|policed| policed.queued.is_some()) {
+        if call.policies.as_ref().is_some_and(|policies| policies.queued.is_some()) {
             return self.hold(turn, key, direction, item);
         }
-        let held = call.policed.as_mut().and_then(|policed| policed.held_until.take());
+        let held = call.policies.as_mut().and_then(|policies| policies.held_until.take());
         if let Some(until) = self.plant.hold_until(turn.now, &item).max(held) {
             self.timers.insert(until, Due::Held(key, direction));
             return self.hold(turn, key, direction, item);
@@ -129,7 +129,7 @@ impl Engine {
         loop {
             let Some(call) = self.calls.find_mut(key) else { return };
             let half = call.half(direction);
-            if half.paced_until.is_some_and(|until| self.pacer.holds(turn.now, until)) {
+            if half.paced_until.is_some_and(|until| self.admission.look_again(turn.now, until).is_some()) {
                 return; // its timer comes
             }
             let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };
@@ -146,6 +146,26 @@ impl Engine {
             if !self.hand_over(turn, key, direction, item) {
                 return;
             }
+        }
+    }
+
+    /// Whether the item has to wait for its turn. It then has a timer, and is to go to the head of its line.
+    fn paces(&mut self, now: Instant, key: CallKey, direction: Direction, item: &Item<'_>) -> bool {
+        let Some(call) = self.calls.find_mut(key) else { return false };
+        let Some(class) = call.policies.as_ref().and_then(|policies| policies.class) else { return false };
+        let Some(paced) = self.admission.pace(now, class, item.body().map(Body::len)) else { return false };
+        call.half(direction).paced_until = Some(paced.until);
+        self.timers.insert(paced.look_at, Due::Paced(key, direction));
+        true
+    }
+
+    /// The timer of a paced item.
+    pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
+        let Some(call) = self.calls.find(key) else { return };
+        let until = call.half_of(direction).paced_until;
+        match until.and_then(|until| self.admission.look_again(turn.now, until)) {
+            Some(at) => drop(self.timers.insert(at, Due::Paced(key, direction))),
+            None => self.unblock(turn, key, direction),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::assembly::{Assembly, Shape};
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::opaque::Called;
+use crate::registry::Called;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
 use crate::session::Target;
@@ -188,7 +188,7 @@ impl Engine {
         });
         let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
-            let service = crate::start::service_of(&path).to_owned();
+            let service = crate::registry::service_of(&path).to_owned();
             let fault = if self.registry.serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
@@ -259,7 +259,7 @@ impl Engine {
         if opens && unsettled {
             self.start(turn, key, Target::Here, item);
         } else if opens {
-            self.police(turn, key, item);
+            self.admit_opening(turn, key, item);
         } else {
             self.pass(turn, key, direction, item);
         }

@@ -1,9 +1,9 @@
 //! Handing items to a peer: as frames of a connection.
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
-use crate::convert::{ConvertError, WireBody, for_wire};
+use crate::convert::{ConvertError, WireBody, conversion_fault, for_wire};
 use crate::engine::{Engine, Turn};
-use crate::limits::{MESSAGE_BYTES, METHODS_LEARNED, RECEIVE_HEAP};
+use crate::limits::METHODS_LEARNED;
 use crate::pass::{Blocker, Refusal};
 use crate::peer::{Announced, Lent, Peer};
 use crate::registry::MethodTypes;
@@ -12,7 +12,7 @@ use crate::table::Key;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Code, Deadline, Execution, Fault};
+use trunkline_call::{Code, Deadline, Fault};
 use trunkline_native::{
     Body as FrameBody, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused, SharedRange,
     StreamId,
@@ -142,7 +142,7 @@ impl Engine {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
             self.transmit(peer);
-            self.police_end(turn.now, key, *code);
+            self.end_policies(turn.now, key, *code);
         }
         self.forget(key);
     }
@@ -468,20 +468,6 @@ fn lend(body: &Body<'_>, span: Span, call: CallKey, direction: Direction) -> Opt
     let session: SessionKey = *session;
     let (block, window_bytes) = (payload.span, payload.window_bytes());
     Some(Lent { session, span, block, window_bytes, call, direction })
-}
-
-pub(crate) fn conversion_fault(error: ConvertError, direction: Direction) -> Fault {
-    match (error, direction) {
-        (ConvertError::Malformed(why), Direction::Request) => Fault::MalformedRequest { why },
-        (ConvertError::Malformed(why), Direction::Response) => Fault::MalformedResponse { why },
-        (ConvertError::TooLarge { limit }, _) => Fault::Limit { name: MESSAGE_BYTES, limit },
-        (ConvertError::TooLargeForHeap { heap_bytes: 0 }, _) => {
-            Fault::HandlerGone { executed: Execution::Unknown }
-        }
-        (ConvertError::TooLargeForHeap { heap_bytes } | ConvertError::NoRoom { heap_bytes }, _) => {
-            Fault::Limit { name: RECEIVE_HEAP, limit: heap_bytes }
-        }
-    }
 }
 
 /// Why messages of a call cannot be converted for this end: its other end never said of which types they are.

@@ -1,7 +1,7 @@
 //! Bytes of connections: the host reads and writes sockets, the engine says what, and what it means.
 
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};

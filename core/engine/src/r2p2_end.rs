@@ -1,11 +1,11 @@
 //! Handing items over by R2P2: as one request, or as one reply.
 
 use crate::call::{Body, Direction, Item, ServerEnd};
-use crate::convert::{WireBody, for_wire, reencode};
+use crate::convert::{WireBody, conversion_fault, for_wire, reencode};
 use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
 use crate::pass::{Blocker, Refusal};
-use crate::peer_end::{conversion_fault, untyped};
+use crate::peer_end::untyped;
 use crate::r2p2::Made;
 use crate::registry::Form;
 use crate::{CallKey, RemoteKey};

@@ -1,6 +1,7 @@
 //! Who serves what: methods by path, the sessions that serve them, and the schemas they were bound with.
 
 use crate::SessionKey;
+use crate::opaque::is_path;
 use http::uri::PathAndQuery;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -124,9 +125,23 @@ pub fn is_reading(path: &str) -> bool {
     path.starts_with("/trunkline.admin.v1.Admin/")
 }
 
+/// `package.Service` of `/package.Service/Method`.
+pub(crate) fn service_of(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split_once('/').map_or(path, |(service, _)| service)
+}
+
 /// Names a path for the life of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MethodKey(pub u32);
+
+/// A method that a peer calls.
+#[derive(Clone, Debug)]
+pub(crate) struct Called {
+    pub method: MethodKey,
+    /// Its path, if `method` stands for others too.
+    pub path: Option<Box<str>>,
+}
 
 /// One session's service of one method.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -286,7 +301,7 @@ impl Registry {
 
     /// Adds a server of a whole service: of every method that was named, and of those that will be.
     pub fn serve_all(&mut self, service: &str, all: MethodKey, server: Server) {
-        let of_service = |entry: &MethodEntry| crate::start::service_of(&entry.path) == service;
+        let of_service = |entry: &MethodEntry| service_of(&entry.path) == service;
         for index in 0..self.methods.len() {
             if of_service(&self.methods[index]) {
                 self.serve(MethodKey(index as u32), server.clone());
@@ -306,7 +321,7 @@ impl Registry {
         max: usize,
         number: impl FnOnce(&Arc<str>) -> MethodIndex,
     ) -> Option<MethodKey> {
-        let service = self.opaque.get_mut(crate::start::service_of(path))?;
+        let service = self.opaque.get_mut(service_of(path))?;
         if service.servers.is_empty() {
             return None;
         }
@@ -318,6 +333,25 @@ impl Registry {
         Some(self.intern(&path, || number(&path)))
     }
 
+    /// The method a peer means by a path, if somebody here has named it or serves its service as a whole. Peers make
+    /// the registry grow no further than `max` methods of each such service.
+    pub(crate) fn called(
+        &mut self,
+        path: &str,
+        max: usize,
+        number: impl FnOnce(&Arc<str>) -> MethodIndex,
+    ) -> Option<Called> {
+        if let Some(method) = self.key_of(path) {
+            return Some(Called { method, path: None });
+        }
+        if !is_path(path) {
+            return None;
+        }
+        let method = self.learn(path, max, number)?;
+        let shared = &**self.path(method) != path;
+        Some(Called { method, path: shared.then(|| path.into()) })
+    }
+
     /// The key of a path of a service that has endpoints, which a client of the gateway has named and nobody here has:
     /// its own, while its service has fewer than `max` such methods; then that of the service.
     pub fn learn_forwarded(
@@ -326,7 +360,7 @@ impl Registry {
         max: usize,
         mut number: impl FnMut(&Arc<str>) -> MethodIndex,
     ) -> MethodKey {
-        let service = crate::start::service_of(path);
+        let service = service_of(path);
         let known = self.forwarded.get_mut(service).map(|service| {
             service.learned += 1;
             (service.all, service.learned)
@@ -348,7 +382,7 @@ impl Registry {
     }
 
     fn opaque_servers(&self, path: &str) -> &[Server] {
-        let service = self.opaque.get(crate::start::service_of(path));
+        let service = self.opaque.get(service_of(path));
         service.map_or(&[], |service| service.servers.as_slice())
     }
 
@@ -373,7 +407,7 @@ impl Registry {
 
     /// Whether some session of this host serves any method of the service.
     pub fn serves_service(&self, service: &str) -> bool {
-        let of_service = |entry: &&MethodEntry| crate::start::service_of(&entry.path) == service;
+        let of_service = |entry: &&MethodEntry| service_of(&entry.path) == service;
         self.methods.iter().filter(of_service).any(|entry| !entry.servers.is_empty())
     }
 

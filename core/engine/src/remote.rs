@@ -1,8 +1,8 @@
 //! Endpoints of other daemons: dialled when first needed, kept, dialled again after a pause when lost.
 
 use crate::call::{Direction, Item, ServerEnd};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::grpc_pool::Pool;
 use crate::limits::WAITING;
 use crate::names::Names;

@@ -1,11 +1,10 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
-use crate::convert::{ConvertError, place};
+use crate::convert::{ConvertError, conversion_fault, place};
 use crate::engine::{Engine, Turn};
 use crate::opaque;
 use crate::pass::{Blocker, Refusal};
-use crate::peer_end::conversion_fault;
 use crate::registry::{Form, MethodTypes};
 use crate::shares::{ReceiveHeap, Wait};
 use crate::submit::delivered_id;
@@ -13,7 +12,7 @@ use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{CallId, Encoding, Fault, Instant};
+use trunkline_call::{CallId, Caller, Encoding, Fault, Instant, Metadata};
 
 impl Engine {
     /// Request items, to the session that serves the call.
@@ -310,7 +309,7 @@ impl Engine {
             call.client_stamps.d17 = turn.now;
         }
         self.leave_server(key);
-        self.police_end(turn.now, key, finish.code);
+        self.end_policies(turn.now, key, finish.code);
         self.complete(session, Completion::Finish(finish));
     }
 
@@ -332,6 +331,49 @@ impl Engine {
                 Cow::Owned(opaque::named(path, &metadata))
             }
             _ => metadata,
+        }
+    }
+
+    /// A call's metadata with who makes it, whatever it says of that itself.
+    fn naming_caller(&self, client: &ClientEnd, metadata: &[u8]) -> Vec<u8> {
+        // It was read when the call came in; what cannot be read is nobody's to believe.
+        let mut decoded = Metadata::decode(metadata).unwrap_or_default();
+        decoded.remove(trunkline_call::CALLER_KEY);
+        if let Some(caller) = self.caller(client) {
+            caller.put_into(&mut decoded);
+        }
+        let mut named = Vec::with_capacity(decoded.encoded_len());
+        decoded.encode(&mut named);
+        named
+    }
+
+    /// Who makes a call. `None` of a copy, which nobody makes, and where the caller has gone.
+    fn caller(&self, client: &ClientEnd) -> Option<Caller> {
+        match client {
+            ClientEnd::Session { session, .. } => {
+                let session = self.sessions.find(*session)?;
+                Some(Caller::application(&session.label, &session.identity))
+            }
+            // Attempts are made of calls, not of attempts.
+            ClientEnd::Attempt { call, .. } => match &self.calls.find(*call)?.client {
+                ClientEnd::Attempt { .. } => None,
+                client => self.caller(client),
+            },
+            ClientEnd::Mirror { .. } => None,
+            ClientEnd::Peer { peer, .. } => {
+                let peer = self.peers.find(*peer)?;
+                let node = peer.connection.peer().map_or_else(String::new, |said| said.node_name.to_string());
+                Some(Caller::Daemon { address: peer.label.clone(), node })
+            }
+            ClientEnd::Grpc { peer, .. } => {
+                let peer = self.grpc_peers.find(*peer)?;
+                Some(Caller::Grpc {
+                    address: peer.label.clone(),
+                    identity: peer.identity.proven().to_owned(),
+                    encrypted: peer.identity.encrypted,
+                })
+            }
+            ClientEnd::R2p2 { request } => Some(Caller::R2p2 { address: Self::r2p2_label(request.client()) }),
         }
     }
 

@@ -3,11 +3,11 @@
 use crate::CallKey;
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
-use crate::registry::{MethodKey, Server};
+use crate::registry::{Called, MethodKey, Server, service_of};
 use crate::session::Target;
 use crate::trace::Trace;
 use trunkline_call::{Deadline, Execution, Fault, Instant, WorkerChoice};
@@ -94,7 +94,7 @@ impl Engine {
         match settled {
             Ok(()) => {
                 self.arm_attempts(key, opening.body().map_or(0, Body::len));
-                self.police(turn, key, opening);
+                self.admit_opening(turn, key, opening);
             }
             Err(fault) => {
                 self.drop_item(opening);
@@ -142,7 +142,7 @@ impl Engine {
         self.apply_service_config(turn.now, key);
         let Some(call) = self.calls.find_mut(key) else { return Ok(()) };
         call.trace = trace;
-        let said = call.policed.as_ref().map_or(WorkerChoice::default(), |policed| policed.choice());
+        let said = call.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
         call.choice = said.or(asked).or(call.choice);
         call.admitted = true;
         if call.deadline.has_passed(turn.now) {
@@ -217,6 +217,12 @@ impl Engine {
         Ok(None)
     }
 
+    /// The method a peer means by a path, if somebody here has named it or serves its service as a whole.
+    pub(crate) fn method_called(&mut self, path: &str) -> Option<Called> {
+        let (telemetry, max) = (&mut self.telemetry, self.limits.methods_learned_per_service);
+        self.registry.called(path, max, |path| telemetry.method(path))
+    }
+
     /// The configured endpoints of the method's service.
     fn find_cluster(&self, method: MethodKey) -> Result<ClusterKey, Fault> {
         let cluster = self.clusters.of_service(service_of(self.registry.path(method)));
@@ -255,10 +261,4 @@ impl Engine {
             session.delivered += 1;
         }
     }
-}
-
-/// `package.Service` of `/package.Service/Method`.
-pub(crate) fn service_of(path: &str) -> &str {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    path.split_once('/').map_or(path, |(service, _)| service)
 }

@@ -2,6 +2,8 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::operator::introduced;
+use crate::registry::{MethodKey, is_own_service};
 use crate::session::Route;
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
@@ -76,7 +78,7 @@ impl Engine {
         self.enlist(key, 0, plan);
         self.session_mut(session)?.made.insert(made.call, key);
         let metadata = self.inherit(key, session, made.parent, metadata);
-        let metadata = self.introduce(method, session, metadata);
+        let metadata = self.naming_own_caller(method, session, metadata);
         let body = made.payload.map(|payload| Body::Lent { session, payload });
         let item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
         if full {
@@ -104,6 +106,15 @@ impl Engine {
             call.deadline = call.deadline.earlier(deadline);
         }
         trace.map_or_else(|| metadata.clone(), |trace| trace.inherited(&metadata))
+    }
+
+    /// Tells the daemon's own services who calls them.
+    fn naming_own_caller(&self, method: MethodKey, session: SessionKey, metadata: Vec<u8>) -> Vec<u8> {
+        if !is_own_service(self.registry.path(method).trim_start_matches('/')) {
+            return metadata;
+        }
+        let identity = self.sessions.find(session).map_or("", |session| &session.identity);
+        introduced(identity, metadata)
     }
 
     fn submit_message(

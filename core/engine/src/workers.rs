@@ -18,9 +18,8 @@
 
 use crate::call::{Body, ClientEnd, Item};
 use crate::engine::{Engine, Turn};
-use crate::registry::{MethodKey, Server};
+use crate::registry::{MethodKey, Server, service_of};
 use crate::session::Target;
-use crate::start::service_of;
 use crate::{CallKey, SessionKey};
 use trunkline_balance::key_of;
 use trunkline_call::{Fault, Instant, KeyedMap, Pattern, WorkerChoice};
@@ -363,7 +362,7 @@ impl Engine {
         let server = self.registry.in_line(method).first().and_then(|server| server.plan.as_ref());
         let served = server.map_or(WorkerChoice::default(), |plan| plan.choice());
         let Some(call) = self.calls.find(key) else { return served };
-        let made = call.policed.as_ref().map_or(WorkerChoice::default(), |policed| policed.choice());
+        let made = call.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
         let asked = match opening {
             Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
             _ => WorkerChoice::default(),
@@ -389,9 +388,9 @@ impl Engine {
 
     /// Policies keep other workers for other classes from now on.
     pub(crate) fn reserve_workers(&mut self) {
-        let Self { workers, policies, .. } = self;
+        let Self { workers, admission, .. } = self;
         for (name, index) in &workers.by_service {
-            workers.services[*index].reserve(policies.chain().reservations(name));
+            workers.services[*index].reserve(admission.chain().reservations(name));
         }
     }
 
@@ -412,7 +411,7 @@ impl Engine {
                 let index = self.workers.services.len();
                 self.workers.by_service.insert(name.into(), index);
                 let mut service = Service::new(self.limits.calls_delivered_per_session, index as u64);
-                service.reserve(self.policies.chain().reservations(name));
+                service.reserve(self.admission.chain().reservations(name));
                 self.workers.services.push(service);
                 index
             }

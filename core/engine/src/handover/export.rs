@@ -4,8 +4,8 @@ use super::types::TypesState;
 use crate::SessionKey;
 use crate::call::Call;
 use crate::cluster::Clusters;
+use crate::due::Due;
 use crate::engine::Engine;
-use crate::expire::Due;
 use crate::handover::HandoverError;
 use crate::nested::Nested;
 use crate::peer::{Lent, Peer};
@@ -90,7 +90,7 @@ impl Engine {
             clusters: &self.clusters,
             r2p2: &self.r2p2,
             timers: &self.timers,
-            policies: &self.policies,
+            policies: self.admission.policies(),
             retired: &self.retired,
             abandoned: &self.abandoned,
         };

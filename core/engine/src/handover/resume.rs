@@ -1,8 +1,8 @@
 //! Going on: what stayed behind ends, everything else gets a push.
 
 use crate::call::{Body, ClientEnd, ServerEnd};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use crate::handover::awaited::WAIT_NS;
 use crate::remote::{Dial, Dialled};
 use crate::{CallKey, PeerKey, SessionKey};

@@ -3,8 +3,8 @@
 use super::types::{Known, TypesState};
 use crate::call::Call;
 use crate::cluster::Clusters;
+use crate::due::Due;
 use crate::engine::Engine;
-use crate::expire::Due;
 use crate::nested::Nested;
 use crate::peer::{Lent, Peer};
 use crate::r2p2::R2p2State;
@@ -110,7 +110,7 @@ impl Engine {
         let message_bytes = self.limits.message_bytes;
         let taken = self.r2p2.take_up(arriving.r2p2, message_bytes);
         taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
-        self.policies = arriving.policies.take_up(self.clusters.seed).map_err(refused)?;
+        self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
         self.check_sound().map_err(HandoverError::Unsound)?;
         self.know_owners_again();

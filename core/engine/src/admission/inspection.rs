@@ -15,7 +15,7 @@ use trunkline_message::{AlignedBuf, CheckError, Extent, HEADER_BYTES, Header, Vi
 
 /// Buffers for one message at a time, reused.
 #[derive(Debug, Default)]
-pub(crate) struct Exhibit {
+pub(crate) struct Inspection {
     /// The message as a linear extent.
     extent: AlignedBuf,
     extent_bytes: usize,
@@ -28,8 +28,8 @@ pub(crate) struct Exhibit {
 
 /// Where a checked message is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shown {
-    /// In [`Exhibit`].
+pub(crate) enum Inspected {
+    /// In [`Inspection`].
     Private,
     /// In a receive block that is not published, which only the daemon writes.
     Placed(SessionKey, Span),
@@ -38,19 +38,19 @@ pub(crate) enum Shown {
 /// Buffers that grew beyond this for one large message are given back to the allocator afterwards.
 const KEPT_BYTES: usize = 1 << 20;
 
-impl Exhibit {
+impl Inspection {
     /// Brings a body into a form nobody else can change, as a checked message of type `of`.
-    pub fn show(
+    pub fn inspect(
         &mut self,
         heaps: &mut dyn Heaps,
         limits: &DecodeLimits,
         of: &MessageType,
         body: &Body<'_>,
-    ) -> Result<Shown, ConvertError> {
+    ) -> Result<Inspected, ConvertError> {
         match body {
             Body::Placed { session, block, encoding: Encoding::Linear, .. } => {
                 check_placed(heaps, *session, of, *block)?;
-                return Ok(Shown::Placed(*session, *block));
+                return Ok(Inspected::Placed(*session, *block));
             }
             Body::Placed { session, block, .. } => {
                 return self.decode(limits, of, Some(heaps.receive_block(*session, *block)));
@@ -92,27 +92,27 @@ impl Exhibit {
         }
         let checked = check(&of.schema.schema, of.index, self.private());
         let named = |error: CheckError| ConvertError::Malformed(error.describe(&of.schema.schema));
-        checked.map(|_| Shown::Private).map_err(named)
+        checked.map(|_| Inspected::Private).map_err(named)
     }
 
-    /// The message that was shown.
-    pub fn view<'v>(&'v self, heaps: &'v mut dyn Heaps, shown: Shown) -> View<'v> {
-        View::root(self.bytes(heaps, shown))
+    /// The message that was inspected.
+    pub fn view<'v>(&'v self, heaps: &'v mut dyn Heaps, inspected: Inspected) -> View<'v> {
+        View::root(self.bytes(heaps, inspected))
     }
 
-    /// The message that was shown, as the other end's type has it.
+    /// The message that was inspected, as the other end's type has it.
     pub fn translate(
         &mut self,
         heaps: &mut dyn Heaps,
         limits: &DecodeLimits,
-        shown: Shown,
+        inspected: Inspected,
         from: &MessageType,
         to: &MessageType,
     ) -> Result<View<'_>, ConvertError> {
         let Self { extent, extent_bytes, translated, encoded, .. } = self;
-        let bytes = match shown {
-            Shown::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
-            Shown::Placed(session, block) => &*heaps.receive_block(session, block),
+        let bytes = match inspected {
+            Inspected::Private => extent.bytes().get(..*extent_bytes).unwrap_or_default(),
+            Inspected::Placed(session, block) => &*heaps.receive_block(session, block),
         };
         let wire = from.schema.transcoder.encode_into(from.index, bytes, encoded);
         let wire = wire.map_err(|error| encode_failed(from, error))?;
@@ -122,7 +122,7 @@ impl Exhibit {
         Ok(View::root(translated.bytes().get(..len).unwrap_or_default()))
     }
 
-    /// Replaces the item's message, which was shown, by the copy that was looked at.
+    /// Replaces the item's message, which was inspected, by the copy that was looked at.
     pub fn seal<'i>(&'i self, item: &mut Item<'i>) {
         let (Item::Open { body: Some(body), .. } | Item::Message { body, .. }) = item else { return };
         if let Body::Lent { session, payload } = *body {
@@ -140,10 +140,10 @@ impl Exhibit {
         }
     }
 
-    fn bytes<'v>(&'v self, heaps: &'v mut dyn Heaps, shown: Shown) -> &'v [u8] {
-        match shown {
-            Shown::Private => self.private(),
-            Shown::Placed(session, block) => heaps.receive_block(session, block),
+    fn bytes<'v>(&'v self, heaps: &'v mut dyn Heaps, inspected: Inspected) -> &'v [u8] {
+        match inspected {
+            Inspected::Private => self.private(),
+            Inspected::Placed(session, block) => heaps.receive_block(session, block),
         }
     }
 
@@ -165,11 +165,11 @@ impl Exhibit {
         limits: &DecodeLimits,
         of: &MessageType,
         wire: Option<&[u8]>,
-    ) -> Result<Shown, ConvertError> {
+    ) -> Result<Inspected, ConvertError> {
         let wire = wire.unwrap_or(&self.wire);
         let decoded = of.schema.transcoder.decode(of.index, wire, &mut self.extent, limits);
         self.extent_bytes = decoded.map_err(|error| decode_failed(of, &error))?;
-        Ok(Shown::Private)
+        Ok(Inspected::Private)
     }
 }
 

@@ -10,10 +10,6 @@
 //! so messages of all calls take turns in the order in which they came, each with one timer. That also looks whether
 //! latency calls are still about: what was to wait for longer than they are goes on at once.
 
-use crate::CallKey;
-use crate::call::{Direction, Item};
-use crate::engine::{Engine, Turn};
-use crate::expire::Due;
 use trunkline_call::Instant;
 use trunkline_policy::Class;
 
@@ -34,14 +30,41 @@ pub(crate) struct Pacer {
     paid_until: Instant,
 }
 
+/// An item that has to wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Paced {
+    /// Its turn.
+    pub until: Instant,
+    /// When to look whether anybody is in its way: no later than that.
+    pub look_at: Instant,
+}
+
 impl Pacer {
+    /// An item of a call of this class moves, with a message of so many bytes, if it has one: whether it has to wait.
+    pub fn pace(&mut self, now: Instant, class: Class, message_bytes: Option<u32>) -> Option<Paced> {
+        match (class, message_bytes) {
+            (Class::Latency, _) => self.note_latency(now),
+            (Class::Batch { bytes_per_second }, Some(bytes)) => {
+                let until = self.turn_of(now, bytes.into(), bytes_per_second)?;
+                return Some(Paced { until, look_at: self.look_at(until) });
+            }
+            (Class::Batch { .. }, None) => {}
+        }
+        None
+    }
+
+    /// When to look again at what waits for its turn at `until`, if it still has to wait.
+    pub fn look_again(&self, now: Instant, until: Instant) -> Option<Instant> {
+        self.holds(now, until).then(|| self.look_at(until))
+    }
+
     /// Somebody waits for a call that has just moved.
     fn note_latency(&mut self, now: Instant) {
         self.latency_seen = Some(now);
     }
 
     /// Whether what has its turn at `until` is to wait for it.
-    pub fn holds(&self, now: Instant, until: Instant) -> bool {
+    fn holds(&self, now: Instant, until: Instant) -> bool {
         now < until && self.is_anybody_about(now)
     }
 
@@ -64,42 +87,6 @@ impl Pacer {
         let at = self.paid_until.max(Instant(now.0.saturating_sub(AHEAD_NS)));
         self.paid_until = at.plus_ns(u64::try_from(cost_ns).unwrap_or(u64::MAX));
         (at > now).then_some(at)
-    }
-}
-
-impl Engine {
-    /// Whether the item has to wait for its turn. It then has a timer, and is to go to the head of its line.
-    pub(crate) fn paces(
-        &mut self,
-        now: Instant,
-        key: CallKey,
-        direction: Direction,
-        item: &Item<'_>,
-    ) -> bool {
-        let Some(call) = self.calls.find_mut(key) else { return false };
-        let class = call.policed.as_ref().and_then(|policed| policed.class);
-        match (class, item.body()) {
-            (Some(Class::Latency), _) => self.pacer.note_latency(now),
-            (Some(Class::Batch { bytes_per_second }), Some(body)) => {
-                let turn = self.pacer.turn_of(now, body.len().into(), bytes_per_second);
-                call.half(direction).paced_until = turn;
-                if let Some(until) = turn {
-                    self.timers.insert(self.pacer.look_at(until), Due::Paced(key, direction));
-                    return true;
-                }
-            }
-            (Some(Class::Batch { .. }), None) | (None, _) => {}
-        }
-        false
-    }
-
-    /// The timer of a paced item.
-    pub(crate) fn paced_due(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        match call.half(direction).paced_until.filter(|until| self.pacer.holds(turn.now, *until)) {
-            Some(until) => drop(self.timers.insert(self.pacer.look_at(until), Due::Paced(key, direction))),
-            None => self.unblock(turn, key, direction),
-        }
     }
 }
 

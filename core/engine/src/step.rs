@@ -1,30 +1,8 @@
-//! What time brings.
+//! The step: what follows from an event, until nothing follows any more; and what time brings.
 
-use crate::call::Direction;
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::{CallKey, PeerKey, RemoteKey};
 use trunkline_call::Instant;
-
-/// What a timer of the engine is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Due {
-    /// A call must have ended.
-    Deadline(CallKey),
-    /// A call may have another attempt.
-    Attempt(CallKey),
-    /// A call has waited for its turn as long as it may.
-    Queued(CallKey),
-    /// A held item may go on.
-    Held(CallKey, Direction),
-    /// A paced item may have its turn, or be in nobody's way any more.
-    Paced(CallKey, Direction),
-    /// A connection wants to look at the clock.
-    Peer(PeerKey),
-    /// An endpoint may be dialled again.
-    Remote(RemoteKey),
-    /// Services that were away may be back, or are not waited for any longer.
-    Awaited,
-}
 
 /// Timers that fire in one go: calls nested in one another share their deadline, and applications choose how many there
 /// are. A deadline takes about a microsecond.
@@ -50,6 +28,15 @@ impl Engine {
         }
         self.r2p2_timeout(turn);
         self.go_on(turn);
+    }
+
+    /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
+    pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        self.end_nested(turn);
+        self.serve_queues(turn);
+        self.settle_grpc(turn);
+        self.settle_r2p2(turn);
+        self.settle_workers(turn);
     }
 
     /// When [`Engine::handle_timeout`] is wanted next.

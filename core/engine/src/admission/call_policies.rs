@@ -1,0 +1,81 @@
+//! What the chain has to do with one call, from its admission to its end.
+
+use std::sync::Arc;
+use trunkline_call::{Instant, TimerKey, WorkerChoice};
+use trunkline_policy::{Class, Permits, Plan, Ticket};
+
+/// The policies of one call, and what they have said. Calls no policy applies to have none.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct CallPolicies {
+    /// What applies on the side of the application that calls, and of the one that serves.
+    #[serde(skip)]
+    pub(super) plans: [Option<Arc<Plan>>; 2],
+    /// Kept for messages to come, if policies look at those.
+    pub(super) metadata: Box<[u8]>,
+    pub permits: Permits,
+    pub(super) log: bool,
+    /// Its place among the calls of this host.
+    pub class: Option<Class>,
+    /// The opening waits until then.
+    pub held_until: Option<Instant>,
+    /// The opening waits for other calls to end.
+    pub queued: Option<Enqueued>,
+}
+
+/// A call's place in the queue of a policy that lets only so many calls be under way.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Enqueued {
+    pub ticket: Ticket,
+    /// Until when it waits at most.
+    pub timer: TimerKey,
+}
+
+impl CallPolicies {
+    /// Of a call that holds these and passes no policy.
+    pub fn holding(permits: Permits) -> Self {
+        Self { permits, ..Self::default() }
+    }
+
+    /// Of a call that is refused, and logged as others are.
+    pub fn refused(log: bool) -> Self {
+        Self { log, ..Self::default() }
+    }
+
+    /// Whether the call's end is to be logged.
+    pub fn is_logged(&self) -> bool {
+        self.log
+    }
+
+    /// Makes it the next call's. What it held has been given back.
+    pub(super) fn clear(&mut self) {
+        let Self { plans, metadata, permits, log, class, held_until, queued } = self;
+        *plans = [None, None];
+        if !metadata.is_empty() {
+            *metadata = Box::default();
+        }
+        *permits = Permits::default();
+        (*log, *class, *held_until, *queued) = (false, None, None, None);
+    }
+
+    /// Whether nothing is to be remembered until the call ends.
+    pub(super) fn is_idle(&self) -> bool {
+        let Self { plans: _, metadata: _, permits, log, class, held_until, queued } = self;
+        let waits = held_until.is_some() || queued.is_some();
+        !(waits || *log || class.is_some() || !permits.is_empty() || self.inspects_messages())
+    }
+
+    /// Which worker the policies of whoever makes the call want for it.
+    pub fn choice(&self) -> WorkerChoice {
+        self.plans[0].as_ref().map_or(WorkerChoice::default(), |plan| plan.choice())
+    }
+
+    /// Whether any policy looks at messages.
+    pub fn reads_messages(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.needs_message())
+    }
+
+    /// Whether any policy looks at the messages of a stream that is under way.
+    pub fn inspects_messages(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.inspects_messages())
+    }
+}

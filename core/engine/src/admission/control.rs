@@ -1,0 +1,459 @@
+//! The owner of the chain of policies: judges calls, and remembers what outlives the moment.
+
+use super::access_log::{AccessLog, AccessRecord};
+use super::call_policies::{CallPolicies, Enqueued};
+use super::inspection::Inspection;
+use super::pacing::{Paced, Pacer};
+use crate::Heaps;
+use crate::call::{Direction, Item};
+use crate::convert::conversion_fault;
+use crate::registry::MessageType;
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, TimerKey};
+use trunkline_grpc::compress::Encoding;
+use trunkline_message::View;
+use trunkline_message::transcode::DecodeLimits;
+use trunkline_policy::{
+    Admission, Chain, Class, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits, Plan,
+    Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
+};
+
+/// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
+const SPARE_MAX: usize = 1024;
+
+/// Misfits kept for the host. More than the host has room for would only say the same again.
+const MISFITS_MAX: usize = 64;
+
+/// The chain of policies and what it works with.
+#[derive(Debug)]
+pub(crate) struct AdmissionControl {
+    policies: Policies,
+    misfits: VecDeque<PolicyError>,
+    /// Absent while a message is looked at.
+    inspection: Option<Box<Inspection>>,
+    /// Boxes of calls that are over, for calls to come: a call with policies takes no memory either.
+    #[allow(clippy::vec_box, reason = "it is the boxes that are used again")]
+    spare: Vec<Box<CallPolicies>>,
+    access_log: AccessLog,
+    pacer: Pacer,
+    /// Bytes of copies under way.
+    copied_bytes: usize,
+}
+
+/// What policies may know of a call, as those tell who own it.
+pub(crate) struct CallFacts<'a> {
+    /// The applications that make and serve it; empty where it is none of this host.
+    pub applications: [&'a str; 2],
+    /// The address of the peer that makes it, if a peer does.
+    pub peer_address: Cow<'a, str>,
+    /// Who its maker has proved to be.
+    pub peer_identity: &'a str,
+    /// `/package.Service/Method`
+    pub path: &'a str,
+    pub deadline: Deadline,
+    /// The request's type as it was sent, and as the server has it; not asked for unless a policy reads messages.
+    pub types: [Option<MessageType>; 2],
+}
+
+/// What an admitted call is bound to from now on, besides what is kept with it.
+#[derive(Debug)]
+pub(crate) struct AdmittedTerms {
+    /// To be kept with the call, if anything is.
+    pub kept: Option<Box<CallPolicies>>,
+    /// How its request is compressed, if a policy says so.
+    pub encoding: Option<Encoding>,
+    /// Its deadline is no later than this.
+    pub deadline: Deadline,
+}
+
+/// A call may not go on.
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub fault: Fault,
+    /// Its end is to be logged.
+    pub log: bool,
+}
+
+impl From<Fault> for Denied {
+    fn from(fault: Fault) -> Self {
+        Self { fault, log: false }
+    }
+}
+
+impl From<Rejection> for Denied {
+    fn from(rejection: Rejection) -> Self {
+        let Rejection { policy, code, why, log } = rejection;
+        Self { fault: Fault::Denied { policy, code, why }, log }
+    }
+}
+
+impl AdmissionControl {
+    /// No policies.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            policies: Policies::new(seed),
+            misfits: VecDeque::new(),
+            inspection: None,
+            spare: Vec::new(),
+            access_log: AccessLog::default(),
+            pacer: Pacer::default(),
+            copied_bytes: 0,
+        }
+    }
+
+    pub fn seed(&mut self, seed: u64) {
+        self.policies.seed(seed);
+    }
+
+    /// Goes on with policies that were handed over.
+    pub fn take_up(&mut self, policies: Policies) {
+        self.policies = policies;
+    }
+
+    /// What is handed over.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    pub fn chain(&self) -> &Chain {
+        self.policies.chain()
+    }
+
+    /// Puts a chain in the place of the one at work, if `plans` of everything that is bound can be made of it; or only
+    /// says whether it would do (`dry_run`). Returns which modules were upgraded, in words, and the plans.
+    ///
+    /// # Errors
+    /// [`PolicyError`]; nothing has changed then.
+    pub fn exchange<P>(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+        plans: impl FnOnce(&Chain) -> Result<P, PolicyError>,
+    ) -> Result<(Vec<String>, Option<P>), PolicyError> {
+        let staged = self.policies.stage(chain, modules)?;
+        match plans(staged.chain()) {
+            Ok(plans) if !dry_run => Ok((self.policies.commit(staged), Some(plans))),
+            Ok(_) => {
+                let upgraded = staged.upgraded().to_vec();
+                self.policies.abandon(staged);
+                Ok((upgraded, None))
+            }
+            Err(error) => {
+                self.policies.abandon(staged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes for the host to log that a policy does not fit a method.
+    pub fn note_misfit(&mut self, misfit: Option<PolicyError>) {
+        if self.misfits.len() < MISFITS_MAX {
+            self.misfits.extend(misfit);
+        }
+    }
+
+    pub fn poll_misfit(&mut self) -> Option<PolicyError> {
+        self.misfits.pop_front()
+    }
+
+    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
+        self.policies.take_retired()
+    }
+
+    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
+        self.policies.poll_ejected()
+    }
+
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        self.policies.export_modules()
+    }
+
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        self.policies.import_modules(exported)
+    }
+
+    pub fn rows(&self) -> Vec<PolicyRow> {
+        self.policies.rows()
+    }
+
+    /// Has a plan apply to a call, on one of its sides.
+    pub fn apply(&mut self, to: &mut Option<Box<CallPolicies>>, side: usize, plan: Option<Arc<Plan>>) {
+        let Some(plan) = plan else { return };
+        let policies = to.get_or_insert_with(|| self.spare.pop().unwrap_or_default());
+        policies.plans[side] = Some(plan);
+    }
+
+    /// Takes the buffers for the next message that is looked at; to be [put back](AdmissionControl::put_back).
+    pub fn take_inspection(&mut self) -> Box<Inspection> {
+        self.inspection.take().unwrap_or_default()
+    }
+
+    /// For the next message that is looked at.
+    pub fn put_back(&mut self, mut inspection: Box<Inspection>) {
+        inspection.trim();
+        self.inspection = Some(inspection);
+    }
+
+    /// Takes the decision about an item: one look at its message for both sides' policies, if any of them wants one.
+    /// The message that was looked at is the item's from then on.
+    ///
+    /// # Errors
+    /// The first refusal, or what is wrong with the message.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the item, what is known of it, and where it may be looked at"
+    )]
+    pub fn judge<'i>(
+        &mut self,
+        now: Instant,
+        heaps: &mut dyn Heaps,
+        limits: &DecodeLimits,
+        policies: &CallPolicies,
+        facts: &CallFacts<'_>,
+        item: &mut Item<'i>,
+        inspection: &'i mut Inspection,
+    ) -> Result<Admission, Denied> {
+        let mut admission = Admission::default();
+        let of_message = |error| Denied::from(conversion_fault(error, Direction::Request));
+        let [sent, served] = &facts.types;
+        let looked = match (item.body(), sent) {
+            (Some(body), Some(sent)) => {
+                let inspected = inspection.inspect(heaps, limits, sent, body).map_err(of_message)?;
+                Some((inspected, sent))
+            }
+            _ => None,
+        };
+        for (side, plan) in policies.plans.iter().enumerate() {
+            let Some(plan) = plan else { continue };
+            let view = match (looked.filter(|_| plan.needs_message()), served) {
+                (None, _) => View::EMPTY,
+                (Some((inspected, sent)), Some(served))
+                    if side == 1 && sent.fingerprint != served.fingerprint =>
+                {
+                    match inspection.translate(heaps, limits, inspected, sent, served) {
+                        Ok(view) => view,
+                        Err(error) => {
+                            self.policies.release(std::mem::take(&mut admission.permits));
+                            return Err(of_message(error));
+                        }
+                    }
+                }
+                (Some((inspected, _)), _) => inspection.view(heaps, inspected),
+            };
+            self.ask(now, plan, policies, facts, facts.applications[side], item, view, &mut admission)?;
+        }
+        if looked.is_some() {
+            inspection.seal(item);
+        }
+        Ok(admission)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "what the inputs of a plan are put together from")]
+    fn ask(
+        &mut self,
+        now: Instant,
+        plan: &Plan,
+        policies: &CallPolicies,
+        facts: &CallFacts<'_>,
+        application: &str,
+        item: &Item<'_>,
+        request: View<'_>,
+        admission: &mut Admission,
+    ) -> Result<(), Rejection> {
+        let metadata = match item {
+            Item::Open { metadata, .. } => metadata,
+            _ => &*policies.metadata,
+        };
+        let inputs = Inputs {
+            request,
+            metadata,
+            path: facts.path,
+            application,
+            peer_identity: facts.peer_identity,
+            peer_address: &facts.peer_address,
+            deadline: facts.deadline,
+            request_bytes: item.body().map_or(0, |body| body.len().into()),
+        };
+        if !matches!(item, Item::Open { .. }) {
+            return self.policies.inspect(plan, now, &inputs);
+        }
+        let message = item.body().is_some() || !plan.client_streams();
+        self.policies.admit(plan, now, &inputs, message, admission)
+    }
+
+    /// Notes what policies have said about a call that may go on. `queue` books the time until which it waits at most.
+    pub fn settle(
+        &mut self,
+        now: Instant,
+        token: u64,
+        mut policies: Box<CallPolicies>,
+        admission: &mut Admission,
+        opening: &Item<'_>,
+        queue: impl FnOnce(Instant) -> TimerKey,
+    ) -> AdmittedTerms {
+        policies.permits = std::mem::take(&mut admission.permits);
+        policies.log = admission.log;
+        policies.class = admission.class;
+        policies.held_until = (admission.delay_ns > 0).then(|| now.plus_ns(admission.delay_ns));
+        policies.queued = admission.ticket.map(|ticket| {
+            self.policies.enqueue(now, ticket, token);
+            let until = now.plus_ns(self.policies.waits_ns(ticket).saturating_add(1));
+            Enqueued { ticket, timer: queue(until) }
+        });
+        if let Item::Open { metadata, .. } = opening
+            && policies.inspects_messages()
+        {
+            policies.metadata = metadata.as_ref().into();
+        }
+        let timeout = admission.timeout_ns.map(|timeout_ns| Deadline::at(now.plus_ns(timeout_ns)));
+        // Nearly always nothing is kept: the next call then finds this memory still in the cache.
+        let kept = if policies.is_idle() {
+            self.spare(policies);
+            None
+        } else {
+            Some(policies)
+        };
+        let deadline = timeout.unwrap_or(Deadline::NONE);
+        AdmittedTerms { kept, encoding: admission.encoding.map(encoding_of), deadline }
+    }
+
+    /// A call that was judged has ended meanwhile.
+    pub fn release(&mut self, permits: Permits) {
+        self.policies.release(permits);
+    }
+
+    /// Policies are through with a call, and are told how it ended, if somebody knows: what they hold for it is free,
+    /// and the memory is the next call's. Returns the timer of its time in a queue.
+    pub fn dismiss(
+        &mut self,
+        token: u64,
+        mut policies: Box<CallPolicies>,
+        end: Option<(Instant, Code)>,
+    ) -> Option<TimerKey> {
+        let queued = policies.queued.take();
+        if let Some(queued) = &queued {
+            self.policies.leave(queued.ticket, token);
+        }
+        let permits = std::mem::take(&mut policies.permits);
+        match end {
+            Some((now, code)) => self.policies.finish(now, permits, code),
+            None => self.policies.release(permits),
+        }
+        self.spare(policies);
+        queued.map(|queued| queued.timer)
+    }
+
+    fn spare(&mut self, mut policies: Box<CallPolicies>) {
+        policies.clear();
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(policies);
+        }
+    }
+
+    /// What becomes of the next call that waits in a queue, now that others have ended.
+    #[inline]
+    pub fn poll_queues(&mut self, now: Instant) -> Option<Verdict> {
+        self.policies.serve(now)
+    }
+
+    /// What becomes of a call that has waited in a queue as long as it may.
+    pub fn late(&mut self, now: Instant, ticket: Ticket, token: u64) -> Verdict {
+        self.policies.late(now, ticket, token)
+    }
+
+    /// Whether an item of a call of this class has to wait for its turn.
+    pub fn pace(&mut self, now: Instant, class: Class, message_bytes: Option<u32>) -> Option<Paced> {
+        self.pacer.pace(now, class, message_bytes)
+    }
+
+    /// When to look again at an item that waits for its turn at `until`; `None` if nobody is in its way any more.
+    pub fn look_again(&self, now: Instant, until: Instant) -> Option<Instant> {
+        self.pacer.look_again(now, until)
+    }
+
+    /// Bytes of copies under way.
+    pub fn copied_bytes(&self) -> usize {
+        self.copied_bytes
+    }
+
+    /// Lets a copy of so many bytes begin, if its policy lets it, there is room, and somewhere to send it; else the
+    /// policy has left one out. Its bytes are [counted](AdmissionControl::count_copy) once they are there.
+    pub fn begin_copy<T>(
+        &mut self,
+        mirror: &Mirror,
+        bytes: u32,
+        bytes_max: usize,
+        target: impl FnOnce() -> Option<T>,
+    ) -> Option<(T, Permits)> {
+        let has_room = self.copied_bytes + bytes as usize <= bytes_max;
+        let target = if has_room { target() } else { None };
+        let begun = target.and_then(|target| Some((target, self.policies.begin_mirror(mirror)?)));
+        if begun.is_none() {
+            self.policies.leave_out_mirror(mirror);
+        }
+        begun
+    }
+
+    /// A copy has these bytes until it is [forgotten](AdmissionControl::forget_copy).
+    pub fn count_copy(&mut self, bytes: u32) {
+        self.copied_bytes += bytes as usize;
+    }
+
+    /// How a copy ended.
+    pub fn end_copy(&mut self, now: Instant, permits: Permits, code: Code) {
+        self.policies.end_mirror(now, permits, code);
+    }
+
+    /// So many bytes of copies are free again.
+    pub fn forget_copy(&mut self, bytes: u32) {
+        self.copied_bytes = self.copied_bytes.saturating_sub(bytes as usize);
+    }
+
+    /// Whether another line has room in the access log.
+    pub fn logs(&self) -> bool {
+        self.access_log.has_room()
+    }
+
+    pub fn log(&mut self, record: AccessRecord) {
+        self.access_log.push(record);
+    }
+
+    pub fn poll_access_record(&mut self) -> Option<AccessRecord> {
+        self.access_log.poll()
+    }
+}
+
+/// Adds to an opening's metadata the pairs policies add.
+///
+/// # Errors
+/// There is no room for them.
+pub(crate) fn add_metadata(opening: &mut Item<'_>, added: &[(String, Vec<u8>)]) -> Result<(), Fault> {
+    let Item::Open { metadata, .. } = opening else { return Ok(()) };
+    if added.is_empty() {
+        return Ok(());
+    }
+    // What came with the call was checked when it came.
+    let mut all = Metadata::decode(metadata).unwrap_or_default();
+    let fits = added.iter().try_for_each(|(key, value)| all.insert(key, value));
+    if fits.is_err() {
+        let limit = Metadata::BYTES_MAX as u64;
+        return Err(Fault::Limit { name: "bytes of metadata with what policies add (fixed)", limit });
+    }
+    let mut encoded = Vec::with_capacity(all.encoded_len());
+    all.encode(&mut encoded);
+    *metadata = Cow::Owned(encoded);
+    Ok(())
+}
+
+/// A policy's encoding, as gRPC has it.
+fn encoding_of(name: EncodingName) -> Encoding {
+    match name {
+        EncodingName::Identity => Encoding::Identity,
+        EncodingName::Gzip => Encoding::Gzip,
+        EncodingName::Deflate => Encoding::Deflate,
+        EncodingName::Zstd => Encoding::Zstd,
+    }
+}

@@ -1,0 +1,29 @@
+//! Admission: what the chain of policies says about calls, and what of it outlives the moment.
+//!
+//! [`AdmissionControl`] owns the chain, the buffers in which messages are made private for policies to look at, the
+//! schedule of calls that have time, the bytes of copies under way, and the access log. It is given values (the plans
+//! that apply to a call, what its ends are called, its message) and answers with values: what an admitted call is bound
+//! to, or why it is denied. It knows neither sessions nor connections, and sends nothing: `admit.rs` joins it with
+//! those, and `chain.rs` exchanges the chain.
+//!
+//! * `call_policies.rs`: what one call has to do with the chain, kept with the call;
+//! * `control.rs`: the owner; `inspection.rs`: messages made private and checked;
+//! * `pacing.rs`: when a call of class *batch* may move; `plans.rs`: which policies apply to a method;
+//! * `access_log.rs`: lines for the host to write.
+//!
+//! # Limits
+//! Misfits, lines of the access log and spare boxes are bounded by constants where they are kept; bytes of copies by
+//! [`Limits::mirror_bytes`](crate::Limits::mirror_bytes).
+
+mod access_log;
+mod call_policies;
+mod control;
+mod inspection;
+mod pacing;
+mod plans;
+
+pub use access_log::AccessRecord;
+pub(crate) use call_policies::{CallPolicies, Enqueued};
+pub(crate) use control::{AdmissionControl, CallFacts, Denied, add_metadata};
+pub(crate) use inspection::Inspection;
+pub(crate) use plans::Applicant;

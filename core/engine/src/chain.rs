@@ -1,0 +1,190 @@
+//! The chain as a whole: compiled for every method somebody here calls or serves, exchanged in one step.
+
+use crate::SessionKey;
+use crate::admission::Applicant;
+use crate::engine::Engine;
+use crate::gateway::Gateway;
+use crate::registry::{BoundSchema, Form, MethodKey, MethodTypes, Registry};
+use crate::session::{Route, Session};
+use crate::table::Table;
+use std::collections::HashSet;
+use std::sync::Arc;
+use trunkline_policy::{Chain, ExportedModule, Module, Modules, Plan, PolicyError, PolicyRow, Side};
+use trunkline_schema::Schema;
+
+/// A plan for every place that has one.
+#[derive(Debug, Default)]
+struct Plans {
+    routes: Vec<(SessionKey, usize, Option<Arc<Plan>>)>,
+    servers: Vec<(MethodKey, SessionKey, Option<Arc<Plan>>)>,
+}
+
+impl Engine {
+    /// Puts a chain in the place of the one at work, for all calls from now on; or only says whether it would do
+    /// (`dry_run`). Calls in flight keep what they were admitted by; policies that keep name and kind keep their state,
+    /// and modules hand theirs to their next version. Returns which modules were upgraded, in words.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the chain does not fit a method somebody here has bound, names a method that a service bound
+    /// here does not have, or a module does not take over from the one at work; nothing has changed then.
+    pub fn exchange_policies(
+        &mut self,
+        chain: Chain,
+        modules: Modules,
+        dry_run: bool,
+    ) -> Result<Vec<String>, PolicyError> {
+        let Self { admission, sessions, registry, gateway, .. } = self;
+        let plans = |chain: &Chain| Plans::of(chain, sessions, registry, gateway);
+        let (upgraded, plans) = admission.exchange(chain, modules, dry_run, plans)?;
+        if let Some(plans) = plans {
+            self.install(plans);
+            self.rebalance();
+        }
+        Ok(upgraded)
+    }
+
+    /// The same for a chain without modules.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn apply_policies(&mut self, chain: Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain, Modules::default(), false).map(drop)
+    }
+
+    /// Whether a chain without modules would be applied.
+    ///
+    /// # Errors
+    /// As [`Engine::exchange_policies`].
+    pub fn try_policies(&mut self, chain: &Chain) -> Result<(), PolicyError> {
+        self.exchange_policies(chain.clone(), Modules::default(), true).map(drop)
+    }
+
+    /// Modules nobody needs any more, to be dropped where it may take its time.
+    pub fn take_retired_modules(&mut self) -> Vec<Box<dyn Module>> {
+        self.admission.take_retired_modules()
+    }
+
+    /// A module that was ejected because it is faulty, for the host to log.
+    pub fn poll_ejected_module(&mut self) -> Option<PolicyError> {
+        self.admission.poll_ejected_module()
+    }
+
+    /// The states of all modules, for a daemon that takes over from this one, and why some are not among them.
+    pub fn export_modules(&self) -> (Vec<ExportedModule>, Vec<PolicyError>) {
+        self.admission.export_modules()
+    }
+
+    /// Hands the states of another daemon's modules to those of this one, before its first call; returns which of them
+    /// did not take theirs.
+    pub fn import_modules(&mut self, exported: &[ExportedModule]) -> Vec<PolicyError> {
+        self.admission.import_modules(exported)
+    }
+
+    /// The policies at work, in order, with their figures.
+    pub fn policy_rows(&self) -> Vec<PolicyRow> {
+        self.admission.rows()
+    }
+
+    /// Policies that do not fit a method bound since they were applied, for the host to log. Those methods' calls are
+    /// refused.
+    pub fn poll_policy_misfit(&mut self) -> Option<PolicyError> {
+        self.admission.poll_misfit()
+    }
+
+    /// A record of the access log.
+    pub fn poll_access_record(&mut self) -> Option<crate::AccessRecord> {
+        self.admission.poll_access_record()
+    }
+
+    /// What of the chain applies to a method a session binds.
+    pub(crate) fn plan_for(
+        &mut self,
+        side: Side,
+        session: SessionKey,
+        types: &MethodTypes,
+    ) -> Option<Arc<Plan>> {
+        let applicant = Applicant { side, application: self.application_of(session) };
+        let (plan, misfit) = applicant.plan(self.admission.chain(), types, &types.path);
+        self.admission.note_misfit(misfit);
+        plan
+    }
+
+    /// Says for the host to log that a policy names a method that a service in `schema` does not have.
+    pub(crate) fn note_misnamed(&mut self, schema: &BoundSchema) {
+        let misnamed = self.admission.chain().misnamed(&[&*schema.schema]);
+        self.admission.note_misfit(misnamed);
+    }
+
+    /// What policies know a session's application by.
+    pub(crate) fn application_of(&self, session: SessionKey) -> &str {
+        self.sessions.find(session).map_or("", |session| session.application())
+    }
+
+    fn install(&mut self, plans: Plans) {
+        // Plans of methods that are forwarded are made when they are called.
+        self.gateway.forget_plans();
+        for (session, index, plan) in plans.routes {
+            let routes = self.sessions.find_mut(session).map(|session| &mut session.routes);
+            if let Some(Route::Calls { plan: old, .. }) = routes.and_then(|routes| routes.get_mut(index)) {
+                *old = plan;
+            }
+        }
+        for (method, session, plan) in plans.servers {
+            self.registry.set_plan(method, session, plan);
+        }
+        self.reserve_workers();
+    }
+}
+
+impl Plans {
+    /// # Errors
+    /// The first policy that does not fit a method, or names one that there is not.
+    fn of(
+        chain: &Chain,
+        sessions: &Table<Session>,
+        registry: &Registry,
+        gateway: &Gateway,
+    ) -> Result<Self, PolicyError> {
+        chain.misnamed(&schemas(sessions, registry, gateway)).map_or(Ok(()), Err)?;
+        let mut plans = Self::default();
+        for (key, session) in sessions.iter().filter(|(_, session)| !session.gone) {
+            let applicant = Applicant { side: Side::Client, application: session.application() };
+            for (index, route) in session.routes.iter().enumerate() {
+                let Route::Calls { types, .. } = route else { continue };
+                let (plan, misfit) = applicant.plan(chain, types, &types.path);
+                misfit.map_or(Ok(()), Err)?;
+                plans.routes.push((key, index, plan));
+            }
+        }
+        gateway.check(chain)?;
+        for (method, server) in registry.all_servers() {
+            let application = sessions.find(server.session).map_or("", |session| session.application());
+            let applicant = Applicant { side: Side::Server, application };
+            let (plan, misfit) = applicant.plan(chain, &server.types, &server.types.path);
+            misfit.map_or(Ok(()), Err)?;
+            plans.servers.push((method, server.session, plan));
+        }
+        Ok(plans)
+    }
+}
+
+/// Every schema that something here was bound with, once.
+fn schemas<'a>(
+    sessions: &'a Table<Session>,
+    registry: &'a Registry,
+    gateway: &'a Gateway,
+) -> Vec<&'a Schema> {
+    let routes = sessions.iter().flat_map(|(_, session)| &session.routes);
+    let called = routes.filter_map(|route| match route {
+        Route::Calls { types, .. } => Some(types),
+        _ => None,
+    });
+    let served = registry.all_servers().map(|(_, server)| &server.types);
+    let mut seen = HashSet::new();
+    let forwarded = gateway.settings.schemas.iter().map(|schema| &*schema.schema);
+    let typed = called.chain(served).filter_map(|types| match &types.input {
+        Form::Typed(of) => Some(&*of.schema.schema),
+        Form::Opaque => None,
+    });
+    typed.chain(forwarded).filter(|schema| seen.insert(std::ptr::from_ref::<Schema>(schema))).collect()
+}
