@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test counts demo deb deb-test crates docs bench conformance r2p2 soak fmt lint
+.PHONY: help test counts demo c deb deb-test crates docs bench conformance r2p2 soak fmt lint
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
@@ -19,6 +19,12 @@ demo: ## build it and watch it work: two daemons, a service, a client, on this m
 		--package trunkline-example-token-bucket-1 --package trunkline-example-token-bucket-2 \
 		--no-default-features --features trunkline-cli/ring,trunkline-example-search/ring
 	@"$${CARGO_TARGET_DIR:-target}"/demo/trunkline demo
+
+c: ## libtrunkline for C and what calls it, below target/c (PREFIX): shared, archive, header, pkg-config, CMake
+	$(CARGO) build --release --locked --package trunkline-c
+	$(CARGO) rustc --release --locked --package trunkline-c --crate-type staticlib
+	@bindings/c/install "$(or $(PREFIX),$${CARGO_TARGET_DIR:-target}/c)" "$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.so \
+		"$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.a
 
 deb: ## a Debian package of the daemon, below target/deb
 	$(CARGO) build --release --locked --package trunkline-cli

@@ -1,6 +1,7 @@
 //! Real processes, broken in every way that was thought of. One program, so that it is linked once.
 
 mod attempts;
+mod c_programs;
 mod crowds;
 mod forks;
 mod kills;

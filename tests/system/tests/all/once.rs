@@ -98,13 +98,18 @@ fn is_true_of_the_log(load: &Load, host: &Host) {
 /// Holds what callers were told against what the servers did.
 pub fn are_true_of_the_logs(load: &Load, hosts: &[Host]) {
     let log: String = hosts.iter().map(|host| std::fs::read_to_string(host.log()).unwrap()).collect();
+    are_true_of_a_log(&log, &load.answered.lock().unwrap(), &load.not_executed.lock().unwrap());
+}
+
+/// Holds the numbers of calls that were answered, and of those reported as not executed, against what servers logged.
+pub fn are_true_of_a_log(log: &str, answered: &[u64], not_executed: &[u64]) {
     let numbers: Vec<u64> = log.lines().map(|line| line.parse().unwrap()).collect();
     let executed: HashSet<u64> = numbers.iter().copied().collect();
     assert_eq!(executed.len(), numbers.len(), "a call was executed twice");
-    for number in load.not_executed.lock().unwrap().iter() {
+    for number in not_executed {
         assert!(!executed.contains(number), "call {number} was reported as not executed, and was");
     }
-    for number in load.answered.lock().unwrap().iter() {
+    for number in answered {
         assert!(executed.contains(number), "call {number} was answered and not executed");
     }
 }

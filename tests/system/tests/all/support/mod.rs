@@ -1,6 +1,7 @@
 //! Processes that end with their handles, hosts made of a daemon and a socket, and waiting under a watchdog.
 
 mod barrage;
+pub mod c_programs;
 mod host;
 mod network;
 mod process;

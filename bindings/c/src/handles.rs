@@ -1,0 +1,185 @@
+//! The objects behind handles. A handle is index and generation of a place in a table that only grows.
+
+use crate::abi::tl_status;
+use crate::objects::Object;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use trunkline::Status;
+
+/// Handles at a time. Far more than calls, whose number the daemon bounds; a program that never releases what it
+/// received meets this before it has used up the machine's memory.
+pub const HANDLES_MAX: u32 = FIRST * ((1 << CHUNKS) - 1);
+
+const FIRST: u32 = 64;
+/// Each is twice as large as the one before.
+const CHUNKS: usize = 16;
+
+/// Tries to lock a place before giving up. In a forked child whoever had the lock may not exist; elsewhere locks are
+/// held for some instructions.
+const TRIES: usize = 10_000;
+
+#[derive(Default)]
+struct Place {
+    /// Of the handle it belongs to, or will next.
+    generation: u32,
+    object: Option<Object>,
+}
+
+struct Table {
+    chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
+    /// Places that were used and are free.
+    free: Mutex<Vec<u32>>,
+    /// Places that were ever used.
+    used: AtomicU32,
+    open: AtomicU64,
+}
+
+static TABLE: Table = Table {
+    chunks: [const { OnceLock::new() }; CHUNKS],
+    free: Mutex::new(Vec::new()),
+    used: AtomicU32::new(0),
+    open: AtomicU64::new(0),
+};
+
+/// A handle for `object`.
+///
+/// # Errors
+/// RESOURCE_EXHAUSTED with too many handles open.
+pub(crate) fn insert(object: Object) -> Result<u64, Status> {
+    let index = TABLE.vacant().ok_or_else(|| {
+        Status::resource_exhausted(format!("{HANDLES_MAX} handles are open: release what is not needed"))
+    })?;
+    let place = TABLE.place(index).and_then(lock);
+    let mut place =
+        place.ok_or_else(|| Status::internal("a place of the handle table is locked for ever"))?;
+    // 0 is no handle; a place that was used four thousand million times begins anew.
+    place.generation = place.generation.wrapping_add(1).max(1);
+    place.object = Some(object);
+    TABLE.open.fetch_add(1, Ordering::Relaxed);
+    Ok(u64::from(place.generation) << 32 | u64::from(index))
+}
+
+/// The object behind a handle.
+pub(crate) fn get(id: u64) -> Option<Object> {
+    TABLE.of(id)?.object.clone()
+}
+
+/// Ends a handle, and gives what it stood for.
+pub(crate) fn remove(id: u64) -> Option<Object> {
+    let object = TABLE.of(id)?.object.take()?;
+    TABLE.open.fetch_sub(1, Ordering::Relaxed);
+    if let Some(mut free) = lock(&TABLE.free) {
+        free.push(id as u32);
+    }
+    Some(object)
+}
+
+/// A handle for how something failed; 0 if there is no room for one: the code has to do.
+pub(crate) fn of_status(status: &Status) -> tl_status {
+    if status.is_ok() {
+        return tl_status::default();
+    }
+    insert(Object::Status(Arc::new(status.clone()))).map_or(tl_status::default(), |id| tl_status { id })
+}
+
+/// Handles that were not released.
+pub(crate) fn open() -> u64 {
+    TABLE.open.load(Ordering::Relaxed)
+}
+
+impl Table {
+    /// The place of a handle that is open.
+    fn of(&self, id: u64) -> Option<MutexGuard<'_, Place>> {
+        let place = lock(self.place(id as u32)?)?;
+        (place.generation == (id >> 32) as u32 && place.object.is_some()).then_some(place)
+    }
+
+    fn place(&self, index: u32) -> Option<&Mutex<Place>> {
+        let (chunk, at) = split(index)?;
+        self.chunks[chunk].get()?.get(at)
+    }
+
+    /// A place nobody uses.
+    fn vacant(&self) -> Option<u32> {
+        if let Some(index) = lock(&self.free).and_then(|mut free| free.pop()) {
+            return Some(index);
+        }
+        let index = self.used.fetch_add(1, Ordering::Relaxed);
+        let Some((chunk, _)) = split(index) else {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| Mutex::default()).collect());
+        Some(index)
+    }
+}
+
+/// Chunk, and place in it.
+fn split(index: u32) -> Option<(usize, usize)> {
+    if index >= HANDLES_MAX {
+        return None;
+    }
+    let chunk = (index / FIRST + 1).ilog2();
+    let before = FIRST * ((1 << chunk) - 1);
+    Some((chunk as usize, (index - before) as usize))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..TRIES {
+        if let Some(guard) = mutex.try_lock() {
+            return Some(guard);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a handle is good until its end and never after, however often its place is used again.
+    use super::*;
+
+    fn status(message: &str) -> Object {
+        Object::Status(Arc::new(Status::internal(message)))
+    }
+
+    fn message_of(id: u64) -> Option<String> {
+        match get(id)? {
+            Object::Status(status) => Some(status.message().to_owned()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn indices_are_split_without_gaps() {
+        assert_eq!(split(0), Some((0, 0)));
+        assert_eq!(split(FIRST), Some((1, 0)));
+        assert_eq!(split(3 * FIRST - 1), Some((1, 2 * FIRST as usize - 1)));
+        assert_eq!(split(3 * FIRST), Some((2, 0)));
+        assert_eq!(split(HANDLES_MAX - 1), Some((CHUNKS - 1, (FIRST << (CHUNKS - 1)) as usize - 1)));
+        assert_eq!((split(HANDLES_MAX), split(u32::MAX)), (None, None));
+    }
+
+    #[test]
+    fn ended_handles_stay_ended() {
+        let ended: Vec<u64> = (0..300)
+            .map(|number| {
+                let id = insert(status(&number.to_string())).unwrap();
+                assert_eq!(message_of(id).as_deref(), Some(number.to_string().as_str()));
+                assert!(remove(id).is_some());
+                id
+            })
+            .collect();
+        let open: Vec<u64> = (0..300).map(|_| insert(status("open")).unwrap()).collect();
+        for id in ended {
+            assert!(get(id).is_none() && remove(id).is_none(), "{id:#x}");
+        }
+        for id in open {
+            assert!(remove(id).is_some());
+        }
+        for id in [0, 1, u64::MAX, 1 << 32 | u64::from(u32::MAX)] {
+            assert!(get(id).is_none(), "{id:#x}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What handles stand for. These know nothing of handles.
+
+use parking_lot::{Mutex, RwLock};
+use std::sync::{Arc, OnceLock};
+use trunkline::{Metadata, ServerBuilder, ServerHandle, Status, opaque};
+use trunkline_bindings::{Answered, CallEvent, Cancel, CompletionQueue, DeliveredCall, OpenCall};
+
+/// What a handle stands for. Cloning shares it.
+#[derive(Clone)]
+pub(crate) enum Object {
+    Channel(opaque::Client),
+    Queue(CompletionQueue<QueueEvent>),
+    Call(Arc<CallObject>),
+    Message(Arc<MessageBytes>),
+    Metadata(Arc<RwLock<Metadata>>),
+    Status(Arc<Status>),
+    Server(Arc<ServerObject>),
+}
+
+/// The bytes of a message.
+pub(crate) enum MessageBytes {
+    /// In the receive heap.
+    Received(opaque::Message),
+    /// A block of malloc, with `TRUNKLINE_CHECKS=1`.
+    Copied(Box<[u8]>),
+}
+
+impl MessageBytes {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Received(message) => message.as_ref(),
+            Self::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// One event.
+pub(crate) struct QueueEvent {
+    pub(crate) tag: u64,
+    /// The handle of the call it is about.
+    pub(crate) call: u64,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    Reply(Answered),
+    Opened(Status),
+    Sent(Status),
+    Arrived(CallEvent),
+    Call(Arc<CallObject>),
+    Over,
+}
+
+/// What is behind the handle of a call.
+pub(crate) enum CallObject {
+    /// Made in a queue, with one request and one response.
+    Unary(Cancel),
+    /// Made, and opened if that has ended well.
+    Made { cancel: Cancel, opened: OnceLock<OpenCall> },
+    /// Delivered to a server.
+    Served(DeliveredCall),
+}
+
+impl CallObject {
+    pub(crate) fn opened(&self) -> Result<OpenCall, Status> {
+        match self {
+            Self::Made { opened, .. } => {
+                let opened = opened.get().cloned();
+                opened.ok_or_else(|| Status::failed_precondition("the call has not been opened yet"))
+            }
+            Self::Unary(_) => Err(Status::failed_precondition("a unary call ends by itself")),
+            Self::Served(_) => Err(Status::failed_precondition("a delivered call is not the caller's")),
+        }
+    }
+
+    /// Nobody is interested any more.
+    pub(crate) fn let_go(&self) {
+        match self {
+            Self::Unary(cancel) => cancel.set(),
+            Self::Made { cancel, opened } => {
+                cancel.set();
+                if let Some(opened) = opened.get() {
+                    opened.cancel();
+                }
+            }
+            Self::Served(served) => served.let_go(),
+        }
+    }
+}
+
+/// What is behind the handle of a server.
+pub(crate) struct ServerObject(pub(crate) Mutex<ServerStage>);
+
+/// How far a server is.
+pub(crate) enum ServerStage {
+    Building(Box<ServerBuilder>),
+    Running(Arc<ServerHandle>),
+    /// It could not be started, or is being changed.
+    Nothing,
+}
+
+impl ServerObject {
+    /// Adds to a server that does not run yet.
+    pub(crate) fn change(&self, change: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Result<(), Status> {
+        let mut stage = self.0.lock();
+        match std::mem::replace(&mut *stage, ServerStage::Nothing) {
+            ServerStage::Building(builder) => {
+                *stage = ServerStage::Building(Box::new(change(*builder)));
+                Ok(())
+            }
+            other => {
+                *stage = other;
+                Err(Status::failed_precondition("the server was started already"))
+            }
+        }
+    }
+
+    pub(crate) fn start(&self) -> Result<(), Status> {
+        let mut stage = self.0.lock();
+        match std::mem::replace(&mut *stage, ServerStage::Nothing) {
+            ServerStage::Building(builder) => {
+                *stage = ServerStage::Running(Arc::new(builder.spawn()?));
+                Ok(())
+            }
+            other => {
+                *stage = other;
+                Err(Status::failed_precondition("the server was started already"))
+            }
+        }
+    }
+
+    pub(crate) fn running(&self) -> Result<Arc<ServerHandle>, Status> {
+        match &*self.0.lock() {
+            ServerStage::Running(handle) => Ok(Arc::clone(handle)),
+            _ => Err(Status::failed_precondition("the server was not started")),
+        }
+    }
+}

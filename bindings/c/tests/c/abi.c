@@ -1,0 +1,417 @@
+// Examines the ABI from C: server and client in one process, with the daemon inside it. Run plainly, with
+// TRUNKLINE_CHECKS=1, and under sanitizers. Says what it found, one line per part, and leaves no handle.
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <trunkline.h>
+
+#define SERVICE "exam.v1.Exam"
+#define CHECK(condition) check((condition), #condition, __LINE__)
+
+static void check(bool holds, const char *condition, int line) {
+    if (holds) return;
+    fprintf(stderr, "line %d: does not hold: %s\n", line, condition);
+    exit(1);
+}
+
+static const tl_queue WAITS = {0};
+
+static tl_slice text(const char *text) {
+    tl_slice slice = {(const uint8_t *)text, strlen(text)};
+    return slice;
+}
+
+static bool equal(tl_slice slice, const char *text) {
+    return slice.len == strlen(text) && memcmp(slice.data, text, slice.len) == 0;
+}
+
+static tl_event next(tl_queue queue) {
+    tl_event event;
+    size_t count = 0;
+    while (count == 0) CHECK(tl_queue_next(queue, &event, 1, -1, &count, NULL) == TL_OK);
+    return event;
+}
+
+// The same for programs with an event loop: the descriptor is watched, the queue never waits.
+static tl_event watched(tl_queue queue) {
+    struct pollfd fd = {tl_queue_fd(queue), POLLIN, 0};
+    for (;;) {
+        tl_event event;
+        size_t count;
+        CHECK(poll(&fd, 1, -1) == 1);
+        CHECK(tl_queue_next(queue, &event, 1, 0, &count, NULL) == TL_OK);
+        if (count == 1) return event;
+    }
+}
+
+// ---- the server: a thread with a queue, and a handler
+
+static tl_queue served;
+static tl_channel onward;
+
+static void finish(tl_call call, tl_code code, const char *message, const tl_slice *reply) {
+    tl_outcome outcome = {0};
+    outcome.size = sizeof outcome;
+    outcome.code = code;
+    outcome.message = text(message);
+    outcome.details = code == TL_NOT_FOUND ? text("\x08\x05") : text("");
+    CHECK(tl_metadata_new(&outcome.trailers, NULL) == TL_OK);
+    CHECK(tl_metadata_add(outcome.trailers, text("ended"), text("yes"), NULL) == TL_OK);
+    tl_code finished = tl_call_finish(call, &outcome, reply, WAITS, 0, NULL);
+    CHECK(finished == TL_OK);
+    // Answered twice is answered once.
+    CHECK(tl_call_finish(call, &outcome, reply, WAITS, 0, NULL) == TL_FAILED_PRECONDITION);
+    tl_metadata_release(outcome.trailers);
+}
+
+static void on_call(tl_call call) {
+    if (equal(tl_call_method(call), "/" SERVICE "/Hang")) {
+        // Released when it is over.
+        CHECK(tl_call_watch(call, served, 0, NULL) == TL_OK);
+    } else {
+        if (equal(tl_call_method(call), "/" SERVICE "/Chat")) {
+            tl_metadata said;
+            tl_slice value;
+            CHECK(tl_call_metadata(call, &said, NULL) == TL_OK);
+            CHECK(tl_metadata_first(said, text("who"), &value, NULL) == TL_OK && equal(value, "C"));
+            CHECK(tl_call_send_headers(call, said, served, 7, NULL) == TL_OK);
+            tl_metadata_release(said);
+        }
+        CHECK(tl_call_receive(call, served, 0, NULL, NULL) == TL_OK);
+    }
+}
+
+static void on_message(tl_call call, tl_message message) {
+    tl_slice bytes = tl_message_bytes(message);
+    if (equal(tl_call_method(call), "/" SERVICE "/Chat")) {
+        CHECK(tl_call_send(call, bytes, 0, served, 8, NULL) == TL_OK);
+    } else if (equal(tl_call_method(call), "/" SERVICE "/Sum")) {
+        CHECK(tl_call_receive(call, served, 0, NULL, NULL) == TL_OK);
+    } else if (equal(tl_call_method(call), "/" SERVICE "/Fail")) {
+        finish(call, TL_NOT_FOUND, "nobody", NULL);
+        tl_call_release(call);
+    } else {
+        finish(call, TL_OK, "", &bytes);
+        tl_call_release(call);
+    }
+}
+
+static void *serve(void *nothing) {
+    tl_event event;
+    size_t count;
+    while (tl_queue_next(served, &event, 1, -1, &count, NULL) == TL_OK) {
+        if (count == 0) continue;
+        tl_slice done = text("done");
+        switch (event.kind) {
+        case TL_EVENT_CALL: on_call(event.call); break;
+        case TL_EVENT_MESSAGE: on_message(event.call, event.message); break;
+        case TL_EVENT_SENT:
+            if (event.tag == 8) CHECK(tl_call_receive(event.call, served, 0, NULL, NULL) == TL_OK);
+            break;
+        case TL_EVENT_REQUESTS_END:
+            finish(event.call, TL_OK, "", equal(tl_call_method(event.call), "/" SERVICE "/Sum") ? &done : NULL);
+            tl_call_release(event.call);
+            break;
+        default: tl_call_release(event.call);
+        }
+        tl_event_clear(&event);
+    }
+    return nothing;
+}
+
+// A handler: asks another method on the call's behalf, and says how much time that left.
+static void relay(void *user, tl_call call) {
+    tl_event request;
+    tl_message reply;
+    tl_status status;
+    CHECK(user == &served);
+    CHECK(tl_call_receive(call, WAITS, 0, &request, NULL) == TL_OK && request.kind == TL_EVENT_MESSAGE);
+    CHECK(tl_call_time_left(call) > 0 && tl_call_time_left(call) < INT64_MAX);
+    // Never answers, and there is no limit but the inherited one.
+    CHECK(tl_unary(onward, text("/" SERVICE "/Hang"), text("x"), NULL, &reply, &status) == TL_DEADLINE_EXCEEDED);
+    tl_status_release(status);
+    tl_event_clear(&request);
+    tl_call_release(call);
+}
+
+// ---- the parts
+
+static tl_channel channel;
+
+static void unary(void) {
+    tl_message reply;
+    tl_status status;
+    CHECK(tl_unary(channel, text("/" SERVICE "/Echo"), text("hello"), NULL, &reply, &status) == TL_OK);
+    CHECK(status.id == 0 && equal(tl_message_bytes(reply), "hello"));
+    uint8_t buffer[8];
+    size_t length;
+    CHECK(tl_message_copy(reply, buffer, 2, &length, &status) == TL_OUT_OF_RANGE && length == 5);
+    CHECK(tl_status_code(status) == TL_OUT_OF_RANGE);
+    tl_status_release(status);
+    CHECK(tl_message_copy(reply, buffer, sizeof buffer, &length, NULL) == TL_OK && memcmp(buffer, "hello", 5) == 0);
+    tl_message_release(reply);
+
+    size_t size = 3 << 20;
+    uint8_t *large = malloc(size);
+    for (size_t at = 0; at < size; at++) large[at] = (uint8_t)(at * 7);
+    tl_slice request = {large, size};
+    CHECK(tl_unary(channel, text("/" SERVICE "/Echo"), request, NULL, &reply, NULL) == TL_OK);
+    CHECK(tl_message_bytes(reply).len == size && memcmp(tl_message_bytes(reply).data, large, size) == 0);
+    tl_message_release(reply);
+    free(large);
+    puts("unary");
+}
+
+static void failures(void) {
+    tl_message reply;
+    tl_status status;
+    tl_slice value;
+    tl_metadata trailers;
+    CHECK(tl_unary(channel, text("/" SERVICE "/Fail"), text("x"), NULL, &reply, &status) == TL_NOT_FOUND);
+    CHECK(reply.id == 0 && equal(tl_status_message(status), "nobody"));
+    CHECK(equal(tl_status_details(status), "\x08\x05") && tl_status_execution(status) == TL_EXECUTED);
+    CHECK(tl_status_metadata(status, &trailers, NULL) == TL_OK);
+    CHECK(tl_metadata_first(trailers, text("ended"), &value, NULL) == TL_OK && equal(value, "yes"));
+    CHECK(tl_metadata_first(trailers, text("begun"), &value, NULL) == TL_NOT_FOUND);
+    tl_metadata_release(trailers);
+    tl_status_release(status);
+
+    CHECK(tl_unary(channel, text("/nobody.v1.Nobody/Here"), text("x"), NULL, &reply, &status) == TL_UNAVAILABLE);
+    CHECK(tl_status_execution(status) == TL_NOT_EXECUTED);
+    tl_status_release(status);
+
+    tl_call_options options = {0};
+    options.size = sizeof options;
+    options.timeout_ns = 20 * 1000 * 1000;
+    CHECK(tl_unary(channel, text("/" SERVICE "/Hang"), text("x"), &options, &reply, NULL) == TL_DEADLINE_EXCEEDED);
+    CHECK(tl_unary(channel, text("/exam.v1.Relay/Go"), text("x"), &options, &reply, NULL) == TL_DEADLINE_EXCEEDED);
+    puts("failures");
+}
+
+static void queued(void) {
+    enum { CALLS = 200 };
+    tl_queue queue;
+    tl_call calls[CALLS];
+    bool seen[CALLS] = {false};
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK);
+    for (uint64_t tag = 0; tag < CALLS; tag++) {
+        char request[16];
+        snprintf(request, sizeof request, "%" PRIu64, tag);
+        tl_slice method = text("/" SERVICE "/Echo");
+        CHECK(tl_unary_start(channel, method, text(request), NULL, queue, tag, &calls[tag], NULL) == TL_OK);
+    }
+    for (int count = 0; count < CALLS; count++) {
+        tl_event event = watched(queue);
+        char reply[16];
+        snprintf(reply, sizeof reply, "%" PRIu64, event.tag);
+        CHECK(event.kind == TL_EVENT_REPLY && event.code == TL_OK && event.call.id == calls[event.tag].id);
+        CHECK(!seen[event.tag] && equal(tl_message_bytes(event.message), reply));
+        CHECK(event.trailers.id != 0 && tl_metadata_count(event.trailers) == 1);
+        seen[event.tag] = true;
+        tl_event_clear(&event);
+        CHECK(tl_call_release(calls[event.tag]) == TL_OK);
+    }
+    tl_call call;
+    CHECK(tl_unary_start(channel, text("/" SERVICE "/Hang"), text("x"), NULL, queue, 1, &call, NULL) == TL_OK);
+    CHECK(tl_call_cancel(call, NULL) == TL_OK);
+    tl_event event = next(queue);
+    CHECK(event.kind == TL_EVENT_REPLY && event.code == TL_CANCELLED);
+    tl_event_clear(&event);
+    tl_call_release(call);
+    size_t count;
+    CHECK(tl_queue_next(queue, &event, 1, 0, &count, NULL) == TL_OK && count == 0);
+    tl_queue_release(queue);
+    puts("queued");
+}
+
+static void streams(void) {
+    tl_metadata metadata;
+    tl_call call;
+    tl_event event;
+    tl_slice value;
+    CHECK(tl_metadata_new(&metadata, NULL) == TL_OK);
+    CHECK(tl_metadata_add(metadata, text("who"), text("C"), NULL) == TL_OK);
+    tl_call_options options = {0};
+    options.size = sizeof options;
+    options.metadata = metadata;
+    tl_slice none = {NULL, 0};
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Chat"), none, TL_NO_MESSAGE, &options, WAITS, 0, &call, NULL) ==
+          TL_OK);
+    CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK && event.kind == TL_EVENT_HEADERS);
+    CHECK(tl_metadata_first(event.headers, text("who"), &value, NULL) == TL_OK && equal(value, "C"));
+    tl_event_clear(&event);
+    for (int number = 0; number < 50; number++) {
+        char message[16];
+        snprintf(message, sizeof message, "%d", number);
+        CHECK(tl_call_send(call, text(message), 0, WAITS, 0, NULL) == TL_OK);
+        CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK && event.kind == TL_EVENT_MESSAGE);
+        CHECK(equal(tl_message_bytes(event.message), message));
+        tl_event_clear(&event);
+    }
+    CHECK(tl_call_end_requests(call, NULL) == TL_OK);
+    CHECK(tl_call_send(call, text("late"), 0, WAITS, 0, NULL) == TL_FAILED_PRECONDITION);
+    CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
+    CHECK(event.kind == TL_EVENT_END && event.code == TL_OK && tl_metadata_count(event.trailers) == 1);
+    tl_event_clear(&event);
+    tl_call_release(call);
+
+    // The same by a queue, and cancelled in the middle.
+    tl_queue queue;
+    CHECK(tl_queue_new(&queue, NULL) == TL_OK);
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Chat"), text("one"), 0, &options, queue, 5, &call, NULL) == TL_OK);
+    event = watched(queue);
+    CHECK(event.kind == TL_EVENT_OPENED && event.tag == 5 && event.code == TL_OK && event.call.id == call.id);
+    CHECK(tl_call_receive(call, queue, 6, NULL, NULL) == TL_OK);
+    event = watched(queue);
+    CHECK(event.kind == TL_EVENT_HEADERS && event.tag == 6);
+    tl_event_clear(&event);
+    CHECK(tl_call_receive(call, queue, 7, NULL, NULL) == TL_OK);
+    event = watched(queue);
+    CHECK(event.kind == TL_EVENT_MESSAGE && equal(tl_message_bytes(event.message), "one"));
+    tl_event_clear(&event);
+    CHECK(tl_call_receive(call, queue, 8, NULL, NULL) == TL_OK);
+    CHECK(tl_call_receive(call, WAITS, 8, &event, NULL) == TL_OK);
+    CHECK(event.kind == TL_EVENT_END && event.code == TL_FAILED_PRECONDITION);
+    tl_event_clear(&event);
+    CHECK(tl_call_cancel(call, NULL) == TL_OK);
+    event = next(queue);
+    CHECK(event.kind == TL_EVENT_END && event.code == TL_CANCELLED && event.tag == 8);
+    tl_event_clear(&event);
+    tl_call_release(call);
+    tl_queue_release(queue);
+    tl_metadata_release(metadata);
+
+    // Many requests, one response.
+    CHECK(tl_call_open(channel, text("/" SERVICE "/Sum"), text("1"), 0, NULL, WAITS, 0, &call, NULL) == TL_OK);
+    CHECK(tl_call_send(call, text("2"), TL_LAST, WAITS, 0, NULL) == TL_OK);
+    do {
+        CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_OK);
+        CHECK(event.kind != TL_EVENT_MESSAGE || equal(tl_message_bytes(event.message), "done"));
+        CHECK(event.code == TL_OK);
+        tl_event_clear(&event);
+    } while (event.kind != TL_EVENT_END);
+    tl_call_release(call);
+    puts("streams");
+}
+
+static void misuse(void) {
+    tl_message reply, gone;
+    tl_channel nothing = {0}, wild = {UINT64_MAX};
+    tl_call no_call = {0}, call;
+    tl_metadata metadata;
+    tl_slice bad = {NULL, 5}, value;
+    tl_event event;
+    tl_slice echo = text("/" SERVICE "/Echo");
+    size_t count;
+    CHECK(tl_unary(nothing, echo, text("x"), NULL, &reply, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_unary(wild, echo, text("x"), NULL, &reply, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_unary(channel, echo, text("x"), NULL, NULL, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_unary(channel, echo, bad, NULL, &reply, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_unary(channel, text("Echo"), text("x"), NULL, &reply, NULL) == TL_INVALID_ARGUMENT);
+    tl_call_options sizeless = {0};
+    CHECK(tl_unary(channel, echo, text("x"), &sizeless, &reply, NULL) == TL_INVALID_ARGUMENT);
+    sizeless.size = sizeof sizeless;
+    sizeless.timeout_ns = -1;
+    CHECK(tl_unary(channel, echo, text("x"), &sizeless, &reply, NULL) == TL_INVALID_ARGUMENT);
+
+    CHECK(tl_unary(channel, echo, text("x"), NULL, &reply, NULL) == TL_OK);
+    gone = reply;
+    CHECK(tl_message_release(reply) == TL_OK && tl_message_release(gone) == TL_INVALID_ARGUMENT);
+#ifdef USE_AFTER_RELEASE
+    CHECK(tl_unary(channel, echo, text("freed"), NULL, &reply, NULL) == TL_OK);
+    value = tl_message_bytes(reply);
+    tl_message_release(reply);
+    CHECK(value.data[0] == 'f');
+#endif
+    CHECK(tl_message_bytes(gone).data == NULL && tl_message_copy(gone, NULL, 0, NULL, NULL) == TL_INVALID_ARGUMENT);
+    // Handles of another kind.
+    tl_queue no_queue = {channel.id};
+    CHECK(tl_queue_fd(no_queue) == -1 && tl_queue_next(no_queue, &event, 1, 0, &count, NULL) == TL_INVALID_ARGUMENT);
+    tl_message no_message = {channel.id};
+    CHECK(tl_message_release(no_message) == TL_INVALID_ARGUMENT);
+    CHECK(tl_call_send(no_call, text("x"), 0, WAITS, 0, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_context_enter(no_call, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_context_leave(NULL) == TL_FAILED_PRECONDITION);
+    CHECK(tl_metadata_new(&metadata, NULL) == TL_OK);
+    CHECK(tl_metadata_add(metadata, text("Upper"), text("x"), NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_metadata_at(metadata, 0, &value, &value, NULL) == TL_OUT_OF_RANGE);
+    tl_metadata_release(metadata);
+    CHECK(tl_metadata_count(metadata) == 0);
+    // A call of the caller's is nobody's to answer.
+    CHECK(tl_call_open(channel, echo, text("x"), TL_LAST, NULL, WAITS, 0, &call, NULL) == TL_OK);
+    CHECK(tl_call_finish(call, NULL, NULL, WAITS, 0, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_call_release(call) == TL_OK && tl_call_release(call) == TL_INVALID_ARGUMENT);
+    CHECK(tl_call_receive(call, WAITS, 0, &event, NULL) == TL_INVALID_ARGUMENT);
+    tl_server server;
+    tl_server_options options = {0};
+    options.size = sizeof options;
+    options.daemon = 9;
+    CHECK(tl_server_new(&options, &server, NULL) == TL_INVALID_ARGUMENT && server.id == 0);
+    CHECK(tl_server_new(NULL, &server, NULL) == TL_OK);
+    CHECK(tl_server_ready(server, NULL) == TL_FAILED_PRECONDITION);
+    CHECK(tl_server_add_service(server, text("x.Y"), WAITS, 0, NULL, NULL, NULL) == TL_INVALID_ARGUMENT);
+    CHECK(tl_server_release(server) == TL_OK);
+    puts("misuse");
+}
+
+static void *calls(void *nothing) {
+    for (int number = 0; number < 100; number++) {
+        tl_message reply;
+        char request[16];
+        snprintf(request, sizeof request, "%d", number);
+        CHECK(tl_unary(channel, text("/" SERVICE "/Echo"), text(request), NULL, &reply, NULL) == TL_OK);
+        CHECK(equal(tl_message_bytes(reply), request));
+        tl_message_release(reply);
+    }
+    return nothing;
+}
+
+static void threads(void) {
+    pthread_t many[4];
+    for (int number = 0; number < 4; number++) CHECK(pthread_create(&many[number], NULL, calls, NULL) == 0);
+    for (int number = 0; number < 4; number++) CHECK(pthread_join(many[number], NULL) == 0);
+    puts("threads");
+}
+
+int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK(tl_version() == TL_VERSION && tl_handles_open() == 0);
+    tl_channel_options to = {0};
+    to.size = sizeof to;
+    to.daemon = TL_EMBEDDED;
+    CHECK(tl_channel_new(&to, &channel, NULL) == TL_OK);
+    CHECK(tl_channel_new(&to, &onward, NULL) == TL_OK);
+    CHECK(tl_queue_new(&served, NULL) == TL_OK);
+    tl_server server;
+    tl_server_options options = {0};
+    options.size = sizeof options;
+    options.daemon = TL_EMBEDDED;
+    options.workers = 2;
+    CHECK(tl_server_new(&options, &server, NULL) == TL_OK);
+    CHECK(tl_server_add_service(server, text(SERVICE), served, 0, NULL, NULL, NULL) == TL_OK);
+    CHECK(tl_server_add_service(server, text("exam.v1.Relay"), WAITS, 0, relay, &served, NULL) == TL_OK);
+    CHECK(tl_server_start(server, NULL) == TL_OK && tl_server_ready(server, NULL) == TL_OK);
+    CHECK(tl_server_start(server, NULL) == TL_FAILED_PRECONDITION);
+    pthread_t serving;
+    CHECK(pthread_create(&serving, NULL, serve, NULL) == 0);
+
+    unary();
+    failures();
+    queued();
+    streams();
+    misuse();
+    threads();
+
+    CHECK(tl_server_shutdown(server, INT64_C(10000000000), NULL) == TL_OK);
+    CHECK(tl_queue_release(served) == TL_OK);
+    CHECK(pthread_join(serving, NULL) == 0);
+    tl_server_release(server);
+    tl_channel_release(onward);
+    tl_channel_release(channel);
+    printf("handles %" PRIu64 "\n", tl_handles_open());
+    return tl_handles_open() == 0 ? 0 : 1;
+}

@@ -1,0 +1,411 @@
+//! A completion queue: operations are polled by whoever asks for events, and a descriptor tells when to ask.
+
+use async_task::{Runnable, Task};
+use parking_lot::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// Operations polled in a row before a thread that asked for events looks for one: what is woken again and again
+/// keeps nobody from an event that is there.
+const POLLS_MAX: usize = 64;
+
+/// Operations under way and events that are there. Cheap to clone; used from any thread.
+///
+/// An operation given to it is polled once at once, so what it sends is on its way; then whenever it is woken, by a
+/// thread in [`CompletionQueue::next`].
+pub struct CompletionQueue<E> {
+    shared: Arc<Shared<E>>,
+}
+
+struct Shared<E> {
+    state: Mutex<State<E>>,
+    /// Readable while `state.rung`.
+    bell: OwnedFd,
+}
+
+struct State<E> {
+    /// Operations that were woken.
+    woken: VecDeque<Runnable>,
+    events: VecDeque<E>,
+    /// Every operation that has not ended; dropping one cancels it.
+    under_way: Slab<Option<Task<()>>>,
+    /// Threads in `next` that will look again before they sleep or leave: nobody need ring for those.
+    looking: usize,
+    rung: bool,
+    is_closed: bool,
+}
+
+/// What a thread that asked for events got.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// As many events as were added.
+    Events(usize),
+    /// None came in time.
+    Late,
+    /// Nothing will come any more.
+    Closed,
+}
+
+impl<E: Send + 'static> CompletionQueue<E> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// What the kernel says when it has no descriptor to give.
+    pub fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let state = State {
+            woken: VecDeque::new(),
+            events: VecDeque::new(),
+            under_way: Slab::new(),
+            looking: 0,
+            rung: false,
+            is_closed: false,
+        };
+        Ok(Self { shared: Arc::new(Shared { state: Mutex::new(state), bell }) })
+    }
+
+    /// Begins an operation; what it comes to is an event. Nothing happens in a queue that is closed.
+    pub fn begin(&self, work: impl Future<Output = E> + Send + 'static) {
+        let key = {
+            let mut state = self.shared.state.lock();
+            if state.is_closed {
+                return;
+            }
+            state.under_way.insert(None)
+        };
+        let (ends, wakes) = (Arc::downgrade(&self.shared), Arc::downgrade(&self.shared));
+        let work = async move {
+            let event = work.await;
+            end(&ends, key, event);
+        };
+        let (runnable, task) = async_task::spawn(work, move |runnable| wake(&wakes, runnable));
+        self.shared.state.lock().keep(key, task);
+        runnable.run();
+    }
+
+    /// Adds an event.
+    pub fn push(&self, event: E) {
+        self.shared.state.lock().add(event, &self.shared.bell);
+    }
+
+    /// Moves up to `max` events into `out`; waits for the first until `deadline`, or for ever.
+    pub fn next(&self, out: &mut Vec<E>, max: usize, deadline: Option<Instant>) -> Waited {
+        loop {
+            match self.look(out, max) {
+                Waited::Late => {}
+                found => return found,
+            }
+            if !self.sleep(deadline) {
+                return self.look(out, max);
+            }
+        }
+    }
+
+    /// Ends all operations; who waits for events learns it.
+    pub fn close(&self) {
+        let (tasks, woken, events) = {
+            let mut state = self.shared.state.lock();
+            state.is_closed = true;
+            state.ring(&self.shared.bell);
+            let tasks = std::mem::take(&mut state.under_way);
+            (tasks, std::mem::take(&mut state.woken), std::mem::take(&mut state.events))
+        };
+        // Not under the lock: what is dropped may wake others.
+        drop((tasks, woken, events));
+    }
+
+    /// Operations under way.
+    pub fn under_way(&self) -> usize {
+        self.shared.state.lock().under_way.len()
+    }
+
+    /// Polls what was woken and takes the events that are there; `Late` if there is none.
+    fn look(&self, out: &mut Vec<E>, max: usize) -> Waited {
+        let shared = &*self.shared;
+        shared.state.lock().looking += 1;
+        let mut looking = Looking { shared: Some(shared) };
+        let mut polls = 0;
+        loop {
+            let mut state = shared.state.lock();
+            if state.is_closed {
+                return Waited::Closed;
+            }
+            let can_take = state.woken.is_empty() || polls >= POLLS_MAX || state.events.len() >= max;
+            if can_take && !state.events.is_empty() {
+                let count = state.events.len().min(max);
+                out.extend(state.events.drain(..count));
+                looking.leave(&mut state);
+                return Waited::Events(count);
+            }
+            let Some(runnable) = state.woken.pop_front() else {
+                looking.leave(&mut state);
+                return Waited::Late;
+            };
+            drop(state);
+            polls += 1;
+            runnable.run();
+        }
+    }
+
+    /// Whether the descriptor became readable before the deadline.
+    fn sleep(&self, deadline: Option<Instant>) -> bool {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let timeout =
+                left.and_then(|left| Timespec::try_from(left.min(Duration::from_secs(86_400))).ok());
+            let mut watched = [PollFd::new(&self.shared.bell, PollFlags::IN)];
+            match poll(&mut watched, timeout.as_ref()) {
+                Ok(0) if left.is_none_or(|left| left > Duration::from_secs(86_400)) => {}
+                Ok(0) => return false,
+                Ok(_) => return true,
+                Err(io::Errno::INTR) => {}
+                // A broken descriptor: looking again is all that is left.
+                Err(_) => return !left.is_some_and(|left| left.is_zero()),
+            }
+        }
+    }
+}
+
+/// A thread between two looks. When it leaves, and however, others are told what is left.
+struct Looking<'a, E> {
+    shared: Option<&'a Shared<E>>,
+}
+
+impl<E> Looking<'_, E> {
+    fn leave(&mut self, state: &mut State<E>) {
+        let Some(shared) = self.shared.take() else { return };
+        state.looking -= 1;
+        if state.is_empty() && !state.is_closed {
+            state.hush(&shared.bell);
+        } else {
+            state.ring(&shared.bell);
+        }
+    }
+}
+
+/// An operation panicked, or the queue is closed.
+impl<E> Drop for Looking<'_, E> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared {
+            self.leave(&mut shared.state.lock());
+        }
+    }
+}
+
+/// An operation was woken. In a queue that is gone it is dropped, which cancels it.
+fn wake<E>(shared: &Weak<Shared<E>>, runnable: Runnable) {
+    let Some(shared) = shared.upgrade() else { return };
+    let mut state = shared.state.lock();
+    if state.is_closed {
+        drop(state);
+        return drop(runnable);
+    }
+    state.woken.push_back(runnable);
+    state.ring_unless_looked(&shared.bell);
+}
+
+/// An operation came to its end.
+fn end<E>(shared: &Weak<Shared<E>>, key: usize, event: E) {
+    let Some(shared) = shared.upgrade() else { return };
+    let task = {
+        let mut state = shared.state.lock();
+        if state.is_closed {
+            return;
+        }
+        let task = state.under_way.try_remove(key);
+        state.add(event, &shared.bell);
+        task
+    };
+    if let Some(Some(task)) = task {
+        task.detach();
+    }
+}
+
+impl<E> State<E> {
+    /// Keeps the handle of an operation that has not ended.
+    fn keep(&mut self, key: usize, task: Task<()>) {
+        match self.under_way.get_mut(key) {
+            Some(place) if !self.is_closed => *place = Some(task),
+            // The queue was closed in between: dropping the handle cancels it.
+            _ => drop(task),
+        }
+    }
+
+    fn add(&mut self, event: E, bell: &OwnedFd) {
+        if !self.is_closed {
+            self.events.push_back(event);
+            self.ring_unless_looked(bell);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.woken.is_empty() && self.events.is_empty()
+    }
+
+    fn ring_unless_looked(&mut self, bell: &OwnedFd) {
+        if self.looking == 0 {
+            self.ring(bell);
+        }
+    }
+
+    fn ring(&mut self, bell: &OwnedFd) {
+        if !std::mem::replace(&mut self.rung, true) {
+            // A full counter is readable already; nothing else can go wrong with an eventfd of ours.
+            let _ = io::write(bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn hush(&mut self, bell: &OwnedFd) {
+        if std::mem::replace(&mut self.rung, false) {
+            let _ = io::read(bell, &mut [0; 8]);
+        }
+    }
+}
+
+impl<E> AsFd for CompletionQueue<E> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+}
+
+impl<E> Clone for CompletionQueue<E> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<E> fmt::Debug for CompletionQueue<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.shared.state.lock();
+        f.debug_struct("CompletionQueue")
+            .field("events", &state.events.len())
+            .field("under_way", &state.under_way.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that every operation's event comes once, that the descriptor tells of it, and what closing does.
+    use super::*;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Poll, Waker};
+
+    fn is_readable(queue: &CompletionQueue<usize>) -> bool {
+        let mut watched = [PollFd::new(queue, PollFlags::IN)];
+        poll(&mut watched, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    fn now() -> Option<Instant> {
+        Some(Instant::now())
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_while_there_is_something() {
+        let queue = CompletionQueue::new().unwrap();
+        assert!(!is_readable(&queue));
+        let mut out = Vec::new();
+        assert_eq!(queue.next(&mut out, 8, now()), Waited::Late);
+        (0..3).for_each(|number| queue.push(number));
+        assert!(is_readable(&queue));
+        assert_eq!(queue.next(&mut out, 2, now()), Waited::Events(2));
+        assert!(is_readable(&queue), "one is left");
+        assert_eq!(queue.next(&mut out, 2, now()), Waited::Events(1));
+        assert_eq!((out, is_readable(&queue)), (vec![0, 1, 2], false));
+    }
+
+    #[test]
+    fn an_operation_is_polled_at_once_and_again_when_woken() {
+        let queue = CompletionQueue::new().unwrap();
+        let waker: Arc<Mutex<Option<Waker>>> = Arc::default();
+        let kept = Arc::clone(&waker);
+        queue.begin(poll_fn(move |cx| match kept.lock().replace(cx.waker().clone()) {
+            None => Poll::Pending,
+            Some(_) => Poll::Ready(5),
+        }));
+        assert!(waker.lock().is_some(), "polled once");
+        let mut out = Vec::new();
+        assert_eq!((queue.next(&mut out, 8, now()), is_readable(&queue)), (Waited::Late, false));
+        let woken = waker.lock().clone().unwrap();
+        woken.wake();
+        assert!(is_readable(&queue));
+        assert_eq!((queue.next(&mut out, 8, now()), queue.under_way()), (Waited::Events(1), 0));
+    }
+
+    #[test]
+    fn many_threads_take_every_event_once() {
+        const EVENTS: usize = 4000;
+        let queue = CompletionQueue::new().unwrap();
+        let (sum, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut out = Vec::new();
+                    while let Waited::Events(count) = queue.next(&mut out, 7, None) {
+                        sum.fetch_add(out.drain(..).sum(), Ordering::Relaxed);
+                        if taken.fetch_add(count, Ordering::Relaxed) + count == EVENTS {
+                            queue.close();
+                        }
+                    }
+                });
+            }
+            for begin in 0..2 {
+                let queue = &queue;
+                scope.spawn(move || {
+                    for number in (begin..EVENTS).step_by(2) {
+                        if number % 3 == 0 {
+                            queue.push(number);
+                        } else {
+                            let mut is_second = false;
+                            queue.begin(poll_fn(move |cx| {
+                                if std::mem::replace(&mut is_second, true) {
+                                    return Poll::Ready(number);
+                                }
+                                cx.waker().wake_by_ref();
+                                Poll::Pending
+                            }));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), EVENTS * (EVENTS - 1) / 2);
+    }
+
+    #[test]
+    fn closing_drops_operations_and_wakes_those_who_wait() {
+        struct Dropped(Arc<AtomicUsize>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let count = Arc::new(AtomicUsize::new(0));
+        let queue = CompletionQueue::<usize>::new().unwrap();
+        for _ in 0..3 {
+            let dropped = Dropped(Arc::clone(&count));
+            queue.begin(async move {
+                std::future::pending::<()>().await;
+                drop(dropped);
+                0
+            });
+        }
+        let waits = {
+            let queue = queue.clone();
+            std::thread::spawn(move || queue.next(&mut Vec::new(), 1, None))
+        };
+        queue.close();
+        assert_eq!((waits.join().unwrap(), count.load(Ordering::Relaxed)), (Waited::Closed, 3));
+        queue.begin(async { 1 });
+        queue.push(1);
+        assert_eq!(queue.next(&mut Vec::new(), 1, now()), Waited::Closed);
+    }
+}

@@ -1,0 +1,157 @@
+//! Serving calls on any thread.
+
+use crate::cancel::{Cancel, OperationSide};
+use crate::client::{CallEvent, held_or};
+use crate::tray::Tray;
+use bytes::Bytes;
+use std::fmt;
+use std::future::{poll_fn, ready};
+use std::sync::Arc;
+use std::time::Duration;
+use trunkline::codegen::Handling;
+use trunkline::opaque::{self, Delivered, Incoming, Outcome, Responder, Scope};
+use trunkline::{Metadata, Status};
+
+/// A call that arrived. Dropped unanswered, its caller gets UNAVAILABLE.
+#[derive(Clone, Debug)]
+pub struct DeliveredCall {
+    head: Arc<Head>,
+    incoming: Tray<Incoming>,
+    responder: Tray<Responder>,
+    cancel: Cancel,
+}
+
+#[derive(Debug)]
+struct Head {
+    path: Box<str>,
+    metadata: Metadata,
+    scope: Scope,
+    deadline: Option<std::time::Instant>,
+}
+
+/// A service whose calls all go to one receiver.
+pub struct Adapter {
+    name: Box<str>,
+    receive: Box<dyn Fn(DeliveredCall) + Send + Sync>,
+}
+
+impl Adapter {
+    /// Calls of the service `name` go to `receive`, on the thread of the worker that got them.
+    pub fn new(name: &str, receive: impl Fn(DeliveredCall) + Send + Sync + 'static) -> Self {
+        Self { name: name.into(), receive: Box::new(receive) }
+    }
+}
+
+impl opaque::Service for Adapter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn call(&self, call: Delivered) -> Handling {
+        (self.receive)(DeliveredCall::new(call));
+        Box::pin(ready(()))
+    }
+}
+
+impl DeliveredCall {
+    fn new(call: Delivered) -> Self {
+        let Delivered { path, metadata, incoming, responder } = call;
+        let deadline = responder.time_left().and_then(|left| std::time::Instant::now().checked_add(left));
+        let head = Head { path, metadata, scope: responder.scope(), deadline };
+        Self {
+            head: Arc::new(head),
+            incoming: Tray::new(incoming),
+            responder: Tray::new(responder),
+            cancel: Cancel::default(),
+        }
+    }
+
+    /// `/package.Service/Method`.
+    pub fn path(&self) -> &str {
+        &self.head.path
+    }
+
+    /// Metadata of the request.
+    pub fn metadata(&self) -> &Metadata {
+        &self.head.metadata
+    }
+
+    /// The call as the one on whose behalf others are made.
+    pub fn scope(&self) -> &Scope {
+        &self.head.scope
+    }
+
+    /// How long there is to answer; `None` without a limit.
+    pub fn time_left(&self) -> Option<Duration> {
+        Some(self.head.deadline?.saturating_duration_since(std::time::Instant::now()))
+    }
+
+    /// The next request, [`CallEvent::RequestsEnd`] after the last, or the end if the call is no longer wanted.
+    pub async fn receive(&self) -> CallEvent {
+        let mut held = match held_or(self.incoming.take(), "receives") {
+            Ok(held) => held,
+            Err(status) => return CallEvent::End(status),
+        };
+        let Some(incoming) = held.get() else { return CallEvent::RequestsEnd };
+        let next = poll_fn(|cx| incoming.poll_message(cx));
+        match self.cancel.or(OperationSide::Receiving, next).await {
+            Some(Ok(Some(message))) => CallEvent::Message(message),
+            Some(Ok(None)) => CallEvent::RequestsEnd,
+            Some(Err(status)) => CallEvent::End(status),
+            None => CallEvent::End(let_go()),
+        }
+    }
+
+    /// Sends response headers: once, before all messages.
+    ///
+    /// # Errors
+    /// Why the call is no longer wanted; FAILED_PRECONDITION after the answer and while another operation sends.
+    pub async fn send_headers(&self, headers: &Metadata) -> Result<(), Status> {
+        let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        let Some(responder) = held.get() else { return Ok(()) };
+        self.cancel.or(OperationSide::Sending, responder.send_headers(headers)).await.ok_or_else(let_go)?
+    }
+
+    /// Sends a response.
+    ///
+    /// # Errors
+    /// As [`DeliveredCall::send_headers`]; what is wrong with the message.
+    pub async fn send(&self, message: Bytes) -> Result<(), Status> {
+        let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        let Some(responder) = held.get() else { return Ok(()) };
+        self.cancel.or(OperationSide::Sending, responder.send(message)).await.ok_or_else(let_go)?
+    }
+
+    /// Ends the call, with a last response if there is one. The status's metadata are the trailers.
+    ///
+    /// # Errors
+    /// FAILED_PRECONDITION when it was answered already, and while another operation sends.
+    pub async fn finish(&self, status: &Status, message: Option<Bytes>) -> Result<(), Status> {
+        let held = held_or(self.responder.take(), "sends, or the call has been answered")?;
+        if let Some(responder) = held.keep() {
+            responder.finish(&Outcome::from(status), message).await;
+        }
+        Ok(())
+    }
+
+    /// Ready when the call is over: answered, or no longer wanted. One waits at a time.
+    pub async fn over(&self) {
+        poll_fn(|cx| self.head.scope.poll_over(cx)).await;
+    }
+
+    /// Lets go of a call: without an answer, its caller gets UNAVAILABLE. Ends operations under way.
+    pub fn let_go(&self) {
+        self.cancel.set();
+        drop((self.responder.empty(), self.incoming.empty()));
+    }
+}
+
+fn let_go() -> Status {
+    Status::cancelled("the server let go of the call")
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter").field("name", &self.name).finish_non_exhaustive()
+    }
+}

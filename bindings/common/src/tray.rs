@@ -1,0 +1,75 @@
+//! Where something lies while no operation works with it.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// A place for one thing, taken by one operation at a time.
+#[derive(Debug)]
+pub struct Tray<T>(Arc<Mutex<Option<T>>>);
+
+/// What was taken; it goes back when this is dropped, unless it was [kept](Borrowed::keep).
+#[derive(Debug)]
+pub struct Borrowed<T> {
+    what: Option<T>,
+    tray: Tray<T>,
+}
+
+impl<T> Tray<T> {
+    /// With `what` in it.
+    pub fn new(what: T) -> Self {
+        Self(Arc::new(Mutex::new(Some(what))))
+    }
+
+    /// Takes what is there; `None` while somebody else has it, or for good.
+    pub fn take(&self) -> Option<Borrowed<T>> {
+        let what = self.0.lock().take()?;
+        Some(Borrowed { what: Some(what), tray: self.clone() })
+    }
+
+    /// Takes what is there and does not give it back.
+    pub fn empty(&self) -> Option<T> {
+        self.0.lock().take()
+    }
+}
+
+impl<T> Clone for Tray<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Borrowed<T> {
+    /// What was taken. `None` never: only [`Borrowed::keep`] takes it out, and ends this.
+    pub fn get(&mut self) -> Option<&mut T> {
+        self.what.as_mut()
+    }
+
+    /// Does not give it back.
+    pub fn keep(mut self) -> Option<T> {
+        self.what.take()
+    }
+}
+
+impl<T> Drop for Borrowed<T> {
+    fn drop(&mut self) {
+        if let Some(what) = self.what.take() {
+            *self.tray.0.lock() = Some(what);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a thing is one operation's at a time.
+    use super::*;
+
+    #[test]
+    fn what_is_taken_comes_back_unless_it_is_kept() {
+        let tray = Tray::new(7);
+        let held = tray.take().unwrap();
+        assert!(tray.take().is_none(), "somebody has it");
+        drop(held);
+        assert_eq!(tray.take().and_then(Borrowed::keep), Some(7));
+        assert!(tray.take().is_none(), "it was kept");
+    }
+}

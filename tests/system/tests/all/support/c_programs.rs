@@ -1,0 +1,140 @@
+//! Programs of other languages over the C ABI: the library laid out as packages do, and what is built against it.
+
+use super::{Host, until};
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, ChildStdin, Stdio};
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+
+/// `libtrunkline` below a prefix of the test's.
+pub struct Prefix(TempDir);
+
+/// A program and its first arguments.
+#[derive(Clone, Debug)]
+pub struct Command(Vec<OsString>);
+
+/// A program that says lines. Killed when dropped.
+pub struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Prefix {
+    /// Lays it out.
+    pub fn new() -> Self {
+        let prefix = tempfile::tempdir().unwrap();
+        let built = std::env::current_exe().unwrap().with_file_name("libtrunkline_c.so");
+        let done =
+            process::Command::new(root().join("bindings/c/install")).arg(prefix.path()).arg(built).status();
+        assert!(done.unwrap().success());
+        Self(prefix)
+    }
+
+    /// Where.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A source of this repository, compiled. `None`, and a line that says so, if there is no C compiler.
+    pub fn compiled(&self, source: &str) -> Option<Command> {
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        if process::Command::new(&compiler).arg("--version").output().is_err() {
+            eprintln!("skipped: there is no C compiler for {source}");
+            return None;
+        }
+        let program = self.path().join(Path::new(source).file_stem().unwrap());
+        let mut cc = process::Command::new(compiler);
+        cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(root().join(source));
+        cc.arg("-I").arg(self.path().join("include")).arg("-L").arg(self.path().join("lib"));
+        cc.args(["-ltrunkline", "-lpthread", "-o"]).arg(&program);
+        let done = cc.arg(format!("-Wl,-rpath,{}", self.path().join("lib").display())).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        Some(Command(vec![program.into()]))
+    }
+}
+
+impl Command {
+    /// A program without arguments.
+    pub fn of(program: &str) -> Self {
+        Self(vec![program.into()])
+    }
+
+    /// With these arguments, too.
+    pub fn with(&self, arguments: &[&str]) -> Self {
+        Self(self.0.iter().cloned().chain(arguments.iter().map(OsString::from)).collect())
+    }
+
+    /// The program.
+    pub fn program(&self) -> &OsString {
+        &self.0[0]
+    }
+}
+
+/// The repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+impl Program {
+    /// Starts a program on a host, and waits until it says that it is ready.
+    pub fn start(host: &Host, Command(words): &Command) -> Self {
+        let mut command = process::Command::new(&words[0]);
+        command.args(&words[1..]).env("TRUNKLINE_SOCKET", host.socket()).env("TRUNKLINE_EMBEDDED", "0");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take(), child.stdout.take().unwrap());
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            BufReader::new(output)
+                .lines()
+                .map_while(Result::ok)
+                .for_each(|line| heard.lock().unwrap().push(line));
+        });
+        let program = Self { child, input, lines };
+        until("the program is ready", || (program.count("ready") == 1).then_some(()));
+        program
+    }
+
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Ends its input, and waits until it has ended well. What it said.
+    pub fn finish(mut self) -> Vec<String> {
+        drop(self.input.take());
+        let ended = until("the program ends", || self.child.try_wait().unwrap());
+        assert!(ended.success(), "{ended}: {:?}", self.lines.lock().unwrap().last());
+        until("its last line", || self.last_of("handles"));
+        std::mem::take(&mut *self.lines.lock().unwrap())
+    }
+
+    /// How many lines begin with a word.
+    pub fn count(&self, word: &str) -> usize {
+        self.lines.lock().unwrap().iter().filter(|line| line.split(' ').next() == Some(word)).count()
+    }
+
+    /// Waits for so many lines more that begin with a word.
+    pub fn until_more(&self, word: &str, more: usize) {
+        let before = self.count(word);
+        until(
+            &format!("{more} more of {word}; the last line: {:?}", self.lines.lock().unwrap().last()),
+            || (self.count(word) >= before + more).then_some(()),
+        );
+    }
+
+    /// The last line that begins with a word.
+    pub fn last_of(&self, word: &str) -> Option<String> {
+        self.lines.lock().unwrap().iter().rfind(|line| line.starts_with(word)).cloned()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
