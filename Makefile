@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test counts demo c deb deb-test crates docs bench conformance r2p2 soak fmt lint
+.PHONY: help test counts demo c wheel deb deb-test crates docs bench conformance r2p2 soak fmt lint
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
@@ -25,6 +25,10 @@ c: ## libtrunkline for C and what calls it, below target/c (PREFIX): shared, arc
 	$(CARGO) rustc --release --locked --package trunkline-c --crate-type staticlib
 	@bindings/c/install "$(or $(PREFIX),$${CARGO_TARGET_DIR:-target}/c)" "$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.so \
 		"$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.a
+
+wheel: ## the Python package, below target/wheel: one wheel for CPython 3.9 and later
+	$(CARGO) build --release --locked --package trunkline-c
+	@bindings/python/wheel "$${CARGO_TARGET_DIR:-target}/wheel" "$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.so
 
 deb: ## a Debian package of the daemon, below target/deb
 	$(CARGO) build --release --locked --package trunkline-cli

@@ -7,6 +7,7 @@ mod forks;
 mod kills;
 mod mirror;
 mod once;
+mod python;
 mod r2p2;
 mod r2p2_weather;
 mod scene;

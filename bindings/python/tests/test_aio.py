@@ -1,0 +1,116 @@
+"""Shows channel and server of asyncio under unmodified stubs."""
+
+import asyncio
+
+import exam_pb2 as pb
+import exam_pb2_grpc as pb_grpc
+import grpc
+import pytest
+from servicer import WHERE, AioExam
+
+import trunkline.aio
+
+
+class Stage:
+    """A server and a stub in the same loop."""
+
+    async def __aenter__(self):
+        self.exam = AioExam()
+        self.server = trunkline.aio.server(name="aio-exam", **WHERE)
+        pb_grpc.add_ExamServicer_to_server(self.exam, self.server)
+        await self.server.start()
+        await self.server.ready()
+        self.channel = trunkline.aio.insecure_channel(**WHERE)
+        self.stub = pb_grpc.ExamStub(self.channel)
+        return self
+
+    async def __aexit__(self, *_):
+        await self.channel.close()
+        await self.server.stop(5)
+        assert not await self.server.wait_for_termination(1)
+
+
+def run(part):
+    async def within():
+        async with Stage() as stage:
+            await asyncio.wait_for(part(stage), 60)
+
+    asyncio.run(within())
+
+
+def test_unary_calls():
+    async def part(stage):
+        assert (await stage.stub.Echo(pb.Text(text="hello"))).text == "hello"
+        calls = [stage.stub.Echo(pb.Text(text=str(number))) for number in range(100)]
+        assert [(await call).text for call in calls] == [str(number) for number in range(100)]
+
+    run(part)
+
+
+def test_statuses_and_metadata():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="abort"))
+        assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.ABORTED, "as ordered")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="raise"))
+        assert caught.value.code() == grpc.StatusCode.UNKNOWN
+        metadata = (("who", "python"), ("blob-bin", b"\x00\x01"))
+        call = stage.stub.Echo(pb.Text(text="metadata"), metadata=metadata)
+        assert (await call.initial_metadata())["begun"] == "python"
+        assert (await call).text == "metadata" and await call.code() == grpc.StatusCode.OK
+        assert (await call.trailing_metadata())["end-bin"] == b"\x00\xff"
+
+    run(part)
+
+
+def test_deadlines_and_cancellation():
+    async def part(stage):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stage.stub.Echo(pb.Text(text="hang"), timeout=0.05)
+        assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        await asyncio.to_thread(stage.exam.over.wait, 60)
+        stage.exam.over.clear()
+        stage.exam.entered.clear()
+        call = stage.stub.Echo(pb.Text(text="hang"))
+        await asyncio.to_thread(stage.exam.entered.wait, 60)
+        assert call.cancel() and call.done() and call.cancelled()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await asyncio.to_thread(stage.exam.over.wait, 60), "the handler is cancelled"
+
+    run(part)
+
+
+def test_streams():
+    async def part(stage):
+        assert [word.text async for word in stage.stub.Words(pb.Text(text="a b c"))] == ["a", "b", "c"]
+
+        async def requests():
+            for number in range(20):
+                yield pb.Text(text=str(number))
+
+        wanted = [str(number) for number in range(20)]
+        assert (await stage.stub.Join(requests())).text == " ".join(wanted)
+        assert [text.text async for text in stage.stub.Chat(requests())] == wanted
+        call = stage.stub.Chat()
+        for text in ("one", "two"):
+            await call.write(pb.Text(text=text))
+            assert (await call.read()).text == text
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF and await call.code() == grpc.StatusCode.OK
+        call = stage.stub.Words(pb.Text(text="a fail"))
+        assert (await call.read()).text == "a"
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call.read()
+        assert caught.value.code() == grpc.StatusCode.DATA_LOSS
+
+    run(part)
+
+
+def test_several_loops_after_each_other():
+    async def part(stage):
+        assert (await stage.stub.Echo(pb.Text(text="again"))).text == "again"
+
+    for _ in range(3):
+        run(part)

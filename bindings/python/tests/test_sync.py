@@ -1,0 +1,197 @@
+"""Shows a channel and a server of threads under unmodified stubs."""
+
+import threading
+from concurrent import futures
+
+import exam_pb2 as pb
+import exam_pb2_grpc as pb_grpc
+import grpc
+import pytest
+from grpc_status import rpc_status
+from servicer import WHERE, Exam
+
+import trunkline
+
+
+@pytest.fixture(scope="module")
+def exam():
+    servicer = Exam()
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=8), name="exam", **WHERE)
+    pb_grpc.add_ExamServicer_to_server(servicer, server)
+    server.start()
+    server.ready()
+    yield servicer
+    assert server.stop(5).wait(60)
+    assert not server.wait_for_termination(1)
+
+
+@pytest.fixture(scope="module")
+def stub(exam):
+    with trunkline.insecure_channel(**WHERE) as channel:
+        yield pb_grpc.ExamStub(channel)
+
+
+def failure(call):
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return caught.value
+
+
+def test_a_unary_call(stub):
+    assert stub.Echo(pb.Text(text="hello")).text == "hello"
+    large = "x" * (3 << 20)
+    assert stub.Echo(pb.Text(text=large)).text == large
+
+
+def test_statuses(stub):
+    aborted = failure(lambda: stub.Echo(pb.Text(text="abort")))
+    assert (aborted.code(), aborted.details()) == (grpc.StatusCode.ABORTED, "as ordered")
+    coded = failure(lambda: stub.Echo(pb.Text(text="code")))
+    assert (coded.code(), coded.details()) == (grpc.StatusCode.OUT_OF_RANGE, "größer")
+    raised = failure(lambda: stub.Echo(pb.Text(text="raise")))
+    assert (raised.code(), raised.details()) == (
+        grpc.StatusCode.UNKNOWN,
+        "Exception calling application: on order",
+    )
+    rich = rpc_status.from_call(failure(lambda: stub.Echo(pb.Text(text="rich"))))
+    assert (rich.message, len(rich.details)) == ("nobody", 1)
+
+
+def test_what_is_not_served_was_not_executed(stub):
+    channel = trunkline.insecure_channel(**WHERE)
+    nobody = channel.unary_unary("/nobody.v1.Nobody/Here")
+    failed = failure(lambda: nobody(b"x"))
+    assert (failed.code(), failed.execution()) == (grpc.StatusCode.UNAVAILABLE, "not executed")
+    missing = channel.unary_unary("/pyexam.v1.Exam/Missing")
+    assert failure(lambda: missing(b"x")).code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_metadata_both_ways(stub):
+    metadata = (("who", "python"), ("blob-bin", b"\x00\x01"))
+    response, call = stub.Echo.with_call(pb.Text(text="metadata"), metadata=metadata)
+    assert (response.text, call.code()) == ("metadata", grpc.StatusCode.OK)
+    assert ("begun", "python") in call.initial_metadata() and ("blob-bin", b"\x00\x01") in call.initial_metadata()
+    assert call.trailing_metadata() == (("ended", "yes"), ("end-bin", b"\x00\xff"))
+    with pytest.raises(trunkline.LibraryError):
+        stub.Echo(pb.Text(text="x"), metadata=(("bad key", "x"),))
+
+
+def test_deadlines_and_cancellation(exam, stub):
+    late = failure(lambda: stub.Echo(pb.Text(text="hang"), timeout=0.05))
+    assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert exam.over.wait(60), "the handler learns it"
+    assert 1 < float(stub.Echo(pb.Text(text="time"), timeout=50).text) <= 50
+    assert stub.Echo(pb.Text(text="time")).text == "none"
+    exam.over.clear()
+    exam.entered.clear()
+    future = stub.Echo.future(pb.Text(text="hang"))
+    assert exam.entered.wait(60)
+    with pytest.raises(grpc.FutureTimeoutError):
+        future.result(timeout=0.01)
+    assert future.cancel() and future.cancelled() and future.done()
+    with pytest.raises(grpc.FutureCancelledError):
+        future.result()
+    assert exam.over.wait(60), "the handler learns it"
+    exam.over.clear()
+
+
+def test_futures(stub):
+    calls = [stub.Echo.future(pb.Text(text=str(number))) for number in range(20)]
+    assert [call.result(timeout=60).text for call in calls] == [str(number) for number in range(20)]
+    told = threading.Event()
+    stub.Echo.future(pb.Text(text="x")).add_done_callback(lambda call: told.set())
+    assert told.wait(60)
+    failed = stub.Echo.future(pb.Text(text="abort"))
+    assert failed.exception().code() == grpc.StatusCode.ABORTED
+
+
+def test_streams(stub):
+    assert [word.text for word in stub.Words(pb.Text(text="a b c"))] == ["a", "b", "c"]
+    texts = [pb.Text(text=str(number)) for number in range(50)]
+    assert stub.Join(iter(texts)).text == " ".join(text.text for text in texts)
+    response, call = stub.Join.with_call(iter(texts[:2]))
+    assert (response.text, call.code()) == ("0 1", grpc.StatusCode.OK)
+    assert [text.text for text in stub.Chat(iter(texts))] == [text.text for text in texts]
+
+
+def test_a_stream_that_fails_in_the_middle(stub):
+    call = stub.Words(pb.Text(text="a fail b"))
+    assert next(call).text == "a"
+    failed = failure(lambda: next(call))
+    assert (failed.code(), call.details()) == (grpc.StatusCode.DATA_LOSS, "a word is lost")
+
+
+def test_a_conversation(stub):
+    """Each request depends on the response before it; the server ends it."""
+    said, heard = threading.Semaphore(1), []
+
+    def requests():
+        for text in ("one", "two", "enough", "never"):
+            assert said.acquire(timeout=60)
+            yield pb.Text(text=text)
+
+    for response in stub.Chat(requests()):
+        heard.append(response.text)
+        said.release()
+    assert heard == ["one", "two"]
+
+
+def test_a_stream_that_is_cancelled(stub):
+    waits = threading.Event()
+
+    def requests():
+        yield pb.Text(text="one")
+        waits.wait(60)
+
+    call = stub.Chat(requests())
+    assert next(call).text == "one"
+    assert call.cancel() and not call.is_active()
+    assert failure(lambda: next(call)).code() == grpc.StatusCode.CANCELLED
+    waits.set()
+
+
+class Adds(grpc.UnaryUnaryClientInterceptor, grpc.ServerInterceptor):
+    """Marks calls on one side, refuses those without the mark on the other."""
+
+    def intercept_unary_unary(self, continuation, client_call_details, request):
+        details = client_call_details._replace(metadata=(("mark", "set"),))
+        return continuation(details, request)
+
+    def intercept_service(self, continuation, handler_call_details):
+        if ("mark", "set") in handler_call_details.invocation_metadata:
+            return continuation(handler_call_details)
+        refuse = lambda request, context: context.abort(grpc.StatusCode.UNAUTHENTICATED, "no mark")
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def test_interceptors_of_both_sides():
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=2), interceptors=[Adds()], **WHERE)
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, context: request)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Guarded", methods)])
+    server.start()
+    server.ready()
+    channel = trunkline.insecure_channel(**WHERE)
+    echo = channel.unary_unary("/pyexam.v1.Guarded/Echo")
+    assert failure(lambda: echo(b"x")).code() == grpc.StatusCode.UNAUTHENTICATED
+    marked = trunkline.intercept_channel(channel, Adds()).unary_unary("/pyexam.v1.Guarded/Echo")
+    assert marked(b"x") == b"x"
+    assert server.stop(None).wait(60)
+
+
+def test_many_threads(stub):
+    def work(begin):
+        for number in range(begin, begin + 50):
+            assert stub.Echo(pb.Text(text=str(number))).text == str(number)
+
+    with futures.ThreadPoolExecutor(max_workers=4) as pool:
+        list(pool.map(work, range(0, 200, 50)))
+
+
+def test_what_would_be_ignored_is_refused(stub):
+    with pytest.raises(ValueError, match="metadata"):
+        stub.Echo(pb.Text(), credentials=grpc.access_token_call_credentials("t"))
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=1), **WHERE)
+    with pytest.raises(ValueError, match="TLS"):
+        server.add_secure_port("[::]:1", None)
+    with pytest.warns(UserWarning, match="daemon"):
+        assert server.add_insecure_port("[::]:50051") == 50051

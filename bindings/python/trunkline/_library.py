@@ -1,0 +1,209 @@
+"""libtrunkline, through its C ABI.
+
+The shared object and its header lie together below a prefix: the one TRUNKLINE_PREFIX names, else the one in this
+package, which wheels have. Declarations are read from the header, so the two cannot differ.
+"""
+
+import collections
+import os
+import re
+
+import cffi
+
+_PREFIX = os.environ.get("TRUNKLINE_PREFIX") or os.path.join(os.path.dirname(__file__), "prefix")
+
+ffi = cffi.FFI()
+
+
+def _declarations(header):
+    """A header without what only a compiler reads."""
+    header = re.sub(r"//.*", "", header)
+    header = re.sub(r"#ifdef __cplusplus.*?#endif[^\n]*", "", header, flags=re.S)
+    return "\n".join(line for line in header.splitlines() if not re.match(r"\s*#(?!define \w+ \d)", line))
+
+
+with open(os.path.join(_PREFIX, "include", "trunkline.h"), encoding="utf-8") as _header:
+    ffi.cdef(_declarations(_header.read()))
+
+lib = ffi.dlopen(os.path.join(_PREFIX, "lib", "libtrunkline.so.0"))
+
+# What a call's metadata are, as grpcio has them: pairs with names.
+Pair = collections.namedtuple("Pair", ("key", "value"))
+
+# How something ended: number of the code, text, and metadata with gRPC's details among them.
+Ending = collections.namedtuple("Ending", ("code", "message", "trailers", "execution"))
+
+DETAILS = "grpc-status-details-bin"
+NO_QUEUE = ffi.new("tl_queue *")[0]
+NO_MESSAGE = ffi.new("tl_slice *")[0]
+# What the library itself says to an operation in the wrong place.
+FAILED_PRECONDITION = 9
+
+
+class LibraryError(Exception):
+    """The library refused something; not what a call came to."""
+
+    def __init__(self, ending):
+        super().__init__(ending.message)
+        self.ending = ending
+
+
+def said(slice_):
+    """The bytes of a slice."""
+    return ffi.buffer(slice_.data, slice_.len)[:] if slice_.len else b""
+
+
+def as_slice(data):
+    """Bytes as a slice, and what keeps them alive."""
+    kept = ffi.from_buffer(data)
+    return ffi.new("tl_slice *", (ffi.cast("const uint8_t *", kept), len(data)))[0], kept
+
+
+def pairs(metadata):
+    """Metadata as grpcio has them."""
+    key, value = ffi.new("tl_slice *"), ffi.new("tl_slice *")
+    out = []
+    for index in range(lib.tl_metadata_count(metadata)):
+        lib.tl_metadata_at(metadata, index, key, value, ffi.NULL)
+        name, bytes_ = said(key[0]).decode("ascii"), said(value[0])
+        out.append(Pair(name, bytes_ if name.endswith("-bin") else bytes_.decode("ascii")))
+    return tuple(out)
+
+
+def check(code, status):
+    """Raises what a function refused."""
+    if code:
+        raise LibraryError(ending_of(status[0]))
+
+
+def metadata_handle(metadata):
+    """A handle with these pairs, to be released; 0 for none."""
+    handle, status = ffi.new("tl_metadata *"), ffi.new("tl_status *")
+    if not metadata:
+        return handle[0]
+    check(lib.tl_metadata_new(handle, status), status)
+    try:
+        for key, value in metadata:
+            name, _name = as_slice(key.lower().encode("ascii"))
+            text, _text = as_slice(value if isinstance(value, bytes) else value.encode("utf-8"))
+            check(lib.tl_metadata_add(handle[0], name, text, status), status)
+    except BaseException:
+        lib.tl_metadata_release(handle[0])
+        raise
+    return handle[0]
+
+
+def ending_of(status, release=True):
+    """What a status says. It is released."""
+    message = said(lib.tl_status_message(status)).decode("utf-8", "replace")
+    details, trailers = said(lib.tl_status_details(status)), ()
+    handle = ffi.new("tl_metadata *")
+    if status.id and not lib.tl_status_metadata(status, handle, ffi.NULL):
+        trailers = pairs(handle[0])
+        lib.tl_metadata_release(handle[0])
+    if details:
+        trailers += (Pair(DETAILS, details),)
+    execution = lib.tl_status_execution(status) if status.id else lib.TL_EXECUTED
+    ending = Ending(lib.tl_status_code(status), message, trailers, execution)
+    if release:
+        lib.tl_status_release(status)
+    return ending
+
+
+def end_of(event):
+    """How an event says that a call ended."""
+    ending = ending_of(event.status, release=False)
+    return ending if event.code else Ending(0, "", pairs(event.trailers), lib.TL_EXECUTED)
+
+
+def message_of(event):
+    """The message of an event, copied."""
+    return said(lib.tl_message_bytes(event.message))
+
+
+class Options:
+    """Options of one call, and what they point to."""
+
+    def __init__(self, timeout, metadata, parent=None):
+        self.value = ffi.new("tl_call_options *")
+        self.value.size = ffi.sizeof("tl_call_options")
+        if timeout is not None:
+            # 0 would be no limit, and what has passed has passed.
+            self.value.timeout_ns = min(max(1, int(timeout * 1e9)), 2**62)
+        if parent is not None:
+            self.value.parent = parent
+        self.value.metadata = metadata_handle(metadata)
+
+    def release(self):
+        lib.tl_metadata_release(self.value.metadata)
+
+
+class Outcome:
+    """How a served call ends, and what that points to."""
+
+    def __init__(self, code, message, trailers):
+        self._kept = []
+        self.value = ffi.new("tl_outcome *")
+        self.value.size = ffi.sizeof("tl_outcome")
+        self.value.code = code
+        self.value.message = self._slice((message or "").encode("utf-8"))
+        rest = [pair for pair in trailers or () if pair[0] != DETAILS]
+        details = [value for key, value in trailers or () if key == DETAILS]
+        self.value.details = self._slice(details[0] if details else b"")
+        self.value.trailers = metadata_handle(rest)
+
+    def _slice(self, data):
+        slice_, kept = as_slice(data)
+        self._kept.append(kept)
+        return slice_
+
+    def release(self):
+        lib.tl_metadata_release(self.value.trailers)
+
+
+class Library:
+    """A channel of the library, with and without waiting for whoever serves."""
+
+    def __init__(self, target, socket=None, embedded=None, name=None):
+        self._settings = (target, socket, embedded, name)
+        self._channels = {}
+
+    def channel(self, wait_for_ready):
+        """The handle calls are made through."""
+        wait_for_ready = bool(wait_for_ready)
+        if wait_for_ready not in self._channels:
+            self._channels[wait_for_ready] = self._open(wait_for_ready)
+        return self._channels[wait_for_ready]
+
+    def _open(self, wait_for_ready):
+        target, socket, embedded, name = self._settings
+        options, out, status = ffi.new("tl_channel_options *"), ffi.new("tl_channel *"), ffi.new("tl_status *")
+        options.size = ffi.sizeof("tl_channel_options")
+        options.wait_for_ready = wait_for_ready
+        options.daemon = daemon_of(embedded)
+        kept = []
+        for field, text in (("target", target), ("socket", socket), ("name", name)):
+            slice_, buffer = as_slice((text or "").encode("utf-8"))
+            setattr(options, field, slice_)
+            kept.append(buffer)
+        check(lib.tl_channel_new(options, out, status), status)
+        return out[0]
+
+    def release(self):
+        for channel in self._channels.values():
+            lib.tl_channel_release(channel)
+        self._channels = {}
+
+
+def daemon_of(embedded):
+    """Which daemon, as the library counts them."""
+    if embedded is None:
+        return lib.TL_ANY_DAEMON
+    return lib.TL_EMBEDDED if embedded else lib.TL_ATTACHED
+
+
+def new_queue():
+    """A completion queue."""
+    queue, status = ffi.new("tl_queue *"), ffi.new("tl_status *")
+    check(lib.tl_queue_new(queue, status), status)
+    return queue[0]

@@ -1,0 +1,443 @@
+"""A server for services that grpcio's plugin has generated: handlers run in a pool of threads."""
+
+import collections
+import logging
+import threading
+import warnings
+
+import grpc
+
+from . import _library
+from ._errors import FailedCall
+from ._library import Ending, Outcome, as_slice, ffi, lib, message_of, pairs
+
+_LOG = logging.getLogger(__name__)
+
+HandlerCallDetails = collections.namedtuple("HandlerCallDetails", ("method", "invocation_metadata"))
+
+
+class Abortion(Exception):
+    """Raised by `context.abort`: the handler ends here."""
+
+
+class Handlers:
+    """What a server serves: handlers by method, through interceptors."""
+
+    def __init__(self, handlers=(), interceptors=()):
+        self.services = set()
+        self._generic = []
+        self._registered = {}
+        self._interceptors = tuple(interceptors or ())
+        self.add_generic(handlers or ())
+
+    def add_generic(self, handlers):
+        for handler in handlers:
+            if not isinstance(handler, grpc.ServiceRpcHandler):
+                raise ValueError(f"{handler!r} does not say which service it is for: the daemon has to know")
+            self.services.add(handler.service_name())
+            self._generic.append(handler)
+
+    def add_registered(self, service_name, methods):
+        self.services.add(service_name)
+        self._registered.update({f"/{service_name}/{name}": handler for name, handler in methods.items()})
+
+    def find(self, method, metadata):
+        """The handler of a method, as interceptors have it; None if there is none. Of aio's: an awaitable."""
+
+        def find(details):
+            registered = self._registered.get(details.method)
+            if registered is not None:
+                return registered
+            return next((found for found in (one.service(details) for one in self._generic) if found), None)
+
+        for interceptor in reversed(self._interceptors):
+            find = _through(interceptor, find)
+        return find(HandlerCallDetails(method, metadata))
+
+    def find_async(self, method, metadata):
+        async def find(details):
+            return Handlers.find(self._bare(), details.method, details.invocation_metadata)
+
+        for interceptor in reversed(self._interceptors):
+            find = _through(interceptor, find)
+        return find(HandlerCallDetails(method, metadata))
+
+    def _bare(self):
+        bare = Handlers()
+        bare.services, bare._generic, bare._registered = self.services, self._generic, self._registered
+        return bare
+
+
+def _through(interceptor, continuation):
+    return lambda details: interceptor.intercept_service(continuation, details)
+
+
+class LibraryServer:
+    """A server of the library, with a queue its calls come to."""
+
+    def __init__(self, services, queue=None, socket=None, embedded=None, name=None, workers=1):
+        self._own_queue = queue is None
+        self.queue = _library.new_queue() if queue is None else queue
+        server, status = ffi.new("tl_server *"), ffi.new("tl_status *")
+        options = ffi.new("tl_server_options *")
+        options.size = ffi.sizeof("tl_server_options")
+        options.daemon = _library.daemon_of(embedded)
+        options.workers = workers
+        kept = []
+        for field, text in (("socket", socket), ("name", name)):
+            slice_, buffer = as_slice((text or "").encode("utf-8"))
+            setattr(options, field, slice_)
+            kept.append(buffer)
+        _library.check(lib.tl_server_new(options, server, status), status)
+        self._server = server[0]
+        for service in sorted(services):
+            slice_, _kept = as_slice(service.encode("utf-8"))
+            added = lib.tl_server_add_service(self._server, slice_, self.queue, 0, ffi.NULL, ffi.NULL, status)
+            _library.check(added, status)
+
+    def start(self):
+        status = ffi.new("tl_status *")
+        _library.check(lib.tl_server_start(self._server, status), status)
+
+    def ready(self):
+        """Waits until calls arrive."""
+        status = ffi.new("tl_status *")
+        _library.check(lib.tl_server_ready(self._server, status), status)
+
+    def stop(self, grace):
+        """Stops, and waits for calls in flight as long as is said."""
+        lib.tl_server_shutdown(self._server, int((grace or 0) * 1e9), ffi.NULL)
+
+    def release(self):
+        lib.tl_server_release(self._server)
+        if self._own_queue:
+            lib.tl_queue_release(self.queue)
+
+
+def port_of(address):
+    """The port of an address, which the daemon may have and this server does not need."""
+    warnings.warn(
+        f"{address!r} is not listened at: callers reach this server through the daemon ([daemon] listen)", stacklevel=3
+    )
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdigit() else 0
+
+
+class Server(grpc.Server):
+    """Serves through the host's daemon."""
+
+    def __init__(self, thread_pool, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, **where):
+        self._pool = thread_pool
+        self._handlers = Handlers(handlers, interceptors)
+        self._most = maximum_concurrent_rpcs
+        self._where = where
+        self._library = None
+        self._lock = threading.Lock()
+        self._calls = {}  # handles of calls in flight
+        self._ended = threading.Event()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers):
+        self._handlers.add_generic(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name, method_handlers):
+        self._handlers.add_registered(service_name, method_handlers)
+
+    def add_insecure_port(self, address):
+        return port_of(address)
+
+    def add_secure_port(self, address, server_credentials):
+        raise ValueError("TLS is the daemon's: [tls] in its configuration")
+
+    def start(self):
+        self._library = LibraryServer(self._handlers.services, **self._where)
+        self._library.start()
+        threading.Thread(target=self._serve, name="trunkline-server", daemon=True).start()
+
+    def ready(self, timeout=None):
+        """Waits until the daemon knows the services. Not grpcio's: there, a port is open when `start` returns."""
+        self._library.ready()
+
+    def stop(self, grace):
+        """Stops in the background; the event is set when the server has ended."""
+        if self._library is None:
+            self._ended.set()
+        elif not self._ended.is_set():
+            threading.Thread(target=self._stop, args=(grace,), daemon=True).start()
+        return self._ended
+
+    def _stop(self, grace):
+        self._library.stop(grace)
+        self._library.release()
+        self._ended.set()
+
+    def wait_for_termination(self, timeout=None):
+        return not self._ended.wait(timeout)
+
+    # ---- calls
+
+    def _serve(self):
+        """Takes events until the queue is released."""
+        room = 64
+        events, count = ffi.new("tl_event[]", room), ffi.new("size_t *")
+        while not lib.tl_queue_next(self._library.queue, events, room, -1, count, ffi.NULL):
+            for index in range(count[0]):
+                event = events[index]
+                if event.kind == lib.TL_EVENT_CALL:
+                    self._take(event.call.id)
+                elif event.kind == lib.TL_EVENT_OVER:
+                    context = self._calls.get(event.call.id)
+                    if context is not None:
+                        context.note_over()
+                lib.tl_event_clear(ffi.addressof(events, index))
+
+    def _take(self, number):
+        context = Context(ffi.new("tl_call *", (number,))[0], self._library.queue)
+        with self._lock:
+            too_many = self._most is not None and len(self._calls) >= self._most
+            if not too_many:
+                self._calls[number] = context
+        if too_many:
+            context.finish(Ending(grpc.StatusCode.RESOURCE_EXHAUSTED.value[0], "too many calls at once", (), 0))
+            return context.release()
+        try:
+            self._pool.submit(self._handle, context, number)
+        except RuntimeError as error:  # the pool was shut down
+            context.finish(Ending(grpc.StatusCode.UNAVAILABLE.value[0], str(error), (), 0))
+            self._forget(context, number)
+
+    def _handle(self, context, number):
+        try:
+            lib.tl_context_enter(context.call, ffi.NULL)
+            try:
+                self._run(context)
+            finally:
+                lib.tl_context_leave(ffi.NULL)
+        except Exception:
+            _LOG.exception("a call could not be served")
+        finally:
+            self._forget(context, number)
+
+    def _forget(self, context, number):
+        with self._lock:
+            self._calls.pop(number, None)
+        context.release()
+
+    def _run(self, context):
+        method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
+        try:
+            handler = self._handlers.find(method, context.invocation_metadata())
+            if handler is None:
+                return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
+            serialize = handler.response_serializer or bytes
+            request = self._request(handler, context)
+            if handler.response_streaming:
+                behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
+                for response in behavior(request, context):
+                    if not context.send(serialize(response)):
+                        return None
+                return context.finish(context.ending())
+            behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
+            response = behavior(request, context)
+            ending = context.ending()
+            return context.finish(ending, None if ending.code else serialize(response))
+        except Abortion:
+            context.finish(context.ending())
+        except _Gone:
+            pass
+        except Exception as error:
+            _LOG.exception("exception calling %s", method)
+            message = f"Exception calling application: {error}"
+            context.finish(context.ending()._replace(code=grpc.StatusCode.UNKNOWN.value[0], message=message))
+        return None
+
+    @staticmethod
+    def _request(handler, context):
+        deserialize = handler.request_deserializer or bytes
+        if handler.request_streaming:
+            return Requests(context, deserialize)
+        message = context.receive()
+        if message is None:
+            raise _Gone()
+        return deserialize(message)
+
+
+class _Gone(Exception):
+    """The call is no longer wanted."""
+
+
+class Requests:
+    """The requests of a call, as they come."""
+
+    def __init__(self, context, deserialize):
+        self._context = context
+        self._deserialize = deserialize
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        message = self._context.receive()
+        if message is None:
+            raise StopIteration
+        return self._deserialize(message)
+
+    next = __next__
+
+
+class ContextWords:
+    """What a handler says of its call, and learns of it; the same for threads and asyncio."""
+
+    def __init__(self, call, queue):
+        self.call = call
+        self._queue = queue
+        self._code = None
+        self._details = ""
+        self._trailing = ()
+        self._invocation = None
+        self._watched = False
+        self._over = False
+        self._released = False
+        self._headers_sent = False
+        self._callbacks = []
+
+    def invocation_metadata(self):
+        if self._invocation is None:
+            handle = ffi.new("tl_metadata *")
+            lib.tl_call_metadata(self.call, handle, ffi.NULL)
+            self._invocation = pairs(handle[0])
+            lib.tl_metadata_release(handle[0])
+        return self._invocation
+
+    def peer(self):
+        return "trunkline:daemon"
+
+    def peer_identities(self):
+        return None
+
+    def peer_identity_key(self):
+        return None
+
+    def auth_context(self):
+        return {}
+
+    def set_compression(self, compression):
+        """An application and its daemon share memory; between hosts the daemon compresses."""
+
+    def disable_next_message_compression(self):
+        pass
+
+    def set_trailing_metadata(self, trailing_metadata):
+        self._trailing = tuple(trailing_metadata)
+
+    def trailing_metadata(self):
+        return self._trailing
+
+    def set_code(self, code):
+        self._code = code
+
+    def set_details(self, details):
+        self._details = details
+
+    def code(self):
+        return self._code
+
+    def details(self):
+        return self._details
+
+    def time_remaining(self):
+        left = lib.tl_call_time_left(self.call)
+        return None if left == 2**63 - 1 else left / 1e9
+
+    def _aborted(self, code, details, trailing=()):
+        if code == grpc.StatusCode.OK:
+            code, details = grpc.StatusCode.UNKNOWN, "abort with OK"
+        self._code, self._details = code, details
+        self._trailing = tuple(trailing) or self._trailing
+        return Abortion()
+
+    def ending(self):
+        """What the handler has said of the end."""
+        code = self._code
+        number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code or 0)
+        details = self._details
+        details = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
+        return Ending(number, details, self._trailing, 0)
+
+    def _watch(self):
+        if not self._watched and not self._released:
+            self._watched = True
+            lib.tl_call_watch(self.call, self._queue, 0, ffi.NULL)
+
+    def note_over(self):
+        self._over = True
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def release(self):
+        self._released = True
+        self.note_over()
+        lib.tl_call_release(self.call)
+
+
+class Context(ContextWords, grpc.ServicerContext):
+    """The context of a call whose handler runs in a thread."""
+
+    def is_active(self):
+        self._watch()
+        return not self._over
+
+    def cancel(self):
+        self.finish(Ending(grpc.StatusCode.CANCELLED.value[0], "cancelled by the server", (), 0))
+
+    def add_callback(self, callback):
+        self._watch()
+        if self._over:
+            return False
+        self._callbacks.append(callback)
+        return True
+
+    def abort(self, code, details):
+        raise self._aborted(code, details)
+
+    def abort_with_status(self, status):
+        raise self._aborted(status.code, status.details, status.trailing_metadata or ())
+
+    def send_initial_metadata(self, initial_metadata):
+        if self._headers_sent:
+            raise ValueError("initial metadata were sent already")
+        self._headers_sent = True
+        headers = _library.metadata_handle(initial_metadata)
+        lib.tl_call_send_headers(self.call, headers, _library.NO_QUEUE, 0, ffi.NULL)
+        lib.tl_metadata_release(headers)
+
+    def receive(self):
+        """The next request; None after the last. Raises when the call is no longer wanted."""
+        event = ffi.new("tl_event *")
+        lib.tl_call_receive(self.call, _library.NO_QUEUE, 0, event, ffi.NULL)
+        try:
+            if event.kind == lib.TL_EVENT_MESSAGE:
+                return message_of(event)
+            if event.kind == lib.TL_EVENT_REQUESTS_END:
+                return None
+            raise FailedCall(_library.ending_of(event.status, release=False))
+        finally:
+            lib.tl_event_clear(event)
+
+    def send(self, message):
+        """Sends a response; whether it is still wanted."""
+        slice_, _kept = as_slice(message)
+        self._headers_sent = True
+        return lib.tl_call_send(self.call, slice_, 0, _library.NO_QUEUE, 0, ffi.NULL) == 0
+
+    def finish(self, ending, message=None):
+        """Answers the call; nothing happens if it was."""
+        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers), ffi.NULL, None
+        if message is not None:
+            value, kept = as_slice(message)
+            slice_ = ffi.new("tl_slice *", value)
+        try:
+            lib.tl_call_finish(self.call, outcome.value, slice_, _library.NO_QUEUE, 0, ffi.NULL)
+        finally:
+            outcome.release()
+            del kept

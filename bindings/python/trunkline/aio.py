@@ -1,0 +1,692 @@
+"""The same for `grpc.aio`: channels and servers in an event loop, any number of loops, no thread.
+
+Each loop that calls has a queue of the library's, whose descriptor it watches.
+"""
+
+import asyncio
+import inspect
+import logging
+import time
+import weakref
+
+import grpc
+import grpc.aio
+
+from . import _library
+from ._channel import refuse_credentials
+from ._errors import code_of
+from ._library import Ending, Library, LibraryError, Options, Outcome, as_slice, end_of, ffi, lib, message_of, pairs
+from ._server import Abortion, ContextWords, Handlers, LibraryServer, port_of
+
+_LOG = logging.getLogger(__name__)
+_ROOM = 64
+
+EOF = grpc.aio.EOF
+
+
+class _Event:
+    """What came of an operation, without handles."""
+
+    def __init__(self, event):
+        self.kind = event.kind
+        self.call = event.call.id
+        self.message = message_of(event) if event.message.id else None
+        self.headers = pairs(event.headers) if event.headers.id else ()
+        self.ending = end_of(event)
+
+
+class _Queue:
+    """Operations of one event loop."""
+
+    def __init__(self, loop):
+        self._loop = loop
+        self.handle = _library.new_queue()
+        self._waiting = {}
+        self._tag = 0
+        self._events, self._count = ffi.new("tl_event[]", _ROOM), ffi.new("size_t *")
+        self.on_call = self.on_over = None
+        loop.add_reader(lib.tl_queue_fd(self.handle), self._drain)
+
+    def _drain(self):
+        # Once more than there was something: operations go on in here.
+        lib.tl_queue_next(self.handle, self._events, _ROOM, 0, self._count, ffi.NULL)
+        for index in range(self._count[0]):
+            event = self._events[index]
+            if event.kind == lib.TL_EVENT_CALL:
+                self.on_call(event.call.id)
+            elif event.kind == lib.TL_EVENT_OVER:
+                self.on_over(event.call.id)
+            else:
+                future = self._waiting.pop(event.tag, None)
+                if future is not None and not future.done():
+                    future.set_result(_Event(event))
+            lib.tl_event_clear(ffi.addressof(self._events, index))
+
+    def begin(self, start):
+        """Begins an operation by `start(queue, tag, status)`; a future of its event."""
+        self._tag += 1
+        tag, status = self._tag, ffi.new("tl_status *")
+        _library.check(start(self.handle, tag, status), status)
+        future = self._loop.create_future()
+        self._waiting[tag] = future
+        return future
+
+    def close(self):
+        if not self._loop.is_closed():
+            self._loop.remove_reader(lib.tl_queue_fd(self.handle))
+        lib.tl_queue_release(self.handle)
+
+
+_QUEUES = weakref.WeakKeyDictionary()
+
+
+def _queue():
+    loop = asyncio.get_running_loop()
+    queue = _QUEUES.get(loop)
+    if queue is None:
+        queue = _QUEUES[loop] = _Queue(loop)
+        weakref.finalize(loop, lib.tl_queue_release, queue.handle)
+    return queue
+
+
+def _metadata(found):
+    return grpc.aio.Metadata(*((key, value) for key, value in found))
+
+
+class Channel(grpc.aio.Channel):
+    """Calls through the host's daemon, in whichever loop they are made."""
+
+    def __init__(self, library, interceptors=None):
+        if interceptors:
+            raise ValueError("interceptors of grpc.aio are not supported: wrap the stub, or use policies")
+        self._library = library
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, exc_type, exc_val, exc_tb):
+        await self.close()
+
+    async def close(self, grace=None):
+        self._library.release()
+
+    def get_state(self, try_to_connect=False):
+        return grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, last_observed_state):
+        if last_observed_state == grpc.ChannelConnectivity.READY:
+            await asyncio.get_running_loop().create_future()
+
+    async def channel_ready(self):
+        """Connections are the daemon's; whether a target can be reached shows when it is called."""
+
+    def unary_unary(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
+        return _UnaryUnary(self._library, method, request_serializer, response_deserializer)
+
+    def unary_stream(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
+        return _UnaryStream(self._library, method, request_serializer, response_deserializer)
+
+    def stream_unary(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
+        return _StreamUnary(self._library, method, request_serializer, response_deserializer)
+
+    def stream_stream(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
+        return _StreamStream(self._library, method, request_serializer, response_deserializer)
+
+
+class _Method:
+    def __init__(self, library, method, serializer, deserializer):
+        method = method.decode("ascii") if isinstance(method, bytes) else method
+        self.library = library
+        self.path, self._path_bytes = as_slice(method.encode("ascii"))
+        self.serialize = serializer or bytes
+        self.deserialize = deserializer or bytes
+
+    def _call(self, kind, request, requests, timeout, metadata, credentials, wait_for_ready):
+        refuse_credentials(credentials)
+        return kind(self, _queue(), request, requests, timeout, metadata, wait_for_ready)
+
+
+class _UnaryUnary(_Method, grpc.aio.UnaryUnaryMultiCallable):
+    def __call__(
+        self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
+    ):
+        return self._call(UnaryUnaryCall, request, None, timeout, metadata, credentials, wait_for_ready)
+
+
+class _UnaryStream(_Method, grpc.aio.UnaryStreamMultiCallable):
+    def __call__(
+        self, request, *, timeout=None, metadata=None, credentials=None, wait_for_ready=None, compression=None
+    ):
+        return self._call(UnaryStreamCall, request, None, timeout, metadata, credentials, wait_for_ready)
+
+
+class _StreamUnary(_Method, grpc.aio.StreamUnaryMultiCallable):
+    def __call__(
+        self,
+        request_iterator=None,
+        timeout=None,
+        metadata=None,
+        credentials=None,
+        wait_for_ready=None,
+        compression=None,
+    ):
+        return self._call(StreamUnaryCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready)
+
+
+class _StreamStream(_Method, grpc.aio.StreamStreamMultiCallable):
+    def __call__(
+        self,
+        request_iterator=None,
+        timeout=None,
+        metadata=None,
+        credentials=None,
+        wait_for_ready=None,
+        compression=None,
+    ):
+        return self._call(StreamStreamCall, None, request_iterator, timeout, metadata, credentials, wait_for_ready)
+
+
+class _Call:
+    """A call under way. `_opened` is done when it can be used, `_over` when it has ended."""
+
+    def __init__(self, method, queue, request, requests, timeout, metadata, wait_for_ready):
+        self._method = method
+        self._queue = queue
+        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._loop = asyncio.get_running_loop()
+        self._initial = self._loop.create_future()
+        self._over = self._loop.create_future()
+        self._handle = None
+        self._callbacks = []
+        self._feeder = None
+        options, handle = Options(timeout, metadata), ffi.new("tl_call *")
+        try:
+            channel = method.library.channel(wait_for_ready)
+            begun = queue.begin(lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status))
+        finally:
+            options.release()
+        self._handle = handle[0]
+        self._number = handle[0].id
+        self._follow(begun, requests)
+
+    def _follow(self, begun, requests):
+        self._receiving = asyncio.Lock()
+        self._begun = self._loop.create_task(self._open(begun))
+        if requests is not None:
+            self._feeder = self._loop.create_task(self._feed(requests))
+
+    def _start(self, channel, request, options, handle, queue, tag, status):
+        first, _kept = as_slice(b"" if request is None else self._method.serialize(request))
+        flags = lib.TL_NO_MESSAGE if request is None else lib.TL_LAST
+        path = self._method.path
+        return lib.tl_call_open(channel, path, first, flags, options.value, queue, tag, handle, status)
+
+    async def _open(self, begun):
+        event = await begun
+        if event.ending.code:
+            self._end(event.ending)
+
+    def _end(self, ending):
+        if self._over.done():
+            return
+        if not self._initial.done():
+            self._initial.set_result(())
+        self._over.set_result(ending)
+        lib.tl_call_release(self._handle)
+        if self._feeder is not None:
+            self._feeder.cancel()
+        for callback in self._callbacks:
+            callback(self)
+
+    async def _feed(self, requests):
+        try:
+            if hasattr(requests, "__aiter__"):
+                async for request in requests:
+                    await self._send(request)
+            else:
+                for request in requests:
+                    await self._send(request)
+            await self._done_writing()
+        except (asyncio.CancelledError, grpc.RpcError, LibraryError):
+            pass
+        except Exception as error:
+            _LOG.exception("exception iterating requests")
+            lib.tl_call_cancel(self._handle, ffi.NULL)
+            self._end(Ending(grpc.StatusCode.UNKNOWN.value[0], f"Exception iterating requests: {error!r}", (), 2))
+
+    async def _send(self, request):
+        await self._begun
+        if self._over.done():
+            raise self._error()
+        message, _kept = as_slice(self._method.serialize(request))
+        sent = await self._queue.begin(
+            lambda queue, tag, status: lib.tl_call_send(self._handle, message, 0, queue, tag, status)
+        )
+        if sent.ending.code:
+            raise await self._failed()
+
+    async def _done_writing(self):
+        await self._begun
+        lib.tl_call_end_requests(self._handle, ffi.NULL)
+
+    async def _receive(self):
+        """The next response as bytes; EOF after the last."""
+        await self._begun
+        async with self._receiving:
+            while not self._over.done():
+                receive = self._queue.begin(
+                    lambda queue, tag, status: lib.tl_call_receive(self._handle, queue, tag, ffi.NULL, status)
+                )
+                try:
+                    event = await receive
+                except asyncio.CancelledError:
+                    self.cancel()
+                    raise
+                if event.kind == lib.TL_EVENT_HEADERS:
+                    if not self._initial.done():
+                        self._initial.set_result(event.headers)
+                elif event.kind == lib.TL_EVENT_MESSAGE:
+                    if not self._initial.done():
+                        self._initial.set_result(())
+                    return event.message
+                else:
+                    self._end(event.ending)
+        return EOF
+
+    def _error(self):
+        ending = self._over.result()
+        error = grpc.aio.AioRpcError(
+            code_of(ending.code),
+            _metadata(self._initial.result()),
+            _metadata(ending.trailers),
+            details=ending.message,
+            debug_error_string=("executed", "not executed", "unknown")[ending.execution],
+        )
+        return error
+
+    async def _failed(self):
+        """The call cannot be written to: how it ended. What came before that is not asked for any more."""
+        while not self._over.done():
+            await self._receive()
+        return self._error()
+
+    def _raise_if_failed(self):
+        if self._over.result().code:
+            if self.cancelled() and self._over.result().message == _CANCELLED:
+                raise asyncio.CancelledError()
+            raise self._error()
+
+    def cancelled(self):
+        return self._over.done() and self._over.result().code == grpc.StatusCode.CANCELLED.value[0]
+
+    def done(self):
+        return self._over.done()
+
+    def time_remaining(self):
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def cancel(self):
+        if self._over.done():
+            return False
+        lib.tl_call_cancel(self._handle, ffi.NULL)
+        self._end(Ending(grpc.StatusCode.CANCELLED.value[0], _CANCELLED, (), 2))
+        return True
+
+    def add_done_callback(self, callback):
+        if self._over.done():
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    async def initial_metadata(self):
+        return _metadata(await asyncio.shield(self._initial))
+
+    async def trailing_metadata(self):
+        return _metadata((await asyncio.shield(self._over)).trailers)
+
+    async def code(self):
+        return code_of((await asyncio.shield(self._over)).code)
+
+    async def details(self):
+        return (await asyncio.shield(self._over)).message
+
+    async def wait_for_connection(self):
+        await self._begun
+
+    def __del__(self):
+        if self._handle is not None and not self._over.done():
+            lib.tl_call_release(self._handle)
+
+
+_CANCELLED = "Locally cancelled by application!"
+
+
+class _OneResponse:
+    """A call of one response: an awaitable of it. It is received whether or not anybody awaits it."""
+
+    def __init__(self, *how):
+        super().__init__(*how)
+        self._response = self._loop.create_task(self._receive_all())
+        # Whoever does not await it does not want to hear of it.
+        self._response.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    async def _receive_all(self):
+        response = None
+        while (message := await self._receive()) is not EOF:
+            response = message
+        self._raise_if_failed()
+        if response is None:
+            ending = Ending(grpc.StatusCode.INTERNAL.value[0], "the call ended without a response", (), 0)
+            raise grpc.aio.AioRpcError(code_of(ending.code), details=ending.message)
+        return self._method.deserialize(response)
+
+    def __await__(self):
+        try:
+            return (yield from asyncio.shield(self._response).__await__())
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
+
+
+class _ManyResponses:
+    """A call of many responses: read, or iterated over."""
+
+    async def read(self):
+        message = await self._receive()
+        if message is EOF:
+            self._raise_if_failed()
+            return EOF
+        return self._method.deserialize(message)
+
+    async def _iterate(self):
+        while (message := await self.read()) is not EOF:
+            yield message
+
+    def __aiter__(self):
+        return self._iterate()
+
+
+class _ManyRequests:
+    """A call that is written to."""
+
+    async def write(self, request):
+        if self._feeder is not None:
+            raise grpc.aio.UsageError("the requests are those of the iterator")
+        await self._send(request)
+
+    async def done_writing(self):
+        if self._feeder is not None:
+            raise grpc.aio.UsageError("the requests are those of the iterator")
+        await self._done_writing()
+
+
+class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
+    """One request, one response: opened and received in one operation, and no task."""
+
+    _response = None
+
+    def _start(self, channel, request, options, handle, queue, tag, status):
+        first, _kept = as_slice(self._method.serialize(request))
+        return lib.tl_unary_start(channel, self._method.path, first, options.value, queue, tag, handle, status)
+
+    def _follow(self, begun, requests):
+        begun.add_done_callback(self._on_reply)
+
+    def _on_reply(self, begun):
+        if begun.cancelled() or self._over.done():
+            return
+        event = begun.result()
+        self._response = event.message
+        if not self._initial.done():
+            self._initial.set_result(event.headers)
+        self._end(event.ending)
+
+    async def wait_for_connection(self):
+        """Connections are the daemon's."""
+
+    def __await__(self):
+        if not self._over.done():
+            try:
+                yield from asyncio.shield(self._over).__await__()
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
+        self._raise_if_failed()
+        return self._method.deserialize(self._response)
+
+
+class UnaryStreamCall(_ManyResponses, _Call, grpc.aio.UnaryStreamCall):
+    """One request, many responses."""
+
+
+class StreamUnaryCall(_ManyRequests, _OneResponse, _Call, grpc.aio.StreamUnaryCall):
+    """Many requests, one response."""
+
+
+class StreamStreamCall(_ManyRequests, _ManyResponses, _Call, grpc.aio.StreamStreamCall):
+    """Many requests, many responses."""
+
+
+def insecure_channel(
+    target="", options=None, compression=None, interceptors=None, *, socket=None, embedded=None, name=None
+):
+    """As `trunkline.insecure_channel`, for `grpc.aio`'s stubs."""
+    return Channel(Library(target, socket, embedded, name), interceptors)
+
+
+# ---- the server
+
+
+class Server(grpc.aio.Server):
+    """Serves through the host's daemon; handlers are coroutines of the loop it is started in."""
+
+    def __init__(self, handlers=None, interceptors=None, maximum_concurrent_rpcs=None, **where):
+        self._handlers = Handlers(handlers, interceptors)
+        self._most = maximum_concurrent_rpcs
+        self._where = where
+        self._library = None
+        self._queue = None
+        self._calls = {}
+        self._ended = asyncio.Event()
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers):
+        self._handlers.add_generic(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name, method_handlers):
+        self._handlers.add_registered(service_name, method_handlers)
+
+    def add_insecure_port(self, address):
+        return port_of(address)
+
+    def add_secure_port(self, address, server_credentials):
+        raise ValueError("TLS is the daemon's: [tls] in its configuration")
+
+    async def start(self):
+        loop = asyncio.get_running_loop()
+        self._queue = _Queue(loop)
+        self._queue.on_call, self._queue.on_over = self._take, self._over
+        self._library = LibraryServer(self._handlers.services, queue=self._queue.handle, **self._where)
+        self._library.start()
+
+    async def ready(self):
+        """Waits until the daemon knows the services."""
+        await asyncio.get_running_loop().run_in_executor(None, self._library.ready)
+
+    async def stop(self, grace):
+        if self._library is not None and not self._ended.is_set():
+            await asyncio.get_running_loop().run_in_executor(None, self._library.stop, grace)
+            for task, _ in list(self._calls.values()):
+                task.cancel()
+            self._library.release()
+            self._queue.close()
+        self._ended.set()
+
+    async def wait_for_termination(self, timeout=None):
+        try:
+            await asyncio.wait_for(self._ended.wait(), timeout)
+        except asyncio.TimeoutError:
+            return True
+        return False
+
+    def _take(self, number):
+        context = Context(ffi.new("tl_call *", (number,))[0], self._queue)
+        too_many = self._most is not None and len(self._calls) >= self._most
+        task = asyncio.get_running_loop().create_task(self._handle(context, number, too_many))
+        self._calls[number] = (task, context)
+
+    def _over(self, number):
+        task, context = self._calls.get(number, (None, None))
+        if task is not None and not context.is_answered:
+            context.note_over()
+            # Its caller has gone.
+            task.cancel()
+
+    async def _handle(self, context, number, too_many):
+        try:
+            if too_many:
+                code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+                return await context.finish(Ending(code, "too many calls at once", (), 0))
+            context._watch()
+            await self._run(context)
+        except asyncio.CancelledError:
+            pass
+        except Exception:
+            _LOG.exception("a call could not be served")
+        finally:
+            self._calls.pop(number, None)
+            context.release()
+        return None
+
+    async def _run(self, context):
+        method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
+        try:
+            handler = await self._handlers.find_async(method, context.invocation_metadata())
+            if handler is None:
+                return await context.finish(
+                    Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0)
+                )
+            context.serialize = handler.response_serializer or bytes
+            context.deserialize = handler.request_deserializer or bytes
+            request = context.requests() if handler.request_streaming else await context.read()
+            if request is EOF:
+                return None
+            if handler.response_streaming:
+                behavior = handler.stream_stream if handler.request_streaming else handler.unary_stream
+                responses = behavior(request, context)
+                if inspect.isawaitable(responses):
+                    await responses
+                elif hasattr(responses, "__aiter__"):
+                    async for response in responses:
+                        await context.write(response)
+                else:
+                    for response in responses:
+                        await context.write(response)
+                return await context.finish(context.ending())
+            behavior = handler.stream_unary if handler.request_streaming else handler.unary_unary
+            response = behavior(request, context)
+            if inspect.isawaitable(response):
+                response = await response
+            ending = context.ending()
+            return await context.finish(ending, None if ending.code else context.serialize(response))
+        except Abortion:
+            await context.finish(context.ending())
+        except grpc.RpcError:
+            raise
+        except Exception as error:
+            _LOG.exception("exception calling %s", method)
+            message = f"Unexpected {type(error)}: {error}"
+            ending = context.ending()._replace(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
+            await context.finish(ending)
+        return None
+
+
+class Context(ContextWords, grpc.aio.ServicerContext):
+    """The context of a call whose handler is a coroutine."""
+
+    def __init__(self, call, queue):
+        super().__init__(call, queue.handle)
+        self._loop_queue = queue
+        self.serialize = self.deserialize = bytes
+        self.is_answered = False
+
+    async def read(self):
+        event = await self._loop_queue.begin(
+            lambda queue, tag, status: lib.tl_call_receive(self.call, queue, tag, ffi.NULL, status)
+        )
+        if event.kind == lib.TL_EVENT_MESSAGE:
+            return self.deserialize(event.message)
+        if event.kind == lib.TL_EVENT_REQUESTS_END:
+            return EOF
+        raise asyncio.CancelledError()
+
+    async def requests(self):
+        while (request := await self.read()) is not EOF:
+            yield request
+
+    async def write(self, message):
+        slice_, _kept = as_slice(self.serialize(message))
+        sent = await self._loop_queue.begin(
+            lambda queue, tag, status: lib.tl_call_send(self.call, slice_, 0, queue, tag, status)
+        )
+        if sent.ending.code:
+            raise asyncio.CancelledError()
+
+    async def send_initial_metadata(self, initial_metadata):
+        headers = _library.metadata_handle(initial_metadata)
+        try:
+            await self._loop_queue.begin(
+                lambda queue, tag, status: lib.tl_call_send_headers(self.call, headers, queue, tag, status)
+            )
+        finally:
+            lib.tl_metadata_release(headers)
+
+    async def finish(self, ending, message=None):
+        self.is_answered = True
+        outcome, slice_, kept = Outcome(ending.code, ending.message, ending.trailers), ffi.NULL, None
+        if message is not None:
+            value, kept = as_slice(message)
+            slice_ = ffi.new("tl_slice *", value)
+        try:
+            await self._loop_queue.begin(
+                lambda queue, tag, status: lib.tl_call_finish(self.call, outcome.value, slice_, queue, tag, status)
+            )
+        except LibraryError:
+            pass  # it was answered
+        finally:
+            outcome.release()
+            del kept
+
+    async def abort(self, code, details="", trailing_metadata=()):
+        raise self._aborted(code, details, trailing_metadata)
+
+    async def abort_with_status(self, status):
+        raise self._aborted(status.code, status.details, status.trailing_metadata or ())
+
+    def add_done_callback(self, callback):
+        self._callbacks.append(lambda: callback(self))
+
+    def cancelled(self):
+        return self._over and not self.is_answered
+
+    def done(self):
+        return self._over or self.is_answered
+
+
+def server(
+    migration_thread_pool=None,
+    handlers=None,
+    interceptors=None,
+    options=None,
+    maximum_concurrent_rpcs=None,
+    compression=None,
+    *,
+    socket=None,
+    embedded=None,
+    name=None,
+    workers=1,
+):
+    """As `trunkline.server`, for servicers of `grpc.aio`."""
+    if migration_thread_pool is not None:
+        raise ValueError("handlers that block belong to trunkline.server, which runs them in a pool of threads")
+    where = {"socket": socket, "embedded": embedded, "name": name, "workers": workers}
+    return Server(handlers, interceptors, maximum_concurrent_rpcs, **where)

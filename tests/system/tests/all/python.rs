@@ -1,0 +1,72 @@
+//! Shows the Python package, as its wheel installs it, under a daemon of the host: its own tests, and load while
+//! daemons are replaced and servers killed. What the machine lacks is named, and the test passes without.
+
+use crate::c_programs::{killed_under, replaced_under};
+use crate::support::Host;
+use crate::support::c_programs::{Command, root};
+use std::process;
+use std::sync::OnceLock;
+
+/// A Python with the wheel and what its tests need, beside cargo's other output; `None`, and a line that says why, if
+/// there can be none.
+fn python() -> Option<Command> {
+    static MADE: OnceLock<Result<String, String>> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let folder = test.parent().and_then(|deps| deps.parent()).unwrap().join("python");
+        let shared = test.with_file_name("libtrunkline_c.so");
+        let output = process::Command::new(root().join("bindings/python/venv"))
+            .arg(folder)
+            .arg(shared)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        match output.status.code() {
+            Some(0) => Ok(said),
+            Some(77) => Err(said),
+            _ => panic!("the wheel: {said}\n{}", String::from_utf8_lossy(&output.stderr)),
+        }
+    });
+    match made {
+        Ok(python) => Some(Command::of(python)),
+        Err(why) => {
+            eprintln!("skipped: Python: {why}");
+            None
+        }
+    }
+}
+
+fn load() -> Option<Command> {
+    let script = root().join("bindings/python/tests/load.py");
+    Some(python()?.with(&[script.to_str().unwrap()]))
+}
+
+#[test]
+fn the_tests_of_the_package_pass() {
+    let Some(python) = python() else { return };
+    let host = Host::alone();
+    let tests = root().join("bindings/python/tests");
+    let mut command = process::Command::new(python.program());
+    command
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "--color=no"])
+        .arg(&tests)
+        .current_dir(&tests);
+    command.env("TRUNKLINE_SOCKET", host.socket()).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.env_remove("TRUNKLINE_EMBEDDED").output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    let last = out.lines().last().unwrap_or_default();
+    assert!(last.contains(" passed") && !last.contains("skipped"), "{last}");
+}
+
+#[test]
+fn daemons_are_replaced_under_load_from_python() {
+    let Some(load) = load() else { return };
+    replaced_under(&load, &["client", "aio"]);
+}
+
+#[test]
+fn servers_and_daemons_are_killed_under_load_from_python() {
+    let Some(load) = load() else { return };
+    killed_under(&load, "client");
+}
