@@ -1,10 +1,9 @@
 //! Calls that may take more than one attempt: retries and hedges (gRFC A6).
 //!
 //! A call whose method has a retry or hedging policy, and which goes to an endpoint, keeps its request. Every attempt
-//! is a call of its own, whose client end is the first call; it takes the road every call takes, to whatever kind of
-//! endpoint. As soon as one brings more than an end in vain, that attempt takes the place of the call (*commits*): the
-//! client end becomes its own, the others are cancelled, what was kept is forgotten. From there on it is as if there
-//! had never been more than one.
+//! is a call of its own, whose client end is the first call. As soon as one brings more than an end in vain, that
+//! attempt takes the place of the call (*commits*): the client end becomes its own, the others are cancelled, what was
+//! kept is forgotten. From there on it is as if there had never been more than one.
 //!
 //! ```text
 //!   session ── call ─┬─ attempt ── endpoint          session ── attempt ── endpoint
