@@ -1,16 +1,14 @@
 //! What calls go through.
 
-use crate::context;
-use crate::hub::{Hub, Lane, Patience, SessionWait};
+use crate::hub::{Hub, Patience, SessionWait};
 use crate::intercept::{ClientInterceptor, ClientInterceptors};
+use crate::leases::{lane_of, usual_session};
 use crate::message::{Built, SendExtent};
-use crate::session::Session;
 use crate::settings::Settings;
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::task::Waker;
 use trunkline_call::Status;
 use trunkline_message::Message;
 
@@ -88,7 +86,7 @@ impl Channel {
         &self,
         fill: impl FnOnce(&mut M::Builder<'_, SendExtent>),
     ) -> Result<Built<M>, Status> {
-        let session = self.usual_session();
+        let session = usual_session(&self.hub());
         let heap = session.and_then(|session| SendExtent::of_session(&session, M::BLOCK_BYTES as usize).ok());
         Built::build(heap.unwrap_or_else(SendExtent::local), fill)
     }
@@ -127,16 +125,6 @@ impl Channel {
 
     pub(crate) fn patience(&self) -> Patience {
         self.inner.patience
-    }
-
-    /// The session a call made here and now would most likely use.
-    fn usual_session(&self) -> Option<Arc<Session>> {
-        let hub = self.hub();
-        match context::parent() {
-            Some((session, _)) if Arc::ptr_eq(session.keeper(), hub.keeper()) => Some(session),
-            _ if context::has_lane(&hub) => context::session(&hub),
-            _ => hub.task_lane().session(),
-        }
     }
 }
 
@@ -184,7 +172,11 @@ impl ChannelBuilder {
         let channel = self.connect_lazy();
         let mut wait = SessionWait::new(channel.patience());
         // The hub anew each time: a forked child that goes on with this has one of its own.
-        poll_fn(|cx| wait.poll(&lane_of(&channel.hub(), cx.waker()), cx)).await?;
+        poll_fn(|cx| {
+            let hub = channel.hub();
+            wait.poll(hub.reactor(), &lane_of(&hub, cx.waker()), cx)
+        })
+        .await?;
         Ok(channel)
     }
 
@@ -194,9 +186,4 @@ impl ChannelBuilder {
         let patience = if self.wait_for_ready { Patience::UntilReady } else { Patience::FailFast };
         Channel::through(hub, &self.target, patience)
     }
-}
-
-/// The lane for whoever waits with this waker: a thread's own, or that of the tasks.
-pub(crate) fn lane_of(hub: &Arc<Hub>, waker: &Waker) -> Arc<Lane> {
-    if context::is_blocking_here(waker) { context::lane(hub) } else { Arc::clone(hub.task_lane()) }
 }

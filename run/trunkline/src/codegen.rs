@@ -46,39 +46,11 @@
 
 pub use crate::channel::Channel;
 pub use crate::client::{Bidirectional, ClientCore, ClientStreaming, ServerStreaming, Unary};
+pub use crate::description::{MethodDescription, ServiceDescription};
 pub use crate::message::{Built, Incoming, IntoRequest, Outgoing, Received, Request, Response, SendExtent};
-pub use crate::server::{Delivered, Handling};
+pub use crate::server::{Delivered, Handling, Service};
 pub use crate::stream::{Receiver, Sender};
 pub use crate::{rpc, wkt};
 pub use std::sync::Arc;
 pub use trunkline_call::{Code, Pattern, Status};
 pub use trunkline_message::*;
-
-/// A service as its `.proto` describes it.
-#[derive(Debug)]
-pub struct ServiceDescription {
-    /// Full name: `search.v1.Search`.
-    pub name: &'static str,
-    /// Encoded `FileDescriptorSet` that holds the service and every message it needs.
-    pub descriptor_set: &'static [u8],
-    /// In the order of the `.proto`; the index is what `Service::call` and `ClientCore` take.
-    pub methods: &'static [MethodDescription],
-}
-
-/// A method as its `.proto` describes it.
-#[derive(Debug)]
-pub struct MethodDescription {
-    /// `/search.v1.Search/Query`.
-    pub path: &'static str,
-    /// Who streams.
-    pub pattern: Pattern,
-}
-
-/// A service that can be added to a [`Server`](crate::Server). Implemented by generated code.
-pub trait Service: Send + Sync + 'static {
-    /// What the `.proto` says.
-    fn description(&self) -> &'static ServiceDescription;
-
-    /// Handles one delivered call of the method with this index of `description().methods`.
-    fn call(&self, method: usize, call: Delivered) -> Handling;
-}

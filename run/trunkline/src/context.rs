@@ -1,6 +1,5 @@
-//! What this thread is doing: which session it drains, for which delivered call it works, which lane is its own.
+//! What this thread is doing: which session it drains, for which delivered call it works.
 
-use crate::hub::{Hub, Lane};
 use crate::kick::Kick;
 use crate::session::{Asker, Session};
 use std::cell::{Cell, RefCell};
@@ -25,8 +24,6 @@ struct Thread {
     serving: RefCell<Option<Arc<Session>>>,
     /// The handler being polled.
     task: Cell<Option<Task>>,
-    /// Lanes this thread calls through, one per hub it used.
-    leases: RefCell<Vec<Lease>>,
 }
 
 /// A kick, and the process it belongs to: its eventfd must not be shared with a forked child.
@@ -51,12 +48,6 @@ pub(crate) struct Parent {
     pub(crate) deadline: Deadline,
 }
 
-struct Lease {
-    hub: Arc<Hub>,
-    lane: Arc<Lane>,
-    session: Option<Arc<Session>>,
-}
-
 impl Thread {
     const fn new() -> Self {
         Self {
@@ -65,13 +56,12 @@ impl Thread {
             target: RefCell::new(None),
             serving: RefCell::new(None),
             task: Cell::new(None),
-            leases: RefCell::new(Vec::new()),
         }
     }
 }
 
 /// What this thread does. `None` when the thread ends and has destroyed that: destructors of other thread-local values
-/// may make calls all the same, which then are nobody's but the keeper's to look after.
+/// may make calls all the same, which then are nobody's but the listener's to look after.
 fn with_thread<T>(act: impl FnOnce(&Thread) -> T) -> Option<T> {
     THREAD.try_with(act).ok()
 }
@@ -205,49 +195,6 @@ pub(crate) fn parent() -> Option<(Arc<Session>, Parent)> {
         Some((session, task.parent))
     })
     .flatten()
-}
-
-/// The lane of this thread in `hub`. Leases one if it has none.
-pub(crate) fn lane(hub: &Arc<Hub>) -> Arc<Lane> {
-    with_lease(hub, |lease| Arc::clone(&lease.lane)).unwrap_or_else(|| Arc::clone(hub.task_lane()))
-}
-
-/// The session of this thread in `hub`, if its lane has one. Leases a lane if the thread has none.
-pub(crate) fn session(hub: &Arc<Hub>) -> Option<Arc<Session>> {
-    with_lease(hub, |lease| {
-        if lease.session.as_ref().is_none_or(|session| !session.is_open()) {
-            lease.session = lease.lane.session();
-        }
-        lease.session.clone()
-    })
-    .flatten()
-}
-
-fn with_lease<T>(hub: &Arc<Hub>, act: impl FnOnce(&mut Lease) -> T) -> Option<T> {
-    with_thread(|thread| {
-        let mut leases = thread.leases.borrow_mut();
-        if let Some(lease) = leases.iter_mut().find(|lease| Arc::ptr_eq(&lease.hub, hub)) {
-            return act(lease);
-        }
-        // In a forked child those of the parent go here, when its own hub is first used.
-        leases.retain(|lease| !lease.hub.is_foreign());
-        let mut lease = Lease { hub: Arc::clone(hub), lane: hub.lease(), session: None };
-        let out = act(&mut lease);
-        leases.push(lease);
-        out
-    })
-}
-
-/// Whether this thread has made blocking calls through `hub`.
-pub(crate) fn has_lane(hub: &Arc<Hub>) -> bool {
-    with_thread(|thread| thread.leases.borrow().iter().any(|lease| Arc::ptr_eq(&lease.hub, hub)))
-        .unwrap_or(false)
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.lane.give_back();
-    }
 }
 
 fn is_own_task(thread: &Thread, session: &Arc<Session>, waker: &Waker) -> bool {

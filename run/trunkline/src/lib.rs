@@ -30,10 +30,10 @@
 //! # The way of a call
 //! 1. A generated method makes a [`Unary`] (or a stream): nothing but a draft until it is polled (`client/draft.rs`).
 //! 2. Polled, it picks a *session*: the thread's own when the thread [waits](Wait), the worker's in a handler, a shared
-//!    one under any other executor (`hub/`, `context.rs`). It writes the message into a block of the session's send
-//!    heap (`message/`), and one entry into its submission ring (`session/submit.rs`).
-//! 3. Whoever waits drains the completion ring, for itself and for the others (`session/drive.rs`), and books what came
-//!    (`session/dispatch.rs`). A thread that waits looks at the ring for some microseconds before it sleeps.
+//!    one under any other executor (`leases.rs`, `context.rs`, `hub/`). It writes the message into a block of the
+//!    session's send heap (`message/`), and one entry into its submission ring (`session/books.rs`).
+//! 3. Whoever waits drains the completion ring, for itself and for the others (`session/waiting.rs`), and books what
+//!    came (`session/dispatch.rs`). A thread that waits looks at the ring for some microseconds before it sleeps.
 //! 4. The response is read where the daemon put it, and its block returned when it is dropped (`session/received.rs`).
 //!
 //! A server's worker does the same from the other side: its thread drains the ring of its session and polls each
@@ -85,12 +85,15 @@ mod clock;
 pub mod codegen;
 mod compression;
 mod context;
+mod description;
 mod hub;
 mod intercept;
 mod kick;
+mod leases;
 mod load;
 mod message;
 pub mod opaque;
+mod refusals;
 pub mod rpc;
 mod server;
 mod session;

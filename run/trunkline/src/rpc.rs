@@ -3,5 +3,4 @@
 //! [`StatusDetails`](crate::StatusDetails) puts them into a [`Status`](crate::Status) and reads them out of one.
 
 pub use crate::shared::ErrorDetails;
-
-include!("shared/google.rpc.rs");
+pub use crate::shared::rpc::*;

@@ -2,10 +2,10 @@
 
 use super::draft::{Draft, Hurdle};
 use super::made::Made;
-use super::turn::{Turn, wait_for};
-use crate::channel::lane_of;
 use crate::hub::{Patience, SessionWait, Sleep, too_late};
+use crate::leases::lane_of;
 use crate::message::Sendable;
+use crate::session::{Turn, wait_for};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -28,6 +28,18 @@ pub(crate) struct Attempt<B> {
 
 /// Waits for one thing. Gives the turn it came to, if that is the way of the thing.
 type Wait = Pin<Box<dyn Future<Output = Result<Option<Turn>, Status>> + Send>>;
+
+/// Submits a draft, waiting for whatever has to be waited for, until the deadline.
+///
+/// # Errors
+/// What is wrong with the message; UNAVAILABLE; DEADLINE_EXCEEDED. In each case the call was not executed.
+pub(crate) async fn start<B: Sendable>(mut draft: Draft<B>) -> Result<Made, Status> {
+    match poll_fn(|cx| Poll::Ready(draft.try_start(cx.waker(), false))).await {
+        Ok(made) => Ok(made),
+        Err(Hurdle::Never(status)) => Err(status),
+        Err(_) => Attempt::new(draft).await,
+    }
+}
 
 impl<B: Sendable> Attempt<B> {
     pub(super) fn new(draft: Draft<B>) -> Self {
@@ -64,7 +76,9 @@ impl<B: Sendable> Attempt<B> {
             Hurdle::NoSession => {
                 let hub = self.draft.hub();
                 let mut wait = SessionWait::new(self.draft.patience());
-                Box::pin(poll_fn(move |cx| wait.poll(&lane_of(&hub, cx.waker()), cx).map_ok(|_session| None)))
+                Box::pin(poll_fn(move |cx| {
+                    wait.poll(hub.reactor(), &lane_of(&hub, cx.waker()), cx).map_ok(|_session| None)
+                }))
             }
             Hurdle::Unbound(session) => {
                 let (binding, patience) = (self.draft.binding().clone(), self.draft.patience());
@@ -76,9 +90,9 @@ impl<B: Sendable> Attempt<B> {
                     }
                 })
             }
-            Hurdle::Room { session, room, wanted_bytes } => {
+            Hurdle::Full { session, resource, wanted_bytes } => {
                 let turn = self.turn.take();
-                Box::pin(async move { Ok(wait_for(turn, &session, room, wanted_bytes, None).await) })
+                Box::pin(async move { Ok(wait_for(turn, &session, resource, wanted_bytes, None).await) })
             }
             Hurdle::Never(status) => Box::pin(async move { Err(status) }),
         }
@@ -86,7 +100,7 @@ impl<B: Sendable> Attempt<B> {
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.draft.deadline_here().instant() else { return Poll::Pending };
-        let late = self.late.get_or_insert_with(|| Sleep::until(self.draft.hub().keeper(), at));
+        let late = self.late.get_or_insert_with(|| Sleep::until(self.draft.hub().reactor(), at));
         Pin::new(late).poll(cx)
     }
 }

@@ -1,6 +1,6 @@
 //! Agreeing with the daemon on numbers for the methods of a service.
 
-use crate::codegen::ServiceDescription;
+use crate::description::ServiceDescription;
 use crate::session::{Agreement, BindingId, Session};
 use parking_lot::Mutex;
 use std::collections::HashMap;

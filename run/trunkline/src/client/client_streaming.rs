@@ -5,6 +5,7 @@ use super::made::{Arrival, OpenStream};
 use super::opening::{Half, Opening};
 use super::outcome;
 use crate::message::{Body, Incoming, Outgoing, Response, Sendable};
+use crate::refusals::unavailable;
 use crate::stream::{Push, push};
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -107,7 +108,7 @@ impl<Q: Message, R: Message> ClientStreaming<Q, R> {
                     crate::session::Received::message(session, call, payload, Encoding::Linear)?;
                 }
                 Some(Arrival::End(end)) => return outcome::response(session, headers, end),
-                None => return Err(crate::session::unavailable("the session is another process's")),
+                None => return Err(unavailable("the session is another process's")),
             }
         }
     }

@@ -1,21 +1,20 @@
 //! A call that has not been submitted yet.
 
-use super::Target;
-use super::attempt::Attempt;
 use super::binding::Binding;
 use super::made::Made;
+use super::target::Target;
 use crate::clock;
 use crate::context::{self, Parent};
 use crate::hub::{Hub, Patience, too_late};
 use crate::intercept::ClientCall;
-use crate::message::{self, Body, Request, Sendable, Within};
-use crate::session::{Order, Refusal, Room, Session, Written};
+use crate::leases::session_of;
+use crate::message::{self, Body, Request, Sendable, Within, write_metadata};
+use crate::session::{Order, Refusal, Resource, Session, Written};
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
-use trunkline_call::{CallId, Deadline, Encoding, Execution, Instant, Metadata, Status};
+use trunkline_call::{CallId, Deadline, Execution, Instant, Metadata, Status};
 use trunkline_message::Message;
 
 /// A call from the moment its stub is entered until its first entry is in the ring.
@@ -43,8 +42,8 @@ pub(crate) enum Hurdle {
     NoSession,
     /// The session does not know the service yet.
     Unbound(Arc<Session>),
-    /// The session has no room.
-    Room { session: Arc<Session>, room: Room, wanted_bytes: u32 },
+    /// The session has none of this.
+    Full { session: Arc<Session>, resource: Resource, wanted_bytes: u32 },
     /// It never will be.
     Never(Status),
 }
@@ -137,18 +136,6 @@ impl<B: Sendable> Draft<B> {
         }
     }
 
-    /// Submits, waiting for whatever has to be waited for, until the deadline.
-    ///
-    /// # Errors
-    /// What is wrong with the message; UNAVAILABLE; DEADLINE_EXCEEDED. In each case the call was not executed.
-    pub(crate) async fn start(mut self) -> Result<Made, Status> {
-        match poll_fn(|cx| Poll::Ready(self.try_start(cx.waker(), false))).await {
-            Ok(made) => Ok(made),
-            Err(Hurdle::Never(status)) => Err(status),
-            Err(_) => Attempt::new(self).await,
-        }
-    }
-
     /// The hub of this process for the call's target.
     pub(super) fn hub(&self) -> Arc<Hub> {
         self.target.channel.hub().into_owned()
@@ -188,14 +175,14 @@ impl<B: Sendable> Draft<B> {
         let within = self.within.as_ref().map(|within| (Arc::clone(&within.session), within.parent));
         match within.or_else(context::parent) {
             // The parent is known to the session it was delivered in, so the call goes the same way.
-            Some((session, parent)) if session.is_open() && Arc::ptr_eq(session.keeper(), hub.keeper()) => {
+            Some((session, parent)) if session.is_open() && session.hub() == hub.id() => {
                 (Some(session), Some(parent))
             }
             // Another daemon, or one that is leaving: the deadline is inherited, cancellation is not.
             Some((_, parent)) => {
-                (usual(hub, waker), Some(Parent { call: CallId(0), deadline: parent.deadline }))
+                (session_of(hub, waker), Some(Parent { call: CallId(0), deadline: parent.deadline }))
             }
-            None => (usual(hub, waker), None),
+            None => (session_of(hub, waker), None),
         }
     }
 
@@ -206,7 +193,7 @@ impl<B: Sendable> Draft<B> {
             message::Hurdle::Never(status) => Hurdle::Never(status.with_execution(Execution::NotExecuted)),
             message::Hurdle::Full { wanted_bytes } => {
                 *wanted = wanted_bytes;
-                Hurdle::Room { session: Arc::clone(session), room: Room::Heap, wanted_bytes }
+                Hurdle::Full { session: Arc::clone(session), resource: Resource::Heap, wanted_bytes }
             }
         })
     }
@@ -215,9 +202,9 @@ impl<B: Sendable> Draft<B> {
         if self.metadata.is_empty() {
             return Ok(None);
         }
-        write_metadata(session, &self.metadata).map(Some).map_err(|wanted_bytes| Hurdle::Room {
+        write_metadata(session, &self.metadata).map(Some).map_err(|wanted_bytes| Hurdle::Full {
             session: Arc::clone(session),
-            room: Room::Heap,
+            resource: Resource::Heap,
             wanted_bytes,
         })
     }
@@ -232,35 +219,9 @@ impl<B> fmt::Debug for Draft<B> {
     }
 }
 
-/// Metadata in the send heap, or the bytes a block for it must have.
-pub(crate) fn write_metadata(session: &Arc<Session>, metadata: &Metadata) -> Result<Written, u32> {
-    write_bytes(session, &encoded(metadata))
-}
-
-/// Metadata as it travels.
-pub(crate) fn encoded(metadata: &Metadata) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(metadata.encoded_len());
-    metadata.encode(&mut bytes);
-    bytes
-}
-
-/// As [`write_metadata`], of metadata encoded already.
-pub(crate) fn write_bytes(session: &Arc<Session>, bytes: &[u8]) -> Result<Written, u32> {
-    let wanted_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-    let mut block = session.allocate(wanted_bytes).map_err(|_| wanted_bytes)?;
-    if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
-        target.copy_from_slice(bytes);
-    }
-    Ok(Written { block, len: wanted_bytes, encoding: Encoding::Linear })
-}
-
-fn usual(hub: &Arc<Hub>, waker: &Waker) -> Option<Arc<Session>> {
-    if context::is_blocking_here(waker) { context::session(hub) } else { hub.task_lane().session() }
-}
-
 fn hurdle(refusal: Refusal, session: Arc<Session>) -> Hurdle {
     match refusal {
-        Refusal::Room(room) => Hurdle::Room { session, room, wanted_bytes: 0 },
+        Refusal::Full(resource) => Hurdle::Full { session, resource, wanted_bytes: 0 },
         Refusal::Unbound => Hurdle::Unbound(session),
         // Look for another session; there is none until one is attached.
         Refusal::Closed | Refusal::Ended | Refusal::Credit => Hurdle::NoSession,

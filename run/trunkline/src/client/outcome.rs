@@ -12,7 +12,7 @@ use trunkline_message::Message;
 
 /// Headers, read and returned.
 pub(crate) fn take_headers(session: &Arc<Session>, call: CallId, block: Span) -> Result<Metadata, Status> {
-    let headers = session.metadata(block);
+    let headers = session::metadata(session, block);
     session.with(|books, effects| books.release(returned(call, block), effects));
     headers
 }
@@ -43,10 +43,10 @@ pub(crate) fn of_opaque(
 ) -> Result<(Option<session::Received>, Outcome), Status> {
     let End::Finished(finish) = end else { return Ok((None, Outcome::from(&cut_short(session, end)))) };
     // Before the blocks go back.
-    let trailers = session.metadata(finish.metadata);
+    let trailers = session::metadata(session, finish.metadata);
     let message = session::Received::last(session, &finish, Encoding::Protobuf)?;
     let mut trailers = trailers?;
-    if session.keeper().is_alone() && finish.code != Code::Ok {
+    if session.is_alone() && finish.code != Code::Ok {
         let _ = status_of(session, &finish, &mut trailers).put_into(&mut trailers);
     }
     Ok((message, Outcome { code: finish.code, trailers, execution: finish.execution }))
@@ -60,7 +60,7 @@ pub(crate) fn reason(stream: &OpenStream) -> Status {
         let end = books.call(stream.call())?.end?;
         // Under the lock, so that the block with the words is not returned meanwhile.
         let words = match end {
-            End::Finished(finish) => session.metadata(finish.metadata),
+            End::Finished(finish) => session::metadata(session, finish.metadata),
             _ => Ok(Metadata::new()),
         };
         Some((end, words))
@@ -95,7 +95,7 @@ fn finished(
 ) -> Result<(Option<session::Received>, Metadata), Status> {
     let End::Finished(finish) = end else { return Err(cut_short(session, end)) };
     // Before the blocks go back.
-    let trailers = session.metadata(finish.metadata);
+    let trailers = session::metadata(session, finish.metadata);
     let message = session::Received::last(session, &finish, wanted)?;
     let mut trailers = trailers?;
     match finish.code {
@@ -114,7 +114,7 @@ fn behind(mut headers: Metadata, mut status: Status) -> Status {
 
 fn status_of(session: &Session, finish: &Finish, trailers: &mut Metadata) -> Status {
     let status = Status::take_from(trailers, finish.code).with_execution(finish.execution);
-    if session.keeper().is_alone() { explained(status) } else { status }
+    if session.is_alone() { explained(status) } else { status }
 }
 
 /// The status of a call that was not answered.

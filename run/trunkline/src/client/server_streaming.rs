@@ -1,5 +1,6 @@
 //! One request, many responses.
 
+use super::attempt::start;
 use super::draft::Draft;
 use super::made::OpenStream;
 use crate::message::Body;
@@ -40,7 +41,7 @@ impl<Q: Message, R: Message> IntoFuture for ServerStreaming<Q, R> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let made = self.draft.start().await?;
+            let made = start(self.draft).await?;
             Ok(Receiver::of_call(Arc::new(OpenStream::new(made))))
         })
     }

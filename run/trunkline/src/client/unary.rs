@@ -5,6 +5,7 @@ use super::draft::{Draft, Hurdle};
 use super::made::{Arrival, Made};
 use super::outcome;
 use crate::message::{Body, Response};
+use crate::refusals::unavailable;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -86,7 +87,7 @@ impl<Q: Message, R: Message> Unary<Q, R> {
                     return Poll::Ready(outcome::response(session, headers, end));
                 }
                 None => {
-                    return Poll::Ready(Err(crate::session::unavailable("the session is another process's")));
+                    return Poll::Ready(Err(unavailable("the session is another process's")));
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! The attach handshake: a connected socket, greeted, becomes a session.
 
-use super::Lane;
-use crate::session::{Limits, unavailable};
+use super::lane::Role;
+use crate::refusals::unavailable;
+use crate::session::Limits;
 use prost::Message;
 use rustix::fd::OwnedFd;
 use trunkline_call::{Instant, Status};
@@ -34,12 +35,11 @@ impl Greeted {
     ///
     /// # Errors
     /// UNAVAILABLE when the system refuses; a daemon that is gone is found out by [`Greeted::answer`].
-    pub(super) fn greet(socket: ControlSocket, lane: &Lane, now: Instant) -> Result<Self, Status> {
-        let (name, role) = (lane.name().to_owned(), lane.role());
+    pub(super) fn greet(socket: ControlSocket, name: &str, role: Role, now: Instant) -> Result<Self, Status> {
         let heap_bytes = crate::settings::heap_bytes();
         let attach = Attach {
             abi_version: ABI_VERSION,
-            name,
+            name: name.to_owned(),
             stands_by: role.stands_by,
             tells_callers: role.tells_callers,
             may_move: true,

@@ -1,6 +1,6 @@
 //! Reaching the daemon: at a socket, inside this process, or whichever there is.
 
-use crate::session::unavailable;
+use crate::refusals::unavailable;
 use trunkline_call::Status;
 use trunkline_shm::{ControlSocket, Places};
 

@@ -1,6 +1,6 @@
 //! The daemon inside this process: the same engine, started when first needed, configured by `TRUNKLINE_CONFIG`.
 
-use crate::session::unavailable;
+use crate::refusals::unavailable;
 use parking_lot::Mutex;
 use trunkline_call::Status;
 use trunkline_daemon::{Config, Daemon};

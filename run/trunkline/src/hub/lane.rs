@@ -1,15 +1,15 @@
 //! A place for a session: attached when first needed, again when lost.
 
-use super::Keeper;
 use crate::clock;
 use crate::kick::Kick;
 use crate::session::Session;
 use crate::wakers::{self, WakerPlace, Wakers};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::Waker;
 use trunkline_call::{Instant, Status};
+use trunkline_shm::ForkGuard;
 
 /// First pause after a failed attach.
 const BACKOFF_NS_MIN: u64 = 10_000_000;
@@ -39,22 +39,23 @@ pub(crate) struct Role {
 #[derive(Debug)]
 pub(crate) struct Lane {
     name: Arc<str>,
-    keeper: Arc<Keeper>,
     /// For a worker's lane: wakes the worker.
     worker: Option<Arc<Kick>>,
     role: Role,
     /// Threads that lease it.
     threads: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<LaneState>,
+    guard: ForkGuard,
 }
 
+/// How far a lane has come, and who waits for it.
 #[derive(Debug)]
-struct State {
+pub(super) struct LaneState {
     stage: Stage,
     /// Who waits for this attempt, and who for one that succeeds.
     impatient: Wakers,
     patient: Wakers,
-    /// The keeper has been told to try again.
+    /// The reactor has been told to try again.
     retry_set: bool,
     /// Attempts that failed, ever: tells a waiter whether the attempt it waited for is over.
     failures: u64,
@@ -69,92 +70,33 @@ enum Stage {
     Failed { why: Status, retry_at: Instant },
 }
 
-/// Waiting for a lane's session. Dropping it leaves nothing behind.
+/// What somebody who needs a lane's session finds.
 #[derive(Debug)]
-pub(crate) struct SessionWait {
-    patience: Patience,
-    /// Where it waits, and how many attempts had failed there when it began to.
-    lane: Option<(Arc<Lane>, u64)>,
-    place: WakerPlace,
-}
-
-impl SessionWait {
-    pub(crate) fn new(patience: Patience) -> Self {
-        Self { patience, lane: None, place: WakerPlace::default() }
-    }
-
-    /// Waits for the session of `lane`, attaching if there is none.
-    ///
-    /// # Errors
-    /// UNAVAILABLE, not executed: an attempt failed and patience is [`Patience::FailFast`], or none can be made.
-    pub(crate) fn poll(
-        &mut self,
-        lane: &Arc<Lane>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Arc<Session>, Status>> {
-        if self.lane.as_ref().is_some_and(|(waits_at, _)| !Arc::ptr_eq(waits_at, lane)) {
-            self.leave();
-        }
-        let mut state = lane.state.lock();
-        let begun = self.lane.get_or_insert_with(|| (Arc::clone(lane), state.failures)).1;
-        match &state.stage {
-            Stage::Attached(session) if session.is_open() => return Poll::Ready(Ok(Arc::clone(session))),
-            Stage::Failed { why, .. } if self.patience == Patience::FailFast && state.failures > begun => {
-                return Poll::Ready(Err(why.clone()));
-            }
-            Stage::Failed { why, retry_at } if *retry_at > clock::now() => {
-                if self.patience == Patience::FailFast {
-                    return Poll::Ready(Err(why.clone()));
-                }
-                let retry_at = *retry_at;
-                if !std::mem::replace(&mut state.retry_set, true) {
-                    lane.keeper.attach_at(lane, retry_at);
-                }
-            }
-            Stage::Attaching => {}
-            Stage::Idle | Stage::Attached(_) | Stage::Failed { .. } => {
-                lane.keeper.attach(lane)?;
-                state.stage = Stage::Attaching;
-            }
-        }
-        state.waiting(self.patience).park(&mut self.place, cx.waker());
-        Poll::Pending
-    }
-
-    fn leave(&mut self) {
-        let Some((lane, _)) = self.lane.take() else { return };
-        // In a forked child the lock may be held for ever, and nobody is woken there.
-        if !lane.keeper.is_foreign() {
-            lane.state.lock().waiting(self.patience).leave(&mut self.place);
-        }
-        self.place = WakerPlace::default();
-    }
-}
-
-impl Drop for SessionWait {
-    fn drop(&mut self) {
-        self.leave();
-    }
+pub(super) enum LaneFound {
+    Session(Arc<Session>),
+    /// The attempt failed, and the asker does not wait for another.
+    Refused(Status),
+    /// An attempt is under way, or set for later.
+    Wait,
+    /// An attempt is to be set for then.
+    RetryAt(Instant),
+    /// An attempt is to be made.
+    Attach,
 }
 
 impl Lane {
     /// A lane for calls.
-    pub(super) fn of_calls(name: &Arc<str>, keeper: &Arc<Keeper>) -> Arc<Self> {
-        Self::new(name, keeper, None, Role::default())
+    pub(super) fn of_calls(name: &Arc<str>) -> Arc<Self> {
+        Self::new(name, None, Role::default())
     }
 
     /// A lane for a server's worker.
-    pub(super) fn of_worker(
-        name: &Arc<str>,
-        keeper: &Arc<Keeper>,
-        worker: Arc<Kick>,
-        role: Role,
-    ) -> Arc<Self> {
-        Self::new(name, keeper, Some(worker), role)
+    pub(super) fn of_worker(name: &Arc<str>, worker: Arc<Kick>, role: Role) -> Arc<Self> {
+        Self::new(name, Some(worker), role)
     }
 
-    fn new(name: &Arc<str>, keeper: &Arc<Keeper>, worker: Option<Arc<Kick>>, role: Role) -> Arc<Self> {
-        let state = State {
+    fn new(name: &Arc<str>, worker: Option<Arc<Kick>>, role: Role) -> Arc<Self> {
+        let state = LaneState {
             stage: Stage::Idle,
             impatient: Wakers::default(),
             patient: Wakers::default(),
@@ -164,11 +106,11 @@ impl Lane {
         };
         Arc::new(Self {
             name: Arc::clone(name),
-            keeper: Arc::clone(keeper),
             worker,
             role,
             threads: AtomicUsize::new(0),
             state: Mutex::new(state),
+            guard: ForkGuard::new(),
         })
     }
 
@@ -180,7 +122,7 @@ impl Lane {
         }
     }
 
-    /// For the keeper: an attempt scheduled earlier is due. Tells whether it is still wanted.
+    /// For the reactor: an attempt scheduled earlier is due. Tells whether it is still wanted.
     pub(super) fn begin_retry(&self) -> bool {
         let mut state = self.state.lock();
         state.retry_set = false;
@@ -191,7 +133,7 @@ impl Lane {
         wanted
     }
 
-    /// For the keeper: the attempt succeeded.
+    /// For the reactor: the attempt succeeded.
     pub(super) fn attached(&self, session: Arc<Session>) {
         let waiting = {
             let mut state = self.state.lock();
@@ -203,7 +145,7 @@ impl Lane {
         waiting.for_each(wakers::wake);
     }
 
-    /// For the keeper: the attempt failed. Tells when to try again, if anybody is patient.
+    /// For the reactor: the attempt failed. Tells when to try again, if anybody is patient.
     pub(super) fn failed(&self, why: &Status) -> Option<Instant> {
         let mut state = self.state.lock();
         let retry_at = clock::now().plus_ns(state.backoff_ns);
@@ -218,7 +160,7 @@ impl Lane {
         again.then_some(retry_at)
     }
 
-    /// For the keeper: the session is over; the next use attaches anew.
+    /// For the reactor: the session is over; the next use attaches anew.
     pub(super) fn lost(&self, session: &Arc<Session>) {
         let mut state = self.state.lock();
         if matches!(&state.stage, Stage::Attached(attached) if Arc::ptr_eq(attached, session)) {
@@ -232,6 +174,16 @@ impl Lane {
         if let Some(session) = session {
             session.lose("closed by the application");
         }
+    }
+
+    /// For a waiter, which finds out how far the lane has come, and waits, in one step.
+    pub(super) fn lock(&self) -> MutexGuard<'_, LaneState> {
+        self.state.lock()
+    }
+
+    /// Whether the lane is of the parent of this forked process.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.guard.is_foreign()
     }
 
     fn session_in_any_phase(&self) -> Option<Arc<Session>> {
@@ -266,44 +218,65 @@ impl Lane {
     }
 }
 
-impl State {
+impl LaneState {
+    /// What somebody finds who began to wait when `begun` attempts had failed.
+    pub(super) fn find(&self, patience: Patience, begun: u64) -> LaneFound {
+        match &self.stage {
+            Stage::Attached(session) if session.is_open() => LaneFound::Session(Arc::clone(session)),
+            Stage::Failed { why, retry_at }
+                if patience == Patience::FailFast && (self.failures > begun || *retry_at > clock::now()) =>
+            {
+                LaneFound::Refused(why.clone())
+            }
+            Stage::Failed { retry_at, .. } if *retry_at > clock::now() => {
+                if self.retry_set {
+                    LaneFound::Wait
+                } else {
+                    LaneFound::RetryAt(*retry_at)
+                }
+            }
+            Stage::Attaching => LaneFound::Wait,
+            Stage::Idle | Stage::Attached(_) | Stage::Failed { .. } => LaneFound::Attach,
+        }
+    }
+
+    /// The attempt that was to be made is being made.
+    pub(super) fn attaching(&mut self) {
+        self.stage = Stage::Attaching;
+    }
+
+    /// The attempt that was to be set is set.
+    pub(super) fn retry_set(&mut self) {
+        self.retry_set = true;
+    }
+
+    /// Attempts that failed, ever.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    pub(super) fn park(&mut self, patience: Patience, place: &mut WakerPlace, waker: &Waker) {
+        self.waiting(patience).park(place, waker);
+    }
+
+    pub(super) fn leave(&mut self, patience: Patience, place: &mut WakerPlace) {
+        self.waiting(patience).leave(place);
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.stage, Stage::Failed { .. })
+    }
+
+    #[cfg(test)]
+    pub(super) fn patient(&self) -> usize {
+        self.patient.len()
+    }
+
     fn waiting(&mut self, patience: Patience) -> &mut Wakers {
         match patience {
             Patience::FailFast => &mut self.impatient,
             Patience::UntilReady => &mut self.patient,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Shows that whoever stops waiting for a session leaves nothing behind, however many they are.
-    use super::*;
-    use crate::hub::{Daemon, Hub};
-    use std::task::Waker;
-    use trunkline_shm::Places;
-
-    #[test]
-    fn calls_abandoned_while_there_is_no_daemon_leave_nothing_behind() {
-        let hub = Hub::of(Daemon::Attached(Places::Named("/nonexistent/lane".into())), "test");
-        let lane = hub.task_lane();
-        let cx = &mut Context::from_waker(Waker::noop());
-        let mut patient = SessionWait::new(Patience::UntilReady);
-        assert!(patient.poll(lane, cx).is_pending());
-        while !matches!(lane.state.lock().stage, Stage::Failed { .. }) {
-            std::thread::yield_now(); // the first attempt is failing
-        }
-        let mut waits: Vec<_> = (0..1000).map(|_| SessionWait::new(Patience::UntilReady)).collect();
-        for wait in &mut waits {
-            assert!(wait.poll(lane, cx).is_pending());
-            assert!(wait.poll(lane, cx).is_pending(), "asked twice, it has one place");
-        }
-        let waiting = |lane: &Lane| lane.state.lock().patient.len();
-        assert_eq!(waiting(lane), 1001);
-        assert!(hub.keeper().timers() <= 2, "one attempt for all of them");
-        drop(waits);
-        assert_eq!(waiting(lane), 1);
-        drop(patient);
-        assert_eq!(waiting(lane), 0);
     }
 }

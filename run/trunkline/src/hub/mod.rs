@@ -1,8 +1,8 @@
-//! The way to one daemon: how to reach it, the sessions attached to it, and the thread that keeps them.
+//! The way to one daemon: how to reach it, the sessions attached to it, and the thread that looks after them.
 //!
 //! A process has one hub per daemon it talks to, usually one. The hub has *lanes*, places for a session:
 //!
-//! * one lane for tasks of other executors, listened to by the keeper thread;
+//! * one lane for tasks of other executors, listened to by the reactor's thread;
 //! * a few lanes leased to threads that block, so that each drains a ring of its own (threads beyond that share);
 //! * one private lane per server worker.
 //!
@@ -13,96 +13,18 @@ mod attach;
 mod dial;
 #[cfg(feature = "embedded")]
 mod embedded;
-mod keeper;
+mod handle;
+#[expect(clippy::module_inception, reason = "its file is that of the type")]
+mod hub;
 mod lane;
+mod reactor;
 mod timer;
+mod wait;
 
 pub(crate) use alone::explained;
 pub(crate) use dial::Daemon;
-pub(crate) use keeper::Keeper;
-pub(crate) use lane::{Lane, Patience, Role, SessionWait};
+pub(crate) use handle::ReactorHandle;
+pub(crate) use hub::Hub;
+pub(crate) use lane::{Lane, Patience, Role};
 pub(crate) use timer::{Sleep, too_late};
-
-use crate::kick::Kick;
-use parking_lot::Mutex;
-use std::borrow::Cow;
-use std::sync::Arc;
-use trunkline_shm::{ForkGuard, PerProcess};
-
-/// Most sessions leased to blocking threads. Each costs the daemon a session and this process some tens of KiB; more
-/// threads than cores cannot wait for replies at the same time anyway.
-const THREAD_LANES_MAX: usize = 8;
-
-/// The hubs of this process.
-static HUBS: PerProcess<Mutex<Vec<Arc<Hub>>>> = PerProcess::new();
-
-/// The way to one daemon.
-#[derive(Debug)]
-pub(crate) struct Hub {
-    daemon: Daemon,
-    name: Arc<str>,
-    /// Lane 0 is for tasks of other executors, the others are leased to threads.
-    lanes: Vec<Arc<Lane>>,
-    /// Held while a lane is picked, so that two threads do not pick the same.
-    leasing: Mutex<()>,
-    keeper: Arc<Keeper>,
-    guard: ForkGuard,
-}
-
-impl Hub {
-    /// The hub of this process for `daemon`; made if there is none. The first user's `name` is the one operators see.
-    pub(crate) fn of(daemon: Daemon, name: &str) -> Arc<Self> {
-        let mut hubs = HUBS.get().lock();
-        if let Some(hub) = hubs.iter().find(|hub| hub.daemon == daemon) {
-            return Arc::clone(hub);
-        }
-        let hub = Self::new(daemon, name);
-        hubs.push(Arc::clone(&hub));
-        hub
-    }
-
-    /// This hub, or in a forked child the one that stands for it there.
-    pub(crate) fn here(self: &Arc<Self>) -> Cow<'_, Arc<Self>> {
-        if !self.guard.is_foreign() {
-            return Cow::Borrowed(self);
-        }
-        self.keeper.close_inherited();
-        Cow::Owned(Self::of(self.daemon.clone(), &self.name))
-    }
-
-    fn new(daemon: Daemon, name: &str) -> Arc<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let keeper = Keeper::new(daemon.clone());
-        let name: Arc<str> = name.into();
-        let lanes = (0..=cores.min(THREAD_LANES_MAX)).map(|_| Lane::of_calls(&name, &keeper)).collect();
-        Arc::new(Self { daemon, name, lanes, leasing: Mutex::new(()), keeper, guard: ForkGuard::new() })
-    }
-
-    /// The lane for tasks of other executors.
-    pub(crate) fn task_lane(&self) -> &Arc<Lane> {
-        &self.lanes[0]
-    }
-
-    /// A lane for a thread that blocks: the one with the fewest threads.
-    pub(crate) fn lease(&self) -> Arc<Lane> {
-        let _leasing = self.leasing.lock();
-        let least = self.lanes[1..].iter().min_by_key(|lane| lane.threads());
-        let lane = least.unwrap_or(&self.lanes[0]);
-        lane.take();
-        Arc::clone(lane)
-    }
-
-    /// A lane of its own for a server's worker, whose thread `kick` wakes.
-    pub(crate) fn worker_lane(&self, name: &str, kick: Arc<Kick>, role: Role) -> Arc<Lane> {
-        Lane::of_worker(&name.into(), &self.keeper, kick, role)
-    }
-
-    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
-        &self.keeper
-    }
-
-    /// Whether this hub is that of the parent of this forked process.
-    pub(crate) fn is_foreign(&self) -> bool {
-        self.guard.is_foreign()
-    }
-}
+pub(crate) use wait::SessionWait;

@@ -1,6 +1,6 @@
 //! Deadlines of waits that have nothing to do with the daemon: for room, for a session to come.
 
-use super::Keeper;
+use super::handle::ReactorHandle;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use trunkline_call::{Execution, Instant, Status, TimerKey};
 /// Ready at an instant. Dropping it takes the timer back.
 #[derive(Debug)]
 pub(crate) struct Sleep {
-    keeper: Arc<Keeper>,
+    reactor: Arc<ReactorHandle>,
     at: Instant,
     key: Option<TimerKey>,
 }
 
 impl Sleep {
-    pub(crate) fn until(keeper: &Arc<Keeper>, at: Instant) -> Self {
-        Self { keeper: Arc::clone(keeper), at, key: None }
+    pub(crate) fn until(reactor: &Arc<ReactorHandle>, at: Instant) -> Self {
+        Self { reactor: Arc::clone(reactor), at, key: None }
     }
 }
 
@@ -29,7 +29,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         let old = self.key.take();
-        let key = self.keeper.set_timer(self.at, cx.waker().clone(), old);
+        let key = self.reactor.set_timer(self.at, cx.waker().clone(), old);
         self.key = Some(key);
         Poll::Pending
     }
@@ -38,7 +38,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.keeper.cancel_timer(key);
+            self.reactor.cancel_timer(key);
         }
     }
 }

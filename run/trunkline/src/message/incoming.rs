@@ -1,6 +1,6 @@
 //! A request as its handler gets it.
 
-use super::request::Within;
+use super::within::Within;
 use super::{Body, Built, Received, SendExtent};
 use crate::clock;
 use crate::context::Parent;

@@ -1,10 +1,8 @@
 //! A request with what goes with it.
 
+use super::within::Within;
 use super::{Body, Built, Incoming, Received};
-use crate::context::Parent;
 use crate::hub::Patience;
-use crate::session::Session;
-use std::sync::Arc;
 use std::time::Duration;
 use trunkline_call::{Metadata, MetadataError, STICKY_KEY, WORKER_CLASS_KEY};
 use trunkline_message::Message;
@@ -30,13 +28,6 @@ pub struct Request<M> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) patience: Patience,
     pub(crate) within: Option<Within>,
-}
-
-/// The delivered call on whose behalf a call is made.
-#[derive(Clone, Debug)]
-pub(crate) struct Within {
-    pub(crate) session: Arc<Session>,
-    pub(crate) parent: Parent,
 }
 
 impl<M: Message> Request<M> {

@@ -2,9 +2,10 @@
 
 use super::message::{Message, Outcome};
 use crate::channel::Channel;
-use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on};
+use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on, start};
 use crate::message::Raw;
-use crate::session::{self, unavailable};
+use crate::refusals::unavailable;
+use crate::session;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ impl Call {
     /// # Cancel safety
     /// Dropping the future makes no call, or cancels the call it made.
     pub async fn open(self) -> Result<(Requests, Answers), Status> {
-        let made = Arc::new(OpenStream::new(self.draft.start().await?));
+        let made = Arc::new(OpenStream::new(start(self.draft).await?));
         Ok((Requests { made: Arc::clone(&made) }, Answers { made, ending: Ending::Open }))
     }
 }

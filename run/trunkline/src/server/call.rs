@@ -1,7 +1,7 @@
 //! A call delivered to this application.
 
-use crate::client::{encoded, wait_for, write_bytes};
-use crate::session::{self, End, Room, Session, returned};
+use crate::message::{encoded, write_bytes};
+use crate::session::{self, End, Resource, Session, returned, wait_for};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use trunkline_call::entry::Submission;
@@ -72,7 +72,7 @@ impl Call {
                     return Ok(());
                 }
                 Err(wanted_bytes) => {
-                    turn = wait_for(turn, &self.session, Room::Heap, wanted_bytes, Some(self.id)).await;
+                    turn = wait_for(turn, &self.session, Resource::Heap, wanted_bytes, Some(self.id)).await;
                     if self.is_over() {
                         return Err(self.reason());
                     }

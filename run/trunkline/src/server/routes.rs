@@ -1,9 +1,10 @@
 //! Which service and method a delivered call's route means.
 
-use crate::codegen::Service;
+use super::service::Service;
 use crate::intercept::{Intercepted, ServerInterceptor};
 use crate::opaque;
-use crate::session::{IdMap, Session, refused};
+use crate::refusals::refused;
+use crate::session::{IdMap, Session};
 use std::sync::Arc;
 use trunkline_call::{RouteIndex, Status};
 

@@ -1,6 +1,6 @@
 //! Handlers at work on one worker: polled by its thread alone, woken from anywhere.
 
-use super::delivered::Handling;
+use super::answer::Handling;
 use crate::context::{self, Parent};
 use crate::kick::Kick;
 use crate::session::IdMap;

@@ -6,7 +6,7 @@ use super::shared::{Shared, Stop};
 use super::tasks::Tasks;
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::hub::{Lane, Patience, SessionWait};
+use crate::hub::{Lane, Patience, ReactorHandle, SessionWait};
 use crate::kick::Kick;
 use crate::session::{Session, Work};
 use crate::wait::block_on;
@@ -31,6 +31,7 @@ const LEAVE_NS: u64 = 100_000_000;
 /// A worker's thread.
 pub(super) struct Worker {
     shared: Arc<Shared>,
+    reactor: Arc<ReactorHandle>,
     lane: Arc<Lane>,
     kick: Arc<Kick>,
     tasks: Tasks,
@@ -54,9 +55,14 @@ struct Leaving {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, lane: Arc<Lane>, kick: Arc<Kick>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        reactor: Arc<ReactorHandle>,
+        lane: Arc<Lane>,
+        kick: Arc<Kick>,
+    ) -> Self {
         let tasks = Tasks::new(Arc::clone(&kick));
-        Self { shared, lane, kick, tasks, work: Work::default() }
+        Self { shared, reactor, lane, kick, tasks, work: Work::default() }
     }
 
     /// Serves until the server stops, attaching anew whenever the session is lost.
@@ -69,8 +75,8 @@ impl Worker {
             let routes = match bound {
                 None => break,
                 Some(Ok(routes)) => routes,
-                // Anything but the daemon's own refusal is the session's end, noticed here before the keeper noticed
-                // it.
+                // Anything but the daemon's own refusal is the session's end, noticed here before the reactor
+                // noticed it.
                 Some(Err(status)) if status.code() != Code::FailedPrecondition => {
                     session.lose(status.message());
                     continue;
@@ -99,7 +105,7 @@ impl Worker {
     /// The session, however long it takes; `None` when the server stops first.
     fn attach(&self) -> Option<Arc<Session>> {
         let mut wait = SessionWait::new(Patience::UntilReady);
-        let attached = poll_fn(|cx| wait.poll(&self.lane, cx));
+        let attached = poll_fn(|cx| wait.poll(&self.reactor, &self.lane, cx));
         self.unless_stopped(attached)?.ok()
     }
 
@@ -133,7 +139,7 @@ impl Worker {
                     return Left::Stopped;
                 }
                 if !busy {
-                    self.tick(session, LEAVE_TICK_NS);
+                    self.tick(LEAVE_TICK_NS);
                 }
             }
             if !busy {
@@ -207,8 +213,8 @@ impl Worker {
     }
 
     /// Wakes this worker again after a while.
-    fn tick(&self, session: &Session, after_ns: u64) {
+    fn tick(&self, after_ns: u64) {
         let at: Instant = clock::now().plus_ns(after_ns);
-        session.keeper().kick_at(at, &self.kick);
+        self.reactor.kick_at(at, &self.kick);
     }
 }

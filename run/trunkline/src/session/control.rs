@@ -1,92 +1,33 @@
 //! Requests on the control socket of a session that is attached: binding methods and services.
 //!
-//! Any thread sends; the keeper of the hub reads the replies and hands them to whoever waits, by tag.
+//! Any thread asks; the listener reads the answers and hands them to whoever waits, by tag. What is agreed on for all
+//! of a service's callers (numbers for its methods) the listener books, so that nobody who needs it depends on somebody
+//! else's future being polled.
 
-use super::agreement::Asked;
-use super::ids::IdMap;
-use super::{BindingId, Session};
-use crate::wakers;
+use super::link::PacketRead;
+use super::order::BindingId;
+use super::replies::{Asked, ReplyOwner};
+use super::session::Session;
+use crate::refusals::unavailable;
+use crate::wakers::{self, WakerPlace};
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use trunkline_call::{Code, Execution, Status};
+use std::task::{Context, Poll};
+use trunkline_call::Status;
 use trunkline_control::{Bind, Bound, CallMethod, Request, request};
 use trunkline_shm::{ControlError, create_blob};
 
-/// Replies awaited, and those that came and were not fetched.
-#[derive(Debug, Default)]
-pub(super) struct Replies {
-    last_tag: u64,
-    awaited: IdMap<u64, Awaited>,
-    /// Tags of the questions about services that are called.
-    asked: IdMap<BindingId, u64>,
-    lost: bool,
-}
-
+/// What is to be agreed on.
 #[derive(Debug)]
-enum Awaited {
-    Waiting(Option<Waker>),
-    Arrived(Bound),
-    /// The keeper books it.
-    Agreement(Arc<Asked>),
-}
-
-impl Replies {
-    /// Who has asked about a service, if the answer has not come.
-    pub(super) fn asked(&self, binding: BindingId) -> Option<&Arc<Asked>> {
-        match self.awaited.get(self.asked.get(&binding)?)? {
-            Awaited::Agreement(asked) => Some(asked),
-            Awaited::Waiting(_) | Awaited::Arrived(_) => None,
-        }
-    }
-
-    /// The tag a question is to be asked with.
-    ///
-    /// # Errors
-    /// UNAVAILABLE when the session is over.
-    pub(super) fn expect_agreement(&mut self, asked: &Arc<Asked>) -> Result<u64, Status> {
-        let tag = self.expect(Awaited::Agreement(Arc::clone(asked)))?;
-        self.asked.insert(asked.binding(), tag);
-        Ok(tag)
-    }
-
-    /// The question was answered, or not asked.
-    pub(super) fn forget(&mut self, tag: u64) {
-        if let Some(Awaited::Agreement(asked)) = self.awaited.remove(&tag) {
-            self.asked.remove(&asked.binding());
-        }
-    }
-
-    /// Nothing will come any more. Gives those who are to be told.
-    pub(super) fn lose(&mut self) -> (Vec<Waker>, Vec<Arc<Asked>>) {
-        self.lost = true;
-        self.asked.clear();
-        let (mut wakers, mut questions) = (Vec::new(), Vec::new());
-        self.awaited.retain(|_, awaited| match awaited {
-            Awaited::Waiting(waker) => {
-                wakers.extend(waker.take());
-                true
-            }
-            Awaited::Arrived(_) => true,
-            Awaited::Agreement(asked) => {
-                questions.push(Arc::clone(asked));
-                false
-            }
-        });
-        (wakers, questions)
-    }
-
-    fn expect(&mut self, awaited: Awaited) -> Result<u64, Status> {
-        if self.lost {
-            return Err(unavailable("the session ended before a service was bound"));
-        }
-        self.last_tag += 1;
-        self.awaited.insert(self.last_tag, awaited);
-        Ok(self.last_tag)
-    }
+pub(crate) struct Agreement {
+    /// What is called, for people.
+    pub(crate) name: Arc<str>,
+    pub(crate) calls: Vec<CallMethod>,
+    /// The descriptors, if the daemon is to know the types.
+    pub(crate) set: Option<&'static [u8]>,
 }
 
 /// The answer to a `Bind`: a future of `Result<Bound, Status>`. Dropping it forgets the answer, not the binding.
@@ -94,6 +35,13 @@ impl Replies {
 pub(crate) struct BoundReply {
     session: Arc<Session>,
     tag: u64,
+}
+
+/// Somebody who waits for an agreement, until it is dropped.
+struct Waits<'a> {
+    session: &'a Session,
+    asked: Arc<Asked>,
+    place: WakerPlace,
 }
 
 impl Session {
@@ -106,17 +54,113 @@ impl Session {
         serves: Vec<String>,
         set: Option<&[u8]>,
     ) -> Result<BoundReply, Status> {
-        let tag = self.replies.lock().expect(Awaited::Waiting(None))?;
+        let tag = self.replies.lock().expect()?;
         let reply = BoundReply { session: Arc::clone(self), tag };
         self.send_bind(tag, serves, Vec::new(), set)?;
         Ok(reply)
     }
 
-    /// Sends a `Bind`.
+    /// Agrees on the methods of `binding`, unless that was done. `propose` says them, if nobody has asked.
     ///
     /// # Errors
-    /// As [`Session::bind`].
-    pub(super) fn send_bind(
+    /// FAILED_PRECONDITION, not executed, with the daemon's reason; UNAVAILABLE when the session ends first.
+    pub(crate) async fn agree(
+        self: &Arc<Self>,
+        binding: BindingId,
+        propose: impl FnOnce() -> Agreement,
+    ) -> Result<(), Status> {
+        let Some(asked) = self.ask(binding, propose)? else { return Ok(()) };
+        let mut waits = Waits { session: self, asked, place: WakerPlace::default() };
+        poll_fn(|cx| {
+            if self.is_lost() {
+                return Poll::Ready(Err(unavailable("the session ended while a service was being bound")));
+            }
+            waits.asked.poll(&mut waits.place, cx)
+        })
+        .await
+    }
+
+    /// Hands an answer to whoever waits for it. Unasked answers are ignored.
+    pub(crate) fn bound(&self, tag: u64, bound: Bound) {
+        let answered = self.replies.lock().arrived(tag, &bound);
+        match answered {
+            ReplyOwner::Agreement(asked) => {
+                let outcome = asked.routes(bound).map(|routes| {
+                    self.with(|books, _| books.set_routes(asked.binding(), routes));
+                });
+                self.replies.lock().forget(tag);
+                asked.settle(outcome);
+            }
+            ReplyOwner::Task(waker) => waker.into_iter().for_each(wakers::wake),
+            ReplyOwner::Nobody => {}
+        }
+    }
+
+    /// For the listener: reads one packet, which replaces what was in `packet`. `None` when the daemon has closed.
+    ///
+    /// # Errors
+    /// As [`ControlSocket::recv`](trunkline_shm::ControlSocket::recv).
+    pub(crate) fn read_control(&self, packet: &mut Vec<u8>) -> Result<Option<()>, ControlError> {
+        let read = self.link.read(packet)?;
+        if matches!(read, PacketRead::Before | PacketRead::Now { bare: true })
+            && let Some(number) = self.link.heaps.in_use_now(packet)
+        {
+            self.with(|books, _| books.held.goes_on_in(number));
+        }
+        match read {
+            PacketRead::Closed => return Ok(None),
+            PacketRead::Before => {}
+            PacketRead::Now { .. } => self.forget_heaps(),
+        }
+        Ok(Some(()))
+    }
+
+    /// For the listener, when the session is over.
+    pub(crate) fn close_control(&self) {
+        self.link.close();
+    }
+
+    /// In a forked child: closes the copy of the control socket, if it can.
+    pub(crate) fn close_inherited(&self) {
+        self.link.close_inherited();
+    }
+
+    /// Asks the daemon, or joins those who have. `None`: it was agreed on.
+    fn ask(
+        self: &Arc<Self>,
+        binding: BindingId,
+        propose: impl FnOnce() -> Agreement,
+    ) -> Result<Option<Arc<Asked>>, Status> {
+        if self.is_lost() {
+            return Ok(None); // there may be another session by now
+        }
+        let (asked, agreement) = {
+            let mut replies = self.replies.lock();
+            // Under this lock: whoever books an answer does so before it forgets the question.
+            if self.has_routes(binding) {
+                return Ok(None);
+            }
+            if let Some(asked) = replies.asked(binding) {
+                return Ok(Some(Arc::clone(asked)));
+            }
+            let agreement = propose();
+            let asked = Asked::new(binding, Arc::clone(&agreement.name), agreement.calls.len());
+            let tag = replies.expect_agreement(&asked)?;
+            (asked, (tag, agreement))
+        };
+        let (tag, Agreement { calls, set, .. }) = agreement;
+        if let Err(status) = self.send_bind(tag, Vec::new(), calls, set) {
+            self.replies.lock().forget(tag);
+            asked.settle(Err(status));
+        }
+        Ok(Some(asked))
+    }
+
+    fn has_routes(&self, binding: BindingId) -> bool {
+        self.with(|books, _| books.has_routes(binding)).unwrap_or(false)
+    }
+
+    fn send_bind(
         &self,
         tag: u64,
         serves: Vec<String>,
@@ -128,87 +172,14 @@ impl Session {
         let blob = set.map(create_blob).transpose().map_err(|error| unavailable(&error.to_string()))?;
         let fds: Vec<BorrowedFd<'_>> = blob.iter().map(AsFd::as_fd).collect();
         let packet = Request { tag, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
-        let control = self.control.lock();
-        let control = control.as_ref().ok_or_else(|| unavailable("the session is over"))?;
-        control.send(&packet, &fds).map_err(|error| unavailable(&error.to_string()))
+        self.link.send(&packet, &fds)
     }
 
-    /// Hands an answer to whoever waits for it. Unasked answers are ignored.
-    pub(crate) fn bound(&self, tag: u64, bound: Bound) {
-        let before = match self.replies.lock().awaited.get_mut(&tag) {
-            Some(Awaited::Agreement(asked)) => Awaited::Agreement(Arc::clone(asked)),
-            Some(awaited) => std::mem::replace(awaited, Awaited::Arrived(bound.clone())),
-            None => return,
-        };
-        match before {
-            Awaited::Agreement(asked) => {
-                let outcome = asked.routes(bound).map(|routes| {
-                    self.with(|books, _| books.set_routes(asked.binding(), routes));
-                });
-                self.replies.lock().forget(tag);
-                asked.settle(outcome);
-            }
-            Awaited::Waiting(waker) => waker.into_iter().for_each(wakers::wake),
-            Awaited::Arrived(_) => {}
-        }
-    }
-
-    /// Tells those who wait for answers that none will come.
-    pub(super) fn lose_replies(&self) {
-        let (wakers, questions) = self.replies.lock().lose();
-        wakers.into_iter().for_each(wakers::wake);
-        for asked in questions {
-            asked.settle(Err(unavailable("the session ended while a service was being bound")));
-        }
-    }
-
-    /// For the keeper: reads one packet, which replaces what was in `packet`. `None` when the daemon has closed.
-    ///
-    /// # Errors
-    /// As [`ControlSocket::recv`].
-    pub(crate) fn read_control(&self, packet: &mut Vec<u8>) -> Result<Option<()>, ControlError> {
-        if let Some(unread) = self.receive_heaps.take_unread() {
-            *packet = unread;
-            self.go_on_in(packet);
-            return Ok(Some(()));
-        }
-        let control = self.control.lock();
-        let Some(socket) = &*control else { return Ok(None) };
-        let Some(fds) = socket.recv(packet, 1)? else { return Ok(None) };
-        let is_bare = fds.is_empty();
-        self.take_heap(packet, fds)?;
-        drop(control);
-        if is_bare {
-            self.go_on_in(packet);
-        }
-        self.forget_heaps();
-        Ok(Some(()))
-    }
-
-    /// For the keeper, when the session is over.
-    pub(crate) fn close_control(&self) {
-        self.control.lock().take();
-    }
-
-    /// In a forked child: closes the copy of the socket, so that the daemon sees its parent's death when it comes. If
-    /// another thread of the parent was using it at the moment of the fork, the copy stays.
-    pub(crate) fn close_inherited(&self) {
-        if let Some(mut control) = self.control.try_lock() {
-            control.take();
-        }
-    }
-
-    /// Tells the daemon that the session is over; the keeper reads the end of it, and closes.
-    pub(super) fn shut_down(&self) {
-        if let Some(control) = &*self.control.lock() {
-            // The socket may be gone already; there is nobody left to tell.
-            let _ = rustix::net::shutdown(control, rustix::net::Shutdown::Both);
-        }
-    }
-
-    /// For the keeper, who listens on behalf of other executors.
-    pub(crate) fn doorbell(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+    fn forget_heaps(&self) {
+        // One that comes meanwhile is not among these, and stays.
+        let numbers = self.link.heaps.numbers();
+        let done = self.with(|books, _| books.held.done_with(&numbers));
+        self.link.heaps.forget(&done.unwrap_or_default());
     }
 }
 
@@ -216,40 +187,26 @@ impl Future for BoundReply {
     type Output = Result<Bound, Status>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.session.guard.is_foreign() {
+        if self.session.is_foreign() {
             return Poll::Ready(Err(unavailable("the session is another process's")));
         }
-        let mut replies = self.session.replies.lock();
-        let lost = replies.lost;
-        match replies.awaited.get_mut(&self.tag) {
-            Some(Awaited::Waiting(waker)) if !lost => {
-                *waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
-            Some(Awaited::Arrived(bound)) => Poll::Ready(Ok(std::mem::take(bound))),
-            _ => Poll::Ready(Err(unavailable("the session ended while a service was being bound"))),
-        }
+        self.session.replies.lock().poll(self.tag, cx.waker())
     }
 }
 
 impl Drop for BoundReply {
     fn drop(&mut self) {
         if !self.session.is_lost() {
-            self.session.replies.lock().awaited.remove(&self.tag);
+            self.session.replies.lock().forget(self.tag);
         }
     }
 }
 
-/// The infrastructure is not there, and the call never left this process.
-pub(crate) fn unavailable(why: &str) -> Status {
-    Status::new(Code::Unavailable, why).with_execution(Execution::NotExecuted)
-}
-
-/// The daemon does not take a service as it is described.
-pub(crate) fn refused(service: &str, bound: &Bound) -> Status {
-    let code = match u16::try_from(bound.code).map(Code::from_number) {
-        Ok(Code::PermissionDenied) => Code::PermissionDenied,
-        _ => Code::FailedPrecondition,
-    };
-    Status::new(code, format!("binding {service}: {}", bound.error)).with_execution(Execution::NotExecuted)
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        // In a forked child the lock may be held for ever, and nobody is woken there.
+        if !self.session.is_foreign() {
+            self.asked.leave(&mut self.place);
+        }
+    }
 }

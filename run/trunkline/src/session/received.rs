@@ -1,6 +1,7 @@
 //! A block of the receive heap, returned to the daemon when it is dropped.
 
-use super::{Session, returned};
+use super::order::returned;
+use super::session::Session;
 use crate::clock;
 use std::sync::Arc;
 use trunkline_call::entry::{Finish, Payload, Span, Submission};
@@ -36,7 +37,7 @@ impl Received {
         payload: Payload,
         wanted: Encoding,
     ) -> Result<Self, Status> {
-        match session.block(payload, wanted) {
+        match block_of(session, payload, wanted) {
             Ok(block) => Ok(Self { session: Arc::clone(session), block: Some(block), call, last: None }),
             Err(status) => {
                 session.with(|books, effects| books.release(returned(call, payload.block()), effects));
@@ -55,7 +56,7 @@ impl Received {
         wanted: Encoding,
     ) -> Result<Option<Self>, Status> {
         let last = Last { metadata: finish.metadata, a18: clock::now() };
-        let block = finish.payload.map(|payload| session.block(payload, wanted)).transpose();
+        let block = finish.payload.map(|payload| block_of(session, payload, wanted)).transpose();
         if let Ok(Some(block)) = block {
             let session = Arc::clone(session);
             return Ok(Some(Self { session, block: Some(block), call: finish.call, last: Some(last) }));
@@ -91,40 +92,38 @@ impl Drop for Received {
     }
 }
 
-impl Session {
-    fn block(&self, payload: Payload, wanted: Encoding) -> Result<ReceivedBlock, Status> {
-        if payload.encoding != wanted {
-            return Err(Status::internal("the daemon delivered an encoding that was not asked for"));
-        }
-        self.received_block(payload.span)
+fn block_of(session: &Session, payload: Payload, wanted: Encoding) -> Result<ReceivedBlock, Status> {
+    if payload.encoding != wanted {
+        return Err(Status::internal("the daemon delivered an encoding that was not asked for"));
     }
+    session.received_block(payload.span)
+}
 
-    /// Reads the block that came with a call for a service bound as a whole: path, then metadata. Does not return it.
-    ///
-    /// # Errors
-    /// INTERNAL when it does not lie in the heap or is not that.
-    pub(crate) fn named(&self, span: Span) -> Result<(Box<str>, Metadata), Status> {
-        let block = self.received_block(span)?;
-        let named = split_path(&block);
-        // As in `metadata`.
-        let _ = block.into_span();
-        named.ok_or_else(|| Status::internal("the daemon delivered a call without its path"))
-    }
+/// Reads the block that came with a call for a service bound as a whole: path, then metadata. Does not return it.
+///
+/// # Errors
+/// INTERNAL when it does not lie in the heap or is not that.
+pub(crate) fn named(session: &Session, span: Span) -> Result<(Box<str>, Metadata), Status> {
+    let block = session.received_block(span)?;
+    let named = split_path(&block);
+    // As in `metadata`.
+    let _ = block.into_span();
+    named.ok_or_else(|| Status::internal("the daemon delivered a call without its path"))
+}
 
-    /// Reads a metadata block. Does not return it.
-    ///
-    /// # Errors
-    /// INTERNAL when it does not lie in the heap or is not metadata.
-    pub(crate) fn metadata(&self, span: Span) -> Result<Metadata, Status> {
-        if span.len == 0 {
-            return Ok(Metadata::new());
-        }
-        let block = self.received_block(span)?;
-        let metadata = Metadata::decode(&block).map_err(|error| Status::internal(error.to_string()));
-        // The block belongs to the completion that named it and is returned with it.
-        let _ = block.into_span();
-        metadata
+/// Reads a metadata block. Does not return it.
+///
+/// # Errors
+/// INTERNAL when it does not lie in the heap or is not metadata.
+pub(crate) fn metadata(session: &Session, span: Span) -> Result<Metadata, Status> {
+    if span.len == 0 {
+        return Ok(Metadata::new());
     }
+    let block = session.received_block(span)?;
+    let metadata = Metadata::decode(&block).map_err(|error| Status::internal(error.to_string()));
+    // The block belongs to the completion that named it and is returned with it.
+    let _ = block.into_span();
+    metadata
 }
 
 fn split_path(block: &[u8]) -> Option<(Box<str>, Metadata)> {

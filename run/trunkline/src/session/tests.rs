@@ -1,21 +1,30 @@
 //! Shows that blocks of the send heap are never lost, whatever becomes of what was to be sent, and how full rings and
 //! limits are met in the books themselves.
 
+use super::queues::QueuePlace;
 use super::*;
-use crate::client::wait_for;
 use crate::clock;
-use crate::hub::{Daemon, Hub};
 use crate::wait::block_on;
 use std::future::poll_fn;
-use std::sync::mpsc;
-use std::task::Waker;
+use std::sync::{Arc, mpsc};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
-use trunkline_shm::{DaemonEnd, Places, SessionConfig, create_session, open_session};
+use trunkline_shm::{ControlSocket, DaemonEnd, SessionConfig, create_session, open_session};
 
 const BINDING: BindingId = BindingId(1);
+
+/// Listens to nothing.
+#[derive(Debug)]
+struct Nobody;
+
+impl SessionListener for Nobody {
+    fn watch(&self, _session: SessionId) {}
+
+    fn trim_at(&self, _at: Instant, _session: SessionId) {}
+}
 
 fn session(calls_max: u32) -> (Arc<Session>, DaemonEnd, ControlSocket) {
     let config = SessionConfig { submission_entries: 16, completion_entries: 16, ..SessionConfig::default() };
@@ -23,8 +32,8 @@ fn session(calls_max: u32) -> (Arc<Session>, DaemonEnd, ControlSocket) {
     let app = open_session(fds, &config).unwrap();
     let (ours, theirs) = ControlSocket::pair().unwrap();
     let limits = Limits { calls_max, window_bytes: 100, usual_bytes: 1 << 20, tells_callers: false };
-    let nowhere = Hub::of(Daemon::Attached(Places::Named("/nonexistent".into())), "test");
-    let session = Session::new(app, ours, limits, None, Arc::clone(nowhere.keeper()));
+    let identity = SessionIdentity { session: SessionId(1), hub: HubId(1), alone: false };
+    let session = Session::new(app, ours, limits, None, identity, Arc::new(Nobody));
     session.with(|books, _| books.set_routes(BINDING, Arc::from([RouteIndex(7)])));
     (session, daemon, theirs)
 }
@@ -70,7 +79,7 @@ fn refused_orders_keep_their_blocks_and_dropped_ones_return_them() {
     let calls = [start(&session).unwrap(), start(&session).unwrap()];
     let mut third = order(&session);
     let refused = session.with(|books, effects| books.start(&mut third, false, effects)).unwrap();
-    assert_eq!(refused, Err(Refusal::Room(Room::Calls)));
+    assert_eq!(refused, Err(Refusal::Full(Resource::Calls)));
     assert!(third.payload.is_some(), "what was not sent is still there");
     drop(third);
     let sent: Vec<u32> = taken(&mut daemon)
@@ -107,11 +116,11 @@ fn a_block_returned_twice_ends_the_session() {
 fn what_must_not_wait_goes_to_the_backlog_and_keeps_its_order() {
     let (session, mut daemon, _control) = session(100);
     let calls: Vec<CallId> = (0..16).map(|_| start(&session).unwrap()).collect();
-    assert_eq!(start(&session), Err(Refusal::Room(Room::Ring)));
+    assert_eq!(start(&session), Err(Refusal::Full(Resource::Ring)));
     for &call in &calls[..3] {
         session.with(|books, effects| books.abandon(call, effects));
     }
-    assert_eq!(start(&session), Err(Refusal::Room(Room::Ring)));
+    assert_eq!(start(&session), Err(Refusal::Full(Resource::Ring)));
     assert_eq!(taken(&mut daemon).len(), 16);
     let late = start(&session).unwrap();
     let then = taken(&mut daemon);
@@ -128,9 +137,9 @@ fn the_turn_of_a_waiter_that_leaves_passes_on() {
     let wait = || {
         session
             .with(|books, effects| {
-                let ticket = books.join(Room::Calls);
-                let place = Place { room: Room::Calls, ticket, wanted_bytes: 0 };
-                assert!(books.poll_room(place, true, asker, effects).is_pending());
+                let ticket = books.join(Resource::Calls);
+                let place = QueuePlace { resource: Resource::Calls, ticket, wanted_bytes: 0 };
+                assert!(books.poll_turn(place, true, asker, effects).is_pending());
                 place
             })
             .unwrap()
@@ -138,12 +147,12 @@ fn the_turn_of_a_waiter_that_leaves_passes_on() {
     let (one, two) = (wait(), wait());
     session.with(|books, effects| books.abandon(first, effects));
     session.with(|books, effects| {
-        assert!(books.poll_room(one, false, asker, effects).is_ready(), "woken");
-        assert!(books.poll_room(two, false, asker, effects).is_pending(), "one event wakes one");
+        assert!(books.poll_turn(one, false, asker, effects).is_ready(), "woken");
+        assert!(books.poll_turn(two, false, asker, effects).is_pending(), "one event wakes one");
     });
     session.with(|books, effects| {
-        books.leave_room(one, effects);
-        assert!(books.poll_room(two, false, asker, effects).is_ready(), "the turn passed on");
+        books.leave_queue(one, effects);
+        assert!(books.poll_turn(two, false, asker, effects).is_ready(), "the turn passed on");
     });
 }
 
@@ -276,8 +285,8 @@ fn much_of_a_window_is_not_returned_quietly() {
     assert!(!wakes_daemon(&session, &mut daemon, call, 20));
 }
 
-/// The doorbell is watched edge by edge: a listener that has answered it and finds the seat taken comes back for the
-/// next ring only.
+/// The doorbell is watched edge by edge: a listener that has answered it and finds the completions taken comes back for
+/// the next ring only.
 #[test]
 fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     let (session, mut daemon, _control) = session(1);
@@ -286,8 +295,8 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
     session.with(|books, _| books.wait_to_receive(call, task));
     let left = std::thread::scope(|scope| {
         let leaver = session.with(|books, effects| {
-            let leaver = scope.spawn(|| session.leave_to_listener(session.seat.lock()).is_none());
-            while !session.seat.is_locked() {
+            let leaver = scope.spawn(|| session.leave_to_listener(session.completions.lock()).is_none());
+            while !session.completions.is_locked() {
                 thread::yield_now();
             }
             // Whatever it does before it needs the books: the longer, the more of it a fault has time for.
@@ -295,7 +304,7 @@ fn a_ring_answered_while_the_ring_is_being_left_to_the_listener_is_not_lost() {
             let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
             let _ = daemon.completions.push(&freed.encode()).unwrap();
             books.before_listener_sleeps(effects);
-            assert!(session.seat.try_lock().is_none(), "the listener trusts whoever has the seat");
+            assert!(session.completions.try_lock().is_none(), "the listener trusts whoever has them");
             leaver
         });
         leaver.unwrap().join().unwrap()
@@ -334,7 +343,7 @@ fn a_task_that_waits_for_a_call_is_woken_when_another_answers_it() {
     });
     session.with(|books, effects| books.answer(finish(call, None), effects));
     assert!(receiving.take() && sending.take());
-    assert_eq!(session.with(|books, _| books.foreign), Some(0));
+    assert_eq!(session.with(|books, _| books.calls.foreign()), Some(0));
 }
 
 /// Answers that came soon are kept for whoever waits next.
@@ -347,7 +356,7 @@ fn answers_that_come_soon_are_counted() {
         let call = session.with(|books, effects| books.start(&mut order, false, effects)).unwrap().unwrap();
         let _ = daemon.completions.push(&Completion::Finish(finish(call, None)).encode()).unwrap();
         assert!(session.look());
-        assert_eq!(std::mem::take(&mut session.seat.lock().quick_steps), quick);
+        assert_eq!(std::mem::take(&mut session.completions.lock().quick_steps), quick);
         session.with(|books, effects| books.abandon(call, effects));
     }
 }
@@ -407,13 +416,13 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 fn room_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
     let (session, mut daemon, _control) = session(100);
     let (call, leader) = sleeping_leader(&session, &mut daemon);
-    while session.with(|books, effects| books.has_room(Room::Ring, 0, effects)) == Some(true) {
+    while session.with(|books, effects| books.has(Resource::Ring, 0, effects)) == Some(true) {
         session.with(|books, effects| books.say(Submission::Cancel { call: CallId(99) }, effects));
     }
-    assert_eq!(session.with(|books, _| books.backlog.len()), Some(0), "exactly full");
+    assert_eq!(session.with(|books, _| books.outbox.has_backlog()), Some(false), "exactly full");
     let served = following(&session, {
         let session = Arc::clone(&session);
-        move || block_on(wait_for(None, &session, Room::Ring, 0, None)).is_some()
+        move || block_on(wait_for(None, &session, Resource::Ring, 0, None)).is_some()
     });
     assert_eq!(taken(&mut daemon).len(), 16, "the daemon goes on, and says nothing");
     assert_eq!(served.recv_timeout(WATCHDOG), Ok(true));
@@ -447,13 +456,14 @@ fn a_leader_that_is_busy_serves_those_who_wait_for_room_in_the_ring() {
     }
     let asker = Asker { waker: Waker::noop(), foreign: false };
     let place = session.with(|books, effects| {
-        let place = Place { room: Room::Ring, ticket: books.join(Room::Ring), wanted_bytes: 0 };
-        assert!(books.poll_room(place, true, asker, effects).is_pending());
+        let place =
+            QueuePlace { resource: Resource::Ring, ticket: books.join(Resource::Ring), wanted_bytes: 0 };
+        assert!(books.poll_turn(place, true, asker, effects).is_pending());
         place
     });
     assert_eq!(taken(&mut daemon).len(), 16);
     let freed = Completion::Freed { offsets: [0; trunkline_call::entry::FREED_MAX] };
     let _ = daemon.completions.push(&freed.encode()).unwrap();
     assert!(session.look());
-    session.with(|books, effects| assert!(books.poll_room(place.unwrap(), false, asker, effects).is_ready()));
+    session.with(|books, effects| assert!(books.poll_turn(place.unwrap(), false, asker, effects).is_ready()));
 }

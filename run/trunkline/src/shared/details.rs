@@ -1,8 +1,8 @@
 //! Details of errors, typed: what `grpc-status-details-bin` carries.
 
 use super::any::{AnyError, decode, encode};
-use crate::rpc::bad_request::FieldViolation;
-use crate::rpc::{
+use super::rpc::bad_request::FieldViolation;
+use super::rpc::{
     self, BadRequest, DebugInfo, ErrorInfo, Help, LocalizedMessage, PreconditionFailure, QuotaFailure,
     RequestInfo, ResourceInfo, RetryInfo,
 };

@@ -4,6 +4,7 @@
 mod any;
 mod convert;
 mod details;
+pub mod rpc;
 mod time;
 
 pub use any::AnyError;

@@ -1,9 +1,8 @@
 //! Sending one message on an open stream, with all the waiting that may take.
 
-use crate::client::{Turn, wait_for};
 use crate::clock;
 use crate::message::{Hurdle, Sendable};
-use crate::session::{Refusal, Room, Session};
+use crate::session::{Refusal, Resource, Session, Turn, wait_for};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,7 +24,7 @@ pub(crate) async fn push<B: Sendable>(session: &Arc<Session>, call: CallId, mut 
     let mut turn: Option<Turn> = None;
     let mut wanted_bytes = 0;
     loop {
-        let room = match try_push(session, call, &mut body, wanted_bytes) {
+        let resource = match try_push(session, call, &mut body, wanted_bytes) {
             Ok(()) => return Ok(()),
             Err(Block::Push(push)) => return Err(push),
             Err(Block::Credit) => {
@@ -33,13 +32,13 @@ pub(crate) async fn push<B: Sendable>(session: &Arc<Session>, call: CallId, mut 
                 wait_for_credit(session, call).await;
                 continue;
             }
-            Err(Block::Room(room)) => room,
+            Err(Block::Full(resource)) => resource,
             Err(Block::Heap(bytes)) => {
                 wanted_bytes = bytes;
-                Room::Heap
+                Resource::Heap
             }
         };
-        turn = wait_for(turn, session, room, wanted_bytes, Some(call)).await;
+        turn = wait_for(turn, session, resource, wanted_bytes, Some(call)).await;
         if turn.is_none() {
             return Err(Push::Ended);
         }
@@ -50,7 +49,7 @@ pub(crate) async fn push<B: Sendable>(session: &Arc<Session>, call: CallId, mut 
 enum Block {
     Push(Push),
     Credit,
-    Room(Room),
+    Full(Resource),
     /// The send heap has no block of so many bytes.
     Heap(u32),
 }
@@ -80,7 +79,7 @@ fn try_push<B: Sendable>(
     match sent.unwrap_or(Err(Refusal::Ended)) {
         Ok(()) => Ok(()),
         Err(Refusal::Credit) => Err(Block::Credit),
-        Err(Refusal::Room(room)) => Err(Block::Room(room)),
+        Err(Refusal::Full(resource)) => Err(Block::Full(resource)),
         Err(Refusal::Ended | Refusal::Closed | Refusal::Unbound) => Err(Block::Push(Push::Ended)),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::client::{Arrival, OpenStream, Start, outcome};
 use crate::message::{Received, Said, time_left};
+use crate::refusals::unavailable;
 use crate::server::Call;
 use crate::session;
 use futures_core::Stream;
@@ -153,7 +154,7 @@ impl<M: Message> Receiver<M> {
             }
             None => {
                 self.source = Source::Over;
-                Err(session::unavailable("the session is another process's"))
+                Err(unavailable("the session is another process's"))
             }
         })
     }

@@ -1,18 +1,18 @@
 //! Who drains the completion ring, and how a thread waits (leader and followers).
 //!
-//! A thread that waits for a call takes the *seat*, if it is free: it becomes the leader. It drains the ring, books
-//! completions for everybody, wakes those who wait elsewhere, and between looks waits as the shared policy says: look,
-//! yield, sleep on the doorbell. The others are followers: each sleeps on its own kick. When the leader has what it
-//! wanted it hands the seat over: to one follower, or, if tasks of other executors wait, to the listener (the keeper of
-//! the hub): it leaves the ring armed, so that the next completion rings the doorbell the listener watches.
+//! A thread that waits for a call takes the *completions*, if they are free: it becomes the leader. It drains the ring,
+//! books completions for everybody, wakes those who wait elsewhere, and between looks waits as the shared policy says:
+//! look, yield, sleep on the doorbell. The others are followers: each sleeps on its own kick. When the leader has what
+//! it wanted it hands over: to one follower, or, if tasks of other executors wait, to the listener (the reactor of the
+//! hub): it leaves the ring armed, so that the next completion rings the doorbell the listener watches.
 //!
 //! # Why no wake-up is lost
-//! * A follower enters its name in the books and then tries the seat again. A leader frees the seat and then looks into
-//!   the books. Whoever comes second sees the other: either the follower gets the seat or the leader finds the name.
-//! * The same holds for a foreign waiter, who is counted in the books before [`Session::hand_over`] tries the seat, and
-//!   for the listener, who clears `attended`, looks into the books and then tries the seat. The lock of the books is
-//!   what orders them all: a failed `try_lock` alone orders nothing. The seat is therefore left to the listener, armed,
-//!   under that lock: a listener that answers a ring and finds the seat taken goes back to sleep, trusting its holder.
+//! * A follower enters its name in the books and then tries the completions again. A leader frees them and then looks
+//!   into the books. Whoever comes second sees the other: either the follower gets them or the leader finds the name.
+//! * The same holds for a foreign waiter, who is counted in the books before [`Session::hand_over`] tries them, and for
+//!   the listener, who clears `attended`, looks into the books and then tries them. The lock of the books is what
+//!   orders them all: a failed `try_lock` alone orders nothing. They are therefore left to the listener, armed, under
+//!   that lock: a listener that answers a ring and finds them taken goes back to sleep, trusting their holder.
 //! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
 //!   follower that was chosen.
 //! * What nobody rings for (room in the submission ring, a deadline a daemon that hangs does not enforce) is looked at
@@ -21,46 +21,63 @@
 //!   lock of the books, and from then until somebody drains nothing is published quietly.
 //! * Between ring and sleep, [`Consumer::arm`] looks once more; between kick and sleep, [`Kick::fall_asleep`] does.
 
-use super::books::Driver;
-use super::{Books, Effects, Session};
+use super::books::Books;
+use super::completions::Completions;
+use super::effects::Effects;
+use super::session::Session;
+use super::sleep::Driver;
+use super::state::Asker;
 use crate::clock;
+use crate::context;
 use crate::kick::Kick;
-use crate::settings;
 use parking_lot::MutexGuard;
 use rustix::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use trunkline_call::Instant;
-use trunkline_shm::{Consumer, Decision, RingError, Waiter, sleep_on};
-
-/// The right to drain the completion ring, and what the drainer needs.
-#[derive(Debug)]
-pub(super) struct Seat {
-    completions: Consumer,
-    waiter: Waiter,
-    /// Steps that came soon and nobody's wait was told of yet.
-    pub(super) quick_steps: u32,
-    effects: Effects,
-}
-
-impl Seat {
-    pub(super) fn new(completions: Consumer) -> Self {
-        let waiter = Waiter::on_credit(settings::wait_limits());
-        Self { completions, waiter, quick_steps: 0, effects: Effects::default() }
-    }
-}
+use trunkline_shm::{Decision, Waiter, sleep_on};
 
 impl Session {
+    /// Asks the books on behalf of a task. If it has to wait, sees to it that somebody drains the ring meanwhile: the
+    /// task's own thread, if that is driving it, else the listener. `Ready(None)` as [`Session::with`].
+    pub(crate) fn poll_with<T>(
+        self: &Arc<Self>,
+        cx: &Context<'_>,
+        ask: impl FnOnce(&mut Books, Asker<'_>, &mut Effects) -> Poll<T>,
+    ) -> Poll<Option<T>> {
+        let asker = context::asker(self, cx);
+        let asked = self.with(|books, effects| {
+            let polled = ask(books, asker, effects);
+            if asker.foreign && !self.is_attended() {
+                effects.listen |= books.must_wake_listener();
+            }
+            polled
+        });
+        match asked {
+            None => Poll::Ready(None),
+            Some(Poll::Ready(out)) => Poll::Ready(Some(out)),
+            Some(Poll::Pending) => {
+                if asker.foreign {
+                    self.rely_on_listener();
+                } else {
+                    context::aim(self);
+                }
+                Poll::Pending
+            }
+        }
+    }
+
     /// Drains the ring, or waits while another thread does, until `kick` is set. Returns early when the session is
     /// over. Tells whether this thread followed: then it may have been chosen to lead, and calls
     /// [`Session::hand_over`] when it does not come back.
     pub(crate) fn drive(&self, kick: &Arc<Kick>) -> bool {
         let mut followed = false;
         while !kick.is_set() && !self.is_lost() {
-            match self.seat.try_lock() {
-                Some(mut seat) => {
-                    self.lead(&mut seat, kick);
-                    drop(seat);
+            match self.completions.try_lock() {
+                Some(mut completions) => {
+                    self.lead(&mut completions, kick);
+                    drop(completions);
                     self.hand_over();
                 }
                 None => {
@@ -79,15 +96,15 @@ impl Session {
 
     /// The same for a listener, whose waits the calls of this session pay for.
     pub(crate) fn look_for(&self, waiter: &mut Waiter) -> bool {
-        self.look_and(|seat| waiter.credit(std::mem::take(&mut seat.quick_steps)))
+        self.look_and(|completions| waiter.credit(std::mem::take(&mut completions.quick_steps)))
     }
 
-    fn look_and(&self, then: impl FnOnce(&mut Seat)) -> bool {
-        let Some(mut seat) = self.seat.try_lock() else { return false };
-        seat.completions.disarm();
-        let found = self.drain(&mut seat);
-        then(&mut seat);
-        drop(seat);
+    fn look_and(&self, then: impl FnOnce(&mut Completions)) -> bool {
+        let Some(mut completions) = self.completions.try_lock() else { return false };
+        completions.ring.disarm();
+        let found = self.drain(&mut completions);
+        then(&mut completions);
+        drop(completions);
         self.hand_over();
         found
     }
@@ -95,28 +112,28 @@ impl Session {
     /// For a listener that is about to sleep: sees to it that the next completion rings the doorbell. `None`: something
     /// came meanwhile, look again. Otherwise how long it may sleep at most on behalf of this session.
     pub(crate) fn arm_for_listener(&self) -> Option<Option<u64>> {
-        // Before the seat is tried: whoever holds it looks into the books after letting go of it, and only this order
-        // makes sure that it finds `attended` cleared if we find the seat taken.
+        // Before the completions are tried: whoever holds them looks into the books after letting go of them, and only
+        // this order makes sure that it finds `attended` cleared if we find them taken.
         let before = |books: &mut Books, effects: &mut Effects| {
             (books.before_listener_sleeps(effects), books.cancellations_taken())
         };
         let (timeout_ns, cancelled) = self.with(before).unwrap_or_default();
-        let Some(mut seat) = self.seat.try_lock() else {
-            return Some(timeout_ns); // whoever holds it drains, and arms when it leaves
+        let Some(mut completions) = self.completions.try_lock() else {
+            return Some(timeout_ns); // whoever holds them drains, and arms when it leaves
         };
         // A ring that lies is found out by `drain`; here it only must not be slept on.
-        let armed = seat.completions.arm().unwrap_or(false);
+        let armed = completions.ring.arm().unwrap_or(false);
         let quiet = armed && {
             let _ = self.doorbell.quiet();
             // A ring that came between the two is not lost: it left an entry.
-            seat.completions.ready().is_ok_and(|ready| ready == 0)
+            completions.ring.ready().is_ok_and(|ready| ready == 0)
         };
         if !quiet {
-            self.drain(&mut seat);
+            self.drain(&mut completions);
         } else if let Some(at) = cancelled {
             self.with(|books, _| books.cancellations_are_over(at));
         }
-        drop(seat);
+        drop(completions);
         self.hand_over();
         quiet.then_some(timeout_ns)
     }
@@ -147,34 +164,34 @@ impl Session {
     }
 
     /// The leader's loop.
-    fn lead(&self, seat: &mut Seat, kick: &Arc<Kick>) {
-        seat.completions.disarm();
+    fn lead(&self, completions: &mut Completions, kick: &Arc<Kick>) {
+        completions.ring.disarm();
         let mut waiting = false;
         loop {
-            if self.drain(seat) && std::mem::take(&mut waiting) {
-                seat.waiter.arrived(clock::now().0);
+            if self.drain(completions) && std::mem::take(&mut waiting) {
+                completions.waiter.arrived(clock::now().0);
             }
             if kick.is_set() || self.is_lost() {
                 return;
             }
             let now = clock::now();
             if !std::mem::replace(&mut waiting, true) {
-                let quick_steps = std::mem::take(&mut seat.quick_steps);
-                seat.waiter.credit(quick_steps);
-                seat.waiter.begin(now.0);
+                let quick_steps = std::mem::take(&mut completions.quick_steps);
+                completions.waiter.credit(quick_steps);
+                completions.waiter.begin(now.0);
             }
-            match seat.waiter.decide(now.0) {
+            match completions.waiter.decide(now.0) {
                 Decision::Spin => std::hint::spin_loop(),
                 Decision::Yield => rustix::thread::sched_yield(),
-                Decision::Block => self.sleep(seat, kick),
+                Decision::Block => self.sleep(completions, kick),
             }
         }
     }
 
     /// Sleeps until rung, kicked, or something is to be tried again.
-    fn sleep(&self, seat: &mut Seat, kick: &Arc<Kick>) {
+    fn sleep(&self, completions: &mut Completions, kick: &Arc<Kick>) {
         let timeout_ns = self.with(|books, effects| books.before_leader_sleeps(kick, effects)).flatten();
-        if !seat.completions.arm().unwrap_or(false) {
+        if !completions.ring.arm().unwrap_or(false) {
             return; // entries came, or the ring lies: `drain` tells which
         }
         if kick.fall_asleep() {
@@ -182,20 +199,20 @@ impl Session {
             kick.wake_up();
             if woken & 1 != 0 {
                 let _ = self.doorbell.quiet();
-                seat.waiter.woken(seat.completions.rung_ns_ago(clock::now().0));
+                completions.waiter.woken(completions.ring.rung_ns_ago(clock::now().0));
             }
             if timeout_ns.is_some() {
                 self.tend(clock::now());
             }
         }
-        seat.completions.disarm();
+        completions.ring.disarm();
     }
 
     /// Waits for a kick while another thread leads. If that one sleeps and does not know of something that this one
     /// waits for and nobody rings for, it is woken when the time for it has come.
     fn follow(&self, kick: &Arc<Kick>) {
         let timeout_ns = self.with(|books, _| books.before_follower_sleeps(kick)).flatten();
-        if self.seat.try_lock().is_none() {
+        if self.completions.try_lock().is_none() {
             kick.sleep(timeout_ns);
         }
         let leader = self.with(|books, _| {
@@ -207,73 +224,77 @@ impl Session {
         }
     }
 
-    /// Sees to it that somebody drains as long as somebody waits. Called by whoever left the seat, was chosen to take
-    /// it and goes elsewhere, or came to wait without draining. If the seat is taken, whoever has it will call this.
+    /// Sees to it that somebody drains as long as somebody waits. Called by whoever let go of the completions, was
+    /// chosen to take them and goes elsewhere, or came to wait without draining. If they are taken, their holder will
+    /// call this.
     pub(crate) fn hand_over(&self) {
-        while !self.seat.is_locked() {
+        while !self.completions.is_locked() {
             match self.with(|books, _| books.next_driver()) {
                 None | Some(Driver::Nobody) => return,
                 Some(Driver::Follower(kick)) => return kick.kick(),
                 // The listener is awake, and arms before it sleeps.
                 Some(Driver::Listener) if self.is_attended() => return,
                 Some(Driver::Listener) => {
-                    let Some(seat) = self.seat.try_lock() else { return };
-                    let Some(mut seat) = self.leave_to_listener(seat) else { return };
-                    self.drain(&mut seat);
+                    let Some(completions) = self.completions.try_lock() else { return };
+                    let Some(mut completions) = self.leave_to_listener(completions) else { return };
+                    self.drain(&mut completions);
                 }
             }
         }
     }
 
-    /// Arms the ring and frees the seat, unless there is something to drain or a follower to lead: then the seat comes
-    /// back. All of it under the lock of the books. Whoever found the seat taken was in the books before (then what
-    /// made it come is seen here) or comes to them later (then the seat is free): a ring that is answered by a listener
-    /// while the seat is taken here would otherwise be answered by nobody.
+    /// Arms the ring and frees the completions, unless there is something to drain or a follower to lead: then they
+    /// come back. All of it under the lock of the books. Whoever found the completions taken was in the books before
+    /// (then what made it come is seen here) or comes to them later (then the completions are free): a ring that is
+    /// answered by a listener while they are taken here would otherwise be answered by nobody.
     pub(super) fn leave_to_listener<'a>(
         &self,
-        mut seat: MutexGuard<'a, Seat>,
-    ) -> Option<MutexGuard<'a, Seat>> {
+        mut completions: MutexGuard<'a, Completions>,
+    ) -> Option<MutexGuard<'a, Completions>> {
         self.with(|books, effects| {
             // A ring that lies is found out by whoever drains next.
-            if books.sleepers.has_followers() || !seat.completions.arm().unwrap_or(true) {
-                return Some(seat);
+            if books.sleepers.has_followers() || !completions.ring.arm().unwrap_or(true) {
+                return Some(completions);
             }
             books.leave_to_sleeper(effects);
-            drop(seat);
+            drop(completions);
             None
         })
         .flatten()
     }
 
     /// Books everything in the ring. Tells whether there was anything.
-    fn drain(&self, seat: &mut Seat) -> bool {
-        let Seat { completions, waiter, quick_steps, effects } = seat;
-        match completions.ready() {
+    fn drain(&self, completions: &mut Completions) -> bool {
+        let Completions { ring, waiter, quick_steps, effects } = completions;
+        match ring.ready() {
             Ok(0) => return false,
             Ok(ready) => {
                 let now = clock::now();
                 let mut books = self.books.lock();
-                books.asleep = false; // this thread is awake, and speaks before it or the listener sleeps
+                books.outbox.drainer_is_awake();
                 // One ring's worth at most, so that a daemon that never pauses cannot keep the books locked.
                 for _ in 0..ready {
-                    match completions.pop() {
+                    match ring.pop() {
                         Ok(Some(entry)) => books.complete(&entry, now, effects),
                         Ok(None) => break,
-                        Err(error) => note(&error, effects),
+                        Err(error) => effects.note_fault(&error),
                     }
                 }
-                books.flush(effects);
-                books.serve_ring_room(effects);
-                let quick = books.steps.take_quick(waiter.step_ns_max());
+                books.after_drain(effects);
+                let quick = books.calls.take_quick_steps(waiter.step_ns_max());
                 *quick_steps = quick_steps.saturating_add(quick);
             }
-            Err(error) => note(&error, effects),
+            Err(error) => effects.note_fault(&error),
         }
         self.settle(effects);
         true
     }
-}
 
-fn note(error: &RingError, effects: &mut Effects) {
-    effects.fault.get_or_insert_with(|| error.to_string());
+    /// A task waits here whose thread does not drain.
+    fn rely_on_listener(&self) {
+        self.hand_over();
+        if !self.set_watched(true) {
+            self.call_listener();
+        }
+    }
 }

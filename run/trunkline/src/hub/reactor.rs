@@ -3,183 +3,41 @@
 //! It exists once the first lane is used. It sleeps in `epoll` unless tasks of other executors wait for calls; then it
 //! waits as every waiter does: looks, yields, sleeps. Nothing it does blocks, so it delays nobody.
 
+use super::alone;
 use super::attach::{Greeted, Opened};
-use super::{Daemon, Lane, alone};
+use super::dial::Daemon;
+use super::handle::{ReactorHandle, TimerAction};
+use super::lane::Lane;
 use crate::clock;
-use crate::kick::Kick;
-use crate::session::{IdMap, Session, unavailable};
+use crate::refusals::unavailable;
+use crate::session::{IdMap, Session, SessionId, SessionIdentity, SessionListener};
 use crate::settings;
 use crate::wakers;
-use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::task::Waker;
-use trunkline_call::{Instant, Status, TimerKey, TimerTable};
+use std::sync::Arc;
+use trunkline_call::{Instant, Status};
 use trunkline_control::{decode_reply, reply};
-use trunkline_shm::{Decision, ForkGuard, Waiter};
+use trunkline_shm::{Decision, Waiter};
 
-/// What the other threads ask of the keeper.
-#[derive(Debug)]
-pub(crate) struct Keeper {
-    daemon: Daemon,
-    kick: Arc<Kick>,
-    orders: Mutex<Orders>,
-    /// Every session that lives, for a forked child to close.
-    sessions: Mutex<Vec<Weak<Session>>>,
-    /// The daemon is one inside this process for want of another.
-    alone: AtomicBool,
-    guard: ForkGuard,
+/// Starts the thread.
+///
+/// # Errors
+/// UNAVAILABLE, not executed, when the system has no thread or descriptor to give.
+pub(super) fn start(handle: &Arc<ReactorHandle>, daemon: &Daemon) -> Result<(), Status> {
+    let none = |error: &dyn std::fmt::Display| {
+        tracing::error!(%error, "no thread for the reactor; calls cannot be made");
+        unavailable(&format!("the system has no thread or descriptor for attaching to a daemon: {error}"))
+    };
+    let reactor = Reactor::new(Arc::clone(handle), daemon.clone()).map_err(|error| none(&error))?;
+    let thread = std::thread::Builder::new().name("trunkline-io".into());
+    thread.spawn(move || reactor.run()).map(drop).map_err(|error| none(&error))
 }
 
-#[derive(Debug, Default)]
-struct Orders {
-    running: bool,
-    attach: Vec<Arc<Lane>>,
-    watch: Vec<Arc<Session>>,
-    timers: TimerTable<Due>,
-}
-
-#[derive(Debug)]
-enum Due {
-    Wake(Waker),
-    Attach(Arc<Lane>),
-    Trim(Weak<Session>),
-}
-
-impl Keeper {
-    /// # Panics
-    /// If the kernel has no descriptor left for the keeper's eventfd.
-    pub(super) fn new(daemon: Daemon) -> Arc<Self> {
-        let kick = Kick::new().expect("an eventfd for the keeper");
-        Arc::new(Self {
-            daemon,
-            kick,
-            orders: Mutex::default(),
-            sessions: Mutex::default(),
-            alone: AtomicBool::new(false),
-            guard: ForkGuard::new(),
-        })
-    }
-
-    /// Whether the daemon is one inside this process because none was found on the host.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone.load(Ordering::Relaxed)
-    }
-
-    /// Attaches a lane now.
-    ///
-    /// # Errors
-    /// UNAVAILABLE, not executed, when there is nobody to do it: the system has no thread or descriptor to give.
-    pub(super) fn attach(self: &Arc<Self>, lane: &Arc<Lane>) -> Result<(), Status> {
-        self.order(|orders| orders.attach.push(Arc::clone(lane))).1.inspect_err(|_| {
-            self.orders.lock().attach.retain(|ordered| !Arc::ptr_eq(ordered, lane));
-        })
-    }
-
-    /// Attaches a lane at an instant, if somebody still waits for it then.
-    pub(super) fn attach_at(self: &Arc<Self>, lane: &Arc<Lane>, at: Instant) {
-        let due = Due::Attach(Arc::clone(lane));
-        drop(self.order(|orders| orders.timers.insert(at, due)));
-    }
-
-    /// Watches a session's doorbell for tasks of other executors, from now until none waits.
-    pub(crate) fn watch(self: &Arc<Self>, session: &Arc<Session>) {
-        let watch = |orders: &mut Orders| {
-            if !orders.watch.iter().any(|watched| Arc::ptr_eq(watched, session)) {
-                orders.watch.push(Arc::clone(session));
-            }
-        };
-        drop(self.order(watch));
-    }
-
-    /// Wakes a task at an instant, instead of the timer `old`.
-    pub(super) fn set_timer(self: &Arc<Self>, at: Instant, waker: Waker, old: Option<TimerKey>) -> TimerKey {
-        let (_cancelled, key) = self
-            .order(|orders| {
-                let cancelled = old.and_then(|old| orders.timers.cancel(old));
-                (cancelled, orders.timers.insert(at, Due::Wake(waker)))
-            })
-            .0;
-        key
-    }
-
-    /// Kicks a thread at an instant.
-    pub(crate) fn kick_at(self: &Arc<Self>, at: Instant, kick: &Arc<Kick>) {
-        let waker = Waker::from(Arc::clone(kick));
-        drop(self.order(|orders| orders.timers.insert(at, Due::Wake(waker))));
-    }
-
-    /// Gives a session's unused memory back at an instant.
-    pub(crate) fn trim_at(self: &Arc<Self>, at: Instant, session: &Arc<Session>) {
-        let due = Due::Trim(Arc::downgrade(session));
-        drop(self.order(|orders| orders.timers.insert(at, due)));
-    }
-
-    /// Forgets a timer; one that has fired is forgotten already.
-    pub(super) fn cancel_timer(&self, key: TimerKey) {
-        // In a forked child the lock may be held for ever, and no timer fires.
-        if !self.is_foreign() {
-            // Its waker may be the last that holds a task, which may hold another timer: so not under the lock.
-            let cancelled = self.orders.lock().timers.cancel(key);
-            drop(cancelled);
-        }
-    }
-
-    /// Whether this is the keeper of the parent of this forked process: it has no thread here.
-    pub(super) fn is_foreign(&self) -> bool {
-        self.guard.is_foreign()
-    }
-
-    #[cfg(test)]
-    pub(super) fn timers(&self) -> usize {
-        self.orders.lock().timers.len()
-    }
-
-    /// In a forked child: closes the copies of the parent's control sockets, as far as no lock stands in the way.
-    pub(super) fn close_inherited(&self) {
-        let Some(mut sessions) = self.sessions.try_lock() else { return };
-        for session in sessions.drain(..).filter_map(|session| session.upgrade()) {
-            session.close_inherited();
-        }
-    }
-
-    fn remember(&self, session: &Arc<Session>) {
-        let mut sessions = self.sessions.lock();
-        sessions.retain(|session| session.strong_count() > 0);
-        sessions.push(Arc::downgrade(session));
-    }
-
-    /// Gives an order, and starts the thread if there is none. The error says why there is none after all.
-    fn order<T>(self: &Arc<Self>, give: impl FnOnce(&mut Orders) -> T) -> (T, Result<(), Status>) {
-        let mut orders = self.orders.lock();
-        let out = give(&mut orders);
-        let mut started = Ok(());
-        if !orders.running {
-            started = self.start();
-            orders.running = started.is_ok();
-        }
-        drop(orders);
-        self.kick.kick();
-        (out, started)
-    }
-
-    fn start(self: &Arc<Self>) -> Result<(), Status> {
-        let none = |error: &dyn std::fmt::Display| {
-            tracing::error!(%error, "no thread for the keeper; calls cannot be made");
-            unavailable(&format!("the system has no thread or descriptor for attaching to a daemon: {error}"))
-        };
-        let keeping = Keeping::new(Arc::clone(self)).map_err(|error| none(&error))?;
-        let thread = std::thread::Builder::new().name("trunkline-keeper".into());
-        thread.spawn(move || keeping.run()).map(drop).map_err(|error| none(&error))
-    }
-}
-
-/// The keeper's own books; only its thread sees them.
-struct Keeping {
-    keeper: Arc<Keeper>,
+/// What the thread knows, and nobody else.
+struct Reactor {
+    handle: Arc<ReactorHandle>,
     daemon: Daemon,
     epoll: OwnedFd,
     attaching: IdMap<u64, (Arc<Lane>, Greeted)>,
@@ -187,6 +45,8 @@ struct Keeping {
     next_token: u64,
     waiter: Waiter,
     packet: Vec<u8>,
+    /// The daemon is one inside this process for want of another.
+    alone: bool,
     /// Why there is no daemon but the one inside this process, until a server has said it.
     unsaid: Option<Status>,
 }
@@ -200,35 +60,28 @@ struct Member {
 /// What an epoll event is about: a token, doubled, plus one for a doorbell.
 const KICK: u64 = u64::MAX;
 
-impl Keeping {
-    fn new(keeper: Arc<Keeper>) -> rustix::io::Result<Self> {
+impl Reactor {
+    fn new(handle: Arc<ReactorHandle>, daemon: Daemon) -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let waiter = Waiter::on_credit(settings::wait_limits());
-        let daemon = keeper.daemon.clone();
-        let keeping = Self {
-            keeper,
+        epoll::add(&epoll, handle.kick().as_fd(), epoll::EventData::new_u64(KICK), epoll::EventFlags::IN)?;
+        Ok(Self {
+            handle,
             daemon,
             epoll,
             attaching: IdMap::default(),
             members: IdMap::default(),
             next_token: 0,
-            waiter,
+            waiter: Waiter::on_credit(settings::wait_limits()),
             packet: Vec::new(),
+            alone: false,
             unsaid: None,
-        };
-        epoll::add(
-            &keeping.epoll,
-            keeping.keeper.kick.as_fd(),
-            epoll::EventData::new_u64(KICK),
-            epoll::EventFlags::IN,
-        )?;
-        Ok(keeping)
+        })
     }
 
     fn run(mut self) {
         let mut waiting = false;
         loop {
-            self.keeper.kick.take();
+            self.handle.kick().take();
             let mut found = self.obey();
             found |= self.fire();
             found |= self.listen();
@@ -251,15 +104,15 @@ impl Keeping {
         }
     }
 
-    /// Takes what was ordered.
+    /// Takes what was asked for.
     fn obey(&mut self) -> bool {
         let (attach, watch) = {
-            let mut orders = self.keeper.orders.lock();
-            (std::mem::take(&mut orders.attach), std::mem::take(&mut orders.watch))
+            let mut requests = self.handle.requests().lock();
+            (std::mem::take(&mut requests.attach), std::mem::take(&mut requests.watch))
         };
         let any = !attach.is_empty() || !watch.is_empty();
         attach.into_iter().for_each(|lane| self.attach(lane));
-        watch.iter().for_each(|session| self.watch(session));
+        watch.into_iter().for_each(|session| self.watch(session));
         any
     }
 
@@ -268,14 +121,14 @@ impl Keeping {
         let now = clock::now();
         let mut any = false;
         loop {
-            let due = self.keeper.orders.lock().timers.due(now);
+            let due = self.handle.requests().lock().timers.due(now);
             match due {
-                Some(Due::Wake(waker)) => wakers::wake(waker),
-                Some(Due::Attach(lane)) if lane.begin_retry() => self.attach(lane),
-                Some(Due::Attach(_)) => {}
-                Some(Due::Trim(session)) => {
-                    if let Some(session) = session.upgrade() {
-                        session.trim();
+                Some(TimerAction::Wake(waker)) => wakers::wake(waker),
+                Some(TimerAction::Attach(lane)) if lane.begin_retry() => self.attach(lane),
+                Some(TimerAction::Attach(_)) => {}
+                Some(TimerAction::Trim(SessionId(token))) => {
+                    if let Some(member) = self.members.get(&token) {
+                        member.session.trim();
                     }
                 }
                 None => return any,
@@ -301,14 +154,14 @@ impl Keeping {
     fn sleep(&mut self) {
         let Some(timeout_ns) = self.arm() else { return self.attend() };
         let mut events: Vec<epoll::Event> = Vec::with_capacity(16);
-        if self.keeper.kick.fall_asleep() {
+        if self.handle.kick().fall_asleep() {
             let timeout = timeout_ns.map(|ns| rustix::event::Timespec {
                 tv_sec: (ns / 1_000_000_000) as _,
                 tv_nsec: (ns % 1_000_000_000) as _,
             });
             // Interrupted by a signal: the loop looks again.
             let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-            self.keeper.kick.wake_up();
+            self.handle.kick().wake_up();
         }
         self.attend();
         let now = clock::now();
@@ -328,11 +181,11 @@ impl Keeping {
         }
     }
 
-    /// Prepares every watched session for the keeper's sleep. `None`: something came, do not sleep. Otherwise how long
+    /// Prepares every watched session for the reactor's sleep. `None`: something came, do not sleep. Otherwise how long
     /// to sleep at most.
     fn arm(&mut self) -> Option<Option<u64>> {
         let now = clock::now();
-        let mut until_ns = self.keeper.orders.lock().timers.next_due().map(|at| at.since_ns(now));
+        let mut until_ns = self.handle.requests().lock().timers.next_due().map(|at| at.since_ns(now));
         let soonest = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
         for (_, greeted) in self.attaching.values() {
             until_ns = soonest(until_ns, Some(greeted.until.since_ns(now)));
@@ -345,7 +198,7 @@ impl Keeping {
         Some(until_ns)
     }
 
-    /// Stops watching sessions that do not need it: their own threads drain them without waking the keeper.
+    /// Stops watching sessions that do not need it: their own threads drain them without waking the reactor.
     fn unwatch_idle(&mut self) {
         for (token, member) in self.members.iter_mut().filter(|(_, member)| member.watched) {
             if member.session.needs_listener() {
@@ -378,7 +231,7 @@ impl Keeping {
     fn attach(&mut self, lane: Arc<Lane>) {
         let dialled = self.daemon.dial().map(|dialled| {
             if let Some(why) = dialled.alone {
-                self.keeper.alone.store(true, Ordering::Relaxed);
+                self.alone = true;
                 self.unsaid = Some(why);
             }
             dialled.socket
@@ -388,7 +241,8 @@ impl Keeping {
         {
             alone::say(&alone::of_server(lane.name(), why.message()));
         }
-        let greeted = dialled.and_then(|socket| Greeted::greet(socket, &lane, clock::now()));
+        let greeted =
+            dialled.and_then(|socket| Greeted::greet(socket, lane.name(), lane.role(), clock::now()));
         match greeted {
             Ok(greeted) => {
                 self.next_token += 1;
@@ -410,8 +264,11 @@ impl Keeping {
 
     fn join(&mut self, token: u64, lane: Arc<Lane>, opened: Opened) {
         let Opened { socket, end, limits } = opened;
-        let session = Session::new(end, socket, limits, lane.worker(), Arc::clone(&self.keeper));
-        self.keeper.remember(&session);
+        let identity =
+            SessionIdentity { session: SessionId(token), hub: self.handle.hub(), alone: self.alone };
+        let listener = Arc::clone(&self.handle) as Arc<dyn SessionListener>;
+        let session = Session::new(end, socket, limits, lane.worker(), identity, listener);
+        self.handle.remember(&session);
         self.members
             .insert(token, Member { lane: Arc::clone(&lane), session: Arc::clone(&session), watched: false });
         lane.attached(session);
@@ -420,7 +277,7 @@ impl Keeping {
     fn failed(&mut self, lane: &Arc<Lane>, why: &Status) {
         tracing::debug!(%why, "attach failed");
         if let Some(retry_at) = lane.failed(why) {
-            self.keeper.attach_at(lane, retry_at);
+            self.handle.attach_at(lane, retry_at);
         }
     }
 
@@ -454,10 +311,10 @@ impl Keeping {
             Err(error) if error.would_block() => return,
             Err(error) => error.to_string(),
         };
-        self.part(token, &reason);
+        self.detach(token, &reason);
     }
 
-    fn part(&mut self, token: u64, reason: &str) {
+    fn detach(&mut self, token: u64, reason: &str) {
         let Some(member) = self.members.remove(&token) else { return };
         if member.watched {
             remove(&self.epoll, member.session.doorbell(), token);
@@ -470,9 +327,8 @@ impl Keeping {
         member.session.close_control();
     }
 
-    fn watch(&mut self, session: &Arc<Session>) {
-        let member = self.members.iter_mut().find(|(_, member)| Arc::ptr_eq(&member.session, session));
-        let Some((token, member)) = member else { return };
+    fn watch(&mut self, SessionId(token): SessionId) {
+        let Some(member) = self.members.get_mut(&token) else { return };
         if !std::mem::replace(&mut member.watched, true) {
             let data = epoll::EventData::new_u64(token << 1 | 1);
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -498,12 +354,14 @@ fn remove(epoll: &OwnedFd, fd: BorrowedFd<'_>, token: u64) {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that tasks' wakers, which are other people's code, neither end the keeper's thread nor lock it up.
+    //! Shows that tasks' wakers, which are other people's code, neither end the reactor's thread nor lock it up.
     use super::*;
-    use std::task::Wake;
+    use crate::kick::Kick;
+    use std::task::{Wake, Waker};
+    use trunkline_call::TimerKey;
 
-    fn keeper() -> Arc<Keeper> {
-        Keeper::new(Daemon::Embedded)
+    fn handle() -> Arc<ReactorHandle> {
+        ReactorHandle::new(Daemon::Embedded, start)
     }
 
     struct Panics;
@@ -515,21 +373,21 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_panics_does_not_end_the_keeper() {
-        let (keeper, kick) = (keeper(), Arc::new(Kick::new().unwrap()));
-        keeper.set_timer(Instant::default(), Waker::from(Arc::new(Panics)), None);
-        while keeper.timers() > 0 {
+    fn a_waker_that_panics_does_not_end_the_reactor() {
+        let (handle, kick) = (handle(), Arc::new(Kick::new().unwrap()));
+        handle.set_timer(Instant::default(), Waker::from(Arc::new(Panics)), None);
+        while handle.timers() > 0 {
             std::thread::yield_now();
         }
-        keeper.kick_at(Instant::default(), &kick);
+        handle.kick_at(Instant::default(), &kick);
         while !kick.take() {
             kick.sleep(Some(60_000_000_000));
-            assert_eq!(keeper.timers(), 0, "nobody looks at timers any more");
+            assert_eq!(handle.timers(), 0, "nobody looks at timers any more");
         }
     }
 
     /// The last that holds a task whose future holds a timer, too.
-    struct Holds(Arc<Keeper>, TimerKey);
+    struct Holds(Arc<ReactorHandle>, TimerKey);
 
     impl Wake for Holds {
         fn wake(self: Arc<Self>) {}
@@ -543,16 +401,16 @@ mod tests {
 
     #[test]
     fn a_timer_may_be_all_that_holds_another() {
-        let (keeper, far) = (keeper(), Instant(u64::MAX));
-        let holder = |keeper: &Arc<Keeper>| {
-            let inner = keeper.set_timer(far, Waker::noop().clone(), None);
-            keeper.set_timer(far, Waker::from(Arc::new(Holds(Arc::clone(keeper), inner))), None)
+        let (handle, far) = (handle(), Instant(u64::MAX));
+        let holder = |handle: &Arc<ReactorHandle>| {
+            let inner = handle.set_timer(far, Waker::noop().clone(), None);
+            handle.set_timer(far, Waker::from(Arc::new(Holds(Arc::clone(handle), inner))), None)
         };
-        let outer = holder(&keeper);
-        keeper.cancel_timer(outer);
-        assert_eq!(keeper.timers(), 0);
-        let outer = holder(&keeper);
-        keeper.set_timer(far, Waker::noop().clone(), Some(outer));
-        assert_eq!(keeper.timers(), 1);
+        let outer = holder(&handle);
+        handle.cancel_timer(outer);
+        assert_eq!(handle.timers(), 0);
+        let outer = holder(&handle);
+        handle.set_timer(far, Waker::noop().clone(), Some(outer));
+        assert_eq!(handle.timers(), 1);
     }
 }

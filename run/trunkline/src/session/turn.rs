@@ -1,16 +1,17 @@
-//! Waiting for room in a session.
+//! Waiting for what a session has none of at the moment.
 
-use crate::session::{Place, Room, Session};
+use super::queues::{QueuePlace, Resource};
+use super::session::Session;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use trunkline_call::CallId;
 
-/// A place in the queue for one kind of room, kept over several tries, given up when dropped.
+/// A place in the queue for one resource, kept over several tries, given up when dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     session: Arc<Session>,
-    place: Place,
+    place: QueuePlace,
 }
 
 /// Waits until it is worth trying again: in the place of `turn`, if that is in this queue, else at the end. `None` when
@@ -18,15 +19,15 @@ pub(crate) struct Turn {
 pub(crate) async fn wait_for(
     turn: Option<Turn>,
     session: &Arc<Session>,
-    room: Room,
+    resource: Resource,
     wanted_bytes: u32,
     call: Option<CallId>,
 ) -> Option<Turn> {
     let mut turn = match turn {
-        Some(turn) if Arc::ptr_eq(&turn.session, session) && turn.place.room == room => turn,
+        Some(turn) if Arc::ptr_eq(&turn.session, session) && turn.place.resource == resource => turn,
         _ => {
-            let ticket = session.with(|books, _| books.join(room))?;
-            Turn { session: Arc::clone(session), place: Place { room, ticket, wanted_bytes } }
+            let ticket = session.with(|books, _| books.join(resource))?;
+            Turn { session: Arc::clone(session), place: QueuePlace { resource, ticket, wanted_bytes } }
         }
     };
     turn.place.wanted_bytes = wanted_bytes;
@@ -37,7 +38,7 @@ pub(crate) async fn wait_for(
             if call.is_some_and(|call| !books.is_open(call)) {
                 return Poll::Ready(());
             }
-            let polled = books.poll_room(turn.place, first, asker, effects);
+            let polled = books.poll_turn(turn.place, first, asker, effects);
             match call {
                 Some(call) if polled.is_pending() => books.wait_for_credit(call, asker),
                 Some(call) => books.stop_waiting_for_credit(call),
@@ -52,6 +53,6 @@ pub(crate) async fn wait_for(
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.session.with(|books, effects| books.leave_room(self.place, effects));
+        self.session.with(|books, effects| books.leave_queue(self.place, effects));
     }
 }

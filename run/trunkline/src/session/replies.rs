@@ -1,0 +1,186 @@
+//! Answers of the daemon that somebody waits for, by the tags of their questions.
+
+use super::ids::IdMap;
+use super::order::BindingId;
+use crate::refusals::{refused, unavailable};
+use crate::wakers::{self, WakerPlace, Wakers};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use trunkline_call::{RouteIndex, Status};
+use trunkline_control::Bound;
+
+/// Replies awaited, and those that came and were not fetched.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    last_tag: u64,
+    awaited: IdMap<u64, Awaited>,
+    /// Tags of the questions about services that are called.
+    asked: IdMap<BindingId, u64>,
+    lost: bool,
+}
+
+#[derive(Debug)]
+enum Awaited {
+    Waiting(Option<Waker>),
+    Arrived(Bound),
+    /// The listener books it.
+    Agreement(Arc<Asked>),
+}
+
+/// Whose a reply was that came.
+#[derive(Debug)]
+pub(super) enum ReplyOwner {
+    /// Somebody waits for it, who is to be woken.
+    Task(Option<Waker>),
+    Agreement(Arc<Asked>),
+    /// Nobody's, or it came twice.
+    Nobody,
+}
+
+/// A question the daemon has not answered. Shared by all who wait for the answer.
+#[derive(Debug)]
+pub(super) struct Asked {
+    binding: BindingId,
+    name: Arc<str>,
+    methods: usize,
+    state: Mutex<AskedState>,
+}
+
+#[derive(Debug, Default)]
+struct AskedState {
+    outcome: Option<Result<(), Status>>,
+    waiting: Wakers,
+}
+
+impl Replies {
+    /// The tag a question is to be asked with whose answer somebody will [poll](Replies::poll) for.
+    ///
+    /// # Errors
+    /// UNAVAILABLE when the session is over.
+    pub(super) fn expect(&mut self) -> Result<u64, Status> {
+        self.add(Awaited::Waiting(None))
+    }
+
+    /// The same, of a question about a service that is called.
+    ///
+    /// # Errors
+    /// As [`Replies::expect`].
+    pub(super) fn expect_agreement(&mut self, asked: &Arc<Asked>) -> Result<u64, Status> {
+        let tag = self.add(Awaited::Agreement(Arc::clone(asked)))?;
+        self.asked.insert(asked.binding, tag);
+        Ok(tag)
+    }
+
+    /// Who has asked about a service, if the answer has not come.
+    pub(super) fn asked(&self, binding: BindingId) -> Option<&Arc<Asked>> {
+        match self.awaited.get(self.asked.get(&binding)?)? {
+            Awaited::Agreement(asked) => Some(asked),
+            Awaited::Waiting(_) | Awaited::Arrived(_) => None,
+        }
+    }
+
+    /// A reply came. One for a task is kept for it.
+    pub(super) fn arrived(&mut self, tag: u64, bound: &Bound) -> ReplyOwner {
+        match self.awaited.get_mut(&tag) {
+            Some(Awaited::Agreement(asked)) => ReplyOwner::Agreement(Arc::clone(asked)),
+            Some(awaited) => match std::mem::replace(awaited, Awaited::Arrived(bound.clone())) {
+                Awaited::Waiting(waker) => ReplyOwner::Task(waker),
+                _ => ReplyOwner::Nobody,
+            },
+            None => ReplyOwner::Nobody,
+        }
+    }
+
+    /// Waits for a reply.
+    pub(super) fn poll(&mut self, tag: u64, waker: &Waker) -> Poll<Result<Bound, Status>> {
+        match self.awaited.get_mut(&tag) {
+            Some(Awaited::Waiting(waiting)) if !self.lost => {
+                *waiting = Some(waker.clone());
+                Poll::Pending
+            }
+            Some(Awaited::Arrived(bound)) => Poll::Ready(Ok(std::mem::take(bound))),
+            _ => Poll::Ready(Err(unavailable("the session ended while a service was being bound"))),
+        }
+    }
+
+    /// The question was answered, or not asked, or nobody wants the answer.
+    pub(super) fn forget(&mut self, tag: u64) {
+        if let Some(Awaited::Agreement(asked)) = self.awaited.remove(&tag) {
+            self.asked.remove(&asked.binding);
+        }
+    }
+
+    /// Nothing will come any more. Gives those who are to be told.
+    pub(super) fn lose(&mut self) -> (Vec<Waker>, Vec<Arc<Asked>>) {
+        self.lost = true;
+        self.asked.clear();
+        let (mut wakers, mut questions) = (Vec::new(), Vec::new());
+        self.awaited.retain(|_, awaited| match awaited {
+            Awaited::Waiting(waker) => {
+                wakers.extend(waker.take());
+                true
+            }
+            Awaited::Arrived(_) => true,
+            Awaited::Agreement(asked) => {
+                questions.push(Arc::clone(asked));
+                false
+            }
+        });
+        (wakers, questions)
+    }
+
+    fn add(&mut self, awaited: Awaited) -> Result<u64, Status> {
+        if self.lost {
+            return Err(unavailable("the session ended before a service was bound"));
+        }
+        self.last_tag += 1;
+        self.awaited.insert(self.last_tag, awaited);
+        Ok(self.last_tag)
+    }
+}
+
+impl Asked {
+    pub(super) fn new(binding: BindingId, name: Arc<str>, methods: usize) -> Arc<Self> {
+        Arc::new(Self { binding, name, methods, state: Mutex::default() })
+    }
+
+    pub(super) fn binding(&self) -> BindingId {
+        self.binding
+    }
+
+    /// The routes the daemon gave.
+    pub(super) fn routes(&self, bound: Bound) -> Result<Arc<[RouteIndex]>, Status> {
+        if !bound.error.is_empty() {
+            return Err(refused(&self.name, &bound));
+        }
+        if bound.calls.len() != self.methods {
+            let error = "the daemon numbered another count of methods".to_owned();
+            return Err(refused(&self.name, &Bound { error, ..Bound::default() }));
+        }
+        Ok(bound.calls.into_iter().map(RouteIndex).collect())
+    }
+
+    /// Tells everybody.
+    pub(super) fn settle(&self, outcome: Result<(), Status>) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.outcome = Some(outcome);
+            state.waiting.take()
+        };
+        waiting.for_each(wakers::wake);
+    }
+
+    pub(super) fn poll(&self, place: &mut WakerPlace, cx: &Context<'_>) -> Poll<Result<(), Status>> {
+        let mut state = self.state.lock();
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        state.waiting.park(place, cx.waker());
+        Poll::Pending
+    }
+
+    pub(super) fn leave(&self, place: &mut WakerPlace) {
+        self.state.lock().waiting.leave(place);
+    }
+}

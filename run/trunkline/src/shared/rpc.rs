@@ -1,0 +1,3 @@
+//! The types of `google.rpc`.
+
+include!("google.rpc.rs");
