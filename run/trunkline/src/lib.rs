@@ -29,8 +29,8 @@
 //!
 //! # The way of a call
 //! 1. A generated method makes a [`Unary`] (or a stream): nothing but a draft until it is polled (`client/draft.rs`).
-//! 2. Polled, it picks a *session*: the thread's own when the thread [waits](Wait), the worker's in a handler, a shared
-//!    one under any other executor (`leases.rs`, `context.rs`, `hub/`). It writes the message into a block of the
+//! 2. Polled, it picks a *session*: one of the thread's own, for [waiting](Wait) or for tasks of other executors; the
+//!    worker's in a handler (`leases.rs`, `context.rs`, `hub/`). It writes the message into a block of the
 //!    session's send heap (`message/`), and one entry into its submission ring (`session/books.rs`).
 //! 3. Whoever waits drains the completion ring, for itself and for the others (`session/waiting.rs`), and books what
 //!    came (`session/dispatch.rs`). A thread that waits looks at the ring for some microseconds before it sleeps.
@@ -73,6 +73,8 @@
 //!
 //! # Limits
 //! * Threads that wait share as many sessions as there are cores, at most 8; more threads than that follow each other.
+//! * Threads that poll tasks of other executors share as many sessions again, or as many as `TRUNKLINE_TASK_SESSIONS`
+//!   says (1 to 64). A thread that polls few calls goes through another's session.
 //! * Calls in flight and stream windows are the daemon's to set (docs/shared-memory.md).
 //! * One message must fit the sender's heap, the receiver's, and the daemon's `limits.message_bytes`: 256 MiB and the
 //!   fields around it, unless the daemon says otherwise. Heaps larger than 512 MiB are the daemon's to give

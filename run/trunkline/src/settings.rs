@@ -16,6 +16,26 @@ pub(crate) const PATIENCE_VARIABLE: &str = "TRUNKLINE_PATIENCE_US";
 /// daemon gives (`sessions.heap_bytes_max`). For large messages: one that does not fit both heaps is refused.
 pub(crate) const HEAP_VARIABLE: &str = "TRUNKLINE_HEAP_BYTES";
 
+/// Environment variable: sessions that the tasks of other executors share at most, from 1 to [`TASK_SESSIONS_MAX`].
+pub(crate) const TASK_SESSIONS_VARIABLE: &str = "TRUNKLINE_TASK_SESSIONS";
+
+/// Most sessions for tasks, whatever the environment says: each is memory and descriptors of the daemon's.
+const TASK_SESSIONS_MAX: usize = 64;
+
+/// Most sessions for tasks if the environment says nothing. A session carries more calls than a core can make, so it is
+/// not for their number: threads of one runtime are to be out of each other's way.
+const TASK_SESSIONS_USUAL_MAX: usize = 8;
+
+/// How many sessions tasks may share: as many as a runtime has threads as a rule, which is one per core.
+pub(crate) fn task_sessions(cores: usize) -> usize {
+    task_sessions_with(cores, std::env::var_os(TASK_SESSIONS_VARIABLE))
+}
+
+fn task_sessions_with(cores: usize, said: Option<OsString>) -> usize {
+    let said = said.as_deref().and_then(|said| said.to_str()?.trim().parse::<usize>().ok());
+    said.map_or(cores.min(TASK_SESSIONS_USUAL_MAX), |said| said.min(TASK_SESSIONS_MAX)).max(1)
+}
+
 /// The heaps to ask the daemon for; 0 for as large as it gives those who do not ask.
 pub(crate) fn heap_bytes() -> u64 {
     heap_bytes_with(std::env::var_os(HEAP_VARIABLE))
@@ -111,6 +131,22 @@ mod tests {
         ] {
             let limits = wait_limits_with(|_| said.map(OsString::from));
             assert_eq!(limits.patience_ns_max, patience_ns_max, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn the_environment_bounds_sessions_for_tasks() {
+        for (cores, said, sessions) in [
+            (1, None, 1),
+            (4, None, 4),
+            (128, None, 8),
+            (128, Some(" 16 "), 16),
+            (2, Some("1"), 1),
+            (2, Some("0"), 1),
+            (2, Some("1000"), 64),
+            (2, Some("many"), 2),
+        ] {
+            assert_eq!(task_sessions_with(cores, said.map(OsString::from)), sessions, "{cores} {said:?}");
         }
     }
 

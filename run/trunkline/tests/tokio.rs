@@ -1,14 +1,17 @@
 //! Shows that handlers may use tokio's timers and sockets, in the program's runtime and without one, and that a server
-//! ends with the calls it has begun.
+//! ends with the calls it has begun; and that the threads of a runtime call through sessions of their own.
 
 mod support;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::text::{Echo, EchoServer};
-use support::{EchoClient, Text, channel, watched};
+use support::text::{Echo, EchoServer, Parrot};
+use support::{EchoClient, Place, Text, channel, watched, with_task_sessions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
 use trunkline::codegen::{Incoming, Receiver, Sender};
 use trunkline::{Execution, Response, Server, ServerBuilder, Status, Wait};
@@ -74,6 +77,35 @@ impl Host {
     fn client(&self) -> EchoClient {
         EchoClient::new(channel(&self.socket()))
     }
+}
+
+/// The runtime is asked for nothing: whichever of its threads polls a task, calls through a session of its own.
+#[test]
+fn threads_of_a_runtime_spread_over_as_many_sessions_as_are_allowed() {
+    with_task_sessions("3", "threads_of_a_runtime_spread_over_as_many_sessions_as_are_allowed", || {
+        let relay = Place::new().relay();
+        let server =
+            Server::builder().socket(relay.path()).add_service(EchoServer::new(Parrot)).spawn().unwrap();
+        server.ready().wait().unwrap();
+        let client = EchoClient::new(channel(&relay.path()));
+        let runtime = Builder::new_multi_thread().worker_threads(4).build().unwrap();
+        let enough = Arc::new(AtomicBool::new(false));
+        let call = |client: EchoClient, enough: Arc<AtomicBool>| async move {
+            while !enough.load(Ordering::Relaxed) {
+                assert_eq!(client.say(Text::new("x")).await.unwrap().view().text(), "x");
+                // Calls that are answered at once would keep their tasks where they are.
+                tokio::task::yield_now().await;
+            }
+        };
+        let tasks: Vec<_> =
+            (0..32).map(|_| runtime.spawn(call(client.clone(), Arc::clone(&enough)))).collect();
+        while relay.callers() < 3 {
+            std::thread::yield_now();
+        }
+        enough.store(true, Ordering::Relaxed);
+        tasks.into_iter().for_each(|task| runtime.block_on(task).unwrap());
+        assert_eq!((relay.callers(), relay.sessions()), (3, 4), "and one of the server");
+    });
 }
 
 #[test]

@@ -34,7 +34,7 @@ type Wait = Pin<Box<dyn Future<Output = Result<Option<Turn>, Status>> + Send>>;
 /// # Errors
 /// What is wrong with the message; UNAVAILABLE; DEADLINE_EXCEEDED. In each case the call was not executed.
 pub(crate) async fn start<B: Sendable>(mut draft: Draft<B>) -> Result<Made, Status> {
-    match poll_fn(|cx| Poll::Ready(draft.try_start(cx.waker(), false))).await {
+    match poll_fn(|cx| Poll::Ready(draft.try_start(cx.waker(), None))).await {
         Ok(made) => Ok(made),
         Err(Hurdle::Never(status)) => Err(status),
         Err(_) => Attempt::new(draft).await,
@@ -63,7 +63,7 @@ impl<B: Sendable> Attempt<B> {
                 self.wait = None;
                 self.turn = waited?;
             }
-            match self.draft.try_start(cx.waker(), self.turn.is_some()) {
+            match self.draft.try_start(cx.waker(), self.turn.as_ref()) {
                 Ok(made) => return Poll::Ready(Ok(made)),
                 Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
                 Err(hurdle) => self.wait = Some(self.wait_for(hurdle)),

@@ -9,7 +9,7 @@ use crate::hub::{Hub, Patience, too_late};
 use crate::intercept::ClientCall;
 use crate::leases::session_of;
 use crate::message::{self, Body, Request, Sendable, Within, write_metadata};
-use crate::session::{Order, Refusal, Resource, Session, Written};
+use crate::session::{Order, Refusal, Resource, Session, Turn, Written};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
@@ -94,13 +94,13 @@ impl<B: Sendable> Draft<B> {
         self.within = within;
     }
 
-    /// Submits, if nothing has to be waited for. `barge`: this draft has waited for its turn.
-    pub(crate) fn try_start(&mut self, waker: &Waker, barge: bool) -> Result<Made, Hurdle> {
+    /// Submits, if nothing has to be waited for. `turn`: it has waited for that, and goes through its session.
+    pub(crate) fn try_start(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, Hurdle> {
         if !self.intercepted {
             self.intercept()
                 .map_err(|status| Hurdle::Never(status.with_execution(Execution::NotExecuted)))?;
         }
-        let (session, parent) = self.session(&self.target.channel.hub(), waker);
+        let (session, parent) = self.session(&self.target.channel.hub(), waker, turn);
         let deadline = parent.map_or(self.deadline, |parent| self.deadline.earlier(parent.deadline));
         let session = session.ok_or(Hurdle::NoSession)?;
         self.place(&session)?;
@@ -121,6 +121,7 @@ impl<B: Sendable> Draft<B> {
             a1,
             parent: parent.map_or(CallId(0), |parent| parent.call),
         };
+        let barge = turn.is_some_and(|turn| turn.is_in(&session));
         let started = session.with(|books, effects| books.start(&mut order, barge, effects));
         match started.unwrap_or(Err(Refusal::Closed)) {
             Ok(call) => Ok(Made::new(session, call, self.end)),
@@ -171,7 +172,18 @@ impl<B: Sendable> Draft<B> {
     }
 
     /// The session to call through, and the delivered call on whose behalf.
-    fn session(&self, hub: &Arc<Hub>, waker: &Waker) -> (Option<Arc<Session>>, Option<Parent>) {
+    fn session(
+        &self,
+        hub: &Arc<Hub>,
+        waker: &Waker,
+        turn: Option<&Turn>,
+    ) -> (Option<Arc<Session>>, Option<Parent>) {
+        // Where its turn came, wherever its task is polled by now.
+        let usual = || {
+            let waited =
+                turn.map(Turn::session).filter(|session| session.is_open() && session.hub() == hub.id());
+            waited.cloned().or_else(|| session_of(hub, waker))
+        };
         let within = self.within.as_ref().map(|within| (Arc::clone(&within.session), within.parent));
         match within.or_else(context::parent) {
             // The parent is known to the session it was delivered in, so the call goes the same way.
@@ -179,10 +191,8 @@ impl<B: Sendable> Draft<B> {
                 (Some(session), Some(parent))
             }
             // Another daemon, or one that is leaving: the deadline is inherited, cancellation is not.
-            Some((_, parent)) => {
-                (session_of(hub, waker), Some(Parent { call: CallId(0), deadline: parent.deadline }))
-            }
-            None => (session_of(hub, waker), None),
+            Some((_, parent)) => (usual(), Some(Parent { call: CallId(0), deadline: parent.deadline })),
+            None => (usual(), None),
         }
     }
 

@@ -116,7 +116,7 @@ impl<B: Sendable> Opening<B> {
                 draft.body = first.take();
                 draft.end = end;
                 let unwinding = Unwinding(self);
-                let tried = draft.try_start(cx.waker(), false);
+                let tried = draft.try_start(cx.waker(), None);
                 std::mem::forget(unwinding);
                 match tried {
                     Ok(made) => return Poll::Ready(self.settle(Ok(made))),

@@ -51,7 +51,7 @@ impl<Q: Message, R: Message> Unary<Q, R> {
     fn poll_started(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         loop {
             match &mut self.stage {
-                Stage::Fresh(draft) => match draft.try_start(cx.waker(), false) {
+                Stage::Fresh(draft) => match draft.try_start(cx.waker(), None) {
                     Ok(made) => self.stage = Stage::Waiting(made),
                     Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
                     Err(_) => self.wait_to_start(),

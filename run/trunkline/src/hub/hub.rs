@@ -2,10 +2,12 @@
 
 use super::dial::Daemon;
 use super::handle::ReactorHandle;
-use super::lane::{Lane, Role};
+use super::lane::{Lane, LaneFound, Patience, Role};
+use super::pool::LanePool;
 use super::reactor;
 use crate::kick::Kick;
 use crate::session::HubId;
+use crate::settings;
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,10 +25,10 @@ static HUBS: PerProcess<Mutex<Vec<Arc<Hub>>>> = PerProcess::new();
 pub(crate) struct Hub {
     daemon: Daemon,
     name: Arc<str>,
-    /// Lane 0 is for tasks of other executors, the others are leased to threads.
-    lanes: Vec<Arc<Lane>>,
-    /// Held while a lane is picked, so that two threads do not pick the same.
-    leasing: Mutex<()>,
+    /// For threads that wait.
+    threads: LanePool,
+    /// For tasks of other executors, by the threads that poll them.
+    tasks: LanePool,
     reactor: Arc<ReactorHandle>,
     guard: ForkGuard,
 }
@@ -56,22 +58,30 @@ impl Hub {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let reactor = ReactorHandle::new(daemon.clone(), reactor::start);
         let name: Arc<str> = name.into();
-        let lanes = (0..=cores.min(THREAD_LANES_MAX)).map(|_| Lane::of_calls(&name)).collect();
-        Arc::new(Self { daemon, name, lanes, leasing: Mutex::new(()), reactor, guard: ForkGuard::new() })
+        let threads = LanePool::new(&name, cores.min(THREAD_LANES_MAX));
+        let tasks = LanePool::new(&name, settings::task_sessions(cores));
+        Arc::new(Self { daemon, name, threads, tasks, reactor, guard: ForkGuard::new() })
     }
 
-    /// The lane for tasks of other executors.
-    pub(crate) fn task_lane(&self) -> &Arc<Lane> {
-        &self.lanes[0]
+    /// Lanes for threads that wait.
+    pub(crate) fn threads(&self) -> &LanePool {
+        &self.threads
     }
 
-    /// A lane for a thread that blocks: the one with the fewest threads.
-    pub(crate) fn lease(&self) -> Arc<Lane> {
-        let _leasing = self.leasing.lock();
-        let least = self.lanes[1..].iter().min_by_key(|lane| lane.threads());
-        let lane = least.unwrap_or(&self.lanes[0]);
-        lane.take();
-        Arc::clone(lane)
+    /// Lanes for tasks of other executors.
+    pub(crate) fn tasks(&self) -> &LanePool {
+        &self.tasks
+    }
+
+    /// Attaches a lane for which nobody waits, unless that is being done, or failed a moment ago.
+    pub(crate) fn attach_in_background(&self, lane: &Arc<Lane>) {
+        let mut state = lane.lock();
+        let failures = state.failures();
+        if matches!(state.find(Patience::FailFast, failures), LaneFound::Attach)
+            && self.reactor.attach(lane).is_ok()
+        {
+            state.attaching();
+        }
     }
 
     /// A lane of its own for a server's worker, whose thread `kick` wakes.

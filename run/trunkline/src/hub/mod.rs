@@ -2,7 +2,8 @@
 //!
 //! A process has one hub per daemon it talks to, usually one. The hub has *lanes*, places for a session:
 //!
-//! * one lane for tasks of other executors, listened to by the reactor's thread;
+//! * a few lanes for tasks of other executors, leased to the threads that poll them, listened to by the reactor's
+//!   thread;
 //! * a few lanes leased to threads that block, so that each drains a ring of its own (threads beyond that share);
 //! * one private lane per server worker.
 //!
@@ -17,6 +18,7 @@ mod handle;
 #[expect(clippy::module_inception, reason = "its file is that of the type")]
 mod hub;
 mod lane;
+mod pool;
 mod reactor;
 mod timer;
 mod wait;
@@ -26,5 +28,6 @@ pub(crate) use dial::Daemon;
 pub(crate) use handle::ReactorHandle;
 pub(crate) use hub::Hub;
 pub(crate) use lane::{Lane, Patience, Role};
+pub(crate) use pool::LanePool;
 pub(crate) use timer::{Sleep, too_late};
 pub(crate) use wait::SessionWait;

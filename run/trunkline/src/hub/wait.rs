@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn calls_abandoned_while_there_is_no_daemon_leave_nothing_behind() {
         let hub = Hub::of(Daemon::Attached(Places::Named("/nonexistent/lane".into())), "test");
-        let (reactor, lane) = (hub.reactor(), hub.task_lane());
+        let (reactor, lane) = (hub.reactor(), hub.tasks().first());
         let cx = &mut Context::from_waker(Waker::noop());
         let mut patient = SessionWait::new(Patience::UntilReady);
         assert!(patient.poll(reactor, lane, cx).is_pending());

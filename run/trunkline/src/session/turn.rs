@@ -14,6 +14,17 @@ pub(crate) struct Turn {
     place: QueuePlace,
 }
 
+impl Turn {
+    /// The session it is in the queue of.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn is_in(&self, session: &Arc<Session>) -> bool {
+        Arc::ptr_eq(&self.session, session)
+    }
+}
+
 /// Waits until it is worth trying again: in the place of `turn`, if that is in this queue, else at the end. `None` when
 /// the session is another process's. What is wanted for an open `call` is not waited for longer than it is open.
 pub(crate) async fn wait_for(

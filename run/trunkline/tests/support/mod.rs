@@ -5,6 +5,7 @@
 //! notice. Neither checks anything an engine must check.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod executor;
 pub mod peer;
 pub mod relay;
 pub mod text;
@@ -72,9 +73,14 @@ impl Place {
     }
 
     /// Serves every application from a thread.
-    pub fn relay(mut self) -> Relay {
+    pub fn relay(self) -> Relay {
+        self.relay_of(usize::MAX)
+    }
+
+    /// The same, with so many sessions to give.
+    pub fn relay_of(mut self, sessions_max: usize) -> Relay {
         let listener = self.listener.take().unwrap();
-        Relay::start(self.dir, listener)
+        Relay::start(self.dir, listener, sessions_max)
     }
 }
 
@@ -116,6 +122,18 @@ pub fn watched<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> 
         Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().err().unwrap()),
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test hangs"),
     }
+}
+
+/// The most sessions that tasks of a process share.
+const TASK_SESSIONS: &str = "TRUNKLINE_TASK_SESSIONS";
+
+/// Runs a test in a process of its own, whose tasks may have so many sessions.
+pub fn with_task_sessions(sessions: &str, name: &str, test: impl FnOnce() + Send + 'static) {
+    if std::env::var_os(TASK_SESSIONS).is_some() {
+        return watched(test);
+    }
+    let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+    assert!(own.args(["--exact", name]).env(TASK_SESSIONS, sessions).status().unwrap().success());
 }
 
 /// Small rings and heaps, so that their limits are near.

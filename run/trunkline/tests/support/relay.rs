@@ -2,10 +2,10 @@
 
 use super::peer::{Peer, finish};
 use rustix::fd::AsFd;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
@@ -16,7 +16,16 @@ use trunkline_shm::{ControlListener, SessionConfig, sleep_on};
 pub struct Relay {
     dir: Option<TempDir>,
     leave: Arc<AtomicBool>,
+    counts: Arc<Counts>,
     thread: Option<JoinHandle<u32>>,
+}
+
+/// Sessions given, those of them that called, and attaches turned away.
+#[derive(Default)]
+struct Counts {
+    sessions: AtomicUsize,
+    callers: AtomicUsize,
+    refused: AtomicUsize,
 }
 
 /// Which session, and which call there.
@@ -31,14 +40,34 @@ struct Carrier {
     credit: HashMap<(usize, u32), (End, u32)>,
     next_id: u64,
     turn: usize,
+    sessions_max: usize,
+    callers: HashSet<usize>,
+    counts: Arc<Counts>,
 }
 
 impl Relay {
-    pub fn start(dir: TempDir, listener: ControlListener) -> Self {
+    pub fn start(dir: TempDir, listener: ControlListener, sessions_max: usize) -> Self {
         let leave = Arc::new(AtomicBool::new(false));
+        let counts = Arc::new(Counts::default());
+        let carrier = Carrier::new(listener, sessions_max, Arc::clone(&counts));
         let told = Arc::clone(&leave);
-        let thread = std::thread::spawn(move || Carrier::new(listener).run(&told));
-        Self { dir: Some(dir), leave, thread: Some(thread) }
+        let thread = std::thread::spawn(move || carrier.run(&told));
+        Self { dir: Some(dir), leave, counts, thread: Some(thread) }
+    }
+
+    /// Sessions given so far.
+    pub fn sessions(&self) -> usize {
+        self.counts.sessions.load(Ordering::Acquire)
+    }
+
+    /// Sessions that have called.
+    pub fn callers(&self) -> usize {
+        self.counts.callers.load(Ordering::Acquire)
+    }
+
+    /// Attaches turned away.
+    pub fn refused(&self) -> usize {
+        self.counts.refused.load(Ordering::Acquire)
     }
 
     pub fn path(&self) -> PathBuf {
@@ -69,7 +98,7 @@ impl Drop for Relay {
 }
 
 impl Carrier {
-    fn new(listener: ControlListener) -> Self {
+    fn new(listener: ControlListener, sessions_max: usize, counts: Arc<Counts>) -> Self {
         listener.set_nonblocking(true).unwrap();
         Self {
             listener,
@@ -78,6 +107,9 @@ impl Carrier {
             credit: HashMap::new(),
             next_id: 0,
             turn: 0,
+            sessions_max,
+            callers: HashSet::new(),
+            counts,
         }
     }
 
@@ -122,6 +154,11 @@ impl Carrier {
 
     fn accept(&mut self) -> bool {
         let Ok(socket) = self.listener.accept() else { return false };
+        if self.peers.len() >= self.sessions_max {
+            self.counts.refused.fetch_add(1, Ordering::Release);
+            return true;
+        }
+        self.counts.sessions.fetch_add(1, Ordering::Release);
         self.peers.push(Some(Peer::attach(socket, SessionConfig::default(), 1000)));
         true
     }
@@ -195,6 +232,9 @@ impl Carrier {
     }
 
     fn call(&mut self, from: usize, call: Call) {
+        if self.callers.insert(from) {
+            self.counts.callers.fetch_add(1, Ordering::Release);
+        }
         let path = self.peers[from].as_ref().unwrap().paths[call.route.0 as usize].clone();
         let start = self.next_id as usize;
         let count = self.peers.len();
