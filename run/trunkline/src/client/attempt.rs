@@ -1,6 +1,6 @@
 //! A draft that waits for what stands in the way of its submission.
 
-use super::draft::{Draft, Hurdle};
+use super::draft::{Draft, NotStarted};
 use super::made::Made;
 use crate::hub::{Patience, SessionWait, Sleep, too_late};
 use crate::leases::lane_of;
@@ -36,7 +36,7 @@ type Wait = Pin<Box<dyn Future<Output = Result<Option<Turn>, Status>> + Send>>;
 pub(crate) async fn start<B: Sendable>(mut draft: Draft<B>) -> Result<Made, Status> {
     match poll_fn(|cx| Poll::Ready(draft.try_start(cx.waker(), None))).await {
         Ok(made) => Ok(made),
-        Err(Hurdle::Never(status)) => Err(status),
+        Err(NotStarted::Never(status)) => Err(status),
         Err(_) => Attempt::new(draft).await,
     }
 }
@@ -65,22 +65,22 @@ impl<B: Sendable> Attempt<B> {
             }
             match self.draft.try_start(cx.waker(), self.turn.as_ref()) {
                 Ok(made) => return Poll::Ready(Ok(made)),
-                Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
-                Err(hurdle) => self.wait = Some(self.wait_for(hurdle)),
+                Err(NotStarted::Never(status)) => return Poll::Ready(Err(status)),
+                Err(why) => self.wait = Some(self.wait_for(why)),
             }
         }
     }
 
-    fn wait_for(&mut self, hurdle: Hurdle) -> Wait {
-        match hurdle {
-            Hurdle::NoSession => {
+    fn wait_for(&mut self, why: NotStarted) -> Wait {
+        match why {
+            NotStarted::NoSession => {
                 let hub = self.draft.hub();
                 let mut wait = SessionWait::new(self.draft.patience());
                 Box::pin(poll_fn(move |cx| {
                     wait.poll(hub.reactor(), &lane_of(&hub, cx.waker()), cx).map_ok(|_session| None)
                 }))
             }
-            Hurdle::Unbound(session) => {
+            NotStarted::Unbound(session) => {
                 let (binding, patience) = (self.draft.binding().clone(), self.draft.patience());
                 Box::pin(async move {
                     match binding.make(&session).await {
@@ -90,11 +90,11 @@ impl<B: Sendable> Attempt<B> {
                     }
                 })
             }
-            Hurdle::Full { session, resource, wanted_bytes } => {
+            NotStarted::Full { session, resource, wanted_bytes } => {
                 let turn = self.turn.take();
                 Box::pin(async move { Ok(wait_for(turn, &session, resource, wanted_bytes, None).await) })
             }
-            Hurdle::Never(status) => Box::pin(async move { Err(status) }),
+            NotStarted::Never(status) => Box::pin(async move { Err(status) }),
         }
     }
 

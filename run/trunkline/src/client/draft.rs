@@ -37,7 +37,7 @@ pub(crate) struct Draft<B> {
 
 /// Why a draft was not submitted.
 #[derive(Debug)]
-pub(crate) enum Hurdle {
+pub(crate) enum NotStarted {
     /// There is no session yet.
     NoSession,
     /// The session does not know the service yet.
@@ -95,18 +95,18 @@ impl<B: Sendable> Draft<B> {
     }
 
     /// Submits, if nothing has to be waited for. `turn`: it has waited for that, and goes through its session.
-    pub(crate) fn try_start(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, Hurdle> {
+    pub(crate) fn try_start(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, NotStarted> {
         if !self.intercepted {
             self.intercept()
-                .map_err(|status| Hurdle::Never(status.with_execution(Execution::NotExecuted)))?;
+                .map_err(|status| NotStarted::Never(status.with_execution(Execution::NotExecuted)))?;
         }
         let (session, parent) = self.session(&self.target.channel.hub(), waker, turn);
         let deadline = parent.map_or(self.deadline, |parent| self.deadline.earlier(parent.deadline));
-        let session = session.ok_or(Hurdle::NoSession)?;
+        let session = session.ok_or(NotStarted::NoSession)?;
         self.place(&session)?;
         let a1 = clock::now();
         if deadline.has_passed(a1) {
-            return Err(Hurdle::Never(too_late()));
+            return Err(NotStarted::Never(too_late()));
         }
         let metadata = self.written_metadata(&session)?;
         let mut order = Order {
@@ -132,7 +132,7 @@ impl<B: Sendable> Draft<B> {
                 if order.metadata.take().is_some() {
                     session.block_given_back();
                 }
-                Err(hurdle(refusal, session))
+                Err(not_started(refusal, session))
             }
         }
     }
@@ -196,23 +196,25 @@ impl<B: Sendable> Draft<B> {
         }
     }
 
-    fn place(&mut self, session: &Arc<Session>) -> Result<(), Hurdle> {
+    fn place(&mut self, session: &Arc<Session>) -> Result<(), NotStarted> {
         let Some(body) = &mut self.body else { return Ok(()) };
         let wanted = &mut self.wanted_bytes;
-        body.place(session, *wanted).map_err(|hurdle| match hurdle {
-            message::Hurdle::Never(status) => Hurdle::Never(status.with_execution(Execution::NotExecuted)),
-            message::Hurdle::Full { wanted_bytes } => {
+        body.place(session, *wanted).map_err(|why| match why {
+            message::NotPlaced::Never(status) => {
+                NotStarted::Never(status.with_execution(Execution::NotExecuted))
+            }
+            message::NotPlaced::Full { wanted_bytes } => {
                 *wanted = wanted_bytes;
-                Hurdle::Full { session: Arc::clone(session), resource: Resource::Heap, wanted_bytes }
+                NotStarted::Full { session: Arc::clone(session), resource: Resource::Heap, wanted_bytes }
             }
         })
     }
 
-    fn written_metadata(&mut self, session: &Arc<Session>) -> Result<Option<Written>, Hurdle> {
+    fn written_metadata(&mut self, session: &Arc<Session>) -> Result<Option<Written>, NotStarted> {
         if self.metadata.is_empty() {
             return Ok(None);
         }
-        write_metadata(session, &self.metadata).map(Some).map_err(|wanted_bytes| Hurdle::Full {
+        write_metadata(session, &self.metadata).map(Some).map_err(|wanted_bytes| NotStarted::Full {
             session: Arc::clone(session),
             resource: Resource::Heap,
             wanted_bytes,
@@ -229,11 +231,11 @@ impl<B> fmt::Debug for Draft<B> {
     }
 }
 
-fn hurdle(refusal: Refusal, session: Arc<Session>) -> Hurdle {
+fn not_started(refusal: Refusal, session: Arc<Session>) -> NotStarted {
     match refusal {
-        Refusal::Full(resource) => Hurdle::Full { session, resource, wanted_bytes: 0 },
-        Refusal::Unbound => Hurdle::Unbound(session),
+        Refusal::Full(resource) => NotStarted::Full { session, resource, wanted_bytes: 0 },
+        Refusal::Unbound => NotStarted::Unbound(session),
         // Look for another session; there is none until one is attached.
-        Refusal::Closed | Refusal::Ended | Refusal::Credit => Hurdle::NoSession,
+        Refusal::Closed | Refusal::Ended | Refusal::Credit => NotStarted::NoSession,
     }
 }

@@ -1,7 +1,7 @@
 //! The start of a streaming call: made by whichever half is used first.
 
 use super::attempt::Attempt;
-use super::draft::{Draft, Hurdle};
+use super::draft::{Draft, NotStarted};
 use super::made::{Made, OpenStream};
 use crate::message::Sendable;
 use crate::wakers;
@@ -120,7 +120,7 @@ impl<B: Sendable> Opening<B> {
                 std::mem::forget(unwinding);
                 match tried {
                     Ok(made) => return Poll::Ready(self.settle(Ok(made))),
-                    Err(Hurdle::Never(status)) => return Poll::Ready(self.settle(Err(status))),
+                    Err(NotStarted::Never(status)) => return Poll::Ready(self.settle(Err(status))),
                     Err(_) => (Box::new(Attempt::new(*draft)), cx.waker().clone()),
                 }
             }

@@ -1,7 +1,7 @@
 //! One request, one response.
 
 use super::attempt::Attempt;
-use super::draft::{Draft, Hurdle};
+use super::draft::{Draft, NotStarted};
 use super::made::{Arrival, Made};
 use super::outcome;
 use crate::message::{Body, Response};
@@ -53,7 +53,7 @@ impl<Q: Message, R: Message> Unary<Q, R> {
             match &mut self.stage {
                 Stage::Fresh(draft) => match draft.try_start(cx.waker(), None) {
                     Ok(made) => self.stage = Stage::Waiting(made),
-                    Err(Hurdle::Never(status)) => return Poll::Ready(Err(status)),
+                    Err(NotStarted::Never(status)) => return Poll::Ready(Err(status)),
                     Err(_) => self.wait_to_start(),
                 },
                 Stage::Starting(attempt) => {

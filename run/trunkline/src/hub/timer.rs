@@ -1,4 +1,4 @@
-//! Deadlines of waits that have nothing to do with the daemon: for room, for a session to come.
+//! Deadlines of waits that have nothing to do with the daemon: for space, for a session to come.
 
 use super::handle::ReactorHandle;
 use std::future::Future;

@@ -21,7 +21,7 @@ pub(crate) enum Body<M> {
 pub(crate) trait Sendable: Send + Sized + 'static {
     /// Puts it there, unless it is there. `wanted_bytes` is what an earlier try found missing, 0 at first: a second try
     /// that grew step by step could need two blocks at once again.
-    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle>;
+    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), NotPlaced>;
 
     /// What was placed in `session`, given back.
     fn placed(session: &Arc<Session>, written: Written) -> Self;
@@ -32,7 +32,7 @@ pub(crate) trait Sendable: Send + Sized + 'static {
 
 /// Why a message is not in the send heap.
 #[derive(Debug)]
-pub(crate) enum Hurdle {
+pub(crate) enum NotPlaced {
     /// Wait for a block of this size.
     Full {
         /// Bytes wanted.
@@ -68,7 +68,7 @@ impl<M: Message> Body<M> {
 }
 
 impl<M: Message> Sendable for Body<M> {
-    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), Hurdle> {
+    fn place(&mut self, session: &Arc<Session>, wanted_bytes: u32) -> Result<(), NotPlaced> {
         let placed = match self {
             Self::Built(built) if built.lies_in(session) => return Ok(()),
             Self::Owned(message, _) => write(session, message, wanted_bytes)?,
@@ -124,24 +124,24 @@ fn linear_of<'a, M: Message>(
     linear.get()
 }
 
-fn write<M: Message>(session: &Arc<Session>, message: &M, wanted_bytes: u32) -> Result<Built<M>, Hurdle> {
+fn write<M: Message>(session: &Arc<Session>, message: &M, wanted_bytes: u32) -> Result<Built<M>, NotPlaced> {
     let bytes = M::BLOCK_BYTES.max(wanted_bytes) as usize;
-    let extent = SendExtent::of_session(session, bytes).map_err(|full| hurdle(session, full))?;
+    let extent = SendExtent::of_session(session, bytes).map_err(|full| not_placed(session, full))?;
     Built::write(extent, message).map_err(|error| match never(error) {
-        Ok(status) => Hurdle::Never(status),
-        Err(full) => hurdle(session, full),
+        Ok(status) => NotPlaced::Never(status),
+        Err(full) => not_placed(session, full),
     })
 }
 
-fn copy<M: Message>(session: &Arc<Session>, bytes: &[u8]) -> Result<Built<M>, Hurdle> {
-    Built::copy(session, bytes).map_err(|full| hurdle(session, full))
+fn copy<M: Message>(session: &Arc<Session>, bytes: &[u8]) -> Result<Built<M>, NotPlaced> {
+    Built::copy(session, bytes).map_err(|full| not_placed(session, full))
 }
 
-pub(super) fn hurdle(session: &Session, Full { wanted_bytes }: Full) -> Hurdle {
+pub(super) fn not_placed(session: &Session, Full { wanted_bytes }: Full) -> NotPlaced {
     let bytes_max = session.block_bytes_max();
     if wanted_bytes > bytes_max {
-        Hurdle::Never(too_large(bytes_max as usize))
+        NotPlaced::Never(too_large(bytes_max as usize))
     } else {
-        Hurdle::Full { wanted_bytes }
+        NotPlaced::Full { wanted_bytes }
     }
 }

@@ -1,6 +1,6 @@
 //! A message of which only the application knows the type: protobuf, sent and received as it is.
 
-use super::body::{Hurdle, Sendable, hurdle};
+use super::body::{NotPlaced, Sendable, not_placed};
 use super::space::Full;
 use crate::session::{Session, Written};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub(crate) enum Raw {
 }
 
 impl Sendable for Raw {
-    fn place(&mut self, session: &Arc<Session>, _wanted_bytes: u32) -> Result<(), Hurdle> {
+    fn place(&mut self, session: &Arc<Session>, _wanted_bytes: u32) -> Result<(), NotPlaced> {
         let placed = match self {
             Self::Heap(own, Some(_)) if Arc::ptr_eq(own, session) => return Ok(()),
             Self::Heap(_, Some(written)) => {
@@ -53,11 +53,11 @@ impl Drop for Raw {
     }
 }
 
-fn write(session: &Arc<Session>, bytes: &[u8]) -> Result<Written, Hurdle> {
+fn write(session: &Arc<Session>, bytes: &[u8]) -> Result<Written, NotPlaced> {
     let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     // An empty message needs no block, but a place for one keeps the two cases alike.
     let wanted_bytes = len.max(1);
-    let full = |_| hurdle(session, Full { wanted_bytes });
+    let full = |_| not_placed(session, Full { wanted_bytes });
     let mut block = session.allocate(wanted_bytes).map_err(full)?;
     if let Some(target) = block.bytes_mut().get_mut(..bytes.len()) {
         target.copy_from_slice(bytes);

@@ -68,7 +68,7 @@ impl<M> Incoming<M> {
 
     /// Who calls, by the word of the daemon that delivered the call; no caller can say it otherwise. `None` unless the
     /// server [asked to be told](crate::ServerBuilder::tell_callers), of a copy that a policy made, and where the
-    /// request's metadata left no room.
+    /// request's metadata left no space.
     pub fn caller(&self) -> Option<&Caller> {
         self.said.caller.as_deref()
     }

@@ -12,7 +12,7 @@ mod space;
 mod within;
 
 pub use body::Outgoing;
-pub(crate) use body::{Body, Hurdle, Sendable};
+pub(crate) use body::{Body, NotPlaced, Sendable};
 pub use built::Built;
 pub(crate) use bytes::Raw;
 pub use incoming::Incoming;

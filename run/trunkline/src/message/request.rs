@@ -57,7 +57,7 @@ impl<M: Message> Request<M> {
     /// the operator's comes before it.
     ///
     /// # Errors
-    /// [`MetadataError`]: there is no room for another pair. That there is no such class the call's status says.
+    /// [`MetadataError`]: there is no space for another pair. That there is no such class the call's status says.
     pub fn with_worker_class(self, class: u8) -> Result<Self, MetadataError> {
         self.with_only(WORKER_CLASS_KEY, &class.to_string())
     }
@@ -66,7 +66,7 @@ impl<M: Message> Request<M> {
     /// there. Through a router of R2P2 it is the one that gets those of this host. It is metadata, `trunkline-sticky`.
     ///
     /// # Errors
-    /// [`MetadataError`]: there is no room for another pair.
+    /// [`MetadataError`]: there is no space for another pair.
     pub fn with_sticky(self, sticky: bool) -> Result<Self, MetadataError> {
         self.with_only(STICKY_KEY, if sticky { "true" } else { "false" })
     }

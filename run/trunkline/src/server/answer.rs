@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::clock;
-use crate::message::{Hurdle, Raw, Response, Sendable, write_metadata};
+use crate::message::{NotPlaced, Raw, Response, Sendable, write_metadata};
 use crate::opaque::Outcome;
 use crate::session::{Resource, Written, wait_for};
 use std::future::Future;
@@ -44,7 +44,7 @@ impl Answer {
         self.give(outcome.code, message.as_mut().and_then(Raw::take_written), trailers);
     }
 
-    /// Answers with a status alone, without waiting: without room for its text the code has to do.
+    /// Answers with a status alone, without waiting: without space for its text the code has to do.
     pub(super) fn end_now(mut self, status: &Status) {
         let mut trailers = Metadata::new();
         let _ = status.put_into(&mut trailers);
@@ -81,7 +81,7 @@ impl Answer {
         self.give(code, None, trailers);
     }
 
-    /// Metadata in the send heap; waits for room there as long as the call is wanted.
+    /// Metadata in the send heap; waits for space there as long as the call is wanted.
     async fn written(&self, metadata: &Metadata) -> Option<Written> {
         if metadata.is_empty() {
             return None;
@@ -140,7 +140,7 @@ impl Drop for Answer {
         };
         let mut trailers = Metadata::new();
         let _ = status.put_into(&mut trailers);
-        // No waiting in a drop: without room for the text the code alone has to do.
+        // No waiting in a drop: without space for the text the code alone has to do.
         let trailers = write_metadata(self.call.session(), &trailers).ok();
         self.finish(status.code(), None, trailers);
     }
@@ -162,15 +162,15 @@ fn words(status: &Status, trailers: &Metadata) -> Metadata {
     words
 }
 
-/// Puts a response into the send heap; waits for room there as long as the call is wanted.
+/// Puts a response into the send heap; waits for space there as long as the call is wanted.
 async fn place<B: Sendable>(call: &Call, body: &mut B) -> Result<(), Status> {
     let session = call.session();
     let (mut turn, mut wanted) = (None, 0);
     loop {
         match body.place(session, wanted) {
             Ok(()) => return Ok(()),
-            Err(Hurdle::Never(status)) => return Err(status),
-            Err(Hurdle::Full { wanted_bytes }) => {
+            Err(NotPlaced::Never(status)) => return Err(status),
+            Err(NotPlaced::Full { wanted_bytes }) => {
                 wanted = wanted_bytes;
                 turn = wait_for(turn, session, Resource::Heap, wanted_bytes, Some(call.id())).await;
                 if turn.is_none() || call.is_over() {

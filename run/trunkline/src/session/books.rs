@@ -94,8 +94,8 @@ impl Books {
         }
         let routes = self.routes.get(&order.binding).ok_or(Refusal::Unbound)?;
         let route = *routes.get(order.method).ok_or(Refusal::Unbound)?;
-        self.ask_for(Resource::Calls, self.calls.has_room(), barge)?;
-        let fits = self.outbox.has_room(effects);
+        self.ask_for(Resource::Calls, self.calls.has_space(), barge)?;
+        let fits = self.outbox.has_space(effects);
         self.ask_for(Resource::Ring, fits, barge)?;
         let call = self.calls.open(OpenedCall {
             at: order.a1,
@@ -133,7 +133,7 @@ impl Books {
         if state.credit_bytes <= 0 {
             return Err(Refusal::Credit);
         }
-        let fits = self.outbox.has_room(effects);
+        let fits = self.outbox.has_space(effects);
         self.ask_for(Resource::Ring, fits, true)?;
         let Some(written) = message.take() else { return Ok(()) };
         let payload = written.into_payload();
@@ -278,9 +278,9 @@ impl Books {
 
     pub(super) fn has(&mut self, resource: Resource, wanted_bytes: u32, effects: &mut Effects) -> bool {
         match resource {
-            Resource::Ring => self.outbox.has_room(effects),
+            Resource::Ring => self.outbox.has_space(effects),
             Resource::Heap => self.heap.largest_free() >= wanted_bytes,
-            Resource::Calls => self.calls.has_room(),
+            Resource::Calls => self.calls.has_space(),
         }
     }
 

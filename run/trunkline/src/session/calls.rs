@@ -251,7 +251,7 @@ impl CallTable {
     }
 
     /// Whether another call may be made.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_space(&self) -> bool {
         self.in_flight < self.in_flight_max
     }
 

@@ -1,7 +1,7 @@
 //! The submission side: the ring, what found it full, and whether the daemon is rung for what was put there.
 //!
-//! Entries come in two kinds. Calls and messages of streams wait for room, so a caller feels back-pressure. Everything
-//! else (cancellations, answers, returned blocks) makes room elsewhere and must not wait; if the ring is full it goes
+//! Entries come in two kinds. Calls and messages of streams wait for space, so a caller feels back-pressure. Everything
+//! else (cancellations, answers, returned blocks) makes space elsewhere and must not wait; if the ring is full it goes
 //! to the backlog, and no call or message overtakes it there.
 
 use super::effects::Effects;
@@ -54,12 +54,12 @@ impl Outbox {
     }
 
     /// Whether a call or message may be put into the ring now.
-    pub(super) fn has_room(&mut self, effects: &mut Effects) -> bool {
+    pub(super) fn has_space(&mut self, effects: &mut Effects) -> bool {
         self.flush(effects);
         self.backlog.is_empty() && self.slots_free(effects)
     }
 
-    /// Puts an entry for which there is room.
+    /// Puts an entry for which there is space.
     pub(super) fn put(&mut self, entry: &Entry, effects: &mut Effects) {
         self.stage(entry, effects);
         effects.ring |= self.publish();
@@ -67,10 +67,10 @@ impl Outbox {
 
     /// Puts an entry that is not to wait.
     pub(super) fn put_or_keep(&mut self, entry: &Entry, effects: &mut Effects) {
-        if self.has_room(effects) {
+        if self.has_space(effects) {
             self.put(entry, effects);
         } else {
-            // Nobody may be waiting for anything here, so nobody would look whether there is room again.
+            // Nobody may be waiting for anything here, so nobody would look whether there is space again.
             effects.listen |= self.backlog.is_empty();
             self.backlog.push_back(*entry);
         }
@@ -85,7 +85,7 @@ impl Outbox {
         let crowded = self.quiet_entries > QUIET_ENTRIES_MAX
             || (self.quiet_bytes + held_bytes) * QUIET_HEAP_PART > self.usual_bytes
             || self.quiet_bytes * QUIET_WINDOW_PART > self.window_bytes;
-        if self.asleep || crowded || !self.has_room(effects) {
+        if self.asleep || crowded || !self.has_space(effects) {
             self.put_or_keep(entry, effects);
         } else {
             self.stage(entry, effects);
@@ -93,7 +93,7 @@ impl Outbox {
         }
     }
 
-    /// Moves the backlog into the ring as far as there is room.
+    /// Moves the backlog into the ring as far as there is space.
     pub(super) fn flush(&mut self, effects: &mut Effects) {
         let mut moved = false;
         while !self.backlog.is_empty() && self.slots_free(effects) {

@@ -41,7 +41,7 @@ pub(super) struct WaitQueues {
 
 /// First come, first served: whoever finds others waiting joins the end, so that a large message is not overtaken by
 /// small ones for ever. One freed place wakes one waiter, and a waiter that leaves (served or not) passes its turn
-/// on, so that one event is enough when it made room for several.
+/// on, so that one event is enough when it made space for several.
 #[derive(Debug, Default)]
 struct WaitQueue {
     waiting: VecDeque<Waiting>,

@@ -7,7 +7,7 @@ use crate::kick::Kick;
 use std::sync::Arc;
 use trunkline_call::Instant;
 
-/// How often a thread that waits for room in the ring looks: the daemon does not tell when it takes entries, and a
+/// How often a thread that waits for space in the ring looks: the daemon does not tell when it takes entries, and a
 /// full ring of 512 takes it some 50 µs.
 const RING_RETRY_NS: u64 = 100_000;
 
@@ -94,15 +94,15 @@ impl Books {
     /// What the thread that has drained does before it lets go of the books.
     pub(super) fn after_drain(&mut self, effects: &mut Effects) {
         self.outbox.flush(effects);
-        self.serve_ring_room(effects);
+        self.serve_ring_space(effects);
     }
 
-    /// What a thread does that woke up without an entry: the ring may have room again, somebody woken for a resource
+    /// What a thread does that woke up without an entry: the ring may have space again, somebody woken for a resource
     /// may not have taken it, a deadline may have passed.
     pub(super) fn after_sleep(&mut self, now: Instant, effects: &mut Effects) {
         self.outbox.flush(effects);
-        self.serve_ring_room(effects);
-        if self.calls.has_room() {
+        self.serve_ring_space(effects);
+        if self.calls.has_space() {
             self.made_available(Resource::Calls, effects);
         }
         self.made_available(Resource::Heap, effects);
@@ -118,7 +118,8 @@ impl Books {
         self.due_ns()
     }
 
-    /// How soon somebody has to look at what nobody rings for: room in the submission ring, deadlines, turns not taken.
+    /// How soon somebody has to look at what nobody rings for: space in the submission ring, deadlines, turns not
+    /// taken.
     fn due_ns(&self) -> Option<u64> {
         if self.outbox.has_backlog() || self.queues.is_awaited(Resource::Ring) {
             return Some(RING_RETRY_NS);
@@ -128,9 +129,9 @@ impl Books {
         (turns || unheard).then_some(SWEEP_NS)
     }
 
-    /// Lets the first who waits for room in the submission ring try again, if there is some.
-    fn serve_ring_room(&mut self, effects: &mut Effects) {
-        if self.queues.is_awaited(Resource::Ring) && self.outbox.has_room(effects) {
+    /// Lets the first who waits for space in the submission ring try again, if there is some.
+    fn serve_ring_space(&mut self, effects: &mut Effects) {
+        if self.queues.is_awaited(Resource::Ring) && self.outbox.has_space(effects) {
             self.made_available(Resource::Ring, effects);
         }
     }

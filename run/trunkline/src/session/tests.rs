@@ -248,7 +248,7 @@ fn a_block_returned_while_the_drainer_is_awake_is_rung_for_when_it_sleeps() {
     let call = started(&session, &mut daemon);
     assert!(!wakes_daemon(&session, &mut daemon, call, 10), "it can wait");
     assert_eq!(session.arm_for_listener(), Some(None));
-    assert!(daemon.own_doorbell.quiet().unwrap(), "who sleeps may sleep on what the block makes room for");
+    assert!(daemon.own_doorbell.quiet().unwrap(), "who sleeps may sleep on what the block makes space for");
 }
 
 #[test]
@@ -413,7 +413,7 @@ const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// The daemon does not say that it has taken entries, and a leader that sleeps without a limit does not look.
 #[test]
-fn room_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
+fn space_in_an_exactly_full_ring_is_found_while_the_leader_sleeps() {
     let (session, mut daemon, _control) = session(100);
     let (call, leader) = sleeping_leader(&session, &mut daemon);
     while session.with(|books, effects| books.has(Resource::Ring, 0, effects)) == Some(true) {
@@ -447,9 +447,9 @@ fn a_followers_deadline_is_enforced_while_the_leader_sleeps() {
     leader.join().unwrap();
 }
 
-/// A leader that always finds something never sleeps, and looks for room all the same.
+/// A leader that always finds something never sleeps, and looks for space all the same.
 #[test]
-fn a_leader_that_is_busy_serves_those_who_wait_for_room_in_the_ring() {
+fn a_leader_that_is_busy_serves_those_who_wait_for_space_in_the_ring() {
     let (session, mut daemon, _control) = session(100);
     for _ in 0..16 {
         start(&session).unwrap();

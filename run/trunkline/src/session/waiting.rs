@@ -15,7 +15,7 @@
 //!   that lock: a listener that answers a ring and finds them taken goes back to sleep, trusting their holder.
 //! * A thread that followed hands over when it leaves, whatever became of its own call, because it may have been the
 //!   follower that was chosen.
-//! * What nobody rings for (room in the submission ring, a deadline a daemon that hangs does not enforce) is looked at
+//! * What nobody rings for (space in the submission ring, a deadline a daemon that hangs does not enforce) is looked at
 //!   by whoever sleeps with a limit: [`Sleepers`](trunkline_shm::Sleepers) decides who that is, and is modelled.
 //! * What is published quietly (see [`super::Books::release`]) is rung for by whoever goes to sleep next, under the
 //!   lock of the books, and from then until somebody drains nothing is published quietly.
@@ -138,7 +138,7 @@ impl Session {
         quiet.then_some(timeout_ns)
     }
 
-    /// For a listener that slept: gives waiters for room another try and ends what is overdue.
+    /// For a listener that slept: gives waiters for space another try and ends what is overdue.
     pub(crate) fn tend(&self, now: Instant) {
         self.with(|books, effects| books.after_sleep(now, effects));
     }

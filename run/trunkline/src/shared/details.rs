@@ -131,7 +131,7 @@ impl ErrorDetails {
 /// # Ok::<(), trunkline::wkt::AnyError>(())
 /// ```
 pub trait StatusDetails: Sized {
-    /// The same status with these details instead of those it has. Metadata has room for about 32 KiB; details that
+    /// The same status with these details instead of those it has. Metadata has space for about 32 KiB; details that
     /// need more are left out when the status is sent, and so is a detail of more than 2 GiB here.
     fn with_error_details(self, details: &ErrorDetails) -> Self;
 

@@ -1,7 +1,7 @@
 //! Sending one message on an open stream, with all the waiting that may take.
 
 use crate::clock;
-use crate::message::{Hurdle, Sendable};
+use crate::message::{NotPlaced, Sendable};
 use crate::session::{Refusal, Resource, Session, Turn, wait_for};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -66,9 +66,9 @@ fn try_push<B: Sendable>(
         Some(Some((false, _))) => return Err(Block::Credit),
         _ => return Err(Block::Push(Push::Ended)),
     }
-    body.place(session, wanted_bytes).map_err(|hurdle| match hurdle {
-        Hurdle::Never(status) => Block::Push(Push::Never(status)),
-        Hurdle::Full { wanted_bytes } => Block::Heap(wanted_bytes),
+    body.place(session, wanted_bytes).map_err(|why| match why {
+        NotPlaced::Never(status) => Block::Push(Push::Never(status)),
+        NotPlaced::Full { wanted_bytes } => Block::Heap(wanted_bytes),
     })?;
     let mut written = body.take_written();
     let a1 = clock::now();
