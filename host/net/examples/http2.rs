@@ -13,8 +13,8 @@ use std::time::Instant as Clock;
 use trunkline_call::Instant;
 use trunkline_grpc::{Command, Event, StreamTag};
 use trunkline_net::{
-    Buffers, Endpoint, Farewell, Http2, Http2Settings, Interest, Listener, Poller, Ready, State, Stream,
-    Token,
+    Buffers, Endpoint, Http2, Http2Settings, Interest, LingeringClose, Listener, Poller, Ready, State,
+    Stream, Token,
 };
 
 fn main() -> Result<(), Error> {
@@ -40,7 +40,7 @@ fn serve(endpoint: &Endpoint) -> Result<(), Error> {
     poller.add(&listener, Token(0), Interest::Read)?;
     let settings = Arc::new(Http2Settings { streams_max: 100, ..Http2Settings::server() });
     let mut buffers = Buffers::new();
-    let (mut open, mut leaving) = (HashMap::<u64, Http2>::new(), HashMap::<u64, Farewell>::new());
+    let (mut open, mut leaving) = (HashMap::<u64, Http2>::new(), HashMap::<u64, LingeringClose>::new());
     let mut ready: Vec<Ready> = Vec::new();
     let mut next = 0;
     loop {
@@ -58,13 +58,13 @@ fn serve(endpoint: &Endpoint) -> Result<(), Error> {
             }
             named.push(event.token.0);
         }
-        leaving.retain(|_, farewell| !farewell.turn(now(start), &mut buffers));
+        leaving.retain(|_, closing| !closing.turn(now(start), &mut buffers));
         for key in named {
             let Some(http) = open.get_mut(&key) else { continue };
             if echo(http, now(start), &mut buffers) {
                 let _ = poller.set_interest(http.stream(), Token(key), http.interest());
             } else if let Some(http) = open.remove(&key) {
-                leaving.insert(key, http.into_farewell(now(start)));
+                leaving.insert(key, http.into_lingering_close(now(start)));
             }
         }
     }

@@ -7,10 +7,11 @@
 //!
 //! What h2 answers without telling is counted by `meter.rs`, which reads along, and what it takes that is malformed is
 //! found by `trailers.rs`; pings, age and idleness are in
-//! `vigil.rs`; `settings.rs` names every limit.
+//! `keepalive.rs`; `settings.rs` names every limit.
 
 mod connection;
 mod drive;
+mod keepalive;
 mod link;
 mod marks;
 mod meter;
@@ -18,7 +19,6 @@ mod settings;
 mod stream;
 mod table;
 mod trailers;
-mod vigil;
 mod wire;
 
 pub use connection::{Ended, Http2, State};

@@ -12,7 +12,7 @@
 //! * [`Http2`]: a connection of HTTP/2 over a stream: events up, commands down, without a runtime.
 //! * [`Datagrams`]: a UDP socket, read and written in batches ([`DatagramBatch`]); [`RawDatagrams`]: one that sends in
 //!   others' names.
-//! * [`Farewell`]: closes a stream so that the peer hears why.
+//! * [`LingeringClose`]: closes a stream so that the peer hears why.
 //! * [`Listener`]: accepts streams; knows when a socket file is a leftover.
 //! * [`Poller`]: which of many descriptors are ready, over epoll, level-triggered. Doorbells and control sockets
 //!   register here, too.
@@ -39,9 +39,9 @@
 mod budget;
 mod datagram;
 mod endpoint;
-mod farewell;
 mod first;
 mod http2;
+mod lingering_close;
 mod listener;
 mod poller;
 mod stream;
@@ -51,11 +51,11 @@ mod tls;
 pub use budget::{ConnectionBudget, ConnectionLimits, Full, Place, Source};
 pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
 pub use endpoint::{Endpoint, EndpointError};
-pub use farewell::Farewell;
 pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{
     AgeSettings, Buffers, Ended, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
 };
+pub use lingering_close::LingeringClose;
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream, Transfer};

@@ -36,7 +36,7 @@ const HEAD: &[u8] = b"\x83\x86\x44\x06/a.B/C\x41\x09localhost";
 /// A server, and a socket that says whatever it likes.
 struct Raw {
     server: Option<Http2>,
-    farewell: Option<trunkline_net::Farewell>,
+    closing: Option<trunkline_net::LingeringClose>,
     socket: Stream,
     buffers: Buffers,
     events: Vec<Event>,
@@ -52,7 +52,7 @@ impl Raw {
         let (server, socket) = streams();
         let mut raw = Self {
             server: Some(Http2::server(server, Arc::new(settings), Instant(0), &[], 0)),
-            farewell: None,
+            closing: None,
             socket,
             buffers: Buffers::new(),
             events: Vec::new(),
@@ -87,13 +87,13 @@ impl Raw {
             match server.turn(self.now, &mut self.buffers, &mut self.events) {
                 State::Over(ended) => {
                     self.over = Some(ended);
-                    self.farewell = self.server.take().map(|server| server.into_farewell(self.now));
+                    self.closing = self.server.take().map(|server| server.into_lingering_close(self.now));
                 }
                 State::Open | State::More => self.most_open = self.most_open.max(server.streams_open()),
             }
         }
-        if self.farewell.as_mut().is_some_and(|farewell| farewell.turn(self.now, &mut self.buffers)) {
-            self.farewell = None;
+        if self.closing.as_mut().is_some_and(|closing| closing.turn(self.now, &mut self.buffers)) {
+            self.closing = None;
         }
         let mut buffer = [0; 4096];
         match self.socket.read(&mut buffer) {
@@ -104,7 +104,7 @@ impl Raw {
     }
 
     /// Turns until the server has closed the connection; what its GOAWAY said.
-    fn farewell(&mut self) -> (Reason, String) {
+    fn goaway(&mut self) -> (Reason, String) {
         let until = Clock::now() + WATCHDOG;
         while !self.closed {
             self.turn();
@@ -161,7 +161,7 @@ fn floods_of_idle_frames_end_in_calm() {
     ] {
         let mut raw = Raw::new(Http2Settings::server());
         raw.say(&times(2000, |_| one.clone()));
-        assert_eq!(raw.farewell(), (Reason::ENHANCE_YOUR_CALM, "too_many_idle_frames".into()));
+        assert_eq!(raw.goaway(), (Reason::ENHANCE_YOUR_CALM, "too_many_idle_frames".into()));
     }
 }
 
@@ -169,7 +169,7 @@ fn floods_of_idle_frames_end_in_calm() {
 fn a_flood_of_pings_ends_in_calm() {
     let mut raw = Raw::new(Http2Settings::server());
     raw.say(&times(2000, |_| frame(PING, 0, 0, &[7; 8])));
-    let (reason, _) = raw.farewell();
+    let (reason, _) = raw.goaway();
     assert_eq!(reason, Reason::ENHANCE_YOUR_CALM);
 }
 
@@ -178,7 +178,7 @@ fn empty_data_ends_in_calm() {
     let mut raw = Raw::new(Http2Settings::server());
     raw.say(&frame(HEADERS, END_HEADERS, 1, HEAD));
     raw.say(&times(2000, |_| frame(DATA, 0, 1, &[])));
-    assert_eq!(raw.farewell().0, Reason::ENHANCE_YOUR_CALM);
+    assert_eq!(raw.goaway().0, Reason::ENHANCE_YOUR_CALM);
 }
 
 /// Opening and resetting at once, as in CVE-2023-44487.
@@ -192,7 +192,7 @@ fn rapid_resets_end_in_calm() {
         both.extend(frame(RST_STREAM, 0, stream, &8u32.to_be_bytes()));
         both
     }));
-    assert_eq!(raw.farewell(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
+    assert_eq!(raw.goaway(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
     let opened = raw.events.iter().filter(|event| matches!(event, Event::Request { .. })).count();
     assert!(opened <= 402, "{opened} calls were begun");
 }
@@ -210,7 +210,7 @@ fn resets_that_are_provoked_end_in_calm() {
             break;
         }
     }
-    assert_eq!(raw.farewell(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
+    assert_eq!(raw.goaway(), (Reason::ENHANCE_YOUR_CALM, "too_many_resets".into()));
     let opened = raw.events.iter().filter(|event| matches!(event, Event::Request { .. })).count();
     assert!(opened <= 402, "{opened} calls were begun");
 }
@@ -232,7 +232,7 @@ fn pseudo_headers_in_trailers_are_told() {
                 assert!(Clock::now() < until, "trailers are read");
             }
         } else {
-            assert_eq!(raw.farewell(), (Reason::PROTOCOL_ERROR, "pseudo_header_in_trailers".into()));
+            assert_eq!(raw.goaway(), (Reason::PROTOCOL_ERROR, "pseudo_header_in_trailers".into()));
             assert!(raw.events.iter().all(|event| !matches!(event, Event::Trailers { .. })));
         }
     }
@@ -266,7 +266,7 @@ fn endless_headers_end() {
         let mut raw = Raw::new(Http2Settings::server());
         raw.say(&frame(HEADERS, 0, 1, HEAD));
         raw.say(&times(3000, |_| frame(CONTINUATION, 0, 1, piece)));
-        let (reason, why) = raw.farewell();
+        let (reason, why) = raw.goaway();
         assert_eq!(reason, Reason::ENHANCE_YOUR_CALM, "{why}");
     }
 }
@@ -280,7 +280,7 @@ fn a_header_bomb_is_refused() {
     block.extend([b'v'; 4000]);
     block.extend([0xbe; 10_000]);
     raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block));
-    let (reason, why) = raw.farewell();
+    let (reason, why) = raw.goaway();
     assert_eq!(reason, Reason::ENHANCE_YOUR_CALM, "{why}");
     assert!(raw.events.iter().all(|event| !matches!(event, Event::Request { .. })));
 }
@@ -355,7 +355,7 @@ fn what_is_never_finished_is_given_up() {
         (0..10).for_each(|_| raw.turn());
         assert_eq!(raw.over, None);
         raw.now = Instant(settings.unfinished_ns_max + 1);
-        assert_eq!(raw.farewell(), (Reason::PROTOCOL_ERROR, "frame_not_finished_in_time".into()));
+        assert_eq!(raw.goaway(), (Reason::PROTOCOL_ERROR, "frame_not_finished_in_time".into()));
     }
 }
 
@@ -369,7 +369,7 @@ fn frames_that_break_the_protocol_are_told_so() {
     ] {
         let mut raw = Raw::new(Http2Settings::server());
         raw.say(&bytes);
-        let (told, _) = raw.farewell();
+        let (told, _) = raw.goaway();
         assert!(told == reason || told == Reason::PROTOCOL_ERROR, "{told:?} for {bytes:?}");
     }
 }
@@ -384,7 +384,7 @@ fn ping_of(seconds: u64, settings: PingSettings, calls: bool) -> Option<(Reason,
         raw.say(&frame(PING, 0, 0, &[0; 8]));
         (0..5).for_each(|_| raw.turn());
     }
-    raw.over.is_some().then(|| raw.farewell())
+    raw.over.is_some().then(|| raw.goaway())
 }
 
 #[test]

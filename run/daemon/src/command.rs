@@ -2,7 +2,7 @@
 
 use crate::handover::Leave;
 use crate::names::LookedUp;
-use crate::visitors::TlsKeys;
+use crate::pending::TlsKeys;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -5,19 +5,19 @@ use crate::command::{Command, Observation, Services, ShardSender, shard_channel}
 use crate::config::Config;
 use crate::control::{Client, Control, ControlMessage};
 use crate::datagrams::UdpPorts;
-use crate::guests::Purpose;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
 use crate::listening::Listening;
 use crate::names::Names;
+use crate::pending::TlsKeys;
+use crate::pending_connections::PendingConnections;
 use crate::policies_file::{Kept, PoliciesFileError};
+use crate::purpose::Purpose;
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, NativeSockets};
-use crate::visitor_book::Visitors;
-use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -404,10 +404,10 @@ impl Daemon {
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
             sockets: NativeSockets::default(),
-            holds_strangers: false,
+            accepts_are_held: false,
             https: HttpSockets::default(),
             udp,
-            visitors: Visitors::new(config.connections()),
+            pending: PendingConnections::new(config.connections()),
             socket_timers: TimerTable::new(),
             tls,
             http_server: config.http2.server(),
@@ -447,7 +447,7 @@ impl Daemon {
         listening.watch(poller, index)?;
         let (endpoint, purpose) = (&listening.endpoint, &listening.purpose);
         let known = match purpose {
-            Purpose::Anybody => &mut self.endpoints,
+            Purpose::Peers => &mut self.endpoints,
             Purpose::Operators(_) => &mut self.admin_endpoints,
             Purpose::Gateway(_) => &mut self.gateway_endpoints,
         };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use trunkline_call::{Instant, KeyedMap, TimerKey};
 use trunkline_engine::{GrpcKey, Turn};
 use trunkline_grpc::{Command, Event, Reason};
-use trunkline_net::{Ended, Farewell, Http2, Http2Settings, Interest, Ready, State, Stream};
+use trunkline_net::{Ended, Http2, Http2Settings, Interest, LingeringClose, Ready, State, Stream};
 
 /// The HTTP/2 connections of a shard.
 #[derive(Default)]
@@ -167,14 +167,14 @@ impl Shard {
         self.engine.grpc_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, &ended.why);
         // As in `sockets.rs`: what is to be dialled instead is not to wait until something else happens.
         self.pressing = true;
-        self.see_off(socket.http.into_farewell(now()));
+        self.linger(socket.http.into_lingering_close(now()));
     }
 }
 
 impl HttpSockets {
     /// Ends every connection behind what it has written.
-    pub fn part(&mut self, now: Instant) -> impl Iterator<Item = Farewell> + use<> {
-        std::mem::take(&mut self.open).into_values().map(move |socket| socket.http.into_farewell(now))
+    pub fn close_all(&mut self, now: Instant) -> impl Iterator<Item = LingeringClose> + use<> {
+        std::mem::take(&mut self.open).into_values().map(move |socket| socket.http.into_lingering_close(now))
     }
 
     /// Looks at a connection in the next turn.

@@ -4,7 +4,7 @@
 //! replace such files by renaming folders or links, which a watch on the file itself would miss.
 
 use crate::config::Tls;
-use crate::visitors::TlsKeys;
+use crate::pending::TlsKeys;
 use std::time::Duration;
 use trunkline_net::{TlsClient, TlsError, TlsServer, TlsWatch};
 

@@ -1,14 +1,14 @@
 //! The host daemon: shards, their loop, and who may attach.
 //!
-//! This room gives the engine hands. It owns every thread, socket, ring and mapping of the daemon and decides nothing
+//! This crate gives the engine hands. It owns every thread, socket, ring and mapping of the daemon and decides nothing
 //! about calls: it copies entries out of rings, bytes out of sockets, tells the engine the time, and carries out what
 //! the engine wants done.
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
-//! * A connection begins in `visitors.rs`, accepted (`guests.rs` says who may come where) or dialled, until it is clear
+//! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is clear
 //!   what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or
-//!   `http.rs` its events. It ends with a farewell, and with the shard: `parting.rs`. Datagrams have no connection:
+//!   `http.rs` its events. It ends by a lingering close, also when the shard ends: `shutdown.rs`. Datagrams have no connection:
 //!   `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
@@ -37,7 +37,6 @@ mod command;
 mod config;
 mod control;
 mod datagrams;
-mod guests;
 mod handle;
 mod handover;
 mod heaps;
@@ -45,19 +44,20 @@ mod http;
 mod keys;
 mod listening;
 mod names;
-mod newcomers;
-mod parting;
+mod pending;
+mod pending_connections;
 mod policies;
 mod policies_file;
+mod purpose;
 mod refusal;
 mod rights;
 mod schemas;
 mod shard;
+mod shutdown;
 mod sockets;
 mod threads;
 mod turn;
-mod visitor_book;
-mod visitors;
+mod unidentified;
 mod waker;
 
 pub use changes::Watcher;

@@ -1,6 +1,6 @@
 //! A listener, what it is called, and whether the poller looks at it.
 
-use crate::guests::Purpose;
+use crate::purpose::Purpose;
 use crate::shard::Token;
 use std::io;
 use trunkline_net::{Interest, Listener, Poller};
@@ -23,7 +23,7 @@ impl Listening {
         Self { listener, configured, endpoint, purpose, is_watched: false }
     }
 
-    /// Has the poller tell when somebody connects. Both a rest that is over and strangers that are admitted again ask
+    /// Has the poller tell when somebody connects. Both a pause that is over and accepts that are resumed ask
     /// for it, in either order.
     pub fn watch(&mut self, poller: &Poller, index: usize) -> io::Result<()> {
         if !self.is_watched {
@@ -43,7 +43,7 @@ impl Listening {
 
 #[cfg(test)]
 mod tests {
-    //! Shows that a listener that rests while strangers are held is watched once afterwards.
+    //! Shows that a listener that pauses while accepts are held is watched once afterwards.
     use super::*;
     use trunkline_net::{Endpoint, Stream};
 
@@ -51,9 +51,9 @@ mod tests {
     fn a_listener_is_watched_once_whoever_asks() {
         let listener = Listener::bind(&Endpoint::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
         let poller = Poller::new().unwrap();
-        let mut listening = Listening::new(listener, "tcp://127.0.0.1:0".into(), Purpose::Anybody);
+        let mut listening = Listening::new(listener, "tcp://127.0.0.1:0".into(), Purpose::Peers);
         let endpoint = listening.listener.endpoint().clone();
-        // It rests, strangers are held, admitted, and then the rest is over.
+        // It pauses, accepts are held, resumed, and then the pause is over.
         listening.watch(&poller, 0).unwrap();
         listening.unwatch(&poller);
         listening.unwatch(&poller);

@@ -8,9 +8,9 @@ use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
 use crate::listening::Listening;
 use crate::names::Names;
+use crate::pending::TlsKeys;
+use crate::pending_connections::PendingConnections;
 use crate::sockets::NativeSockets;
-use crate::visitor_book::Visitors;
-use crate::visitors::TlsKeys;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,10 +36,10 @@ pub(crate) struct Shard {
     pub sessions: Sessions,
     pub sockets: NativeSockets,
     /// Whoever connects waits at the listeners, for the daemon that takes over.
-    pub holds_strangers: bool,
+    pub accepts_are_held: bool,
     pub https: HttpSockets,
     pub udp: UdpPorts,
-    pub visitors: Visitors,
+    pub pending: PendingConnections,
     /// What is due for sockets, apart from what the engine waits for.
     pub socket_timers: TimerTable<Token>,
     pub tls: TlsKeys,
@@ -110,8 +110,8 @@ pub(crate) enum Token {
     Peer(PeerKey),
     Listener(usize),
     Http(GrpcKey),
-    Visitor(u64),
-    Farewell(u64),
+    Pending(u64),
+    Lingering(u64),
     Datagrams(R2p2Port),
 }
 
@@ -213,18 +213,18 @@ impl Shard {
 
     fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
         if hold {
-            self.hold_strangers();
+            self.hold_accepts();
         }
         let mut left = self.engine.leave_grpc(hold);
         if hold {
-            left.unfinished += self.visitors.unsettled();
+            left.unfinished += self.pending.unsettled();
         }
         left
     }
 
     /// The hand-over was in vain.
     fn stay_with_grpc(&mut self) {
-        self.admit_strangers();
+        self.resume_accepts();
         self.engine.stay_with_grpc(&mut Turn { now: now(), heaps: &mut self.heaps });
         self.pressing = true;
     }
@@ -443,8 +443,8 @@ impl Token {
             Self::Peer(key) => key.to_bits() * Self::KINDS + 2,
             Self::Listener(index) => index as u64 * Self::KINDS + 3,
             Self::Http(key) => key.to_bits() * Self::KINDS + 4,
-            Self::Visitor(id) => id * Self::KINDS + 5,
-            Self::Farewell(id) => id * Self::KINDS + 6,
+            Self::Pending(id) => id * Self::KINDS + 5,
+            Self::Lingering(id) => id * Self::KINDS + 6,
             Self::Datagrams(port) => port as u64 * Self::KINDS + 7,
         }
     }
@@ -462,8 +462,8 @@ impl Token {
             2 => Self::Peer(PeerKey::from_bits(key)),
             3 => Self::Listener(key as usize),
             4 => Self::Http(GrpcKey::from_bits(key)),
-            5 => Self::Visitor(key),
-            6 => Self::Farewell(key),
+            5 => Self::Pending(key),
+            6 => Self::Lingering(key),
             _ if key == R2p2Port::Client as u64 => Self::Datagrams(R2p2Port::Client),
             _ => Self::Datagrams(R2p2Port::Server),
         }

@@ -1,12 +1,12 @@
 //! The sockets of a shard: bytes in to the engine, bytes out of it.
 
 use crate::heaps::SessionHeaps;
-use crate::newcomers::Entry;
 use crate::shard::{Shard, Token, now};
+use crate::unidentified::UnidentifiedKey;
 use std::io::IoSlice;
 use trunkline_call::{Instant, KeyedMap};
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
-use trunkline_net::{Farewell, Interest, Portable, Ready, Stream, Transfer};
+use trunkline_net::{Interest, LingeringClose, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
 /// The sockets of native connections, and those of them that are to be read again.
@@ -24,8 +24,8 @@ pub(crate) struct Socket {
     state: State,
     /// It is among the unread.
     is_unread: bool,
-    /// Its entry among those that have not greeted, if it was accepted.
-    newcomer: Option<Entry>,
+    /// Its key among the unidentified, if it was accepted.
+    unidentified: Option<UnidentifiedKey>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +39,8 @@ enum State {
 }
 
 impl NativeSockets {
-    pub fn insert(&mut self, key: PeerKey, stream: Stream, newcomer: Option<Entry>) {
-        self.open.insert(key, Socket { stream, state: State::Open, is_unread: false, newcomer });
+    pub fn insert(&mut self, key: PeerKey, stream: Stream, unidentified: Option<UnidentifiedKey>) {
+        self.open.insert(key, Socket { stream, state: State::Open, is_unread: false, unidentified });
     }
 
     pub fn contains(&self, key: PeerKey) -> bool {
@@ -61,7 +61,7 @@ impl NativeSockets {
     }
 
     /// Takes the streams of all.
-    pub fn part(&mut self) -> impl Iterator<Item = Stream> + use<> {
+    pub fn take_streams(&mut self) -> impl Iterator<Item = Stream> + use<> {
         std::mem::take(&mut self.open).into_values().map(|socket| socket.stream)
     }
 
@@ -133,12 +133,18 @@ enum Visit {
 
 impl Shard {
     /// Takes in a connection that speaks the native protocol, of which `first` has been read.
-    pub fn begin_native(&mut self, key: PeerKey, stream: Stream, first: &[u8], newcomer: Option<Entry>) {
+    pub fn begin_native(
+        &mut self,
+        key: PeerKey,
+        stream: Stream,
+        first: &[u8],
+        unidentified: Option<UnidentifiedKey>,
+    ) {
         let interest = Interest::Read;
         if let Err(error) = self.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
             tracing::error!(%error, "cannot watch a socket");
         }
-        self.sockets.insert(key, stream, newcomer);
+        self.sockets.insert(key, stream, unidentified);
         self.engine.transmit(key);
         let start = self.engine.resume(key, &mut self.input);
         self.input[start..start + first.len()].copy_from_slice(first);
@@ -344,13 +350,13 @@ impl Shard {
 
     pub fn lose(&mut self, key: PeerKey, why: &str) {
         if let Some(socket) = self.sockets.open.remove(&key) {
-            if let Some(entry) = socket.newcomer {
-                self.visitors.newcomers.remove(entry);
+            if let Some(key) = socket.unidentified {
+                self.pending.unidentified.remove(key);
             }
             tracing::info!(peer = ?key, %why, "connection over");
             if socket.state == State::Closing {
                 // It is to read why.
-                self.see_off(Farewell::new(socket.stream, Vec::new(), now()));
+                self.linger(LingeringClose::new(socket.stream, Vec::new(), now()));
             }
         }
         self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);

@@ -32,7 +32,7 @@ impl Shard {
                 self.wait();
             }
         }
-        self.part();
+        self.close();
     }
 
     /// One turn. Whether there was anything to do.
@@ -236,8 +236,8 @@ impl Shard {
                 Token::Peer(key) => self.serve_socket(key, event),
                 Token::Listener(index) => self.accept(index),
                 Token::Http(key) => self.serve_http(key, event),
-                Token::Visitor(id) => self.serve_visitor(id, event),
-                Token::Farewell(id) => self.serve_farewell(id),
+                Token::Pending(id) => self.serve_pending(id, event),
+                Token::Lingering(id) => self.serve_lingering(id),
                 Token::Datagrams(port) => self.take_datagrams(port),
             }
         }
@@ -261,8 +261,8 @@ impl Shard {
             fired = true;
             match token {
                 Token::Http(key) => self.http_timed_out(key),
-                Token::Visitor(id) => self.visitor_timed_out(id),
-                Token::Farewell(id) => self.farewell_timed_out(id),
+                Token::Pending(id) => self.pending_timed_out(id),
+                Token::Lingering(id) => self.lingering_timed_out(id),
                 Token::Listener(index) => self.listener_rested(index),
                 Token::Session(key) => self.look_at_heap(key),
                 Token::Waker | Token::Peer(_) | Token::Datagrams(_) => {}

@@ -1,14 +1,14 @@
 //! An HTTP/2 connection over a stream, turned by hand.
 
+use super::keepalive::{Keepalive, Lifetime, PingStrikes};
 use super::link::Link;
 use super::marks::Marks;
 use super::meter::{Bucket, Meter};
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
-use super::vigil::{Keepalive, Lifetime, PingPolice};
 use super::wire::{Buffers, Wire};
-use crate::{Farewell, Interest, Stream};
+use crate::{Interest, LingeringClose, Stream};
 use http::{Request, request};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Http2 {
     pub(super) untold: Vec<Event>,
     pub(super) meter: Meter,
     pub(super) keepalive: Keepalive,
-    pub(super) police: PingPolice,
+    pub(super) ping_strikes: PingStrikes,
     pub(super) life: Lifetime,
     /// GOAWAY is said, and since when no stream is open then.
     pub(super) is_leaving: bool,
@@ -70,7 +70,7 @@ pub enum State {
     Open,
     /// It has more to do, after the others had their turn.
     More,
-    /// It is over. [`Http2::into_farewell`] is what is still to be said.
+    /// It is over. [`Http2::into_lingering_close`] is what is still to be said.
     Over(Ended),
 }
 
@@ -142,11 +142,11 @@ impl Http2 {
         match command {
             Command::Request { stream, head, end } => self.request(stream, *head, end),
             Command::Response { stream, head, end } => {
-                self.police.handle_sent();
+                self.ping_strikes.handle_sent();
                 self.with(stream, |open| open.respond(*head, end));
             }
             Command::Data { stream, bytes, end } => {
-                self.police.handle_sent();
+                self.ping_strikes.handle_sent();
                 self.with(stream, |open| open.queue(bytes, end));
             }
             Command::Trailers { stream, trailers } => self.with(stream, |open| open.queue_trailers(trailers)),
@@ -192,9 +192,9 @@ impl Http2 {
     }
 
     /// What is still to be said after [`State::Over`].
-    pub fn into_farewell(self, now: Instant) -> Farewell {
+    pub fn into_lingering_close(self, now: Instant) -> LingeringClose {
         let unsent = std::mem::take(&mut self.wire.boxes().outbox);
-        Farewell::new(self.stream, unsent, now)
+        LingeringClose::new(self.stream, unsent, now)
     }
 
     fn new(
@@ -216,7 +216,7 @@ impl Http2 {
             untold: Vec::new(),
             meter: Meter::new(&settings, link.is_server(), now),
             keepalive: Keepalive::new(settings.keepalive, now),
-            police: PingPolice::new(settings.pings),
+            ping_strikes: PingStrikes::new(settings.pings),
             life: Lifetime::new(settings.age, now, random),
             is_leaving: false,
             left_alone: None,

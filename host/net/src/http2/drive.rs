@@ -1,10 +1,10 @@
 //! The inside of a turn: timers, one read, as many looks as have a cause, and writes.
 
 use super::connection::{Ended, Fault, Http2, State};
+use super::keepalive::{Due, Ending};
 use super::link::Polled;
 use super::meter::{Flood, SeenGoAway, go_away};
 use super::stream::{OpenStream, Rest};
-use super::vigil::{Due, Ending};
 use super::wire::Buffers;
 use crate::Transfer;
 use bytes::Bytes;
@@ -108,7 +108,7 @@ impl Http2 {
             self.tell_settings(seen.settings, events);
             self.count_calls(now);
             self.count_resets(now, events);
-            self.police_pings(now, seen.pings);
+            self.count_pings(now, seen.pings);
             let written = self.write(&mut budget);
             if let Some(ended) = ended {
                 return State::Over(ended);
@@ -261,12 +261,12 @@ impl Http2 {
         }
     }
 
-    fn police_pings(&mut self, now: Instant, pings: u32) {
+    fn count_pings(&mut self, now: Instant, pings: u32) {
         if !self.link.is_server() {
             return;
         }
         for _ in 0..pings {
-            if !self.police.handle_ping(now, self.had_calls) {
+            if !self.ping_strikes.handle_ping(now, self.had_calls) {
                 self.set_fault(Reason::ENHANCE_YOUR_CALM, TOO_MANY_PINGS);
             }
         }
@@ -292,7 +292,7 @@ impl Http2 {
         boxes.sent(sent);
         if sent >= MESSAGE_BYTES_MIN {
             // A large message leaves in many writes, and grpc-go measures the bandwidth by a ping for each it reads.
-            self.police.handle_sent();
+            self.ping_strikes.handle_sent();
         }
         *budget = budget.saturating_sub(sent);
         if boxes.outbox.is_empty() {

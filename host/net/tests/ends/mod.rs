@@ -17,7 +17,7 @@ pub struct End {
     pub over: Option<Ended>,
     pub now: Instant,
     pub turns: usize,
-    farewell: Option<trunkline_net::Farewell>,
+    closing: Option<trunkline_net::LingeringClose>,
     buffers: Buffers,
 }
 
@@ -29,7 +29,7 @@ impl End {
             over: None,
             now: Instant(0),
             turns: 0,
-            farewell: None,
+            closing: None,
             buffers: Buffers::new(),
         }
     }
@@ -37,8 +37,8 @@ impl End {
     /// One turn, as if the poller had said that everything is ready.
     pub fn turn(&mut self) {
         self.turns += 1;
-        if let Some(farewell) = &mut self.farewell {
-            farewell.turn(self.now, &mut self.buffers);
+        if let Some(closing) = &mut self.closing {
+            closing.turn(self.now, &mut self.buffers);
         }
         if let Some(http) = &mut self.http {
             http.handle_readable();
@@ -51,7 +51,7 @@ impl End {
         let Some(http) = &mut self.http else { return };
         if let State::Over(ended) = http.turn(self.now, &mut self.buffers, &mut self.events) {
             self.over = Some(ended);
-            self.farewell = self.http.take().map(|http| http.into_farewell(self.now));
+            self.closing = self.http.take().map(|http| http.into_lingering_close(self.now));
         }
     }
 

@@ -3,7 +3,7 @@
 use super::error::{Breach, quoted};
 use super::rules::breach;
 use super::{Address, Config, Mode};
-use crate::guests::is_beyond_host;
+use crate::purpose::is_beyond_host;
 use crate::schemas::SchemaCache;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

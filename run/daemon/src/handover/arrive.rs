@@ -80,7 +80,7 @@ pub(crate) struct InheritedShard {
     pub listeners: Vec<(String, String, OwnedFd)>,
     /// Where replies arrive, and requests.
     pub datagrams: [Option<OwnedFd>; 2],
-    pub visitors: Vec<(Vec<u8>, OwnedFd)>,
+    pub pending: Vec<(Vec<u8>, OwnedFd)>,
     pub state: Vec<u8>,
     pub schemas: Vec<Arc<BoundSchema>>,
     /// What the modules of its chain have exported.
@@ -190,9 +190,9 @@ impl Inherited {
                 let [client, server] = &mut self.shard(shard)?.datagrams;
                 *if is_client { client } else { server } = Some(socket);
             }
-            Word::Visitor { shard, first } => {
+            Word::Pending { shard, first } => {
                 let [socket] = exactly(fds)?;
-                self.shard(shard)?.visitors.push((first, socket));
+                self.shard(shard)?.pending.push((first, socket));
             }
             Word::State { shard, state, sets } => {
                 let schemas = sets.iter().map(|set| self.schema(set)).collect::<Result<_, _>>()?;

@@ -11,7 +11,7 @@
 //!     Schema, Schema …               ──▶       builds their tables
 //!   ┌ control thread and shards stop
 //!   │ Socket, Client …               ──▶       the control socket and its connections
-//!   │ Listener, Datagrams, Visitor   ──▶
+//!   │ Listener, Datagrams, Pending   ──▶
 //!   │ State (of the engine)          ──▶       a fresh engine reads it (core/engine, handover/)
 //!   │ Memory, Peer …                 ──▶       rings and heaps mapped, sockets kept
 //!   │ End                            ──▶       everything there?

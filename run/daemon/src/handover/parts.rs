@@ -96,8 +96,8 @@ impl Shard {
             let word = Word::Datagrams { shard, is_client: port == R2p2Port::Client };
             channel.send(&word, &[socket.as_fd()])?;
         }
-        for (stream, first) in self.visitors.strangers() {
-            channel.send(&Word::Visitor { shard, first: first.to_vec() }, &[stream.as_fd()])?;
+        for (stream, first) in self.pending.transferable() {
+            channel.send(&Word::Pending { shard, first: first.to_vec() }, &[stream.as_fd()])?;
         }
         let exported = self.engine.export()?;
         let sets = exported.schemas.iter().map(|schema| source(schema)).collect::<Result<Vec<_>, _>>()?;

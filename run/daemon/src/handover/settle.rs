@@ -72,17 +72,17 @@ impl Shard {
             // One whose peer has gone meanwhile is lost when it is read.
             let Ok(mut stream) = inherited else { continue };
             if !self.engine.was_dialled(key) {
-                self.visitors.hold_place(&mut stream);
+                self.pending.hold_place(&mut stream);
             }
             if self.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
                 self.sockets.insert(key, stream, None);
             }
         }
-        for (first, socket) in from.visitors.drain(..) {
+        for (first, socket) in from.pending.drain(..) {
             let is_tcp = rustix::net::getsockname(&socket)
                 .is_ok_and(|address| address.address_family() != rustix::net::AddressFamily::UNIX);
             if let Ok(stream) = Stream::inherit(socket, is_tcp) {
-                self.admit_stranger(stream, first);
+                self.adopt_pending(stream, first);
             }
         }
         Ok(())

@@ -37,8 +37,9 @@ pub enum Word {
     Listener { shard: usize, configured: String, endpoint: String },
     /// Old: a port of R2P2, where replies arrive or requests. Descriptor: its socket.
     Datagrams { shard: usize, is_client: bool },
-    /// Old: somebody who has connected and not said what he speaks. Descriptor: his socket.
-    Visitor { shard: usize, first: Vec<u8> },
+    /// Old: a connection whose protocol is not known yet. Descriptor: its socket. Its name is that of earlier versions.
+    #[serde(rename = "Visitor")]
+    Pending { shard: usize, first: Vec<u8> },
     /// Old: an engine's state, and the descriptor sets it names by place.
     State { shard: usize, state: serde_bytes::ByteBuf, sets: Vec<serde_bytes::ByteBuf> },
     /// Old: what the modules of a shard's chain have exported.

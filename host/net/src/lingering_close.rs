@@ -1,20 +1,20 @@
-//! Last words on a stream: what is unsent is sent, then the peer gets time to hear it.
+//! A stream's lingering close: what is unsent is sent, then the peer gets time to read it.
 //!
 //! A socket that is closed while bytes wait to be read answers with a reset, and a reset takes what the peer has not
 //! read with it: a GOAWAY or an HTTP answer would be lost. So our side ends first, and what still comes is thrown away
-//! until the peer ends, too, or time or patience does.
+//! until the peer ends, too, or a limit of time or bytes is reached.
 
 use crate::{Buffers, Interest, Stream, Transfer};
 use std::io::IoSlice;
 use trunkline_call::Instant;
 
-/// Time for the peer to hear and to end.
-const FAREWELL_NS_MAX: u64 = 1_000_000_000;
+/// Time for the peer to read and to end.
+const LINGER_NS_MAX: u64 = 1_000_000_000;
 /// Bytes thrown away at most.
 const DISCARDED_BYTES_MAX: usize = 1 << 20;
 
 /// A stream that is about to be closed.
-pub struct Farewell {
+pub struct LingeringClose {
     stream: Stream,
     unsent: Vec<u8>,
     has_ended: bool,
@@ -23,11 +23,11 @@ pub struct Farewell {
     until: Instant,
 }
 
-impl Farewell {
-    /// Sends `words` and closes.
-    pub fn new(stream: Stream, words: Vec<u8>, now: Instant) -> Self {
-        let until = now.plus_ns(FAREWELL_NS_MAX);
-        Self { stream, unsent: words, has_ended: false, peer_ended: false, discarded_bytes: 0, until }
+impl LingeringClose {
+    /// Sends `unsent` and closes.
+    pub fn new(stream: Stream, unsent: Vec<u8>, now: Instant) -> Self {
+        let until = now.plus_ns(LINGER_NS_MAX);
+        Self { stream, unsent, has_ended: false, peer_ended: false, discarded_bytes: 0, until }
     }
 
     /// Goes on as far as the socket lets it. `true` when the stream may be dropped.

@@ -1,4 +1,4 @@
-//! What a listener is for, and who has come to it: anybody, operators, or clients of the gateway.
+//! What a listener is for, and who has connected to it: peers, operators, or clients of the gateway.
 
 use crate::config::{Admin, Config, OpenTo, ServiceRule};
 use std::io;
@@ -11,15 +11,15 @@ use trunkline_net::{Endpoint, PeerCredentials, Stream};
 #[derive(Clone)]
 pub(crate) enum Purpose {
     /// Daemons, and gRPC clients of what applications of this host serve.
-    Anybody,
+    Peers,
     /// Operators: who may do what.
     Operators(Arc<Admin>),
     /// Clients of the gateway.
-    Gateway(Arc<Door>),
+    Gateway(Arc<GatewayListener>),
 }
 
 /// A listener of the gateway.
-pub(crate) struct Door {
+pub(crate) struct GatewayListener {
     /// `[[call]]`, held against the user of each connection over a Unix socket.
     rules: Vec<ServiceRule>,
     /// The same for clients that came by a port, and so are no user of this host.
@@ -27,16 +27,16 @@ pub(crate) struct Door {
     needs_tls: bool,
 }
 
-/// Who came to a listener that is not for anybody.
-pub(crate) enum Guest {
+/// Who connected to a listener that is for operators or for clients of the gateway.
+pub(crate) enum RestrictedClient {
     Operator(Operator),
-    Gateway(GatewayGuest),
+    Gateway(GatewayConnection),
 }
 
-/// A client of the gateway.
-pub(crate) struct GatewayGuest {
+/// A connection of a gateway's client.
+pub(crate) struct GatewayConnection {
     client: GatewayClient,
-    /// Its user, by the kernel's word, over a Unix socket.
+    /// Its user over a Unix socket (SO_PEERCRED).
     uid: Option<u32>,
     needs_tls: bool,
 }
@@ -45,22 +45,21 @@ impl Purpose {
     /// Every address a configuration listens at, with what it is for.
     pub fn of_all(config: &Config) -> Vec<(&Endpoint, Self)> {
         let admin = Arc::new(config.admin.clone());
-        let anybodys = config.daemon.listen.iter().map(|address| (&address.0, Self::Anybody));
+        let peers = config.daemon.listen.iter().map(|address| (&address.0, Self::Peers));
         let operators =
             config.admin.listen.iter().map(|address| (&address.0, Self::Operators(Arc::clone(&admin))));
-        let gateway = config
-            .gateway
-            .listen
-            .iter()
-            .map(|address| (&address.0, Self::Gateway(Arc::new(Door::of(config, &address.0)))));
-        anybodys.chain(operators).chain(gateway).collect()
+        let gateway =
+            config.gateway.listen.iter().map(|address| {
+                (&address.0, Self::Gateway(Arc::new(GatewayListener::of(config, &address.0))))
+            });
+        peers.chain(operators).chain(gateway).collect()
     }
 
     /// What a listener at this address is called when it is handed over: two of them may have any port, and what came
     /// to one is not for the other.
     pub fn name_of(&self, endpoint: &Endpoint) -> String {
         match self {
-            Self::Anybody | Self::Operators(_) => endpoint.to_string(),
+            Self::Peers | Self::Operators(_) => endpoint.to_string(),
             Self::Gateway(_) => format!("gateway {endpoint}"),
         }
     }
@@ -68,7 +67,7 @@ impl Purpose {
     /// Permissions of the listener's socket file, if they are not left to the process.
     pub fn socket_mode(&self, config: &Config) -> Option<u32> {
         match self {
-            Self::Anybody => None,
+            Self::Peers => None,
             Self::Operators(_) => Some(config.admin.socket_mode.0),
             Self::Gateway(_) => Some(config.gateway.socket_mode.0),
         }
@@ -78,16 +77,16 @@ impl Purpose {
     ///
     /// # Errors
     /// The kernel does not say.
-    pub fn guest(&self, stream: &Stream) -> io::Result<Option<Guest>> {
+    pub fn client(&self, stream: &Stream) -> io::Result<Option<RestrictedClient>> {
         Ok(match self {
-            Self::Anybody => None,
-            Self::Operators(admin) => Some(Guest::Operator(operator(stream, admin)?)),
-            Self::Gateway(door) => Some(Guest::Gateway(door.guest(stream)?)),
+            Self::Peers => None,
+            Self::Operators(admin) => Some(RestrictedClient::Operator(operator(stream, admin)?)),
+            Self::Gateway(listener) => Some(RestrictedClient::Gateway(listener.client(stream)?)),
         })
     }
 }
 
-impl Door {
+impl GatewayListener {
     fn of(config: &Config, endpoint: &Endpoint) -> Self {
         let by_port = |rule: &ServiceRule| CallRule {
             service: rule.service.as_str().into(),
@@ -100,12 +99,12 @@ impl Door {
         }
     }
 
-    fn guest(&self, stream: &Stream) -> io::Result<GatewayGuest> {
+    fn client(&self, stream: &Stream) -> io::Result<GatewayConnection> {
         let needs_tls = self.needs_tls;
         let Some(PeerCredentials { uid, gid, .. }) = stream.peer_credentials()? else {
             let client =
                 GatewayClient { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
-            return Ok(GatewayGuest { client, uid: None, needs_tls });
+            return Ok(GatewayConnection { client, uid: None, needs_tls });
         };
         let rule = |rule: &ServiceRule| CallRule {
             service: rule.service.as_str().into(),
@@ -113,14 +112,14 @@ impl Door {
         };
         let rules = self.rules.iter().map(rule).collect();
         let client = GatewayClient { who: format!("uid {uid}, gid {gid}").into(), rules };
-        Ok(GatewayGuest { client, uid: Some(uid), needs_tls })
+        Ok(GatewayConnection { client, uid: Some(uid), needs_tls })
     }
 }
 
-impl Guest {
+impl RestrictedClient {
     /// Whether it must speak TLS.
     pub fn needs_tls(&self) -> bool {
-        matches!(self, Self::Gateway(GatewayGuest { needs_tls: true, .. }))
+        matches!(self, Self::Gateway(GatewayConnection { needs_tls: true, .. }))
     }
 
     /// Why it is refused when it speaks the native protocol.
@@ -132,7 +131,7 @@ impl Guest {
     }
 }
 
-impl GatewayGuest {
+impl GatewayConnection {
     /// What the engine takes it in as: its address, who it proved to be, what it may call.
     pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, GatewayClient) {
         match self.uid {
@@ -146,18 +145,18 @@ impl GatewayGuest {
     }
 }
 
-/// Takes a connection of HTTP/2 in.
+/// Hands a connection of HTTP/2 to the engine.
 pub(crate) fn take_in(
     engine: &mut trunkline_engine::Engine,
     now: trunkline_call::Instant,
     stream: &Stream,
-    guest: Option<Guest>,
+    client: Option<RestrictedClient>,
 ) -> GrpcKey {
-    match guest {
+    match client {
         None => engine.accept_grpc(now, label(stream), identity(stream)),
-        Some(Guest::Operator(operator)) => engine.accept_operator(now, operator),
-        Some(Guest::Gateway(guest)) => {
-            let (label, identity, client) = guest.into_parts(stream);
+        Some(RestrictedClient::Operator(operator)) => engine.accept_operator(now, operator),
+        Some(RestrictedClient::Gateway(client)) => {
+            let (label, identity, client) = client.into_parts(stream);
             engine.accept_at_gateway(now, label, identity, client)
         }
     }
@@ -173,7 +172,7 @@ pub(crate) fn is_beyond_host(endpoint: &Endpoint) -> bool {
     }
 }
 
-/// What operators see of a stranger.
+/// A connection's address as operators see it.
 pub(crate) fn label(stream: &Stream) -> String {
     let address = stream.peer_address().ok().flatten();
     let scheme = if stream.is_secure() { "tls" } else { "tcp" };
@@ -188,7 +187,7 @@ pub(crate) fn identity(stream: &Stream) -> PeerIdentity {
     PeerIdentity { encrypted: stream.is_secure(), names, spiffe_id }
 }
 
-/// Who came where operators come, and what he may.
+/// Who connected to the operators' listener, and what they may do.
 fn operator(stream: &Stream, admin: &Admin) -> io::Result<Operator> {
     let process = stream.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;
     let (uid, gid) = (process.uid, process.gid);

@@ -1,9 +1,9 @@
-//! Who is still there, and for how long: our pings, the peer's pings, and the age of a connection.
+//! Keepalive and the age of a connection: our pings, the peer's pings, and when a connection ends.
 
 use super::settings::{AgeSettings, KeepaliveSettings, PingSettings};
 use trunkline_call::Instant;
 
-/// Pings that come too early before a server loses its patience (gRFC A8).
+/// Pings that come too early before a server ends the connection (gRFC A8).
 const STRIKES_MAX: u32 = 2;
 
 /// Our own pings.
@@ -26,9 +26,9 @@ pub(super) enum Due {
     Dead,
 }
 
-/// Polices the peer's pings (server role).
+/// Counts the peer's pings that come too early: gRFC A8's ping strikes (server role).
 #[derive(Debug)]
-pub(super) struct PingPolice {
+pub(super) struct PingStrikes {
     settings: PingSettings,
     last: Option<Instant>,
     strikes: u32,
@@ -94,7 +94,7 @@ impl Keepalive {
     }
 }
 
-impl PingPolice {
+impl PingStrikes {
     pub fn new(settings: PingSettings) -> Self {
         Self { settings, last: None, strikes: 0 }
     }
@@ -200,19 +200,19 @@ mod tests {
 
     #[test]
     fn the_third_early_ping_is_too_many() {
-        let mut police = PingPolice::new(Http2Settings::server().pings);
-        assert!(police.handle_ping(s(0), true));
+        let mut ping_strikes = PingStrikes::new(Http2Settings::server().pings);
+        assert!(ping_strikes.handle_ping(s(0), true));
         for at in [1, 2] {
-            assert!(police.handle_ping(s(at), true));
+            assert!(ping_strikes.handle_ping(s(at), true));
         }
-        assert!(!police.handle_ping(s(3), true));
-        police.handle_sent();
-        assert!((4..7).all(|at| police.handle_ping(s(at), true)), "sending begins anew");
-        let mut police = PingPolice::new(Http2Settings::server().pings);
-        assert!((0..100).all(|n| police.handle_ping(s(n * 300), true)), "every five minutes");
-        let mut police = PingPolice::new(Http2Settings::server().pings);
+        assert!(!ping_strikes.handle_ping(s(3), true));
+        ping_strikes.handle_sent();
+        assert!((4..7).all(|at| ping_strikes.handle_ping(s(at), true)), "sending begins anew");
+        let mut ping_strikes = PingStrikes::new(Http2Settings::server().pings);
+        assert!((0..100).all(|n| ping_strikes.handle_ping(s(n * 300), true)), "every five minutes");
+        let mut ping_strikes = PingStrikes::new(Http2Settings::server().pings);
         assert_eq!(
-            (0..4).filter(|n| police.handle_ping(s(n * 300), false)).count(),
+            (0..4).filter(|n| ping_strikes.handle_ping(s(n * 300), false)).count(),
             3,
             "and not without calls"
         );

@@ -1,0 +1,587 @@
+//! Pending connections: accept, protocol detection, TLS handshakes, dialling.
+//!
+//! An accepted connection is pending until its first bytes say what it speaks; a dialled one until it is connected
+//! and, where TLS is wanted, its handshake is done. Then it becomes a native peer (`sockets.rs`) or one of HTTP/2
+//! (`http.rs`). A pending connection costs a descriptor and a few bytes, and its time is limited.
+//!
+//! Accepted connections are limited, per source and in all (`daemon.connections_max`). At the limit the oldest
+//! unidentified connection is closed in favour of the new one (`unidentified.rs`). A process without a descriptor left
+//! stops watching its listeners for a while.
+
+use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
+use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
+use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
+use crate::shard::{Shard, Token, now};
+use crate::unidentified::{Unidentified, UnidentifiedKey};
+use rustix::io::Errno;
+use std::io::{self, IoSlice};
+use trunkline_engine::{Dial, Dialled, Turn};
+use trunkline_native::{PREAMBLE, PROBE, PROBE_END, Probed};
+use trunkline_net::{
+    Alpn, ConnectionLimits, Endpoint, First, Full, HTTP1_ANSWER, Interest, LingeringClose, Place, Ready,
+    Source, Stream, TLS_REFUSAL, TlsClient, TlsServer, Transfer,
+};
+
+/// Pending connections, and streams in their lingering close, at once. More are refused; connections that are no longer
+/// pending are not concerned.
+const PENDING_MAX: usize = 4096;
+/// Time a listener rests when the process has no descriptor, or no memory, for another connection.
+const REST_NS: u64 = 100_000_000;
+/// Time to connect and to secure a dialled connection: gRPC's smallest (connection-backoff.md, MIN_CONNECT_TIMEOUT).
+const DIAL_NS_MAX: u64 = 20_000_000_000;
+/// Time to answer a probe, as for a HELLO.
+const PROBE_NS_MAX: u64 = 10_000_000_000;
+/// Bytes of a first read: a small call fits, and the stack has room.
+const FIRST_READ_BYTES: usize = 4096;
+
+/// Keys and certificates connections are made with; replaced when the files change.
+#[derive(Clone, Default)]
+pub(crate) struct TlsKeys {
+    pub server: Option<TlsServer>,
+    pub client: Option<TlsClient>,
+    pub is_required: bool,
+}
+
+/// What a step led to.
+enum Step {
+    /// It waits.
+    Wait(PendingPhase),
+    /// It speaks the native protocol; these are its first bytes.
+    Native(Vec<u8>),
+    /// It speaks HTTP/2.
+    Http(Vec<u8>),
+    /// It speaks the native protocol if it may, behind these first bytes (`trunkline_native::PROBE`).
+    Probed(Vec<u8>),
+    /// It was dialled, and is ready.
+    Dialled(Dial),
+    /// It was asked what it speaks, and this is the beginning of its native answer.
+    Answered(Dial, Vec<u8>),
+    /// It was asked, and does not speak the native protocol.
+    Foreign(Dial, String),
+    /// It is told why there is no place for it.
+    Refuse(Vec<u8>),
+    /// It is told something, and closed.
+    Dismiss(&'static [u8], &'static str),
+    /// It is over.
+    Over(PendingPhase, String),
+}
+
+impl Shard {
+    /// Accepts whatever waits at a listener, a number at a time: the poller tells again.
+    pub fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(listening) = self.listening.get(index).filter(|_| !self.accepts_are_held) else {
+                return;
+            };
+            match listening.listener.accept() {
+                Ok(Some(accepted)) => {
+                    let purpose = listening.purpose.clone();
+                    self.admit_accepted(accepted.stream, &purpose);
+                }
+                Ok(None) => return,
+                Err(error) if is_out_of_descriptors(&error) && self.close_oldest(None) => {}
+                Err(error) => {
+                    let Some(listening) = self.listening.get(index) else { return };
+                    tracing::error!(endpoint = %listening.endpoint, %error, "cannot accept; the listener rests");
+                    return self.pause_listener(index);
+                }
+            }
+        }
+    }
+
+    /// A listener has rested.
+    pub fn listener_rested(&mut self, index: usize) {
+        if !self.accepts_are_held {
+            self.watch_listener(index);
+        }
+    }
+
+    /// The process cannot take another connection: those in the backlog are closed as far as the reserve goes, and the
+    /// listener is not watched for a while.
+    fn pause_listener(&mut self, index: usize) {
+        let Some(listening) = self.listening.get_mut(index) else { return };
+        self.pending.refuse_backlog(&listening.listener);
+        listening.unwatch(&self.poller);
+        self.socket_timers.insert(now().plus_ns(REST_NS), Token::Listener(index));
+    }
+
+    fn watch_listener(&mut self, index: usize) {
+        let Some(listening) = self.listening.get_mut(index) else { return };
+        if let Err(error) = listening.watch(&self.poller, index) {
+            tracing::error!(endpoint = %listening.endpoint, %error, "cannot watch a listener");
+        }
+    }
+
+    fn admit_accepted(&mut self, mut stream: Stream, purpose: &Purpose) {
+        // One that is gone already has no source.
+        let Ok(source) = Source::of(&stream) else { return };
+        match self.admit_source(source) {
+            Ok(place) => stream.hold(place),
+            Err(Some(full)) => return self.refuse(stream, source, full),
+            Err(None) => return,
+        }
+        match purpose.client(&stream) {
+            Ok(client) => {
+                let time_ns = self.http_server.unfinished_ns_max;
+                self.admit(stream, PendingPhase::Detecting(Vec::new()), time_ns, client, Some(source));
+            }
+            Err(error) => tracing::warn!(%error, "the kernel does not say who asks"),
+        }
+    }
+
+    /// Has a connection for which there is no place told so, if that takes no more than is set apart for it.
+    fn refuse(&mut self, mut stream: Stream, source: Source, full: Full) {
+        if let Ok(place) = self.pending.refusals.admit(source) {
+            stream.hold(place);
+            self.admit(stream, PendingPhase::Refusing(Vec::new(), full), REFUSAL_NS_MAX, None, None);
+        }
+    }
+
+    /// A place for a connection from there, if need be that of one that has said nothing.
+    fn admit_source(&mut self, source: Source) -> Result<Place, Option<Full>> {
+        if self.pending.open.len() >= PENDING_MAX && !self.close_oldest(None) {
+            tracing::warn!(
+                limit = PENDING_MAX,
+                "too many connections that have not said what they speak; refused"
+            );
+            return Err(None);
+        }
+        let full = match self.pending.places.admit(source) {
+            Ok(place) => return Ok(place),
+            Err(full) => full,
+        };
+        let whose = if full == Full::Source { Some(source) } else { None };
+        let place = self.close_oldest(whose).then(|| self.pending.places.admit(source).ok()).flatten();
+        if place.is_none() {
+            let ConnectionLimits { of_source, in_all } = self.pending.places.limits();
+            match full {
+                Full::Source => tracing::warn!(
+                    ?source,
+                    limit = of_source,
+                    "connection refused: its source has as many as it may \
+                     (daemon.connections_per_source_max)"
+                ),
+                Full::All => tracing::warn!(
+                    ?source,
+                    limit = in_all,
+                    "connection refused: there are as many as there may be (daemon.connections_max)"
+                ),
+            }
+        }
+        place.ok_or(Some(full))
+    }
+
+    /// The oldest connection that has shown nothing of what it wants is closed: of this source, or of the one that has
+    /// most of them. `false` if there is none.
+    fn close_oldest(&mut self, source: Option<Source>) -> bool {
+        while let Some((key, unidentified)) = self.pending.unidentified.oldest(source) {
+            self.pending.unidentified.remove(key);
+            match unidentified {
+                Unidentified::Peer(key) if self.engine.has_greeted(key) => {}
+                Unidentified::Peer(key) => {
+                    self.lose(key, "it has not greeted, and others want its place");
+                    return true;
+                }
+                Unidentified::Pending(id) => {
+                    let Some(pending) = self.pending.open.remove(&id) else { continue };
+                    self.socket_timers.cancel(pending.alarm);
+                    tracing::info!(source = ?key.source, "a silent connection gives way to another");
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Connections wait in the listeners' backlog from now on, and those that could move to another daemon are not read
+    /// from, until the daemon that takes over reads them, or until [`Shard::resume_accepts`].
+    pub fn hold_accepts(&mut self) {
+        if !std::mem::replace(&mut self.accepts_are_held, true) {
+            self.listening.iter_mut().for_each(|listening| listening.unwatch(&self.poller));
+            self.watch_transferable(Interest::Nothing);
+        }
+    }
+
+    /// No daemon takes over.
+    pub fn resume_accepts(&mut self) {
+        if std::mem::take(&mut self.accepts_are_held) {
+            (0..self.listening.len()).for_each(|index| self.watch_listener(index));
+            self.watch_transferable(Interest::Read);
+        }
+    }
+
+    /// Takes over a pending connection of the daemon that was here before.
+    pub fn adopt_pending(&mut self, mut stream: Stream, first: Vec<u8>) {
+        let time_ns = self.http_server.unfinished_ns_max;
+        let source = Source::of(&stream).ok();
+        if let Some(source) = source {
+            stream.hold(self.pending.places.hold(source));
+        }
+        self.admit(stream, PendingPhase::Detecting(first), time_ns, None, source);
+    }
+
+    /// Begins to connect wherever the engine wants a connection.
+    pub fn dial(&mut self) {
+        while let Some(dial) = self.engine.poll_dial() {
+            if let Err(why) = self.connect(&dial) {
+                self.dial_failed(&dial, &why);
+            }
+        }
+    }
+
+    /// Goes on with a pending connection the poller named.
+    pub fn serve_pending(&mut self, id: u64, ready: Ready) {
+        let is_held = |pending: &PendingConnection| {
+            self.accepts_are_held && pending.is_transferable() && !ready.is_gone
+        };
+        if self.pending.open.get(&id).is_some_and(is_held) {
+            return;
+        }
+        let Some(pending) = self.pending.open.remove(&id) else { return };
+        let PendingConnection { mut stream, phase, alarm, client, unidentified } = pending;
+        let step = self.step(&mut stream, phase, ready.writable, client.as_ref());
+        if let Step::Wait(phase) = step {
+            let interest = phase.interest(&stream);
+            let _ = self.poller.set_interest(&stream, Token::Pending(id).to_poller(), interest);
+            self.pending.open.insert(id, PendingConnection { stream, phase, alarm, client, unidentified });
+            return;
+        }
+        self.socket_timers.cancel(alarm);
+        if let Some(key) = unidentified {
+            self.pending.unidentified.remove(key);
+        }
+        match (step, client) {
+            (Step::Native(_), Some(client)) => {
+                tracing::info!(peer = %label(&stream), why = client.why_not_native(), "connection refused");
+            }
+            (Step::Native(first), None) => self.adopt_native(stream, &first, unidentified),
+            (Step::Probed(first), None) => {
+                self.adopt_native(stream, &first[PROBE.len()..], unidentified);
+            }
+            // To others than anybody gRPC is spoken, whatever else is offered.
+            (Step::Http(first) | Step::Probed(first), client) => {
+                let key = take_in(&mut self.engine, now(), &stream, client);
+                self.begin_http_server(key, stream, &first);
+            }
+            (step, _) => self.follow_step(stream, step),
+        }
+    }
+
+    /// What a step led to that does not depend on the listener.
+    fn follow_step(&mut self, stream: Stream, step: Step) {
+        match step {
+            Step::Wait(_) | Step::Native(_) | Step::Http(_) | Step::Probed(_) => {}
+            Step::Dialled(dial) => self.adopt_dialled(stream, dial),
+            Step::Answered(dial, first) => {
+                if let Dialled::Native(peer) = dial.connection {
+                    self.begin_native(peer, stream, &first, None);
+                }
+            }
+            Step::Foreign(dial, why) => {
+                self.dialled_is_foreign(&dial, &why);
+                self.linger(LingeringClose::new(stream, PROBE_END.to_vec(), now()));
+            }
+            Step::Refuse(words) => self.linger(LingeringClose::new(stream, words, now())),
+            Step::Dismiss(words, why) => {
+                tracing::info!(peer = %label(&stream), why, "connection refused");
+                self.linger(LingeringClose::new(stream, words.to_vec(), now()));
+            }
+            Step::Over(phase, why) => self.pending_failed(&stream, phase, &why),
+        }
+    }
+
+    /// A pending connection took too long.
+    pub fn pending_timed_out(&mut self, id: u64) {
+        if let Some(PendingConnection { stream, phase, unidentified, .. }) = self.pending.open.remove(&id) {
+            if let Some(key) = unidentified {
+                self.pending.unidentified.remove(key);
+            }
+            self.pending_failed(&stream, phase, "took too long");
+        }
+    }
+
+    /// Closes a stream once what is unsent has been sent and the peer has had time to read it.
+    pub fn linger(&mut self, mut closing: LingeringClose) {
+        let is_done = closing.turn(now(), &mut self.buffers);
+        if is_done || self.pending.lingering.len() >= PENDING_MAX {
+            return;
+        }
+        let id = self.pending.next_id();
+        let token = Token::Lingering(id).to_poller();
+        if self.poller.set_interest(closing.stream(), token, closing.interest()).is_ok() {
+            let alarm = self.socket_timers.insert(closing.next_timeout(), Token::Lingering(id));
+            self.pending.lingering.insert(id, Lingering { closing, alarm });
+        }
+    }
+
+    /// Goes on with a lingering close.
+    pub fn serve_lingering(&mut self, id: u64) {
+        let Some(lingering) = self.pending.lingering.get_mut(&id) else { return };
+        if lingering.closing.turn(now(), &mut self.buffers) {
+            self.socket_timers.cancel(lingering.alarm);
+            self.pending.lingering.remove(&id);
+        } else {
+            let interest = lingering.closing.interest();
+            let _ = self.poller.set_interest(
+                lingering.closing.stream(),
+                Token::Lingering(id).to_poller(),
+                interest,
+            );
+        }
+    }
+
+    /// The time of a lingering close is over.
+    pub fn lingering_timed_out(&mut self, id: u64) {
+        self.pending.lingering.remove(&id);
+    }
+
+    fn watch_transferable(&self, interest: Interest) {
+        for (id, pending) in self.pending.open.iter().filter(|(_, pending)| pending.is_transferable()) {
+            let _ = self.poller.set_interest(&pending.stream, Token::Pending(*id).to_poller(), interest);
+        }
+    }
+
+    fn connect(&mut self, dial: &Dial) -> Result<(), String> {
+        let endpoint: Endpoint = dial.endpoint.parse().map_err(|e| format!("{e}"))?;
+        let name = endpoint.server_name();
+        if name.is_some() && self.tls.client.is_none() {
+            return Err("no root certificates to verify the server with (tls.ca)".into());
+        }
+        let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
+        self.admit(stream, PendingPhase::Connecting(dial.clone(), name), DIAL_NS_MAX, None, None);
+        Ok(())
+    }
+
+    fn admit(
+        &mut self,
+        stream: Stream,
+        phase: PendingPhase,
+        time_ns: u64,
+        client: Option<RestrictedClient>,
+        source: Option<Source>,
+    ) {
+        let id = self.pending.next_id();
+        if let Err(error) = self.poller.add(&stream, Token::Pending(id).to_poller(), phase.interest(&stream))
+        {
+            tracing::error!(%error, "cannot watch a socket");
+        }
+        let alarm = self.socket_timers.insert(now().plus_ns(time_ns), Token::Pending(id));
+        let unidentified = source.map(|source| UnidentifiedKey { source, number: id });
+        if let Some(key) = unidentified {
+            self.pending.unidentified.insert(key, Unidentified::Pending(id));
+        }
+        self.pending.open.insert(id, PendingConnection { stream, phase, alarm, client, unidentified });
+    }
+
+    fn step(
+        &self,
+        stream: &mut Stream,
+        phase: PendingPhase,
+        is_writable: bool,
+        client: Option<&RestrictedClient>,
+    ) -> Step {
+        match phase {
+            PendingPhase::Detecting(first) => self.detect(stream, first, client),
+            PendingPhase::ServerTls => match stream.handshake() {
+                Ok(false) => Step::Wait(PendingPhase::ServerTls),
+                Ok(true) => match stream.alpn() {
+                    Some(Alpn::H2) => Step::Http(Vec::new()),
+                    Some(Alpn::Trunkline) => Step::Native(Vec::new()),
+                    None => self.detect(stream, Vec::new(), client),
+                },
+                Err(error) => Step::Over(PendingPhase::ServerTls, error.to_string()),
+            },
+            PendingPhase::Connecting(dial, name) if !is_writable => {
+                Step::Wait(PendingPhase::Connecting(dial, name))
+            }
+            PendingPhase::Connecting(dial, name) => match stream.finish_connect() {
+                Ok(false) => Step::Wait(PendingPhase::Connecting(dial, name)),
+                Ok(true) => self.begin_client_tls(stream, dial, name),
+                Err(error) => Step::Over(PendingPhase::Connecting(dial, name), error.to_string()),
+            },
+            PendingPhase::Refusing(first, full) => refusing(stream, first, full),
+            PendingPhase::ClientTls(dial) => client_handshake(stream, dial),
+            PendingPhase::Probing(dial, first) => probe_answer(stream, dial, first),
+        }
+    }
+
+    /// Reads first bytes, until they are clear.
+    fn detect(&self, stream: &mut Stream, mut first: Vec<u8>, client: Option<&RestrictedClient>) -> Step {
+        match read_first(stream, &mut first) {
+            Ok(true) => {}
+            Ok(false) => return Step::Wait(PendingPhase::Detecting(first)),
+            Err(why) => return Step::Over(PendingPhase::Detecting(first), why),
+        }
+        let is_bare = !stream.is_secure() && matches!(stream.peer_address(), Ok(Some(_)));
+        match First::of(&first, &PREAMBLE.to_le_bytes()) {
+            First::Unclear => Step::Wait(PendingPhase::Detecting(first)),
+            First::Tls if !stream.is_secure() => self.begin_server_tls(stream, &first, client),
+            First::Http1 => Step::Dismiss(HTTP1_ANSWER, "speaks HTTP/1"),
+            First::Native | First::Http2 if is_bare && self.tls.is_required => {
+                Step::Over(PendingPhase::Detecting(first), "speaks without TLS (tls.required)".into())
+            }
+            First::Native | First::Http2 if is_bare && client.is_some_and(RestrictedClient::needs_tls) => {
+                Step::Over(PendingPhase::Detecting(first), "speaks without TLS (gateway.open_to)".into())
+            }
+            First::Native => Step::Native(first),
+            First::Http2 => match Probed::of(&first) {
+                Probed::Unclear => Step::Wait(PendingPhase::Detecting(first)),
+                Probed::Asks => Step::Probed(first),
+                Probed::Other => Step::Http(first),
+            },
+            First::Tls | First::Unknown => {
+                Step::Over(PendingPhase::Detecting(first), "speaks nothing known here".into())
+            }
+        }
+    }
+
+    fn begin_server_tls(&self, stream: &mut Stream, first: &[u8], client: Option<&RestrictedClient>) -> Step {
+        let Some(tls) = &self.tls.server else {
+            return Step::Dismiss(TLS_REFUSAL, "speaks TLS, and there is no tls.certificate");
+        };
+        // A daemon that dials the gateway, or operators, is to speak gRPC there.
+        let tls = if client.is_some() { &tls.for_grpc() } else { tls };
+        match stream.begin_tls_server(tls, first) {
+            Ok(()) => self.step(stream, PendingPhase::ServerTls, false, client),
+            Err(error) => Step::Over(PendingPhase::ServerTls, error.to_string()),
+        }
+    }
+
+    fn begin_client_tls(&self, stream: &mut Stream, dial: Dial, name: Option<String>) -> Step {
+        let (Some(name), Some(tls)) = (name, &self.tls.client) else { return Step::Dialled(dial) };
+        let offer: &[Alpn] = match dial.connection {
+            Dialled::Native(_) => &[Alpn::Trunkline, Alpn::H2],
+            Dialled::Grpc(_) => &[Alpn::H2],
+        };
+        match stream.begin_tls_client(tls, &name, offer) {
+            Ok(()) => client_handshake(stream, dial),
+            Err(error) => Step::Over(PendingPhase::ClientTls(dial), error.to_string()),
+        }
+    }
+
+    fn adopt_native(&mut self, stream: Stream, first: &[u8], unidentified: Option<UnidentifiedKey>) {
+        let peer = self.engine.accept_peer(now(), label(&stream));
+        if let Some(key) = unidentified {
+            self.pending.unidentified.insert(key, Unidentified::Peer(peer));
+        }
+        self.begin_native(peer, stream, first, unidentified);
+    }
+
+    /// A dialled connection is ready. Where TLS was spoken, ALPN has the last word about the protocol.
+    fn adopt_dialled(&mut self, stream: Stream, dial: Dial) {
+        match (dial.connection, stream.alpn()) {
+            (Dialled::Native(peer), Some(Alpn::H2)) => {
+                if let Some(key) = self.engine.dialled_speaks_grpc(peer, identity(&stream)) {
+                    self.begin_http_client(key, stream, dial.endpoint);
+                }
+            }
+            (Dialled::Native(_), None) if !dial.is_known => self.probe(stream, dial),
+            (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[], None),
+            (Dialled::Grpc(key), _) => {
+                self.engine.grpc_identified(key, identity(&stream));
+                self.begin_http_client(key, stream, dial.endpoint);
+            }
+        }
+    }
+
+    /// Asks a dialled endpoint what it speaks (`trunkline_native::PROBE`).
+    fn probe(&mut self, mut stream: Stream, dial: Dial) {
+        // The send buffer of a new connection takes so few bytes at once.
+        match stream.write_vectored(&[IoSlice::new(&PROBE)]) {
+            Ok(Transfer::Bytes(bytes)) if bytes == PROBE.len() => {}
+            Ok(_) => return self.dialled_is_foreign(&dial, "takes nothing"),
+            Err(error) => return self.dialled_is_foreign(&dial, &error.to_string()),
+        }
+        let id = self.pending.next_id();
+        let (token, phase) = (Token::Pending(id).to_poller(), PendingPhase::Probing(dial, Vec::new()));
+        let _ = self.poller.set_interest(&stream, token, phase.interest(&stream));
+        let alarm = self.socket_timers.insert(now().plus_ns(PROBE_NS_MAX), Token::Pending(id));
+        self.pending
+            .open
+            .insert(id, PendingConnection { stream, phase, alarm, client: None, unidentified: None });
+        // What TLS has read already, the poller does not tell.
+        self.serve_pending(id, Ready { token, readable: true, writable: false, is_gone: false });
+    }
+
+    /// Who was asked does not speak the native protocol: it is called by gRPC.
+    fn dialled_is_foreign(&mut self, dial: &Dial, why: &str) {
+        tracing::debug!(endpoint = %dial.endpoint, why, "endpoint does not speak the native protocol");
+        if let Dialled::Native(peer) = dial.connection {
+            self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, peer, why);
+            self.pressing = true;
+        }
+    }
+
+    fn pending_failed(&mut self, stream: &Stream, phase: PendingPhase, why: &str) {
+        match phase {
+            PendingPhase::Connecting(dial, _) | PendingPhase::ClientTls(dial) => self.dial_failed(&dial, why),
+            PendingPhase::Probing(dial, _) => self.dialled_is_foreign(&dial, why),
+            // It is told by the log already.
+            PendingPhase::Refusing(..) => {}
+            PendingPhase::Detecting(_) | PendingPhase::ServerTls => {
+                tracing::info!(peer = %label(stream), why, "connection refused");
+            }
+        }
+    }
+
+    fn dial_failed(&mut self, dial: &Dial, why: &str) {
+        tracing::warn!(endpoint = %dial.endpoint, why, "cannot dial");
+        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+        self.engine.handle_dial_failed(&mut turn, dial.connection, why);
+    }
+}
+
+/// Whether the process, or the host, has no descriptor left.
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Reads first bytes behind those there are. `false` if there are none yet.
+fn read_first(stream: &mut Stream, first: &mut Vec<u8>) -> Result<bool, String> {
+    let mut buffer = [0; FIRST_READ_BYTES];
+    match stream.read(&mut buffer).map_err(|error| error.to_string())? {
+        Transfer::Bytes(bytes) => {
+            first.extend_from_slice(&buffer[..bytes]);
+            Ok(true)
+        }
+        Transfer::NotReady => Ok(false),
+        Transfer::Ended => Err("said nothing".into()),
+    }
+}
+
+/// Reads what a probed endpoint answers.
+fn probe_answer(stream: &mut Stream, dial: Dial, mut first: Vec<u8>) -> Step {
+    let read = stream.flush().map_err(|error| error.to_string());
+    match read.and_then(|_| read_first(stream, &mut first)) {
+        Ok(false) => return Step::Wait(PendingPhase::Probing(dial, first)),
+        Err(why) => return Step::Foreign(dial, why),
+        Ok(true) => {}
+    }
+    match Probed::of_answer(&first) {
+        Probed::Unclear => Step::Wait(PendingPhase::Probing(dial, first)),
+        Probed::Asks => Step::Answered(dial, first),
+        Probed::Other => Step::Foreign(dial, "answers in another protocol".into()),
+    }
+}
+
+/// Reads what a connection speaks for which there is no place.
+fn refusing(stream: &mut Stream, mut first: Vec<u8>, full: Full) -> Step {
+    match read_first(stream, &mut first) {
+        Ok(true) => {}
+        Ok(false) => return Step::Wait(PendingPhase::Refusing(first, full)),
+        Err(why) => return Step::Over(PendingPhase::Refusing(first, full), why),
+    }
+    match refusal::answer(&first, full, now()) {
+        Answer::Wait => Step::Wait(PendingPhase::Refusing(first, full)),
+        Answer::Say(words) => Step::Refuse(words),
+        Answer::Nothing => Step::Over(PendingPhase::Refusing(first, full), String::new()),
+    }
+}
+
+fn client_handshake(stream: &mut Stream, dial: Dial) -> Step {
+    match stream.handshake() {
+        Ok(false) => Step::Wait(PendingPhase::ClientTls(dial)),
+        Ok(true) => Step::Dialled(dial),
+        Err(error) => Step::Over(PendingPhase::ClientTls(dial), format!("TLS: {error}")),
+    }
+}

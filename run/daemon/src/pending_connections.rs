@@ -1,0 +1,153 @@
+//! The table of pending connections, accepted and dialled, and of streams in their lingering close.
+
+use crate::purpose::RestrictedClient;
+use crate::refusal::REFUSALS;
+use crate::unidentified::{UnidentifiedConnections, UnidentifiedKey};
+use rustix::fd::OwnedFd;
+use std::collections::HashMap;
+use trunkline_call::TimerKey;
+use trunkline_engine::Dial;
+use trunkline_net::{
+    ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Source, Stream,
+};
+
+/// Connections accepted from a listener before the others get their turn.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+
+/// A shard's pending connections, and its streams in their lingering close.
+pub(crate) struct PendingConnections {
+    pub open: HashMap<u64, PendingConnection>,
+    pub lingering: HashMap<u64, Lingering>,
+    next: u64,
+    /// The accepted connections that have not said what they want, pending or not.
+    pub unidentified: UnidentifiedConnections,
+    /// Places of accepted connections, whatever has become of them.
+    pub places: ConnectionBudget,
+    /// Places of those that are told that there is none.
+    pub refusals: ConnectionBudget,
+    /// A descriptor to close when the process has no other, so that connections in the backlog can be refused.
+    reserve: Option<OwnedFd>,
+}
+
+/// A connection that is not a peer yet.
+pub(crate) struct PendingConnection {
+    pub stream: Stream,
+    pub phase: PendingPhase,
+    pub alarm: TimerKey,
+    /// Who connected, if the listener is for operators or for clients of the gateway.
+    pub client: Option<RestrictedClient>,
+    /// Its key among the unidentified, if it was accepted.
+    pub unidentified: Option<UnidentifiedKey>,
+}
+
+/// A stream in its lingering close, and when that ends.
+pub(crate) struct Lingering {
+    pub closing: LingeringClose,
+    pub alarm: TimerKey,
+}
+
+/// How far a pending connection is.
+pub(crate) enum PendingPhase {
+    /// Accepted: what it speaks is not clear from what came so far.
+    Detecting(Vec<u8>),
+    /// Accepted: TLS handshake.
+    ServerTls,
+    /// Accepted, though there is no place for it: told so as soon as it is clear what it speaks.
+    Refusing(Vec<u8>, Full),
+    /// Dialled: decided when it becomes writable.
+    Connecting(Dial, Option<String>),
+    /// Dialled: TLS handshake.
+    ClientTls(Dial),
+    /// Dialled, and asked what it speaks; what it has answered.
+    Probing(Dial, Vec<u8>),
+}
+
+impl PendingConnections {
+    /// None yet, and the limits of accepted connections.
+    pub fn new(limits: ConnectionLimits) -> Self {
+        Self {
+            open: HashMap::new(),
+            lingering: HashMap::new(),
+            next: 0,
+            unidentified: UnidentifiedConnections::default(),
+            places: ConnectionBudget::new(limits),
+            refusals: ConnectionBudget::new(REFUSALS),
+            reserve: reserve(),
+        }
+    }
+
+    /// A connection that another daemon had accepted has its place here.
+    pub fn hold_place(&self, stream: &mut Stream) {
+        if let Ok(source) = Source::of(stream) {
+            stream.hold(self.places.hold(source));
+        }
+    }
+
+    /// Closes connections in a listener's backlog, though there is no descriptor for them: better than to let them wait
+    /// for an answer.
+    pub fn refuse_backlog(&mut self, listener: &Listener) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            if self.reserve.take().is_none() || !matches!(listener.accept(), Ok(Some(_))) {
+                break;
+            }
+            self.reserve = reserve();
+        }
+        self.reserve = self.reserve.take().or_else(reserve);
+    }
+
+    /// Connections that can move to another daemon, with the bytes read from them.
+    pub fn transferable(&self) -> impl Iterator<Item = (&Stream, &[u8])> {
+        let transferable = self.open.values().filter(|pending| pending.is_transferable());
+        transferable.filter_map(|pending| match &pending.phase {
+            PendingPhase::Detecting(first) => Some((&pending.stream, &first[..])),
+            _ => None,
+        })
+    }
+
+    /// How many to wait for before this process ends: those that may turn out to be clients of gRPC and cannot move,
+    /// and lingering closes.
+    pub fn unsettled(&self) -> usize {
+        let may_be_clients = |pending: &&PendingConnection| match pending.phase {
+            PendingPhase::Detecting(_) => !pending.is_transferable(),
+            PendingPhase::ServerTls => true,
+            PendingPhase::Refusing(..)
+            | PendingPhase::Connecting(..)
+            | PendingPhase::ClientTls(_)
+            | PendingPhase::Probing(..) => false,
+        };
+        self.open.values().filter(may_be_clients).count() + self.lingering.len()
+    }
+
+    /// Takes the lingering closes, to be finished elsewhere.
+    pub fn take_lingering(&mut self) -> impl Iterator<Item = LingeringClose> + use<> {
+        std::mem::take(&mut self.lingering).into_values().map(|lingering| lingering.closing)
+    }
+
+    pub fn next_id(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+}
+
+impl PendingConnection {
+    /// Whether it can move to another daemon: accepted without TLS, protocol unknown. Operators and clients of the
+    /// gateway cannot: they connect again.
+    pub fn is_transferable(&self) -> bool {
+        self.client.is_none() && matches!(self.phase, PendingPhase::Detecting(_)) && !self.stream.is_secure()
+    }
+}
+
+impl PendingPhase {
+    pub fn interest(&self, stream: &Stream) -> Interest {
+        match self {
+            Self::Connecting(..) => Interest::ReadWrite,
+            _ if stream.wants_write() => Interest::ReadWrite,
+            _ => Interest::Read,
+        }
+    }
+}
+
+/// A descriptor held only to be closed when another one is needed.
+fn reserve() -> Option<OwnedFd> {
+    std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+}
