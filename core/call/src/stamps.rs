@@ -15,11 +15,11 @@ pub struct ClientStamps {
     pub d3: Instant,
     /// The part of d2…d3 spent waiting (credit, pacing, a held queue), in nanoseconds.
     pub wait_ns: u64,
-    /// Handed to the socket.
+    /// Framed and queued at the connection.
     pub d4: Instant,
-    /// Last byte left the host (kernel; sampled).
+    /// Last byte left the host, by the kernel; not taken between hosts in this version.
     pub k6: Instant,
-    /// Response received by the kernel (or first seen by the daemon).
+    /// Response first seen by the daemon, before it is read.
     pub k15: Instant,
     /// Response complete in the daemon.
     pub d16: Instant,
@@ -32,7 +32,7 @@ pub struct ClientStamps {
 /// The server host's stamps of one call, on the server's clock. Zero means *not taken*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ServerStamps {
-    /// Last segment received (kernel, or first seen by the daemon).
+    /// Last segment first seen by the daemon, before it is read.
     pub k7: Instant,
     /// Message complete.
     pub d8: Instant,
@@ -46,7 +46,7 @@ pub struct ServerStamps {
     pub d12: Instant,
     /// The part of d12…k14 spent waiting before admission, in nanoseconds.
     pub wait_ns: u64,
-    /// Handed to the socket.
+    /// Framed and queued at the connection.
     pub k14: Instant,
     /// Calls in the subtree the handler started, itself included.
     pub subtree: u32,

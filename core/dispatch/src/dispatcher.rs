@@ -162,6 +162,7 @@ impl<T> Dispatcher<T> {
         self.pool.highest(class, |index: u32| mix(key ^ mix(u64::from(index) + 1)))
     }
 
+    // LIFE: 4
     /// A new request. `sticky` is the key that decides its worker, if one does.
     pub fn submit(&mut self, now: Instant, class: Class, sticky: Option<u64>, item: T) -> Verdict<T> {
         if let Some(key) = sticky {

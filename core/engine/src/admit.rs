@@ -87,6 +87,8 @@ impl Engine {
         self.enlist_server(key);
     }
 
+    // LIFE: 7 | judged by the policies of both sides that are this host's: let through, held, or refused; copied where
+    // a policy mirrors | a private copy, if a policy looks at the message |
     /// Asks the policies about a call that begins, and sends it on its way if they let it.
     pub(crate) fn admit_opening(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: Item<'_>) {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
@@ -352,6 +354,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 7
     /// Makes the copies policies want of a call that goes on with `opening`.
     fn copy_for_mirrors(
         &mut self,

@@ -62,6 +62,7 @@ impl Shape {
 }
 
 impl Engine {
+    // LIFE: 13
     /// Finds room for a message of which the peer says it has `total` bytes.
     #[allow(clippy::too_many_arguments, reason = "the fields of one Assembly, from one caller")]
     pub(crate) fn begin_assembly(

@@ -92,6 +92,7 @@ enum Next {
 const TRANSPARENT_MAX: u32 = 1;
 
 impl Engine {
+    // LIFE: 6 | retries and hedges prepared, where the service's configuration has them |
     /// Notes that a call may take several attempts, if it may.
     pub(crate) fn arm_attempts(&mut self, key: CallKey, body_bytes: u32) {
         let Some(call) = self.calls.find(key).filter(|call| call.is_made_here()) else { return };
@@ -121,6 +122,7 @@ impl Engine {
         };
     }
 
+    // LIFE: 9
     /// An item of a request: kept, and sent to every attempt there is.
     pub(crate) fn hand_to_attempts<'a>(
         &mut self,

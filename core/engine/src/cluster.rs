@@ -227,6 +227,7 @@ impl Engine {
         cluster.balancer.set_endpoints(labelled);
     }
 
+    // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
     /// A call for a cluster: over to an endpoint of it, or in the line of a name.
     pub(crate) fn hand_to_cluster<'a>(
         &mut self,

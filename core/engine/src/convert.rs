@@ -58,6 +58,7 @@ pub(crate) enum WireBody<'a> {
     Shared(Span),
 }
 
+// LIFE: 14
 /// Writes `body` into a fresh block of `to`'s receive heap, in the form it wants.
 ///
 /// `sent` is the sender's form; `None` for a peer, whose linear bodies were agreed to have `wanted`'s fingerprint.
@@ -181,6 +182,7 @@ fn place_protobuf(
     }
 }
 
+// LIFE: 10
 /// Readies `body` of type `sent` for a connection. `agreed`: the peer holds the same fingerprint.
 pub(crate) fn for_wire<'a>(
     heaps: &dyn Heaps,

@@ -121,6 +121,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
     /// The application took a call's last completion: the record is whole, the call is history.
     pub(crate) fn conclude(&mut self, now: Instant, key: CallKey, a18: Instant) {
         let Some(call) = self.calls.find_mut(key) else { return };

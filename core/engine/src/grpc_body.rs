@@ -23,6 +23,7 @@ use trunkline_grpc::{Command, Outcome, StreamTag, request, response};
 const MESSAGES_WAITING_MAX: usize = 16;
 
 impl Engine {
+    // LIFE: 13 gRPC
     /// Body bytes arrived.
     pub(crate) fn handle_data(
         &mut self,

@@ -313,6 +313,7 @@ impl Engine {
         self.http(peer, Command::Response { stream: tag, head, end: false });
     }
 
+    // LIFE: 18 gRPC
     /// The end of a response: trailers, or a head that says it all.
     fn finish_stream(&mut self, peer: GrpcKey, tag: StreamTag, outcome: &Outcome<'_>) {
         let Some(stream) = self.grpc_stream(peer, tag) else { return };
@@ -332,6 +333,7 @@ impl Engine {
         self.http(peer, command);
     }
 
+    // LIFE: 10 gRPC
     /// A stream of our own for a call, with its head sent.
     fn open_stream(
         &mut self,

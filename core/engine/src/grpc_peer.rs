@@ -106,6 +106,7 @@ impl Engine {
         key
     }
 
+    // LIFE: 12 gRPC
     /// Takes in what happened on a connection, known since `arrived`.
     ///
     /// # Errors
@@ -239,6 +240,7 @@ impl Engine {
         Ok(())
     }
 
+    // LIFE: 13 gRPC
     fn open_from_grpc(
         &mut self,
         turn: &mut Turn<'_>,
@@ -395,6 +397,7 @@ impl Engine {
         self.finish_from_grpc(turn, key, Item::Finish { code, execution, body: None, metadata });
     }
 
+    // LIFE: 19 gRPC
     /// The outcome of a call made at a gRPC server, behind whatever of the response still waits.
     pub(crate) fn finish_from_grpc(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
         let arrived = self.arrived;

@@ -59,6 +59,7 @@ impl Pool {
 const TRANSPARENT_RETRIES_MAX: u32 = 1;
 
 impl Engine {
+    // LIFE: 9 gRPC
     /// A call for an endpoint that speaks gRPC: over the connection with most room, or in line until there is room.
     pub(crate) fn hand_to_pool<'a>(
         &mut self,

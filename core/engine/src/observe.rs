@@ -137,6 +137,7 @@ impl Engine {
         crate::books::audit(self)
     }
 
+    // LIFE: 22
     /// A call made here is over, from the first stamp to the last.
     pub(crate) fn record(&mut self, key: CallKey, now: Instant) {
         if self.plant.unrecorded {

@@ -104,6 +104,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
     fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
         let half = call.half(direction);

@@ -179,6 +179,8 @@ impl Engine {
         }
     }
 
+    // LIFE: 13 | begins on host B, with stations 4 to 7 there; a large message is put together first, in the receive
+    // heap it is meant for | complete (d8) |
     fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
         let stream = incoming.stream;
         let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
@@ -265,6 +267,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 19 | read as at 12, and matched to the call | (k15, d16) | 7 response wire
     fn handle_result(
         &mut self,
         turn: &mut Turn<'_>,

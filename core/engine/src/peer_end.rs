@@ -19,6 +19,8 @@ use trunkline_native::{
 };
 
 impl Engine {
+    // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3,
+    // d4) |
     /// Opens a call at a peer.
     pub(crate) fn open_at_peer<'a>(
         &mut self,
@@ -61,6 +63,8 @@ impl Engine {
         }
     }
 
+    // LIFE: 18 | response framed with the server's stamps and queued, then written as at 11 | trailer (k14) | 8
+    // response processing + stack, B's part
     /// Sends a later item of a call along the stream it has at a peer.
     pub(crate) fn hand_to_peer<'a>(
         &mut self,
@@ -251,7 +255,7 @@ impl Engine {
     /// Converts a body, lends or copies it to the connection, and runs the command that queues the frame.
     #[allow(
         clippy::too_many_arguments,
-        reason = "one road for every frame; the alternative is the same body five times"
+        reason = "one path for every frame; the alternative is the same body five times"
     )]
     fn send<T>(
         &mut self,

@@ -18,6 +18,7 @@ use trunkline_grpc::Outcome;
 use trunkline_r2p2::{CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
 
 impl Engine {
+    // LIFE: 10 R2P2
     /// Sends a call's request.
     pub(crate) fn open_at_r2p2<'a>(
         &mut self,
@@ -117,6 +118,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 18 R2P2
     /// Ends a call a peer made with a status made here.
     pub(crate) fn finish_to_r2p2(
         &mut self,

@@ -61,6 +61,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 19 R2P2
     fn handle_r2p2_reply(
         &mut self,
         turn: &mut Turn<'_>,
@@ -159,6 +160,7 @@ impl Engine {
         }
     }
 
+    // LIFE: 13 R2P2
     /// A peer calls.
     fn handle_r2p2_request(&mut self, turn: &mut Turn<'_>, request: &Request) {
         let key = request.key;

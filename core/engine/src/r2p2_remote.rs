@@ -114,6 +114,7 @@ impl R2p2Remote {
 }
 
 impl Engine {
+    // LIFE: 9 R2P2
     /// A call for an endpoint reached over R2P2: at once, or in line until it has answered a greeting.
     pub(crate) fn hand_to_r2p2_remote<'a>(
         &mut self,

@@ -319,6 +319,7 @@ impl Remote {
 }
 
 impl Engine {
+    // LIFE: 9
     /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
     pub(crate) fn hand_to_remote<'a>(
         &mut self,

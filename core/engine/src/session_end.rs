@@ -15,6 +15,8 @@ use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
 use trunkline_call::{CallId, Caller, Encoding, Fault, Instant, Metadata};
 
 impl Engine {
+    // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
+    // processing + stack, B's part
     /// Request items, to the session that serves the call.
     pub(crate) fn hand_to_server<'a>(
         &mut self,
@@ -61,6 +63,7 @@ impl Engine {
         same || call.agreed.is_some()
     }
 
+    // LIFE: 20 | placed in the receive heap, checked, published | (d17) | 8 response processing + stack, A's part
     /// Response items, to the session that made the call.
     pub(crate) fn hand_to_client<'a>(
         &mut self,
@@ -289,6 +292,7 @@ impl Engine {
         })
     }
 
+    // LIFE: 20
     /// The last completion of a call its application made. The call now waits for the Release that says when it was
     /// taken.
     pub(crate) fn deliver_finish(

@@ -103,6 +103,8 @@ impl Engine {
         }
     }
 
+    // LIFE: 5 | admitted: not too long, not too late; the server end found | deadline, parent, trace, local session or
+    // service with endpoints |
     /// Admits a call and gives it its server end, before its first message is there or with it.
     pub(crate) fn settle(
         &mut self,
@@ -124,6 +126,7 @@ impl Engine {
         Ok(())
     }
 
+    // LIFE: 5
     /// What must hold before anybody is bothered with the call.
     pub(crate) fn admit(
         &mut self,

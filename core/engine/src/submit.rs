@@ -50,6 +50,8 @@ impl Engine {
         }
     }
 
+    // LIFE: 3 | entry taken out of the ring, and its spans checked | session, method, target (judged when it was
+    // bound), call id (d2) | 1 client send queue
     fn submit_call(
         &mut self,
         turn: &mut Turn<'_>,
@@ -186,6 +188,7 @@ impl Engine {
         Ok(())
     }
 
+    // LIFE: 17 | entry taken out of the ring; the worker is free | (d12) | 6 server send queue
     fn submit_finish(
         &mut self,
         turn: &mut Turn<'_>,

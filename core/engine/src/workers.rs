@@ -103,6 +103,7 @@ const WAITS_MAX: u8 = 16;
 const WAITS_PROBE: u32 = 64;
 
 impl Engine {
+    // LIFE: 4 | served by workers of this host: one that is free, or the queue in front of them | the worker |
     /// Gives a call that begins a place at a worker, or a place in the queue; the opening comes back if it goes on now.
     pub(crate) fn find_place<'a>(
         &mut self,

@@ -51,6 +51,7 @@ pub struct Failure<'a> {
 }
 
 impl Connection {
+    // LIFE: 10
     /// Opens a stream, perhaps with its first message.
     ///
     /// # Errors
@@ -128,6 +129,7 @@ impl Connection {
         Ok(())
     }
 
+    // LIFE: 18
     /// Ends a call well, behind everything sent on it. The stream is gone for the caller of this.
     ///
     /// # Errors

@@ -34,6 +34,7 @@ struct Framed<'a> {
 }
 
 impl Connection {
+    // LIFE: 12
     /// Takes one frame, or the head of one with a long body.
     pub(crate) fn handle_frame<'a>(&mut self, input: &mut Input<'a>) -> Result<Step<'a>, ProtocolError> {
         let Some(bytes) = input.bytes().first_chunk::<HEADER_BYTES>() else {

@@ -21,6 +21,7 @@ pub struct Placement {
 }
 
 impl Connection {
+    // LIFE: 11
     /// What to write next, in order: about `max_bytes`, and at least one frame if there is one. A gather list may use
     /// any number of chunks from the front. Give no other command until [`Connection::transmitted`] says what was taken
     /// — or do: what is added later is not counted as shown.

@@ -50,6 +50,7 @@ pub struct Record {
 }
 
 impl Record {
+    // LIFE: 22
     /// Divides the completion time.
     ///
     /// Any stamps give nine non-negative parts that sum exactly to the completion time: missing stamps are stood in

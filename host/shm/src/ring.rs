@@ -79,6 +79,7 @@ impl Producer {
         Ok(())
     }
 
+    // LIFE: 2
     /// Shows all staged entries to the consumer. `true`: it sleeps, and the caller must ring its doorbell.
     /// `Ringer::publish` does both.
     ///

@@ -80,6 +80,7 @@ fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
 }
 
 impl Shard {
+    // LIFE: 12 R2P2
     /// Hands the engine what has arrived at a port.
     pub fn take_datagrams(&mut self, port: R2p2Port) {
         let mut batch = std::mem::take(&mut self.udp.batch);
@@ -107,6 +108,7 @@ impl Shard {
         self.pressing = true;
     }
 
+    // LIFE: 11 R2P2
     /// Sends what the engine wants sent. What the kernel does not take is lost, as datagrams may be.
     pub fn send_datagrams(&mut self) {
         while let Some((port, transmit)) = self.engine.poll_datagram() {

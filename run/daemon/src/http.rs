@@ -109,6 +109,7 @@ impl Shard {
         self.turn_http(key);
     }
 
+    // LIFE: 11 gRPC
     /// One turn of a connection, and what the engine makes of it.
     fn turn_http(&mut self, key: GrpcKey) {
         let Some(socket) = self.https.open.get_mut(&key) else { return };

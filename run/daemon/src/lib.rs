@@ -6,10 +6,10 @@
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
-//! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is clear
-//!   what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine, or
-//!   `http.rs` its events. It ends by a lingering close, also when the shard ends: `shutdown.rs`. Datagrams have no connection:
-//!   `datagrams.rs`.
+//! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is
+//!   clear what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine,
+//!   or `http.rs` its events. It ends by a lingering close, also when the shard ends: `shutdown.rs`. Datagrams have no
+//!   connection: `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.

@@ -216,6 +216,7 @@ impl Shard {
         }
     }
 
+    // LIFE: 12 | read from the socket, method and stream known | stream, method (k7) | 3 request wire
     /// Reads until the socket is empty or its share of the turn is used up.
     fn read_some(&mut self, key: PeerKey) -> Visit {
         let mut left = READ_BYTES_PER_TURN;
@@ -283,6 +284,7 @@ impl Shard {
         self.sockets.open.get(&key).is_some_and(|socket| socket.stream.has_buffered())
     }
 
+    // LIFE: 11 | written to the socket | | 2 request processing + stack, A's part
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
     fn write(&mut self, key: PeerKey) -> Visit {
         let mut left = WRITE_BYTES_PER_TURN;

@@ -159,6 +159,7 @@ impl Shard {
         worked
     }
 
+    // LIFE: 3
     /// Takes a session's entries, up to its share of the turn.
     pub(crate) fn drain_session(&mut self, key: SessionKey) -> bool {
         for taken in 0..ENTRIES_PER_TURN {
@@ -285,6 +286,7 @@ impl Shard {
         }
     }
 
+    // LIFE: 14
     fn publish_session(&mut self, key: SessionKey) {
         let Some(rings) = self.sessions.find(key) else { return };
         let mut fault = None;

@@ -11,6 +11,7 @@
 //! it tells code from comments and strings, finds functions, and knows which lines are tests. [`packages`] are the
 //! crates and their layers. One file per rule is in [`rules`]. [`suite`] runs this and every other check and sums
 //! up: `make test`; [`counts`] compares instruction counts: `make counts`. [`pages`] makes pages from data,
+//! [`life`] ARCHITECTURE's life of a call from marks in the code,
 //! [`site`] a site of all of them: `make docs`; [`deb`] makes the Debian package: `make deb`; [`crates`] packages
 //! what others depend on: `make crates`.
 //!
@@ -29,6 +30,7 @@ pub mod crates;
 pub mod deb;
 mod finding;
 pub mod imports;
+pub mod life;
 pub mod packages;
 pub mod pages;
 pub mod ratchet;

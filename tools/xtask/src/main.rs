@@ -5,13 +5,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use xtask::imports::Imports;
 use xtask::packages::Package;
-use xtask::{Tree, counts, crates, deb, pages, ratchet, rules, site, suite};
+use xtask::{Tree, counts, crates, deb, life, pages, ratchet, rules, site, suite};
 
 const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
        cargo xtask circles [FOLDER]
        cargo xtask counts [--update]
        cargo xtask pages
+       cargo xtask life
        cargo xtask docs
        cargo xtask deb [REVISION]
        cargo xtask crates
@@ -23,6 +24,7 @@ circles   list the imports by which files of a package, or of any, import from t
 counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
 --update  write that file instead
 pages     make the pages that come from data: targets, the tables of benchmarks and README, plots
+life      make ARCHITECTURE's life of a call from the marks in the code
 docs      build the documentation as a site, and follow every link of it
 deb       make a Debian package of the release build; REVISION (+1) stands behind its version
 crates    package every crate that others depend on, as a registry would get it, and build it from there";
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["circles"] if !update => circles(""),
         ["circles", folder] if !update => circles(folder),
         ["pages"] if !update => make_pages(),
+        ["life"] if !update => make_life(),
         ["docs"] if !update => code(site::run()),
         ["crates"] if !update => code(crates::run()),
         ["deb"] if !update => make_deb(""),
@@ -81,6 +84,19 @@ fn make_pages() -> ExitCode {
         }
         Err(error) => {
             eprintln!("pages: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn make_life() -> ExitCode {
+    match life::write(&Tree::root()) {
+        Ok(is_written) => {
+            println!("life: {}", if is_written { "written" } else { "current" });
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("life: {error}");
             ExitCode::FAILURE
         }
     }

@@ -206,6 +206,7 @@ impl AdmissionControl {
         clippy::too_many_arguments,
         reason = "the item, what is known of it, and where it may be looked at"
     )]
+    // LIFE: 7
     pub fn judge<'i>(
         &mut self,
         now: Instant,

@@ -39,6 +39,7 @@ pub(crate) enum Inspected {
 const KEPT_BYTES: usize = 1 << 20;
 
 impl Inspection {
+    // LIFE: 7
     /// Brings a body into a form nobody else can change, as a checked message of type `of`.
     pub fn inspect(
         &mut self,

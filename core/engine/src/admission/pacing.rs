@@ -40,6 +40,7 @@ pub(crate) struct Paced {
 }
 
 impl Pacer {
+    // LIFE: 8
     /// An item of a call of this class moves, with a message of so many bytes, if it has one: whether it has to wait.
     pub fn pace(&mut self, now: Instant, class: Class, message_bytes: Option<u32>) -> Option<Paced> {
         match (class, message_bytes) {

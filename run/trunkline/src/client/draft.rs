@@ -49,6 +49,7 @@ pub(crate) enum NotStarted {
 }
 
 impl<Q: Message> Draft<Body<Q>> {
+    // LIFE: 1 | the generated stub is entered | deadline, metadata (a0) |
     /// A call with one request.
     pub(super) fn of_request(target: &Arc<Target>, method: usize, request: Request<Q>) -> Self {
         let mut draft = Self::of_stream(target, method);
@@ -67,6 +68,7 @@ impl<Q: Message> Draft<Body<Q>> {
 }
 
 impl<B: Sendable> Draft<B> {
+    // LIFE: 1
     /// A call whose requests follow.
     pub(crate) fn of_stream(target: &Arc<Target>, method: usize) -> Self {
         Self {
@@ -94,6 +96,7 @@ impl<B: Sendable> Draft<B> {
         self.within = within;
     }
 
+    // LIFE: 2 | request built in the send heap, entry published, doorbell rung if the shard sleeps | a1 |
     /// Submits, if nothing has to be waited for. `turn`: it has waited for that, and goes through its session.
     pub(crate) fn try_start(&mut self, waker: &Waker, turn: Option<&Turn>) -> Result<Made, NotStarted> {
         if !self.intercepted {

@@ -106,6 +106,7 @@ impl Answer {
         self.finish(code, message, trailers);
     }
 
+    // LIFE: 16 | handler ran; response built and published | status (a11) | 5 server application
     fn finish(&mut self, code: Code, message: Option<Written>, trailers: Option<Written>) {
         self.given = true;
         let (call, taken) = (self.call.id(), self.taken);

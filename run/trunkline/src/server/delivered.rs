@@ -131,6 +131,7 @@ impl Delivered {
         }
     }
 
+    // LIFE: 15 | taken by a worker | handler (a10) | 4 server receive queue
     pub(super) fn new(session: &Arc<Session>, call: &entry::Call) -> Self {
         let answer = Answer::due(Call::new(session, call.call, call.deadline));
         Self { answer, payload: call.payload, metadata: call.metadata, interceptors: Default::default() }

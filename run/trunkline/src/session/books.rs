@@ -82,6 +82,7 @@ impl Books {
         }
     }
 
+    // LIFE: 2
     /// Submits a call. `barge`: the caller has waited for its turn already.
     pub(crate) fn start(
         &mut self,

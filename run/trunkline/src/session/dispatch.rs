@@ -76,6 +76,7 @@ impl Books {
         }
     }
 
+    // LIFE: 21
     fn finish(&mut self, finish: Finish, now: Instant, effects: &mut Effects) {
         let block = finish.payload.map_or(Span::default(), |payload| payload.block());
         self.held.take(block);

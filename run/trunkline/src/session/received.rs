@@ -46,6 +46,7 @@ impl Received {
         }
     }
 
+    // LIFE: 21 | taken; block released with the last stamp | (a18) | 9 client receive queue
     /// Takes the response a call's last completion named, if there is one; otherwise closes the call at once.
     ///
     /// # Errors

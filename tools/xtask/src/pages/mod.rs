@@ -56,7 +56,7 @@ pub fn current<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
 }
 
 /// The text with what is between its marks replaced.
-fn filled(path: &str, text: &str, name: &str, made: &str) -> Result<String, String> {
+pub(crate) fn filled(path: &str, text: &str, name: &str, made: &str) -> Result<String, String> {
     let (begin, end) = (format!("<!-- made: {name} -->\n"), "<!-- end -->");
     let missing = || format!("{path}: `{}` and `{end}` are not both there", begin.trim_end());
     let (before, rest) = text.split_once(&begin).ok_or_else(missing)?;

@@ -1,7 +1,7 @@
-//! Functions and files stay of a size to be read.
+//! Functions and files stay of a size to be read. Marks of a call's life do not count: they are where others put them.
 
-use crate::Tree;
 use crate::ratchet::{Found, Measure};
+use crate::{Tree, life};
 use std::collections::BTreeMap;
 
 const RULE: &str = "size";
@@ -16,7 +16,9 @@ pub fn measures(tree: &Tree) -> [Measure; 2] {
     let (mut functions, mut files) = (BTreeMap::new(), BTreeMap::new());
     for (path, source) in &tree.sources {
         let found = |line, amount| Found { path: path.clone(), line, amount };
-        let lines = source.is_test.iter().filter(|test| !**test).count();
+        let counted =
+            |(line, is_test): &(&String, &bool)| !**is_test && !line.trim_start().starts_with(life::MARK);
+        let lines = source.lines.iter().zip(&source.is_test).filter(counted).count();
         if lines > FILE_LINES_MAX {
             files.insert(path.clone(), found(0, lines));
         }
@@ -68,6 +70,7 @@ mod tests {
     fn long_files_are_found_without_their_tests() {
         let body = "fn g() {}\n".repeat(600);
         assert_eq!(found(&format!("{body}#[cfg(test)]\nmod tests {{\n{body}}}\n")), []);
+        assert_eq!(found(&format!("{body}// LIFE: 1\n")), []);
         assert_eq!(found(&format!("{body}fn h() {{}}\n")), [("core/a/src/x.rs".to_owned(), 601)]);
     }
 }
