@@ -101,7 +101,7 @@ impl Catalog {
     }
 }
 
-/// The host's own services are not reflected: strangers have no business with them. This program knows them.
+/// The host's own services are not reflected: only operators call them. This program knows them.
 fn own(name: &str) -> Option<DescriptorPool> {
     let is_own = name.starts_with("trunkline.") || name == "Admin";
     is_own.then(|| DescriptorPool::decode(crate::admin::proto::FILE_DESCRIPTOR_SET).ok()).flatten()

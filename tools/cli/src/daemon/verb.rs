@@ -208,7 +208,7 @@ fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
 }
 
 /// What every gRPC server is expected to have, unless an application brings its own. A session apart from the admin
-/// API's: strangers may ask here, and operators must be able to look while they do.
+/// API's: others than this host's may ask here, and operators must be able to look while they do.
 fn serve_grpc(host: &Arc<DaemonHost>, wanted: GrpcServices) -> Result<ServerHandle, Status> {
     let server = Server::builder().name("grpc services").socket(&host.socket).stand_by();
     let server = trunkline_services::add_to(server, &Arc::downgrade(&host.daemon), &wanted).spawn()?;

@@ -1,11 +1,12 @@
 //! Every rule over the whole tree.
 
 use super::{
-    documents, essay, layers, messages, ordering, pages, purity, size, structure, unsafe_code, wording,
+    documents, essay, glossary, layers, messages, ordering, pages, purity, size, structure, unsafe_code,
+    wording, words,
 };
 use crate::packages::Package;
 use crate::ratchet::Measure;
-use crate::{Finding, Tree};
+use crate::{Finding, Tree, life};
 
 /// All findings, by place.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -19,13 +20,16 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(measures(tree, &packages).iter().flat_map(|measure| measure.check(tree)));
     findings.extend(wording::check(tree));
     findings.extend(documents::check(tree, &packages));
+    findings.extend(glossary::check(tree));
     findings.extend(messages::check(tree));
     findings.extend(pages::check(tree));
+    findings.extend(life::check(tree));
     findings.sort();
     findings
 }
 
 /// What is counted, and listed in the ratchet where there is too much of it.
 pub fn measures(tree: &Tree, packages: &[Package<'_>]) -> Vec<Measure> {
-    size::measures(tree).into_iter().chain(structure::measures(tree, packages)).collect()
+    let found = size::measures(tree).into_iter().chain(structure::measures(tree, packages));
+    found.chain([words::measure(tree, packages)]).collect()
 }

@@ -2,6 +2,7 @@
 
 pub mod documents;
 pub mod essay;
+pub mod glossary;
 pub mod layers;
 pub mod messages;
 pub mod ordering;
@@ -11,6 +12,7 @@ pub mod size;
 pub mod structure;
 pub mod unsafe_code;
 pub mod wording;
+pub mod words;
 
 mod all;
 
