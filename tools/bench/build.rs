@@ -5,7 +5,7 @@
 mod echoes;
 #[path = "build/large.rs"]
 mod large;
-#[path = "src/large_proto.rs"]
+#[path = "src/peers/large_proto.rs"]
 mod large_proto;
 
 use std::path::{Path, PathBuf};

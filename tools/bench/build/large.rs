@@ -33,10 +33,19 @@ pub fn generate(out: &Path) -> Result<(), Box<dyn Error>> {
             "rt::MethodDescription {{ path: \"/large.v1.Large/SendRcv{members}\", pattern: rt::Pattern::Unary }},"
         )?;
     }
+    let arms: String = MEMBERS
+        .iter()
+        .map(|members| format!("{members} => {{ const $n: usize = {members}; $then }} "))
+        .collect();
+    // What is done for the message of so many members, of which a type is.
+    let sized = format!(
+        "macro_rules! sized {{ ($members:expr, $n:ident => $then:expr, $other:expr) => \
+         {{ match $members {{ {arms} _ => $other }} }} }}\n"
+    );
     let text = format!(
         "const TYPES: &[Type] = &[{types}];\n\
          static SERVICE: rt::ServiceDescription = rt::ServiceDescription {{ name: \"large.v1.Large\", \
          descriptor_set: include_bytes!({set:?}), methods: &[{methods}] }};\n"
     );
-    Ok(std::fs::write(out.join("large.rs"), text)?)
+    Ok(std::fs::write(out.join("large.rs"), text + &sized)?)
 }

@@ -2,7 +2,7 @@
 //! only carries bytes, so that it costs the same whoever serves.
 
 use crate::Failure;
-use crate::labour::{labour, take_orders};
+use crate::business::{take_orders, work};
 use bytes::{Buf, BufMut, Bytes};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use prost::Message;
@@ -30,7 +30,7 @@ impl<M: Message + Default + Clone + 'static> Echo<M> {
     }
 
     fn answer(&self) -> Response<M> {
-        labour();
+        work();
         Response::new(self.0.clone())
     }
 }

@@ -11,8 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod echo;
-#[path = "../../../src/labour.rs"]
-mod labour;
+#[path = "../../../src/harness/business.rs"]
+mod business;
 
 use bench::bench_client::BenchClient;
 use bench::bench_server::{Bench, BenchServer};

@@ -1,0 +1,62 @@
+//! What it costs that applications are attached and do nothing.
+
+use crate::harness::children::{Child, Failure, Talker, text};
+use crate::harness::processes::{idle_cpu_ns, pss_bytes};
+use crate::harness::rounds::Plan;
+use crate::harness::work::{Work, word};
+use crate::peers::hosts;
+use crate::report::sheet::{Results, Sheet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Applications attached.
+const APPLICATIONS: usize = 100;
+/// The default of `sessions.heap_bytes`.
+const HEAP: &str = "64 MiB";
+/// For the last attachment's work to be over.
+const SETTLE: Duration = Duration::from_secs(3);
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// Of an application: its whole process, its share of the session included, and by how much the daemon grows for it.
+pub const COLUMNS: [&str; 5] = [
+    "daemon's CPU, % of a core",
+    "applications' CPU, all together, % of a core",
+    "daemon's memory each, KiB",
+    "application's memory each, KiB",
+    "both, MiB",
+];
+
+/// Attaches idle applications to a daemon and watches.
+pub fn measure(plan: &Plan) -> Result<Results, Failure> {
+    let dir = tempfile::tempdir()?;
+    let host = hosts::start_daemon(dir.path(), "idle", HEAP)?;
+    let _server = Child::role(&["serve", text(&host.socket), &word(Work::Bytes)])?;
+    // The first only makes sure that what the daemon needs once is there before it is counted.
+    let _first = attach(&host.socket)?;
+    let daemon = [host.process.pid()];
+    let before_bytes = pss_bytes(&daemon)?;
+    let applications: Result<Vec<Talker>, Failure> =
+        (0..APPLICATIONS).map(|_| attach(&host.socket)).collect();
+    let applications = applications?;
+    std::thread::sleep(SETTLE);
+    let pids: Vec<u32> = applications.iter().map(Talker::pid).collect();
+    let each_kib = |bytes: u64| bytes as f64 / APPLICATIONS as f64 / 1024.0;
+    let grown_kib = each_kib(pss_bytes(&daemon)?.saturating_sub(before_bytes));
+    let own_kib = each_kib(pss_bytes(&pids)?);
+    let began = Instant::now();
+    let before_ns = [idle_cpu_ns(&daemon)?, idle_cpu_ns(&pids)?];
+    std::thread::sleep(Duration::from_secs(plan.idle_seconds));
+    let after_ns = [idle_cpu_ns(&daemon)?, idle_cpu_ns(&pids)?];
+    let elapsed_ns = began.elapsed().as_nanos() as f64;
+    let [daemon, own] = [0, 1].map(|of: usize| (after_ns[of] - before_ns[of]) as f64 / elapsed_ns * 100.0);
+    let title = format!("{APPLICATIONS} idle applications, {} s", plan.idle_seconds);
+    let values = [daemon, own, grown_kib, own_kib, (grown_kib + own_kib) / 1024.0];
+    Ok(Sheet::new("idle", title, "applications", &COLUMNS)
+        .with_row(&APPLICATIONS.to_string(), &values)
+        .into())
+}
+
+fn attach(socket: &Path) -> Result<Talker, Failure> {
+    let mut application = Talker::start(&mut Child::role_command(&["idle", text(socket)])?)?;
+    application.hear(START_PATIENCE)?;
+    Ok(application)
+}

@@ -1,0 +1,289 @@
+//! Split gRPC (Ramos et al., APSys 2024): what it brings to take the infrastructure out of the application's process.
+//!
+//! The same gRPC client calls a *linked* server, tonic with everything in one process, and a *split* one, our daemon
+//! with an application behind it. The process with the business logic has one core for itself; client and daemon share
+//! the other, as the paper's infrastructure has cores of its own. A call carries a message there and one like it back,
+//! and between the two does business work from none to more than the core has time for. Calls are made so many at
+//! once, each as soon as one is answered; servers take turns for every amount of work.
+//!
+//! Messages are HyperProtoBench's where this program was built with `TRUNKLINE_HYPERPROTOBENCH` set to the folder that
+//! has its schemas and payloads (and it is set to run), and always our own shapes, made after their figures.
+
+use crate::harness::business;
+use crate::harness::children::{Child, Failure, Talker, on_core, text, wait_for_file};
+use crate::harness::orders::{Order, numbers};
+use crate::harness::processes::idle_cpu_ns;
+use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
+use crate::harness::stats::{Spread, us};
+use crate::harness::work::word;
+use crate::peers::echo::Making;
+use crate::peers::foreign::{Foreign, Library};
+use crate::peers::hosts::{self, HEAP};
+use crate::report::sheet::{Plot, Results, Sheet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+use trunkline_shm::monotonic_ns;
+
+const OUTSTANDING: usize = 8;
+/// Microseconds of business work in a call.
+const WORK_US: [u64; 9] = [0, 10, 20, 50, 100, 200, 500, 1000, 2000];
+/// Where the client and the infrastructure run, and where the business does.
+const CORES: [usize; 2] = [0, 1];
+/// A throughput beyond this share of that without work is kept; the knee is where it ends.
+const KEPT: f64 = 0.9;
+const PATIENCE: Duration = Duration::from_secs(60);
+const SHAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/shapes");
+const HYPERPROTOBENCH: &str = "TRUNKLINE_HYPERPROTOBENCH";
+
+/// A message, by the name of its module in `echo.rs`, and where its bytes are.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    pub name: &'static str,
+    pub wire: PathBuf,
+}
+
+/// What a server does in a round, the first two being cores in use by the process with the business logic and by the
+/// daemon.
+const FIGURES: [&str; 7] = ["business core", "daemon's", "calls/s", "p50 µs", "p75 µs", "p90 µs", "p99 µs"];
+/// Everything in the application's process; the infrastructure in our daemon.
+const SERVERS: [&str; 2] = ["linked", "split"];
+/// Of both servers, in the order of the table: which server, which figure.
+const COLUMNS: [(usize, usize); 13] =
+    [(0, 2), (1, 2), (0, 0), (1, 0), (1, 1), (0, 4), (0, 5), (0, 6), (1, 4), (1, 5), (1, 6), (0, 3), (1, 3)];
+const RATIO: &str = "split ÷ linked: calls/s";
+
+/// Messages of `SHAPES`.
+const OWN: [&str; 4] = ["small", "medium", "large", "deep"];
+/// Messages of HyperProtoBench, and their files.
+const OF_HYPERPROTOBENCH: [(&str, &str); 3] = [
+    ("bench3_m3", "bench3_M3.bin"),
+    ("bench4_m43", "bench4_M43.bin"),
+    ("bench5_m34", "synth_bench5_M34.bin"),
+];
+
+/// The messages there are, or those of them that are asked for.
+pub fn payloads(plan: &Plan) -> Vec<Payload> {
+    let of = |folder: &Path, name, file: &str| Payload { name, wire: folder.join(file) };
+    let shapes = Path::new(SHAPES);
+    let mut all: Vec<Payload> = OWN.map(|name| of(shapes, name, &format!("{name}.bin"))).into();
+    match std::env::var_os(HYPERPROTOBENCH).map(PathBuf::from) {
+        Some(folder) if cfg!(hyperprotobench) => {
+            all.extend(OF_HYPERPROTOBENCH.map(|(name, file)| of(&folder, name, file)));
+        }
+        _ => eprintln!("split: HyperProtoBench is absent: build and run with {HYPERPROTOBENCH}=FOLDER"),
+    }
+    all.retain(|payload| plan.only.is_empty() || plan.only.iter().any(|name| name == payload.name));
+    all
+}
+
+/// What the messages are called in reports and for `--only`, also where those of HyperProtoBench are absent.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    OWN.into_iter().chain(OF_HYPERPROTOBENCH.map(|(name, _)| name))
+}
+
+/// Measures every message.
+pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
+    let turns_per_us = turns_per_us();
+    let mut results = Results::default();
+    for payload in payloads(plan) {
+        let bytes = std::fs::metadata(&payload.wire)?.len();
+        let mut sheet = empty(payload.name, bytes);
+        let stages = [Stage::linked(foreign, &payload)?, Stage::split(foreign, &payload, Making::Struct)?];
+        let named = |(name, stage): (&str, Stage)| Entrant { name: name.to_owned(), stage };
+        let mut stages: Vec<Entrant<Stage>> = SERVERS.into_iter().zip(stages).map(named).collect();
+        for work_us in WORK_US {
+            for Entrant { stage, .. } in &mut stages {
+                stage.work(work_us * turns_per_us)?;
+            }
+            let mut turns = Turns::new(&format!("split, {}, {work_us} µs", payload.name), plan);
+            let turn = |stage: &mut Stage, _| {
+                stage.round(plan.warm_up_millis)?;
+                stage.round(plan.round_millis)
+            };
+            let measured = turns.whole_rounds(&FIGURES.map(str::to_owned), &mut stages, turn);
+            results.absent.extend(turns.absent);
+            sheet = sheet.with(row(work_us, &measured).into_iter().collect());
+        }
+        sheet.notes.extend(knees(&sheet));
+        results.sheets.push(sheet);
+    }
+    Ok(results)
+}
+
+/// A sheet for a message of so many bytes.
+fn empty(message: &str, bytes: u64) -> Sheet {
+    let mut columns =
+        COLUMNS.map(|(server, figure)| format!("{}: {}", SERVERS[server], FIGURES[figure])).to_vec();
+    columns.insert(2, RATIO.to_owned());
+    let title = format!("Split gRPC: `{message}`, {bytes} B there and back, {OUTSTANDING} at once");
+    let plot = |figure: &str, columns: [usize; 2]| {
+        let lines = columns.into_iter().zip(SERVERS).collect();
+        (format!("Split gRPC, {message}: {figure} over business work"), lines)
+    };
+    let plot = Plot::OverRows(vec![plot("calls/s", [0, 1]), plot("p99 µs", [8, 11])]);
+    Sheet {
+        key: format!("split {message}"),
+        title,
+        head: "work, µs",
+        shown: 12,
+        columns,
+        plot,
+        ..Sheet::default()
+    }
+}
+
+/// Both servers' figures for so much work, if both have them.
+fn row(work_us: u64, measured: &[Measured]) -> Option<Measured> {
+    let of = |name: &str| measured.iter().find(|(of, _)| of == name).map(|(_, values)| values);
+    let servers = [of(SERVERS[0])?, of(SERVERS[1])?];
+    let mut values: Vec<Vec<f64>> =
+        COLUMNS.iter().map(|(server, figure)| servers[*server][*figure].clone()).collect();
+    values.insert(2, values[1].iter().zip(&values[0]).map(|(split, linked)| split / linked).collect());
+    Some((work_us.to_string(), values))
+}
+
+/// What is said of the knees: the most work with which the throughput without work is still [`KEPT`].
+fn knees(sheet: &Sheet) -> Option<String> {
+    let knee = |server: usize| {
+        let column = format!("{}: calls/s", SERVERS[server]);
+        let medians = sheet.rows.iter().map_while(|row| {
+            let spread = Spread::of(sheet.values(&column, &row.name)?.iter().copied())?;
+            Some((row.name.as_str(), spread.median))
+        });
+        let medians: Vec<(&str, f64)> = medians.collect();
+        let without = medians.first()?.1;
+        medians.into_iter().take_while(|(_, rate)| *rate >= KEPT * without).last().map(|(name, _)| name)
+    };
+    let percent = KEPT * 100.0;
+    let (linked, split) = (knee(0)?, knee(1)?);
+    Some(format!(
+        "The knee, the most work with {percent:.0} % of the throughput without: linked {linked} µs, split {split} µs."
+    ))
+}
+
+/// Turns of the business's loop in a microsecond, by the best of some tries: the others were disturbed.
+pub fn turns_per_us() -> u64 {
+    const TURNS: u64 = 2_000_000;
+    let time = |_| {
+        let began_ns = monotonic_ns();
+        business::turn(TURNS);
+        monotonic_ns() - began_ns
+    };
+    let least_ns = (0..10).map(time).min().unwrap_or(1).max(1);
+    (TURNS * 1000 / least_ns).max(1)
+}
+
+/// A client, and whoever serves it.
+pub struct Stage {
+    client: Talker,
+    business: Talker,
+    infrastructure: Vec<Child>,
+    _dir: TempDir,
+}
+
+impl Stage {
+    fn linked(foreign: &Foreign, payload: &Payload) -> Result<Self, Failure> {
+        let dir = tempfile::tempdir()?;
+        let port_file = dir.path().join("port");
+        let mut server = Command::new(foreign.at(Library::Tonic)?);
+        server.args(["serve-echo", text(&port_file), payload.name, text(&payload.wire)]);
+        let business = on_core(CORES[1], || Talker::start(&mut server))?;
+        let address = wait_for_file(&port_file)?;
+        Self::called(foreign, payload, &address, business, Vec::new(), dir)
+    }
+
+    /// With our daemon, and an application that makes its answers in a certain way.
+    pub fn split(foreign: &Foreign, payload: &Payload, making: Making) -> Result<Self, Failure> {
+        let dir = tempfile::tempdir()?;
+        let host = on_core(CORES[0], || hosts::start_daemon(dir.path(), "daemon", HEAP))?;
+        let serve = ["serve-echo", text(&host.socket), payload.name, text(&payload.wire), &word(making)];
+        let mut server = Child::role_command(&serve)?;
+        let business = on_core(CORES[1], || Talker::start(&mut server))?;
+        let address = host.tcp()?.to_owned();
+        Self::called(foreign, payload, &address, business, vec![host.process], dir)
+    }
+
+    fn called(
+        foreign: &Foreign,
+        payload: &Payload,
+        address: &str,
+        business: Talker,
+        infrastructure: Vec<Child>,
+        dir: TempDir,
+    ) -> Result<Self, Failure> {
+        let mut client = Command::new(foreign.at(Library::Tonic)?);
+        client.args(["drive-echo", address, text(&payload.wire)]);
+        let client = on_core(CORES[0], || Talker::start(&mut client))?;
+        let mut stage = Self { client, business, infrastructure, _dir: dir };
+        stage.round(1)?;
+        Ok(stage)
+    }
+
+    /// So much work in every call from now on.
+    fn work(&mut self, turns: u64) -> Result<(), Failure> {
+        self.business.ask(&turns.to_string(), PATIENCE).map(drop)
+    }
+
+    /// Calls for so long.
+    pub fn round(&mut self, millis: u64) -> Result<Vec<f64>, Failure> {
+        let infrastructure: Vec<u32> = self.infrastructure.iter().map(Child::pid).collect();
+        let business = [self.business.pid()];
+        let cpu_ns =
+            || -> Result<[u64; 2], Failure> { Ok([idle_cpu_ns(&business)?, idle_cpu_ns(&infrastructure)?]) };
+        let before_ns = cpu_ns()?;
+        let order = Order { millis, request_bytes: 0, outstanding: OUTSTANDING };
+        let answer = self.client.ask(&order.to_string(), PATIENCE)?;
+        let after_ns = cpu_ns()?;
+        let [calls, elapsed_ns, p50, p75, p90, p99] = numbers(answer.split_whitespace())?;
+        let cores = |of: usize| after_ns[of].saturating_sub(before_ns[of]) as f64 / elapsed_ns as f64;
+        let rate = calls as f64 / elapsed_ns as f64 * 1e9;
+        Ok(vec![cores(0), cores(1), rate, us(p50), us(p75), us(p90), us(p99)])
+    }
+
+    /// Does something while calls are made for so long.
+    pub fn under_load<T>(
+        &mut self,
+        millis: u64,
+        meanwhile: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.client.tell(&Order { millis, request_bytes: 0, outstanding: OUTSTANDING }.to_string())?;
+        let done = meanwhile();
+        self.client.hear(PATIENCE)?;
+        done
+    }
+
+    /// The application's process.
+    pub fn business_pid(&self) -> u32 {
+        self.business.pid()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The knee is the last amount of work with which nearly all of the throughput is left.
+    use super::*;
+
+    #[test]
+    fn the_knee_is_where_throughput_ends() {
+        let server = |name: &str, rate: f64| {
+            let figures = FIGURES.map(|figure| vec![if figure == "calls/s" { rate } else { 1.0 }]);
+            (name.to_owned(), figures.to_vec())
+        };
+        let mut sheet = empty("small", 845);
+        for (work_us, rate) in [(0, 100.0), (10, 95.0), (20, 91.0), (50, 60.0), (100, 99.0)] {
+            let measured = [server("linked", 50.0), server("split", rate)];
+            sheet = sheet.with(row(work_us, &measured).into_iter().collect());
+            assert!(row(work_us, &measured[..1]).is_none(), "both or none");
+        }
+        assert!(knees(&sheet).unwrap().contains("linked 100 µs, split 20 µs"), "{:?}", knees(&sheet));
+        assert_eq!(sheet.values(RATIO, "50"), Some(&[1.2][..]));
+        assert_eq!(sheet.values("split: p99 µs", "50"), Some(&[1.0][..]));
+    }
+
+    #[test]
+    fn work_takes_time() {
+        assert!((1..100_000).contains(&turns_per_us()));
+    }
+}
