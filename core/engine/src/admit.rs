@@ -23,13 +23,13 @@ use crate::CallKey;
 use crate::admission::{
     AccessRecord, Applicant, CallFacts, CallPolicies, Denied, Enqueued, Inspection, add_metadata,
 };
-use crate::attempts::keep_body;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
-use crate::gateway::APPLICATION;
+use crate::gateway_client::APPLICATION;
 use crate::registry::{Form, MessageType, MethodTypes};
+use crate::retry::keep_body;
 use crate::session::Session;
 use std::borrow::Cow;
 use std::sync::Arc;

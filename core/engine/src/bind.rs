@@ -4,7 +4,8 @@ use crate::due::Due;
 use crate::engine::Engine;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
-use crate::session::{Route, Target};
+use crate::session::Route;
+use crate::target::Target;
 use crate::{RemoteKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::{Instant, Pattern, RouteIndex};
@@ -95,10 +96,13 @@ impl Engine {
         let calls = session.routes.iter().filter_map(|route| {
             let Route::Calls { types, target, .. } = route else { return None };
             let target = match target {
-                Target::Cluster(cluster) => self.target_of(*cluster),
+                Target::Cluster(cluster) => {
+                    let target = self.clusters.target_of(*cluster);
+                    target.map(|target| self.remotes.label(target))
+                }
                 Target::Anyone | Target::Here => None,
             };
-            Some((types.path.to_string(), target.unwrap_or_default().to_owned()))
+            Some((types.path.to_string(), target.unwrap_or_default()))
         });
         Bound { serves, calls: calls.collect() }
     }
@@ -163,8 +167,7 @@ impl Engine {
 
     /// What the users of a service say about calls of it that are made on this host. Replaces what was said before.
     pub fn configure_calls(&mut self, service: &str, config: ServiceConfig) {
-        self.configure_throttle(service, &config);
-        self.service_configs.insert(service.to_owned(), config);
+        self.attempts.configure(service, config);
         self.rebalance();
     }
 
@@ -195,7 +198,7 @@ impl Engine {
         if let Some(found) = self.sessions.find(session) {
             self.owners.leave(session, &found.identity);
         }
-        self.dismiss_worker(session);
+        self.workers.dismiss(session);
         self.answer_again();
     }
 

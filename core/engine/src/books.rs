@@ -28,7 +28,11 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     });
     agree("mirror bytes", engine.admission.copied_bytes(), copies.sum())?;
     let kept = engine.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
-    agree("bytes kept for attempts", engine.kept_bytes, kept.map(|attempts| attempts.kept_bytes).sum())?;
+    agree(
+        "bytes kept for attempts",
+        engine.attempts.kept_bytes(),
+        kept.map(|attempts| attempts.kept_bytes).sum(),
+    )?;
     let made = engine.r2p2.made.values().map(|made| made.bytes);
     agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
     let ended = engine.r2p2.made.keys().find(|call| engine.calls.find(**call).is_none());

@@ -3,7 +3,7 @@
 use crate::SessionKey;
 use crate::admission::Applicant;
 use crate::engine::Engine;
-use crate::gateway::Gateway;
+use crate::gateway_client::Gateway;
 use crate::registry::{BoundSchema, Form, MethodKey, MethodTypes, Registry};
 use crate::session::{Route, Session};
 use crate::table::Table;

@@ -1,15 +1,15 @@
 //! The engine's state, and what the host may ask of it.
 
 use crate::admission::AdmissionControl;
+use crate::attempts::AttemptControl;
 use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::due::Due;
-use crate::gateway::Gateway;
-use crate::grpc_peer::GrpcPeer;
+use crate::gateway_client::Gateway;
+use crate::grpc_peer::{GrpcLeaving, GrpcPeer};
 use crate::grpc_settings::GrpcSettings;
 use crate::handover::awaited::Awaited;
-use crate::handover::grpc::Leaving;
 use crate::heaps::Heaps;
 use crate::limits::Limits;
 use crate::nested::Nested;
@@ -23,13 +23,11 @@ use crate::session::Session;
 use crate::table::Table;
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_balance::{Budget, Random, Throttle};
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
-use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_native::Config;
 use trunkline_telemetry::Telemetry;
 
@@ -58,7 +56,7 @@ pub struct Engine {
     pub(crate) touched: Vec<GrpcKey>,
     pub(crate) r2p2: R2p2,
     /// Whether gRPC connections are being emptied for a hand-over.
-    pub(crate) grpc_leaving: Leaving,
+    pub(crate) grpc_leaving: GrpcLeaving,
     /// Services of the daemon itself that are between two processes.
     pub(crate) awaited: Awaited,
     pub(crate) workers: Workers,
@@ -85,16 +83,7 @@ pub struct Engine {
     /// Peers with something to transmit, or to be closed.
     pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
-    /// By service: what is said about calls of it that are made here.
-    pub(crate) service_configs: HashMap<String, ServiceConfig>,
-    /// By service: what bounds further attempts.
-    pub(crate) throttles: HashMap<Box<str>, Throttle>,
-    /// What all calls may spend on further attempts.
-    pub(crate) budget: Budget,
-    /// Bytes of requests kept for further attempts.
-    pub(crate) kept_bytes: usize,
-    /// Chance, for waits between attempts.
-    pub(crate) random: Random,
+    pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
@@ -161,7 +150,7 @@ pub enum SessionFault {
 impl Engine {
     /// An engine with nobody attached. `node_name` and `clock_id` are what it tells peers about itself.
     pub fn new(limits: Limits, node_name: &str, clock_id: u64) -> Self {
-        let budget = Budget::new(limits.attempts_percent, limits.attempts_per_second);
+        let attempts = AttemptControl::new(&limits, clock_id);
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
@@ -174,7 +163,7 @@ impl Engine {
             commands: VecDeque::new(),
             touched: Vec::new(),
             r2p2: R2p2::default(),
-            grpc_leaving: Leaving::default(),
+            grpc_leaving: GrpcLeaving::default(),
             awaited: Awaited::default(),
             workers: Workers::default(),
             remotes: Remotes::default(),
@@ -195,11 +184,7 @@ impl Engine {
             lent: Table::new(),
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
-            service_configs: HashMap::new(),
-            throttles: HashMap::new(),
-            budget,
-            kept_bytes: 0,
-            random: Random::new(clock_id),
+            attempts,
             draining: false,
             arrived: Instant::default(),
         }
@@ -256,7 +241,7 @@ impl Engine {
         self.r2p2.seed(seed);
         self.admission.seed(seed);
         self.clusters.seed = seed;
-        self.random = Random::new(!seed);
+        self.attempts.seed(seed);
     }
 
     /// Plants delays; zero takes them out.

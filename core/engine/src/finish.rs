@@ -3,6 +3,7 @@
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
+use crate::r2p2::Named;
 use crate::session::Session;
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
@@ -10,6 +11,7 @@ use std::borrow::Cow;
 use trunkline_call::entry::Completion;
 use trunkline_call::{CallId, Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
+use trunkline_telemetry::{PeerIndex, Record, Side};
 
 impl Engine {
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
@@ -133,11 +135,66 @@ impl Engine {
         self.forget(key);
     }
 
+    // LIFE: 22
+    /// A call made here is over, from the first stamp to the last.
+    pub(crate) fn record(&mut self, key: CallKey, now: Instant) {
+        if self.plant.unrecorded {
+            return;
+        }
+        let Some(call) = self.calls.find(key) else { return };
+        let code = call.outcome.unwrap_or(Code::Unknown);
+        let server = call.server_measured.then_some(call.server_stamps);
+        let record = Record {
+            side: Side::Made,
+            method: self.registry.number(call.method),
+            peer: call.peer_index,
+            code,
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+            client: call.client_stamps,
+            server,
+        };
+        self.telemetry.record(now, &record);
+    }
+
+    /// A call from another host was answered.
+    pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
+        self.end_policies(now, key, code);
+        if let Some(call) = self.calls.find_mut(key).filter(|call| call.is_forwarded()) {
+            // Made here for somebody who keeps no time: it ends where it leaves.
+            call.outcome = Some(code);
+            (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
+            return self.record(key, now);
+        }
+        if self.plant.unrecorded {
+            return;
+        }
+        let Some(client) = self.calls.find(key).map(|call| call.client.clone()) else { return };
+        let peer = match client {
+            ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
+            ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
+            ClientEnd::R2p2 { request } => Some(self.r2p2_number(Named::Client(*request.client().ip()))),
+            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return,
+        };
+        let peer = peer.unwrap_or(PeerIndex::OTHER);
+        let Some(call) = self.calls.find(key) else { return };
+        let record = Record {
+            side: Side::Served,
+            method: self.registry.number(call.method),
+            peer,
+            code,
+            request_bytes: call.request.bytes,
+            response_bytes: call.response.bytes,
+            client: call.client_stamps,
+            server: Some(call.server_stamps),
+        };
+        self.telemetry.record(now, &record);
+    }
+
     /// Tells the server end that nobody waits any more, if it does not know. What waits in the call goes first, while
     /// it is known who is charged with it: the session it leads to, or the connection it came from.
     fn stop_server(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
-        self.drop_backlog(key, Direction::Request);
-        self.drop_backlog(key, Direction::Response);
+        self.drop_backlogs(key);
         let Some(call) = self.calls.find(key) else { return };
         match call.server.clone() {
             ServerEnd::Session { session, .. } if call.handed_over => {
@@ -154,9 +211,13 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        self.give_place_back(key);
-        self.stop_waiting(key);
         let Some(call) = self.calls.find_mut(key) else { return };
+        if let Some(place) = call.place.take() {
+            self.workers.give_back(place, key);
+        }
+        if let Some(queued) = call.queued.take() {
+            self.workers.stop_waiting(&queued, key);
+        }
         match std::mem::replace(&mut call.server, ServerEnd::Nobody) {
             ServerEnd::Session { session, .. } => {
                 if self.sessions.find_mut(session).is_some_and(Session::undeliver) {
@@ -204,8 +265,7 @@ impl Engine {
 
     /// Removes a call and everything that names it.
     pub(crate) fn forget(&mut self, key: CallKey) {
-        self.drop_backlog(key, Direction::Request);
-        self.drop_backlog(key, Direction::Response);
+        self.drop_backlogs(key);
         self.leave_server(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
@@ -235,6 +295,15 @@ impl Engine {
         if let Some(session) = self.sessions.find_mut(session) {
             session.made.remove(&id);
         }
+    }
+
+    fn drop_backlogs(&mut self, key: CallKey) {
+        let Some(call) = self.calls.find(key) else { return };
+        if call.request.is_at_rest() && call.response.is_at_rest() {
+            return;
+        }
+        self.drop_backlog(key, Direction::Request);
+        self.drop_backlog(key, Direction::Response);
     }
 
     fn drop_backlog(&mut self, key: CallKey, direction: Direction) {

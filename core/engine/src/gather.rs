@@ -195,6 +195,13 @@ impl Engine {
 }
 
 impl Call {
+    /// Whether an item is all that the session this direction leads to gets, as a method with one message has it.
+    pub fn passes_whole(&self, direction: Direction, item: &Item<'_>) -> bool {
+        is_whole(item)
+            && self.half_of(direction).gathered.is_none()
+            && self.has_one_message(direction) == Some(true)
+    }
+
     /// Whether the typed session this direction leads to has one message in it; `None` for other ends, which take
     /// items as they come.
     fn has_one_message(&self, direction: Direction) -> Option<bool> {

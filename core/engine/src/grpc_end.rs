@@ -354,7 +354,7 @@ impl Engine {
         let pattern = call.sender_types(Direction::Request).ok_or_else(untyped)?.pattern;
         let sends = self.request_encoding(key, peer, metadata);
         let accepts = call.accepts;
-        let named = call.placed.and_then(|placed| self.authority_at(placed)).cloned();
+        let named = call.placed.and_then(|placed| self.clusters.authority_at(&self.remotes, placed)).cloned();
         let Some(found) = self.grpc_peers.find_mut(peer) else { return Err(self.connection_gone(key)) };
         found.tags_used += 1;
         let tag = StreamTag(StreamTag::OWN | found.tags_used);

@@ -8,12 +8,11 @@
 //! elsewhere if there is an elsewhere (gRFC A6, "Transparent Retries"). For that it is kept until the server has shown
 //! that it has it, or it is too large.
 
-use crate::attempts::KeptBody;
+use crate::call::KeptBody;
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::grpc_peer::PeerIdentity;
+use crate::grpc_peer::{GrpcLeaving, PeerIdentity};
 use crate::grpc_stream::Replay;
-use crate::handover::grpc::Leaving;
 use crate::limits::WAITING;
 use crate::packing::Packing;
 use crate::pass::{Blocker, Refusal};
@@ -26,34 +25,6 @@ use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::Encoding as Compression;
 use trunkline_grpc::framing::PREFIX_BYTES;
 use trunkline_grpc::{Command, Reason, StreamTag};
-
-/// The connections of one endpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    /// Those that are up and not leaving.
-    open: Vec<GrpcKey>,
-    dialling: Option<GrpcKey>,
-}
-
-impl Pool {
-    /// With one connection.
-    #[cfg(test)]
-    pub fn of_open(peer: GrpcKey) -> Self {
-        Self { open: vec![peer], ..Self::default() }
-    }
-
-    pub fn is_open(&self) -> bool {
-        !self.open.is_empty()
-    }
-
-    pub fn is_unused(&self) -> bool {
-        self.open.is_empty() && self.dialling.is_none()
-    }
-
-    pub fn is_dialling(&self) -> bool {
-        self.dialling.is_some()
-    }
-}
 
 /// Times a request the server has not seen is sent again. The specification says once.
 const TRANSPARENT_RETRIES_MAX: u32 = 1;
@@ -80,7 +51,7 @@ impl Engine {
             self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        if remote.pool.is_unused() && self.grpc_leaving != Leaving::Held {
+        if remote.pool.is_unused() && self.grpc_leaving != GrpcLeaving::Held {
             return Err(self.unreachable(key, remote_key, item));
         }
         if remote.waiting.len() < limit {
@@ -171,12 +142,12 @@ impl Engine {
         key: GrpcKey,
         why: &str,
     ) {
-        self.ask_names_of(remote_key);
+        self.remotes.ask_names_of(remote_key);
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
         remote.pool.open.retain(|open| *open != key);
         if remote.pool.dialling == Some(key) {
             remote.pool.dialling = None;
-            self.dial_failed(turn.now, remote_key, why);
+            self.remotes.dial_failed(turn.now, remote_key, why);
         }
         self.unlearn_unused(remote_key);
         self.serve_line(turn, remote_key);

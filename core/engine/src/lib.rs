@@ -5,29 +5,36 @@
 //! gives it entries, bytes and the time ([`Turn`]), and takes from it completions to publish, endpoints to dial and
 //! bytes to send.
 //!
+//! # Owners and joints
+//! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with values.
+//! `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts, `registry.rs` who
+//! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues, `cluster.rs` the
+//! balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`, `r2p2_remote.rs`),
+//! `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind of end each,
+//! `gateway_client.rs` what the gateway is told, `nested.rs` the calls that end with others. `call.rs` is one call,
+//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
+//! only they see two. Imports lead downwards.
+//!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
-//! (open, message, half-close, headers, finish) going in one of two directions, and every item takes the same road:
+//! (open, message, half-close, headers, finish) going in one of two directions, and every item goes the same way:
 //!
-//! 1. `submit.rs` (entries of sessions), `peer.rs` (events of native connections), `grpc_peer.rs` and `grpc_body.rs`
-//!    (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in datagrams) turns what came in into an
-//!    item;
+//! 1. `submit.rs` (entries of sessions), `peer_events.rs` (events of native connections; `assemble.rs` long messages),
+//!    `grpc_events.rs` and `grpc_body.rs` (events of HTTP/2 connections) or `r2p2_peer.rs` (requests and replies in
+//!    datagrams) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
 //! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs` or `r2p2_end.rs` hands it over: `convert.rs` brings the message
 //!    into the form that end needs.
 //!
-//! `start.rs` finds the server end of a new call, `workers.rs` which of several workers of this host, `cluster.rs` the
-//! endpoint if it is elsewhere, `attempts.rs` tries again. `admission/` has the policies: `admit.rs` asks them about a
-//! call and does what they say, `chain.rs` exchanges them. `remote.rs` has the connections to other daemons and
-//! `grpc_pool.rs` those to gRPC servers, `r2p2_remote.rs` whether R2P2 is answered there (`r2p2.rs` has its ports),
-//! `names.rs` keeps endpoints that are names. `finish.rs` ends calls in every way they can end, `nested.rs` has those
-//! that end with the call they were made for, `step.rs` does what follows from an event, and what time brings.
-//! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` tells operators, `books.rs` tells
-//! tests whether every count agrees with what it counts, `services.rs` those who ask what is served, `opaque.rs` is
-//! about ends whose types only their application knows, `gateway.rs` forwards calls of gRPC clients to endpoints,
-//! `packing.rs` leaves their messages compressed where it can, `handover/` is an engine that goes on in another
-//! process.
+//! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
+//! about it and does what they say (`chain.rs` exchanges them); `reach.rs` finds it an endpoint and a connection
+//! (`grpc_pool.rs` those of gRPC servers), `retry.rs` tries again. `finish.rs` ends calls in every way they can end,
+//! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
+//! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
+//! `opaque.rs` is about ends whose types only their application knows, `gateway.rs` forwards calls of gRPC clients to
+//! endpoints, `packing.rs` leaves their messages compressed where it can, `handover/` is an engine that goes on in
+//! another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -42,6 +49,7 @@
 
 mod admission;
 mod admit;
+mod assemble;
 mod assembly;
 mod attempts;
 mod bind;
@@ -54,15 +62,18 @@ mod due;
 mod engine;
 mod finish;
 mod gateway;
+mod gateway_client;
 mod gather;
 mod grpc_body;
 mod grpc_end;
+mod grpc_events;
 mod grpc_peer;
 mod grpc_pool;
 mod grpc_settings;
 mod grpc_stream;
 mod handover;
 mod heaps;
+mod item;
 mod limits;
 mod names;
 mod nested;
@@ -74,34 +85,38 @@ mod packing;
 mod pass;
 mod peer;
 mod peer_end;
+mod peer_events;
 mod peer_io;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_peer;
 mod r2p2_remote;
+mod reach;
 mod registry;
 mod remote;
+mod retry;
 mod services;
 mod session;
 mod session_end;
 mod shares;
+mod snapshot;
 mod start;
 mod step;
 mod submit;
 mod table;
+mod target;
 mod trace;
 mod workers;
 
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
-pub use gateway::{CallRule, GatewayClient, GatewaySettings};
+pub use gateway_client::{CallRule, GatewayClient, GatewaySettings};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
 pub use handover::{Brought, Exported, GrpcLeft, HandoverError};
 pub use heaps::Heaps;
 pub use limits::Limits;
-pub use observe::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use operator::Operator;
 pub use peer::PeerFault;
 pub use peer_io::Piece;
@@ -109,6 +124,7 @@ pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
+pub use snapshot::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use table::{Key, Table};
 pub use trunkline_call::CALLER_KEY;
 

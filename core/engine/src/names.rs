@@ -5,7 +5,6 @@
 //! when a name is first used and whenever an endpoint of it fails, and may tell news at any time.
 
 use crate::RemoteKey;
-use crate::engine::{Engine, Turn};
 use http::uri::Authority;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -79,64 +78,28 @@ impl Names {
         }
     }
 
-    fn ask(&mut self, key: RemoteKey, text: &Arc<str>) {
+    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
+    pub fn answer(&mut self, key: RemoteKey, known: Result<Vec<RemoteKey>, String>) {
+        let Some(name) = self.table.get_mut(&key) else { return };
+        name.asked = false;
+        match known {
+            Ok(endpoints) => (name.endpoints, name.failure) = (endpoints, None),
+            Err(why) => name.failure = Some(why),
+        }
+    }
+
+    /// Names that stand for an endpoint.
+    pub fn of(&self, endpoint: RemoteKey) -> Vec<RemoteKey> {
+        let stands = |name: &Name| name.endpoints.contains(&endpoint);
+        self.table.iter().filter(|(_, name)| stands(name)).map(|(key, _)| *key).collect()
+    }
+
+    /// Has the host asked for a name, unless it has been asked and has not answered.
+    pub fn ask(&mut self, key: RemoteKey, text: &Arc<str>) {
         let Some(name) = self.table.get_mut(&key) else { return };
         if !std::mem::replace(&mut name.asked, true) {
             self.wanted.push_back(Arc::clone(text));
         }
-    }
-}
-
-impl Engine {
-    /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
-    pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
-        self.remotes.names.wanted.pop_front()
-    }
-
-    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
-    pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
-        let Some(key) = self.remotes.named(name) else { return };
-        let known = match found {
-            Ok([]) => Err("the name has no addresses".to_owned()),
-            Ok(endpoints) => self.intern_all(endpoints),
-            Err(why) => Err(why.to_owned()),
-        };
-        let Some(entry) = self.remotes.names.table.get_mut(&key) else { return };
-        entry.asked = false;
-        match known {
-            Ok(endpoints) => (entry.endpoints, entry.failure) = (endpoints, None),
-            Err(why) => entry.failure = Some(why),
-        }
-        self.regather(key);
-        self.remotes.forget_unnamed();
-        self.serve_line(turn, key);
-        for name in self.names_beside(key) {
-            self.serve_line(turn, name);
-        }
-    }
-
-    /// Asks for a name, if it is one and nobody has been asked.
-    pub(crate) fn ask_name(&mut self, key: RemoteKey) {
-        if let Some(text) = self.remotes.find(key).map(|remote| Arc::clone(&remote.endpoint)) {
-            self.remotes.names.ask(key, &text);
-        }
-    }
-
-    /// An endpoint could not be reached, or was lost: those that know it by a name look again.
-    pub(crate) fn ask_names_of(&mut self, endpoint: RemoteKey) {
-        let stands = |name: &Name| name.endpoints.contains(&endpoint);
-        let names: Vec<_> =
-            self.remotes.names.table.iter().filter(|(_, name)| stands(name)).map(|(key, _)| *key).collect();
-        for key in names {
-            self.ask_name(key);
-        }
-    }
-
-    fn intern_all(&mut self, endpoints: &[String]) -> Result<Vec<RemoteKey>, String> {
-        let limit = self.limits.endpoints;
-        let intern = |endpoint: &String| self.remotes.intern_named(endpoint, limit);
-        let known: Vec<RemoteKey> = endpoints.iter().filter_map(intern).collect();
-        if known.is_empty() { Err(format!("endpoints limit of {limit} reached")) } else { Ok(known) }
     }
 }
 

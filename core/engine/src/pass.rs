@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use trunkline_call::{Encoding, Fault, Instant, Step};
+use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_grpc::framing::FramingFault;
 
 /// Why an item could not be handed over.
@@ -45,26 +45,15 @@ pub(crate) enum Blocker {
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
     pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
-        self.note_step(turn.now, key, direction, &item);
-        if direction == Direction::Request && self.has_begun_in_parts(key) {
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
+        call.note_step(&mut self.steps, turn.now, direction, &item);
+        if direction == Direction::Request && call.has_begun_in_parts() {
             return self.add_part(turn, key, item);
         }
-        if self.calls.find(key).is_some_and(|call| call.is_inspected(direction, &item)) {
+        if call.is_inspected(direction, &item) {
             return self.admit_message(turn, key, item);
         }
         self.pass_on(turn, key, direction, item);
-    }
-
-    fn has_begun_in_parts(&self, key: CallKey) -> bool {
-        let call = self.calls.find(key);
-        call.is_some_and(|call| matches!(call.server, ServerEnd::Nobody) && call.request.gathered.is_some())
-    }
-
-    /// An item comes to the road: what is waited for, and how long that takes, tells a shard how to wait.
-    pub(crate) fn note_step(&mut self, now: Instant, key: CallKey, direction: Direction, item: &Item<'_>) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let back = direction == Direction::Response;
-        self.steps.note(&mut call.last_step, Step { at: now, back, message: item.body().is_some() });
     }
 
     /// Sends an item along its call. It is handed over now, or waits behind those that wait already.
@@ -90,8 +79,14 @@ impl Engine {
             return self.drop_item(item); // a sender that repeats itself must not fill the line
         }
         half.ended = ends(&item);
-        if let Item::Finish { code, metadata, .. } = &item {
+        let passes_whole = call.passes_whole(direction, &item);
+        if let Item::Finish { code, metadata, .. } = &item
+            && call.placed.is_some()
+        {
             self.tell_balancer(turn.now, key, Some(*code), metadata);
+        }
+        if passes_whole {
+            return self.advance(turn, key, direction, item);
         }
         match self.gather(key, direction, item) {
             Ok(Gathered::Kept) => {}
@@ -119,7 +114,8 @@ impl Engine {
             self.timers.insert(until, Due::Held(key, direction));
             return self.hold(turn, key, direction, item);
         }
-        if self.paces(turn.now, key, direction, &item) {
+        let is_classed = call.policies.as_ref().is_some_and(|policies| policies.class.is_some());
+        if is_classed && self.paces(turn.now, key, direction, &item) {
             return self.hold(turn, key, direction, item);
         }
         self.hand_over(turn, key, direction, item);

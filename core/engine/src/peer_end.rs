@@ -5,7 +5,7 @@ use crate::convert::{ConvertError, WireBody, conversion_fault, for_wire};
 use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::pass::{Blocker, Refusal};
-use crate::peer::{Announced, Lent, Peer};
+use crate::peer::{Announced, Lent};
 use crate::registry::MethodTypes;
 use crate::submit::credit;
 use crate::table::Key;
@@ -14,8 +14,7 @@ use std::sync::Arc;
 use trunkline_call::entry::Span;
 use trunkline_call::{Code, Deadline, Fault};
 use trunkline_native::{
-    Body as FrameBody, Connection, Failure, MethodIndex, NewCall, Outcome, Payload, Refused, SharedRange,
-    StreamId,
+    Body as FrameBody, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange, StreamId,
 };
 
 impl Engine {
@@ -450,13 +449,6 @@ impl Engine {
                 Refusal::Fault(Fault::Unreachable { endpoint, why: other.to_string() })
             }
         }
-    }
-}
-
-impl Peer {
-    /// Whether a request of this type may go out linear: the peer has agreed, and not changed its mind.
-    fn takes_linear(&self, method: MethodIndex, fingerprint: u64) -> bool {
-        self.connection.agreed(method).0 && self.answers.get(&method) == Some(&fingerprint)
     }
 }
 

@@ -5,9 +5,7 @@
 //! `r2p2_peer.rs` makes items of the events, `r2p2_end.rs` requests and replies of the items, `r2p2_remote.rs` finds
 //! out whether anybody is there.
 
-use crate::call::Direction;
-use crate::engine::{Engine, Turn};
-use crate::{CallKey, RemoteKey};
+use crate::CallKey;
 use bytes::Bytes;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
@@ -161,6 +159,86 @@ impl R2p2 {
         Ok(())
     }
 
+    /// How R2P2 is spoken from now on.
+    pub fn configure(&mut self, now: Instant, settings: R2p2Settings, message_bytes_max: u32) {
+        let config = config_of(&settings, message_bytes_max);
+        self.server = settings.serves.then(|| Server::new(Arc::new(config), now));
+        self.settings = settings;
+    }
+
+    /// Takes a datagram that came to a port.
+    pub fn handle_datagram(&mut self, now: Instant, port: R2p2Port, from: SocketAddrV4, datagram: &[u8]) {
+        match port {
+            R2p2Port::Client => {
+                if let Some(client) = &mut self.client {
+                    client.handle_datagram(now, from, datagram);
+                }
+            }
+            R2p2Port::Server => {
+                if let Some(server) = &mut self.server {
+                    server.handle_datagram(now, from, datagram);
+                }
+            }
+        }
+    }
+
+    /// The next datagram to send, and from which port.
+    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
+        if let Some(transmit) = self.client.as_mut().and_then(Client::poll_transmit) {
+            return Some((R2p2Port::Client, transmit));
+        }
+        let transmit = self.server.as_mut()?.poll_transmit()?;
+        Some((R2p2Port::Server, transmit))
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Some(client) = &mut self.client {
+            client.handle_timeout(now);
+        }
+        if let Some(server) = &mut self.server {
+            server.handle_timeout(now);
+        }
+    }
+
+    /// When that is wanted next.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        let client = self.client.as_mut().and_then(Client::next_timeout);
+        let server = self.server.as_mut().and_then(Server::next_timeout);
+        client.into_iter().chain(server).min()
+    }
+
+    /// Answers requests whose calls are over.
+    pub fn answer_unanswered(&mut self, now: Instant) {
+        while let Some(key) = self.unanswered.pop() {
+            if let Some(server) = &mut self.server {
+                server.reply(now, key, Bytes::new(), None, Timing::default());
+            }
+        }
+    }
+
+    /// A call that waited for the bytes of others to become fewer than so many, and goes on.
+    pub fn next_unblocked(&mut self, bytes_max: usize) -> Option<CallKey> {
+        if self.made_bytes < bytes_max { self.blocked.pop_front() } else { None }
+    }
+
+    /// The number of another host in reports, given by `number` where it has none.
+    pub fn number(&mut self, host: Named, number: impl FnOnce(&str) -> PeerIndex) -> PeerIndex {
+        if let Some(number) = self.numbers.get(&host) {
+            return *number;
+        }
+        if self.numbers.len() >= NUMBERS_MAX {
+            return PeerIndex::OTHER;
+        }
+        let name = match host {
+            Named::Server(address) => format!("r2p2 {address}"),
+            Named::Client(address) => format!("r2p2 {address}"),
+        };
+        let number = number(&name);
+        self.numbers.insert(host, number);
+        number
+    }
+
     /// Whether a call made is still under way.
     pub fn makes(&self, name: CallName) -> bool {
         self.client.as_ref().is_some_and(|client| client.has(name))
@@ -187,103 +265,5 @@ fn config_of(settings: &R2p2Settings, message_bytes_max: u32) -> Config {
         slots: settings.slots.max(1),
         message_bytes_max: default.message_bytes_max.min(message_bytes_max as usize),
         ..default
-    }
-}
-
-impl Engine {
-    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
-    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
-        let config = config_of(&settings, self.limits.message_bytes);
-        self.r2p2.server = settings.serves.then(|| Server::new(Arc::new(config), now));
-        self.r2p2.settings = settings;
-    }
-
-    /// Takes a datagram, known to be there since `arrived`.
-    pub fn handle_datagram(
-        &mut self,
-        turn: &mut Turn<'_>,
-        port: R2p2Port,
-        arrived: Instant,
-        from: SocketAddrV4,
-        datagram: &[u8],
-    ) {
-        self.arrived = arrived;
-        self.discard_abandoned(turn);
-        match port {
-            R2p2Port::Client => {
-                if let Some(client) = self.r2p2.client_if_any() {
-                    client.handle_datagram(turn.now, from, datagram);
-                }
-            }
-            R2p2Port::Server => {
-                if let Some(server) = &mut self.r2p2.server {
-                    server.handle_datagram(turn.now, from, datagram);
-                }
-            }
-        }
-        self.handle_r2p2_events(turn);
-        self.go_on(turn);
-    }
-
-    /// The next datagram to send, and from which port.
-    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
-        if let Some(transmit) = self.r2p2.client_if_any().and_then(Client::poll_transmit) {
-            return Some((R2p2Port::Client, transmit));
-        }
-        let transmit = self.r2p2.server.as_mut()?.poll_transmit()?;
-        Some((R2p2Port::Server, transmit))
-    }
-
-    pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
-        if let Some(client) = self.r2p2.client_if_any() {
-            client.handle_timeout(turn.now);
-        }
-        if let Some(server) = &mut self.r2p2.server {
-            server.handle_timeout(turn.now);
-        }
-        self.arrived = turn.now;
-        self.handle_r2p2_events(turn);
-    }
-
-    pub(crate) fn next_r2p2_timeout(&mut self) -> Option<Instant> {
-        let client = self.r2p2.client_if_any().and_then(Client::next_timeout);
-        let server = self.r2p2.server.as_mut().and_then(Server::next_timeout);
-        client.into_iter().chain(server).min()
-    }
-
-    /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
-    pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
-        while let Some(key) = self.r2p2.unanswered.pop() {
-            if let Some(server) = &mut self.r2p2.server {
-                server.reply(turn.now, key, Bytes::new(), None, Timing::default());
-            }
-        }
-        while self.r2p2.made_bytes < self.limits.connection_queue_bytes
-            && let Some(call) = self.r2p2.blocked.pop_front()
-        {
-            self.unblock(turn, call, Direction::Request);
-        }
-    }
-
-    /// The number of another host in reports.
-    pub(crate) fn r2p2_number(&mut self, host: Named) -> PeerIndex {
-        if let Some(number) = self.r2p2.numbers.get(&host) {
-            return *number;
-        }
-        if self.r2p2.numbers.len() >= NUMBERS_MAX {
-            return PeerIndex::OTHER;
-        }
-        let name = match host {
-            Named::Server(address) => format!("r2p2 {address}"),
-            Named::Client(address) => format!("r2p2 {address}"),
-        };
-        let number = self.telemetry.peer(&name, false);
-        self.r2p2.numbers.insert(host, number);
-        number
-    }
-
-    /// Where R2P2 is spoken behind a remote, if it is.
-    pub(crate) fn r2p2_target(&self, remote: RemoteKey) -> Option<SocketAddrV4> {
-        self.remotes.find(remote)?.r2p2.as_ref().map(|r2p2| r2p2.target)
     }
 }

@@ -3,11 +3,13 @@
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, conversion_fault, for_wire, reencode};
 use crate::engine::{Engine, Turn};
-use crate::limits::R2P2_REPLY;
+use crate::limits::{R2P2_REPLY, WAITING};
 use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
 use crate::r2p2::Made;
+use crate::r2p2_remote::Ungreeted;
 use crate::registry::Form;
+use crate::remote::Speaks;
 use crate::{CallKey, RemoteKey};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
@@ -15,9 +17,92 @@ use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
-use trunkline_r2p2::{CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
+use trunkline_r2p2::{
+    CallFailure, CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing,
+};
 
 impl Engine {
+    // LIFE: 9 R2P2
+    /// A call for an endpoint reached over R2P2: at once, or in line until it has answered a greeting.
+    pub(crate) fn hand_to_r2p2_remote<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let waiting_max = self.pending_max(key);
+        if self.streams_from_here(key) {
+            let endpoint = self.remotes.label(remote_key);
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::Streams { endpoint }));
+        }
+        let Some(remote) = self.remotes.find_mut(remote_key) else {
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key, item)) };
+        let mode = self.r2p2.mode();
+        if r2p2.is_ready(mode, self.r2p2.client(self.limits.message_bytes)) {
+            return self.open_at_r2p2(turn, key, remote_key, item);
+        }
+        if !r2p2.is_greeting() {
+            if remote.not_before > turn.now {
+                return Err(self.unreachable(key, remote_key, item));
+            }
+            self.greet(turn.now, remote_key, 0);
+        } else if remote.waiting.len() >= waiting_max {
+            self.drop_item(item);
+            let limit = waiting_max as u64;
+            return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
+        }
+        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+    }
+
+    /// A greeting was answered.
+    pub(crate) fn greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        remote.connected(Speaks::R2p2);
+        if let Some(r2p2) = &mut remote.r2p2 {
+            r2p2.greeted(self.r2p2.client(self.limits.message_bytes));
+        }
+        self.serve_line(turn, remote_key);
+    }
+
+    /// A greeting was not answered, or refused.
+    pub(crate) fn not_greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey, failure: CallFailure) {
+        let r2p2 = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut());
+        match r2p2.and_then(|r2p2| r2p2.not_greeted(failure)) {
+            Some(Ungreeted::GreetAgain(before)) => self.greet(turn.now, remote_key, before),
+            Some(Ungreeted::GiveUp) => {
+                self.remotes.dial_failed(turn.now, remote_key, &failure.to_string());
+                self.serve_line(turn, remote_key);
+            }
+            None => {}
+        }
+    }
+
+    fn greet(&mut self, now: Instant, remote_key: RemoteKey, before: u32) {
+        let Some(r2p2) = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut()) else {
+            return;
+        };
+        let greeting = r2p2.greet(now, remote_key.to_bits(), before);
+        if self.r2p2.client(self.limits.message_bytes).call(now, greeting).is_err() {
+            // Every id is in use.
+            r2p2.not_sent();
+            self.remotes.dial_failed(now, remote_key, "too many calls are in flight over R2P2");
+        }
+    }
+
+    /// Whether the caller knows that the method streams. Who does not know its types is held to one message.
+    fn streams_from_here(&self, key: CallKey) -> bool {
+        let Some(types) = self.calls.find(key).and_then(|call| call.sender_types(Direction::Request)) else {
+            return false;
+        };
+        let pattern = types.pattern;
+        !types.input.is_opaque() && (pattern.client_streams() || pattern.server_streams())
+    }
+
     // LIFE: 10 R2P2
     /// Sends a call's request.
     pub(crate) fn open_at_r2p2<'a>(
@@ -221,7 +306,7 @@ impl Engine {
         envelope: Bytes,
         is_linear: bool,
     ) -> Result<(), Fault> {
-        let target = self.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
+        let target = self.remotes.r2p2_target(remote).ok_or(Fault::NoRoute { what: "endpoint".into() })?;
         let call = self.calls.find(key).ok_or(Fault::Ended)?;
         let (class, sticky) = (call.choice.class.unwrap_or(0), call.choice.sticky == Some(true));
         let (tag, deadline, body) = (key.to_bits(), call.deadline, envelope.clone());

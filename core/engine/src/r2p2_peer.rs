@@ -3,10 +3,10 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::limits::R2P2_REPLY;
-use crate::r2p2::{Named, Serving};
+use crate::r2p2::{Named, R2p2Port, R2p2Settings, Serving};
 use crate::r2p2_remote::GREETING_TAG;
 use crate::registry::MethodTypes;
-use crate::session::Target;
+use crate::target::Target;
 use crate::{CallKey, RemoteKey};
 use core::net::SocketAddrV4;
 use std::borrow::Cow;
@@ -17,10 +17,57 @@ use trunkline_call::{
 };
 use trunkline_r2p2::{
     CallFailure, Client, ClientEvent, Reason, ReplyEnvelope, Request, RequestEnvelope, RequestKey, Server,
-    ServerEvent, Timing,
+    ServerEvent, Timing, Transmit,
 };
+use trunkline_telemetry::PeerIndex;
 
 impl Engine {
+    /// How R2P2 is spoken; [`R2p2Settings::default`] until this is called. To be said before anybody calls.
+    pub fn configure_r2p2(&mut self, now: Instant, settings: R2p2Settings) {
+        self.r2p2.configure(now, settings, self.limits.message_bytes);
+    }
+
+    /// Takes a datagram, known to be there since `arrived`.
+    pub fn handle_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        port: R2p2Port,
+        arrived: Instant,
+        from: SocketAddrV4,
+        datagram: &[u8],
+    ) {
+        self.arrived = arrived;
+        self.discard_abandoned(turn);
+        self.r2p2.handle_datagram(turn.now, port, from, datagram);
+        self.handle_r2p2_events(turn);
+        self.go_on(turn);
+    }
+
+    /// The next datagram to send, and from which port.
+    pub fn poll_datagram(&mut self) -> Option<(R2p2Port, Transmit)> {
+        self.r2p2.poll_datagram()
+    }
+
+    pub(crate) fn r2p2_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.r2p2.handle_timeout(turn.now);
+        self.arrived = turn.now;
+        self.handle_r2p2_events(turn);
+    }
+
+    /// Answers requests whose calls are over, and lets calls go on that waited for others to end.
+    pub(crate) fn settle_r2p2(&mut self, turn: &mut Turn<'_>) {
+        self.r2p2.answer_unanswered(turn.now);
+        while let Some(call) = self.r2p2.next_unblocked(self.limits.connection_queue_bytes) {
+            self.unblock(turn, call, Direction::Request);
+        }
+    }
+
+    /// The number of another host in reports.
+    pub(crate) fn r2p2_number(&mut self, host: Named) -> PeerIndex {
+        let telemetry = &mut self.telemetry;
+        self.r2p2.number(host, |name| telemetry.peer(name, false))
+    }
+
     /// Does what both ports have to tell.
     pub(crate) fn handle_r2p2_events(&mut self, turn: &mut Turn<'_>) {
         while let Some(event) = self.r2p2.client_if_any().and_then(Client::poll_event) {
@@ -110,7 +157,7 @@ impl Engine {
     fn handle_r2p2_failure(&mut self, turn: &mut Turn<'_>, key: CallKey, failure: CallFailure) {
         let Some(remote_key) = self.made_over_r2p2(key) else { return };
         let executed = failure.execution();
-        let by = self.endpoint_of(remote_key);
+        let by = self.remotes.label(remote_key);
         let dropped = |code| Fault::Dropped { by, why: failure.to_string(), code, executed };
         let fault = match failure {
             CallFailure::Deadline => Fault::DeadlinePassed { executed },

@@ -6,18 +6,11 @@
 //! answers they fail as *not executed*, and the endpoint rests for a while. An endpoint that falls silent in the middle
 //! of calls is greeted again.
 
-use crate::call::{Direction, Item};
-use crate::engine::{Engine, Turn};
-use crate::limits::WAITING;
-use crate::pass::{Blocker, Refusal};
-use crate::r2p2::R2p2;
 use crate::registry::MethodKey;
-use crate::remote::{Remote, Speaks};
-use crate::{CallKey, RemoteKey};
 use core::net::{Ipv4Addr, SocketAddrV4};
 use serde::{Deserialize, Serialize};
-use trunkline_call::{Deadline, Fault, Instant, KeyedMap};
-use trunkline_r2p2::{CallFailure, Mode, NewCall, RequestEnvelope};
+use trunkline_call::{Deadline, Instant, KeyedMap};
+use trunkline_r2p2::{CallFailure, Client, Mode, NewCall, RequestEnvelope};
 
 /// What is known of an endpoint reached over R2P2.
 #[derive(Debug, Serialize, Deserialize)]
@@ -107,107 +100,53 @@ impl R2p2Remote {
     }
 
     /// Whether calls may go there without another greeting.
-    fn is_ready(&self, r2p2: &mut R2p2, message_bytes_max: u32) -> bool {
-        let speaks = r2p2.client(message_bytes_max).speaks_extended(self.target);
-        r2p2.mode() == Mode::Compatible || self.greeting == (Greeting::Answered { extended: speaks })
-    }
-}
-
-impl Engine {
-    // LIFE: 9 R2P2
-    /// A call for an endpoint reached over R2P2: at once, or in line until it has answered a greeting.
-    pub(crate) fn hand_to_r2p2_remote<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let waiting_max = self.pending_max(key);
-        if self.streams_from_here(key) {
-            let endpoint = self.endpoint_of(remote_key);
-            self.drop_item(item);
-            return Err(Refusal::Fault(Fault::Streams { endpoint }));
-        }
-        let Some(remote) = self.remotes.find_mut(remote_key) else {
-            self.drop_item(item);
-            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
-        };
-        let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key, item)) };
-        if r2p2.is_ready(&mut self.r2p2, self.limits.message_bytes) {
-            return self.open_at_r2p2(turn, key, remote_key, item);
-        }
-        if !r2p2.is_greeting() {
-            if remote.not_before > turn.now {
-                return Err(self.unreachable(key, remote_key, item));
-            }
-            self.greet(turn.now, remote_key, 0);
-        } else if remote.waiting.len() >= waiting_max {
-            self.drop_item(item);
-            let limit = waiting_max as u64;
-            return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
-        }
-        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+    pub fn is_ready(&self, mode: Mode, client: &Client) -> bool {
+        let speaks = client.speaks_extended(self.target);
+        mode == Mode::Compatible || self.greeting == (Greeting::Answered { extended: speaks })
     }
 
     /// A greeting was answered.
-    pub(crate) fn greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        remote.connected(Speaks::R2p2);
-        if let Some(r2p2) = &mut remote.r2p2 {
-            let client = self.r2p2.client(self.limits.message_bytes);
-            r2p2.greeting = Greeting::Answered { extended: client.speaks_extended(r2p2.target) };
-        }
-        self.serve_line(turn, remote_key);
+    pub fn greeted(&mut self, client: &Client) {
+        self.greeting = Greeting::Answered { extended: client.speaks_extended(self.target) };
     }
 
-    /// A greeting was not answered, or refused.
-    pub(crate) fn not_greeted(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey, failure: CallFailure) {
-        let Some(r2p2) = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut()) else {
-            return;
-        };
-        let Greeting::Sent(before) = r2p2.greeting else { return };
+    /// A greeting was not answered, or refused. How many were sent, if another is to be.
+    pub fn not_greeted(&mut self, failure: CallFailure) -> Option<Ungreeted> {
+        let Greeting::Sent(before) = self.greeting else { return None };
         let silent = matches!(failure, CallFailure::Deadline | CallFailure::Silent);
         if silent && before + 1 < GREETINGS_MAX {
-            return self.greet(turn.now, remote_key, before + 1);
+            return Some(Ungreeted::GreetAgain(before + 1));
         }
-        r2p2.greeting = Greeting::Wanted;
-        self.dial_failed(turn.now, remote_key, &failure.to_string());
-        self.serve_line(turn, remote_key);
+        self.greeting = Greeting::Wanted;
+        Some(Ungreeted::GiveUp)
     }
 
-    fn greet(&mut self, now: Instant, remote_key: RemoteKey, before: u32) {
-        let Some(r2p2) = self.remotes.find_mut(remote_key).and_then(|remote| remote.r2p2.as_mut()) else {
-            return;
-        };
-        r2p2.greeting = Greeting::Sent(before);
-        let new = NewCall {
-            tag: GREETING_TAG | remote_key.to_bits(),
-            target: r2p2.target,
+    /// The greeting that follows so many others, to be sent under this tag.
+    pub fn greet(&mut self, now: Instant, tag: u64, before: u32) -> NewCall {
+        self.greeting = Greeting::Sent(before);
+        NewCall {
+            tag: GREETING_TAG | tag,
+            target: self.target,
             sticky: false,
             class: 0,
             deadline: Deadline::at(now.plus_ns(GREETING_NS << before)),
             body: RequestEnvelope::default().encode().unwrap_or_default().into(),
-        };
-        if self.r2p2.client(self.limits.message_bytes).call(now, new).is_err() {
-            // Every id is in use: the next call in line tries again.
-            r2p2.greeting = Greeting::Wanted;
-            self.dial_failed(now, remote_key, "too many calls are in flight over R2P2");
         }
     }
 
-    /// Whether the caller knows that the method streams. Who does not know its types is held to one message.
-    fn streams_from_here(&self, key: CallKey) -> bool {
-        let Some(types) = self.calls.find(key).and_then(|call| call.sender_types(Direction::Request)) else {
-            return false;
-        };
-        let pattern = types.pattern;
-        !types.input.is_opaque() && (pattern.client_streams() || pattern.server_streams())
+    /// The greeting could not be sent: the next call in line tries again.
+    pub fn not_sent(&mut self) {
+        self.greeting = Greeting::Wanted;
     }
+}
 
-    pub(crate) fn endpoint_of(&self, remote: RemoteKey) -> String {
-        self.remotes.find(remote).map_or_else(String::new, |remote: &Remote| remote.endpoint.to_string())
-    }
+/// What follows a greeting that was not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ungreeted {
+    /// Another, after so many.
+    GreetAgain(u32),
+    /// The endpoint rests for a while.
+    GiveUp,
 }
 
 #[cfg(test)]

@@ -1,20 +1,14 @@
 //! Endpoints of other daemons: dialled when first needed, kept, dialled again after a pause when lost.
 
-use crate::call::{Direction, Item, ServerEnd};
-use crate::due::Due;
-use crate::engine::{Engine, Turn};
-use crate::grpc_pool::Pool;
-use crate::limits::WAITING;
 use crate::names::Names;
-use crate::observe::{RemoteRow, RemoteState};
-use crate::pass::{Blocker, Refusal};
 use crate::r2p2_remote::R2p2Remote;
+use crate::snapshot::{RemoteRow, RemoteState};
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 use core::net::SocketAddrV4;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::{Fault, Instant};
+use trunkline_call::Instant;
 
 /// The two connections of an endpoint. Calls with large requests take the bulk lane, so that a small call never shares
 /// a socket buffer with them.
@@ -27,7 +21,8 @@ pub(crate) enum LaneIndex {
 /// An endpoint to connect to, for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// What this connection will be. Where TLS is spoken, ALPN has the last word ([`Engine::dialled_speaks_grpc`]).
+    /// What this connection will be. Where TLS is spoken, ALPN has the last word
+    /// ([`crate::Engine::dialled_speaks_grpc`]).
     pub connection: Dialled,
     /// `tcp://host:port` or `unix:path`.
     pub endpoint: Arc<str>,
@@ -62,7 +57,7 @@ pub(crate) enum Speaks {
 pub struct Remote {
     pub(crate) endpoint: Arc<str>,
     pub(crate) speaks: Speaks,
-    lanes: [Lane; 2],
+    pub(crate) lanes: [LaneConnection; 2],
     #[serde(skip)]
     pub(crate) pool: Pool,
     /// Reached over R2P2: instead of lanes and pool.
@@ -74,13 +69,41 @@ pub struct Remote {
     pub(crate) not_before: Instant,
     pub(crate) last_error: String,
     /// A timer is set for `not_before`: calls that are ready to wait are in line.
-    wakes: bool,
+    pub(crate) wakes: bool,
     /// Only names brought it up; it goes when none stands for it any more.
     named_only: bool,
 }
 
+/// The connections of an endpoint that speaks gRPC.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    /// Those that are up and not leaving.
+    pub open: Vec<GrpcKey>,
+    pub dialling: Option<GrpcKey>,
+}
+
+impl Pool {
+    /// With one connection.
+    #[cfg(test)]
+    pub fn of_open(peer: GrpcKey) -> Self {
+        Self { open: vec![peer], ..Self::default() }
+    }
+
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    pub fn is_unused(&self) -> bool {
+        self.open.is_empty() && self.dialling.is_none()
+    }
+
+    pub fn is_dialling(&self) -> bool {
+        self.dialling.is_some()
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum Lane {
+pub(crate) enum LaneConnection {
     Idle,
     Dialling(PeerKey),
     Open(PeerKey),
@@ -181,7 +204,7 @@ impl Remotes {
         let key = self.table.insert(Remote {
             endpoint: Arc::clone(&endpoint),
             speaks: if r2p2.is_some() { Speaks::R2p2 } else { self.speaks_at_first },
-            lanes: [Lane::Idle; 2],
+            lanes: [LaneConnection::Idle; 2],
             pool: Pool::default(),
             r2p2,
             waiting: VecDeque::new(),
@@ -238,6 +261,62 @@ impl Remotes {
         }
     }
 
+    /// Asks for a name, if it is one and nobody has been asked.
+    pub fn ask_name(&mut self, key: RemoteKey) {
+        if let Some(text) = self.table.find(key).map(|remote| Arc::clone(&remote.endpoint)) {
+            self.names.ask(key, &text);
+        }
+    }
+
+    /// An endpoint could not be reached, or was lost: those that know it by a name look again.
+    pub fn ask_names_of(&mut self, endpoint: RemoteKey) {
+        for key in self.names.of(endpoint) {
+            self.ask_name(key);
+        }
+    }
+
+    /// What a name stands for by now; the name's key if it is known.
+    pub fn looked_up(
+        &mut self,
+        name: &str,
+        found: Result<&[String], &str>,
+        limit: usize,
+    ) -> Option<RemoteKey> {
+        let key = self.named(name)?;
+        let known = match found {
+            Ok([]) => Err("the name has no addresses".to_owned()),
+            Ok(endpoints) => self.intern_all(endpoints, limit),
+            Err(why) => Err(why.to_owned()),
+        };
+        self.names.answer(key, known);
+        Some(key)
+    }
+
+    fn intern_all(&mut self, endpoints: &[String], limit: usize) -> Result<Vec<RemoteKey>, String> {
+        let intern = |endpoint: &String| self.intern_named(endpoint, limit);
+        let known: Vec<RemoteKey> = endpoints.iter().filter_map(intern).collect();
+        if known.is_empty() { Err(format!("endpoints limit of {limit} reached")) } else { Ok(known) }
+    }
+
+    /// No dialling for a while, longer each time.
+    pub fn dial_failed(&mut self, now: Instant, remote: RemoteKey, why: &str) {
+        let Self { table, jitter, .. } = self;
+        let Some(remote) = table.find_mut(remote) else { return };
+        remote.last_error = why.to_owned();
+        remote.not_before = now.plus_ns(jitter.spread(remote.pause_ns()));
+        remote.failures = remote.failures.saturating_add(1);
+    }
+
+    /// As it was written, for people; empty if it is forgotten.
+    pub fn label(&self, remote: RemoteKey) -> String {
+        self.table.find(remote).map_or_else(String::new, |remote| remote.endpoint.to_string())
+    }
+
+    /// Where R2P2 is spoken behind an endpoint, if it is.
+    pub fn r2p2_target(&self, remote: RemoteKey) -> Option<SocketAddrV4> {
+        self.table.find(remote)?.r2p2.as_ref().map(|r2p2| r2p2.target)
+    }
+
     pub fn find(&self, remote: RemoteKey) -> Option<&Remote> {
         self.table.find(remote)
     }
@@ -267,10 +346,10 @@ impl Remotes {
 
 impl Remote {
     fn state(&self) -> RemoteState {
-        let any = |what: fn(&Lane) -> bool| self.lanes.iter().any(what);
+        let any = |what: fn(&LaneConnection) -> bool| self.lanes.iter().any(what);
         let by_r2p2 = |what: fn(&R2p2Remote) -> bool| self.r2p2.as_ref().is_some_and(what);
-        let open = any(|lane| matches!(lane, Lane::Open(_))) || self.pool.is_open();
-        let dialling = any(|lane| matches!(lane, Lane::Dialling(_))) || self.pool.is_dialling();
+        let open = any(|lane| matches!(lane, LaneConnection::Open(_))) || self.pool.is_open();
+        let dialling = any(|lane| matches!(lane, LaneConnection::Dialling(_))) || self.pool.is_dialling();
         if open || by_r2p2(R2p2Remote::is_there) {
             RemoteState::Ready
         } else if dialling || by_r2p2(R2p2Remote::is_greeting) {
@@ -290,16 +369,16 @@ impl Remote {
 
     /// Whether a connection is being dialled for it.
     pub(crate) fn dials(&self, lane: LaneIndex, peer: PeerKey) -> bool {
-        self.lanes[lane as usize] == Lane::Dialling(peer)
+        self.lanes[lane as usize] == LaneConnection::Dialling(peer)
     }
 
     /// Whether it has shown, by a connection that is there, that it speaks the native protocol.
-    fn is_open_natively(&self) -> bool {
-        self.lanes.iter().any(|lane| matches!(lane, Lane::Open(_)))
+    pub(crate) fn is_open_natively(&self) -> bool {
+        self.lanes.iter().any(|lane| matches!(lane, LaneConnection::Open(_)))
     }
 
     fn is_unused(&self) -> bool {
-        self.lanes == [Lane::Idle; 2] && self.pool.is_unused() && self.waiting.is_empty()
+        self.lanes == [LaneConnection::Idle; 2] && self.pool.is_unused() && self.waiting.is_empty()
     }
 
     /// Whether a call can be had there: over a connection of its kind that is there, or over one that may be made. That
@@ -309,7 +388,9 @@ impl Remote {
             || match self.speaks {
                 Speaks::Grpc => self.pool.is_open(),
                 Speaks::R2p2 => self.r2p2.as_ref().is_some_and(R2p2Remote::is_there),
-                Speaks::Native | Speaks::Unknown => matches!(self.lanes[lane as usize], Lane::Open(_)),
+                Speaks::Native | Speaks::Unknown => {
+                    matches!(self.lanes[lane as usize], LaneConnection::Open(_))
+                }
             }
     }
 
@@ -318,181 +399,10 @@ impl Remote {
     }
 }
 
-impl Engine {
-    // LIFE: 9
-    /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
-    pub(crate) fn hand_to_remote<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let lane = self.lane_of(&item);
-        let waiting_max = self.pending_max(key);
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else {
-            self.drop_item(item);
-            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
-        };
-        match remote.speaks {
-            Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
-            Speaks::R2p2 | Speaks::Native if item.is_packed() => {
-                return self.hand_over_unpacked(Direction::Request, item, |this, plain| {
-                    this.hand_to_remote(turn, key, remote_key, plain)
-                });
-            }
-            Speaks::R2p2 => return self.hand_to_r2p2_remote(turn, key, remote_key, item),
-            Speaks::Unknown | Speaks::Native => {}
-        }
-        match remote.lanes[lane as usize] {
-            Lane::Open(peer) => return self.open_at_peer(turn, key, peer, item),
-            Lane::Dialling(_) if remote.waiting.len() < waiting_max => {}
-            Lane::Dialling(_) => {
-                self.drop_item(item);
-                let limit = waiting_max as u64;
-                return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
-            }
-            Lane::Idle if remote.not_before > turn.now => return Err(self.unreachable(key, remote_key, item)),
-            Lane::Idle => self.dial(turn.now, remote_key, lane),
-        }
-        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
-    }
-
-    /// The lane a call takes by what it opens with, where the endpoint has lanes.
-    pub(crate) fn lane_of(&self, opening: &Item<'_>) -> LaneIndex {
-        let bulk = opening.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
-        if bulk { LaneIndex::Bulk } else { LaneIndex::Small }
-    }
-
-    /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
-    pub(crate) fn unreachable<'a>(
-        &mut self,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Refusal<'a> {
-        let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
-        let limit = self.pending_max(key);
-        let fault = match self.remotes.table.find_mut(remote_key) {
-            Some(remote) if waits && remote.waiting.len() < limit => {
-                if !std::mem::replace(&mut remote.wakes, true) {
-                    self.timers.insert(remote.not_before, Due::Remote(remote_key));
-                }
-                return Refusal::Blocked(item, Blocker::Remote(remote_key));
-            }
-            Some(_) if waits => Fault::Limit { name: WAITING, limit: limit as u64 },
-            Some(remote) => {
-                Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
-            }
-            None => Fault::NoRoute { what: "endpoint".into() },
-        };
-        self.drop_item(item);
-        Refusal::Fault(fault)
-    }
-
-    /// It may be dialled again: those in line try.
-    pub(crate) fn wake_remote(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        if let Some(remote) = self.remotes.table.find_mut(remote_key) {
-            remote.wakes = false;
-        }
-        self.serve_line(turn, remote_key);
-    }
-
-    fn dial(&mut self, now: Instant, remote_key: RemoteKey, lane: LaneIndex) {
-        let peer = self.new_outgoing_peer(now, remote_key, lane);
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
-        remote.lanes[lane as usize] = Lane::Dialling(peer);
-        let (connection, is_known) = (Dialled::Native(peer), remote.is_open_natively());
-        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint), is_known });
-    }
-
-    /// A dialled connection said hello: those in line go on.
-    pub(crate) fn lane_open(
-        &mut self,
-        turn: &mut Turn<'_>,
-        remote_key: RemoteKey,
-        lane: LaneIndex,
-        peer: PeerKey,
-    ) {
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
-        remote.lanes[lane as usize] = Lane::Open(peer);
-        remote.connected(Speaks::Native);
-        self.serve_line(turn, remote_key);
-    }
-
-    /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line go another way,
-    /// or fail here if there is none.
-    ///
-    /// `silent`: whoever answers there has not shown that it speaks the native protocol, so it may well speak gRPC.
-    pub(crate) fn lane_lost(
-        &mut self,
-        turn: &mut Turn<'_>,
-        remote_key: RemoteKey,
-        lane: LaneIndex,
-        peer: PeerKey,
-        why: &str,
-        silent: bool,
-    ) {
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
-        let lost = remote.lanes[lane as usize];
-        if lost != Lane::Open(peer) && lost != Lane::Dialling(peer) {
-            return;
-        }
-        remote.lanes[lane as usize] = Lane::Idle;
-        let is_daemon = remote.is_open_natively();
-        self.ask_names_of(remote_key);
-        if lost == Lane::Open(peer) {
-            // Another program may listen there by now. To ask again costs nothing.
-            if !is_daemon {
-                self.remotes.unlearn(remote_key);
-            }
-            return;
-        }
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
-        if silent && !is_daemon {
-            remote.speaks = Speaks::Grpc;
-        } else {
-            self.dial_failed(turn.now, remote_key, why);
-        }
-        self.serve_line(turn, remote_key);
-    }
-
-    /// The lane's connection turned out to be something else.
-    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex) {
-        if let Some(remote) = self.remotes.table.find_mut(remote_key) {
-            remote.lanes[lane as usize] = Lane::Idle;
-        }
-    }
-
-    /// No dialling for a while, longer each time.
-    pub(crate) fn dial_failed(&mut self, now: Instant, remote_key: RemoteKey, why: &str) {
-        let Remotes { table, jitter, .. } = &mut self.remotes;
-        let Some(remote) = table.find_mut(remote_key) else { return };
-        remote.last_error = why.to_owned();
-        remote.not_before = now.plus_ns(jitter.spread(remote.pause_ns()));
-        remote.failures = remote.failures.saturating_add(1);
-    }
-
-    /// Tries every call in line once: each goes, fails, or joins the line again.
-    pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        let Some(remote) = self.remotes.table.find_mut(remote_key) else { return };
-        for key in std::mem::take(&mut remote.waiting) {
-            if self.waits_for_remote(key) {
-                self.unblock(turn, key, Direction::Request);
-            }
-        }
-    }
-
-    pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
-        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Shows that an endpoint whose connection is there can be reached, whatever became of a further one.
     use super::*;
-    use crate::GrpcKey;
 
     #[test]
     fn a_connection_that_cannot_be_made_says_nothing_about_those_there_are() {
@@ -507,8 +417,8 @@ mod tests {
         assert_eq!(both(remote, now), [true, true], "nobody has tried yet");
         remote.not_before = later;
         assert_eq!((both(remote, now), both(remote, later)), ([false, false], [true, true]));
-        remote.lanes[LaneIndex::Small as usize] = Lane::Open(PeerKey::from_bits(1));
-        remote.lanes[LaneIndex::Bulk as usize] = Lane::Dialling(PeerKey::from_bits(2));
+        remote.lanes[LaneIndex::Small as usize] = LaneConnection::Open(PeerKey::from_bits(1));
+        remote.lanes[LaneIndex::Bulk as usize] = LaneConnection::Dialling(PeerKey::from_bits(2));
         assert_eq!(both(remote, now), [true, false]);
         remote.speaks = Speaks::Grpc;
         assert_eq!(both(remote, now), [false, false]);

@@ -1,9 +1,10 @@
 //! One attached session, as the engine sees it.
 
 use crate::CallKey;
-use crate::cluster::ClusterKey;
+use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
+use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
@@ -36,10 +37,10 @@ pub struct Session {
     /// Ask for Freed entries as soon as this many bytes wait: an eighth of the send heap.
     freed_bytes_max: u64,
     /// Calls with a message waiting for room in this session's receive heap, first come first served.
-    pub(crate) parked: VecDeque<(CallKey, crate::call::Direction)>,
+    pub(crate) parked: VecDeque<(CallKey, Direction)>,
     /// The same of streams that hold nothing of that heap; served when nobody else waits (`shares.rs`).
     #[serde(default)]
-    pub(crate) parked_streams: VecDeque<(CallKey, crate::call::Direction)>,
+    pub(crate) parked_streams: VecDeque<(CallKey, Direction)>,
     /// Bytes of that heap in messages of streams whose calls are open.
     #[serde(default)]
     pub(crate) stream_bytes: u64,
@@ -71,19 +72,6 @@ pub(crate) enum Route {
         plan: Option<Arc<Plan>>,
     },
     Serves,
-}
-
-/// Where a route's calls go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) enum Target {
-    /// Whoever serves the method: sessions of this host, else the configured endpoints.
-    Anyone,
-    /// Sessions of this host only. Calls of peers are forwarded at the gateway alone (`gateway.rs`), which counts hops:
-    /// two daemons that are each other's endpoint for a service that nobody serves would pass such a call around until
-    /// its deadline.
-    Here,
-    /// One target: an endpoint, or those a name stands for.
-    Cluster(ClusterKey),
 }
 
 impl Session {

@@ -116,18 +116,16 @@ impl Engine {
     }
 
     /// The application is through with a message: its sender may send as much again.
-    pub(crate) fn released(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, bytes: u32) {
-        let (key, direction) = match id.is_delivered() {
-            true => (self.delivered_key(session, id), Direction::Request),
-            false => (self.made_key(session, id), Direction::Response),
-        };
-        let Some(key) = key else { return };
+    pub(crate) fn released(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, bytes: u32) {
         let Some(call) = self.calls.find_mut(key) else { return };
         let half = call.half(direction);
         let credit = half.release(bytes);
+        let holder = half.share.held();
         let less = half.share.release(bytes);
         let awaited = half.share.was_awaited();
-        if less > 0 {
+        if less > 0
+            && let Some((session, _)) = holder
+        {
             self.streams_hold_less(session, less);
         }
         self.credit_sender(key, direction, credit);

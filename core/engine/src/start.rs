@@ -1,26 +1,36 @@
 //! The start of a call: is it sound, and who serves it?
 
-use crate::CallKey;
-use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::cluster::ClusterKey;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
 use crate::registry::{Called, MethodKey, Server, service_of};
-use crate::session::Target;
+use crate::target::Target;
 use crate::trace::Trace;
-use trunkline_call::{Deadline, Execution, Fault, Instant, WorkerChoice};
+use crate::workers::{Asking, Given, GivenOut, Queued};
+use crate::{CallKey, SessionKey};
+use trunkline_balance::key_of;
+use trunkline_call::{Deadline, Execution, Fault, Instant, Pattern, WorkerChoice};
+use trunkline_dispatch::Class;
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
     pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
-        self.note_step(turn.now, key, Direction::Request, &opening);
+        if let Some(call) = self.calls.find_mut(key) {
+            call.note_step(&mut self.steps, turn.now, Direction::Request, &opening);
+        }
         if !is_whole(&opening) && self.begins_whole(key, target) {
             return self.begin_in_parts(turn, key, opening);
         }
-        if let Some(opening) = self.find_place(turn, key, target, opening) {
-            self.start_now(turn, key, target, opening);
+        match self.way_to_worker(turn.now, key, target, &opening) {
+            Ok(None) => self.start_now(turn, key, target, opening),
+            Ok(Some(queued)) => self.wait_for_worker(turn, key, queued, opening),
+            Err(fault) => {
+                self.drop_item(opening);
+                self.fail(turn, key, fault);
+            }
         }
     }
 
@@ -82,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// The same for a call that has its place at a worker, or needs none.
+    /// Starts a call that has its place at a worker, or needs none.
     pub(crate) fn start_now(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
         let settled = match &opening {
             Item::Open { metadata, body, .. } => {
@@ -120,8 +130,11 @@ impl Engine {
         let server = self.find_server(key, target)?;
         if let Some(call) = self.calls.find_mut(key) {
             call.server = server;
+            // Counts the call with the session that will serve it.
+            if let Some(session) = call.handler().and_then(|session| self.sessions.find_mut(session)) {
+                session.delivered += 1;
+            }
         }
-        self.enter_server(key);
         self.enlist_server(key);
         Ok(())
     }
@@ -159,13 +172,8 @@ impl Engine {
 
     /// What the service's users have said about calls such as this one, if it is made here.
     fn apply_service_config(&mut self, now: Instant, key: CallKey) {
-        if self.service_configs.is_empty() {
-            return;
-        }
         let Some(call) = self.calls.find_mut(key).filter(|call| call.is_made_here()) else { return };
-        let path = self.registry.path(call.method);
-        let config = self.service_configs.get(service_of(path)).and_then(|config| config.method(path));
-        let Some(config) = config else { return };
+        let Some(config) = self.attempts.config(self.registry.path(call.method)) else { return };
         if let Some(timeout_ns) = config.timeout_ns {
             call.deadline = call.deadline.earlier(Deadline::at(now.plus_ns(timeout_ns)));
         }
@@ -257,11 +265,197 @@ impl Engine {
         self.calls.find(key).map_or(Fault::Ended, |call| self.unserved(call.method))
     }
 
-    /// Counts the call with the session that will serve it.
-    pub(crate) fn enter_server(&mut self, key: CallKey) {
-        let handler = self.calls.find(key).and_then(|call| call.handler());
-        if let Some(session) = handler.and_then(|session| self.sessions.find_mut(session)) {
-            session.delivered += 1;
+    // LIFE: 4 | served by workers of this host: one that is free, or the queue in front of them | the worker |
+    /// Gives a call that begins a place at a worker, if it is to have one; or what it waits in, with its place there.
+    fn way_to_worker(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        target: Target,
+        opening: &Item<'_>,
+    ) -> Result<Option<Queued>, Fault> {
+        let method = self.calls.find(key).ok_or(Fault::Ended)?.method;
+        let bytes = opening.body().map_or(0, Body::parked_bytes);
+        if self.awaited.is_active() && self.is_awaited(method, target) {
+            let calls = &self.calls;
+            let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
+            if self.awaited.admit(key, bytes, is_waiting) {
+                return Ok(Some(Queued::for_none(target, bytes)));
+            }
         }
+        let servers = self.registry.in_line(method);
+        if matches!(target, Target::Cluster(_)) || servers.len() < 2 || self.draining {
+            return Ok(None);
+        }
+        let choice = self.choice_of_worker(key, method, opening);
+        let sticky = (choice.sticky == Some(true)).then(|| self.caller_of(key));
+        let is_unary =
+            |server: &Server| server.types.pattern == Pattern::Unary && !server.types.input.is_opaque();
+        let is_shared = servers.iter().all(is_unary);
+        if !is_shared && sticky.is_none() {
+            return Ok(None);
+        }
+        let (queue_max, bytes_max) =
+            (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
+        let class = Class::new(choice.class.unwrap_or(0));
+        let asking = Asking { call: key, method, class, sticky, is_shared, target, bytes, bytes_max };
+        let Self { workers, registry, admission, calls, .. } = self;
+        let name = service_of(registry.path(method));
+        let reserved = || admission.chain().reservations(name);
+        let service =
+            workers.service(name, registry.in_line(method), registry.version(), queue_max, reserved);
+        match workers.give(now, service, asking) {
+            Given::On(place) => {
+                if let Some(call) = calls.find_mut(key) {
+                    call.place = place;
+                }
+                Ok(None)
+            }
+            Given::Waits(queued) => Ok(Some(queued)),
+            Given::BytesFull => Err(Fault::Limit {
+                name: "bytes of calls waiting for a worker (limits.parked_bytes_per_session)",
+                limit: bytes_max as u64,
+            }),
+            Given::Full => Err(Fault::Limit {
+                name: "calls waiting for a worker (limits.calls_delivered_per_session)",
+                limit: queue_max as u64,
+            }),
+        }
+    }
+
+    /// Which worker a call wants: what the operator of this host says of calls that are served here, else of those that
+    /// are made here, else the call itself. What is wrong with its metadata is said at its admission.
+    fn choice_of_worker(&self, key: CallKey, method: MethodKey, opening: &Item<'_>) -> WorkerChoice {
+        let server = self.registry.in_line(method).first().and_then(|server| server.plan.as_ref());
+        let served = server.map_or(WorkerChoice::default(), |plan| plan.choice());
+        let Some(call) = self.calls.find(key) else { return served };
+        let made = call.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
+        let asked = match opening {
+            Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
+            _ => WorkerChoice::default(),
+        };
+        served.or(made).or(asked).or(call.choice)
+    }
+
+    /// What a caller's sticky calls have in common: an application's process, or a peer's address.
+    fn caller_of(&self, key: CallKey) -> u64 {
+        let label = match self.calls.find(key).map(|call| &call.client) {
+            Some(ClientEnd::Session { session, .. }) => {
+                self.sessions.find(*session).map(|session| session.label.as_str())
+            }
+            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| peer.label.as_str()),
+            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
+            Some(ClientEnd::R2p2 { request }) => {
+                return key_of(Self::r2p2_label(request.client()).as_bytes());
+            }
+            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
+        };
+        key_of(label.unwrap_or_default().as_bytes())
+    }
+
+    fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: Item<'_>) {
+        let admitted = match &opening {
+            // One that begins again was admitted when it began.
+            Item::Open { metadata, body, .. } if self.calls.find(key).is_some_and(|call| !call.admitted) => {
+                self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
+            }
+            _ => Ok(()),
+        };
+        let Some(call) = self.calls.find_mut(key) else {
+            self.workers.stop_waiting(&queued, key);
+            return self.drop_item(opening);
+        };
+        call.queued = Some(queued);
+        match admitted {
+            Ok(()) => {
+                call.request.waiting_since.get_or_insert(turn.now);
+                call.request.backlog.push_back(opening.into_owned());
+            }
+            Err(fault) => {
+                self.stop_waiting(key);
+                self.drop_item(opening);
+                self.fail(turn, key, fault);
+            }
+        }
+    }
+
+    /// The handler is through with a call: its place is free, and what it took is measured.
+    pub(crate) fn leave_worker(&mut self, now: Instant, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(place) = call.place.take() else { return };
+        self.workers.give_back(place, key);
+        self.workers.note(now, place, call.method, &call.server_stamps);
+    }
+
+    /// A call takes no place at its worker any more, for whatever reason.
+    pub(crate) fn give_place_back(&mut self, key: CallKey) {
+        if let Some(place) = self.calls.find_mut(key).and_then(|call| call.place.take()) {
+            self.workers.give_back(place, key);
+        }
+    }
+
+    /// A call that waited for a worker is over.
+    pub(crate) fn stop_waiting(&mut self, key: CallKey) {
+        if let Some(queued) = self.calls.find_mut(key).and_then(|call| call.queued.take()) {
+            self.workers.stop_waiting(&queued, key);
+        }
+    }
+
+    /// Whether calls wait for a worker: the host looks then which of them rest.
+    pub fn calls_wait_for_workers(&self) -> bool {
+        self.workers.is_waited_for()
+    }
+
+    /// The workers with calls in hand for which others wait.
+    pub fn workers_in_question(&self, out: &mut Vec<SessionKey>) {
+        out.extend(self.workers.in_question());
+    }
+
+    /// A worker's thread waits for entries and has taken all there were: the handlers of its calls wait, too, and do
+    /// not keep it from taking others.
+    pub fn worker_rests(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
+        let Self { workers, calls, .. } = self;
+        workers.rests(session, |key| {
+            let call = calls.find_mut(key)?;
+            call.place = None;
+            Some(call.method)
+        });
+        self.go_on(turn);
+    }
+
+    /// Calls that waited go to workers that are free.
+    pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
+        while let Some(GivenOut { call: key, place }) = self.workers.poll(turn.now) {
+            match self.calls.find_mut(key) {
+                Some(call) => call.place = place.or(call.place),
+                None => {
+                    place.into_iter().for_each(|place| self.workers.give_back(place, key));
+                    continue;
+                }
+            }
+            self.take_from_queue(turn, key);
+        }
+    }
+
+    /// A call goes on from the queue.
+    fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
+        let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
+        call.client_stamps.wait_ns += waited;
+        let opening = call.request.backlog.pop_front();
+        self.workers.taken_from_queue(&queued);
+        match opening {
+            Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
+                engine.start_now(turn, key, queued.target, opening);
+            }),
+            None => self.give_place_back(key),
+        }
+    }
+
+    /// Policies keep other workers for other classes from now on.
+    pub(crate) fn reserve_workers(&mut self) {
+        let Self { workers, admission, .. } = self;
+        workers.reserve(|name| admission.chain().reservations(name));
     }
 }

@@ -41,7 +41,7 @@ impl Engine {
 
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        let r2p2 = self.next_r2p2_timeout();
+        let r2p2 = self.r2p2.next_timeout();
         let nested = (!self.nested.is_empty()).then(Instant::default);
         self.timers.next_due().into_iter().chain(r2p2).chain(nested).min()
     }

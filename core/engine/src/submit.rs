@@ -7,6 +7,7 @@ use crate::registry::{MethodKey, is_own_service};
 use crate::session::Route;
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
+use std::collections::hash_map::Entry;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Execution, Fault, Metadata};
 
@@ -66,7 +67,7 @@ impl Engine {
             return Err(SessionFault::UnknownRoute(made.route));
         };
         let (method, types, target, plan) = (*method, types.clone(), *target, plan.clone());
-        if made.call.is_delivered() || from.made.contains_key(&made.call) {
+        if made.call.is_delivered() {
             return Err(SessionFault::CallIdInUse(made.call));
         }
         let full = from.made.len() >= self.limits.calls_made_per_session;
@@ -77,8 +78,16 @@ impl Engine {
         call.client_stamps.a1 = made.published;
         call.client_stamps.d2 = turn.now;
         let key = self.calls.insert(call);
+        match self.session_mut(session)?.made.entry(made.call) {
+            Entry::Vacant(entry) => {
+                entry.insert(key);
+            }
+            Entry::Occupied(_) => {
+                self.calls.discard(key);
+                return Err(SessionFault::CallIdInUse(made.call));
+            }
+        }
         self.enlist(key, 0, plan);
-        self.session_mut(session)?.made.insert(made.call, key);
         let metadata = self.inherit(key, session, made.parent, metadata);
         let metadata = self.naming_own_caller(method, session, metadata);
         let body = made.payload.map(|payload| Body::Lent { session, payload });
@@ -204,7 +213,9 @@ impl Engine {
             self.drop_item(item);
             return Ok(());
         };
+        let mut has_place = false;
         if let Some(call) = self.calls.find_mut(key) {
+            has_place = call.place.is_some();
             call.server_measured = true;
             call.server_stamps.a10 = finish.taken;
             call.server_stamps.a11 = finish.published;
@@ -212,7 +223,9 @@ impl Engine {
             call.server_stamps.cpu_ns = finish.cpu_ns;
             call.server_stamps.subtree = finish.subtree.saturating_add(1);
         }
-        self.leave_worker(turn.now, key);
+        if has_place {
+            self.leave_worker(turn.now, key);
+        }
         self.pass(turn, key, Direction::Response, item);
         Ok(())
     }
@@ -243,11 +256,17 @@ impl Engine {
                 turn.heaps.release(session, span.offset).ok_or(SessionFault::NotABlock(span))?;
             }
         }
-        if block.len != 0 {
-            self.released(turn, session, id, block.len);
-        }
-        if let Some(key) = self.made_key(session, id) {
-            self.conclude(turn.now, key, a18);
+        let (key, direction) = match id.is_delivered() {
+            true => (self.delivered_key(session, id), Direction::Request),
+            false => (self.made_key(session, id), Direction::Response),
+        };
+        if let Some(key) = key {
+            if block.len != 0 {
+                self.released(turn, key, direction, block.len);
+            }
+            if direction == Direction::Response {
+                self.conclude(turn.now, key, a18);
+            }
         }
         self.unpark(turn, session);
         Ok(())

@@ -7,7 +7,7 @@
 //!
 //! That is right for handlers that work and wrong for those that wait: a thread that awaits something takes other
 //! calls meanwhile. So a worker whose thread is seen to rest (its ring is empty, and armed) gives its places back
-//! ([`Engine::worker_rests`]; the host looks while calls wait), and methods whose handlers were mostly seen to wait
+//! ([`Workers::rests`]; the host looks while calls wait), and methods whose handlers were mostly seen to wait
 //! are not bounded: their calls go to the workers in turn.
 //!
 //! A call may have a class, for which a policy keeps workers, or be sticky: then it goes to the worker that gets all
@@ -16,13 +16,13 @@
 //! Not bounded either are services with one worker, methods that stream or of which only applications know the types,
 //! and large requests of native peers, which have found their server before they are complete.
 
-use crate::call::{Body, ClientEnd, Item};
-use crate::engine::{Engine, Turn};
-use crate::registry::{MethodKey, Server, service_of};
-use crate::session::Target;
+//! [`Workers`] owns places and queues; `start.rs` asks it for a place, and goes on with calls it gives out.
+
+use crate::registry::{MethodKey, Server};
+use crate::target::Target;
 use crate::{CallKey, SessionKey};
-use trunkline_balance::key_of;
-use trunkline_call::{Fault, Instant, KeyedMap, Pattern, WorkerChoice};
+use std::collections::VecDeque;
+use trunkline_call::{Instant, KeyedMap, ServerStamps};
 use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, Verdict, WorkerKey};
 
 /// Every service whose calls have been given out so.
@@ -41,6 +41,8 @@ struct Service {
     /// Bytes of waiting calls that the daemon holds itself.
     queued_bytes: usize,
     waits: KeyedMap<MethodKey, Tendency>,
+    /// Calls from the queue of a service that nobody of this host serves any more.
+    left: VecDeque<CallKey>,
     /// Something may be given out.
     stirred: bool,
     /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
@@ -82,12 +84,41 @@ pub(crate) struct Queued {
     bytes: usize,
 }
 
-/// Where a call goes.
-enum Way {
+/// A call that begins, and what it asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    pub call: CallKey,
+    pub method: MethodKey,
+    pub class: Class,
+    /// It is sticky: what the calls of its caller have in common.
+    pub sticky: Option<u64>,
+    /// Whether its method has one request and one response, at every worker.
+    pub is_shared: bool,
+    pub target: Target,
+    /// Bytes of its opening that the daemon holds itself, and how many of those may wait.
+    pub bytes: usize,
+    pub bytes_max: usize,
+}
+
+/// Where a call that begins goes.
+#[derive(Debug)]
+pub(crate) enum Given {
     /// To the session it has a place at, or wherever there is no bound.
-    On,
+    On(Option<Place>),
+    /// It waits.
     Waits(Queued),
-    Full(Fault),
+    /// So many bytes wait already as may.
+    BytesFull,
+    /// So many calls wait already as may.
+    Full,
+}
+
+/// A call that waited goes on.
+#[derive(Debug)]
+pub(crate) struct GivenOut {
+    pub call: CallKey,
+    /// Its place; none if it has waited long enough, or nobody of this host serves it any more.
+    pub place: Option<Place>,
 }
 
 /// No call waits so long; its deadline, if any, comes first.
@@ -102,40 +133,64 @@ const WAITS_MAX: u8 = 16;
 /// One in so many calls of such a method is bounded all the same, to see whether it still waits.
 const WAITS_PROBE: u32 = 64;
 
-impl Engine {
-    // LIFE: 4 | served by workers of this host: one that is free, or the queue in front of them | the worker |
-    /// Gives a call that begins a place at a worker, or a place in the queue; the opening comes back if it goes on now.
-    pub(crate) fn find_place<'a>(
+impl Workers {
+    /// The workers of a service, as the registry has them at this version.
+    pub fn service(
         &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        target: Target,
-        opening: Item<'a>,
-    ) -> Option<Item<'a>> {
-        match self.way_to_worker(turn.now, key, target, &opening) {
-            Way::On => Some(opening),
-            Way::Full(fault) => {
-                self.drop_item(opening);
-                self.fail(turn, key, fault);
-                None
+        name: &str,
+        servers: &[Server],
+        version: u64,
+        queue_max: usize,
+        reservations: impl FnOnce() -> Vec<(u8, usize)>,
+    ) -> usize {
+        let index = match self.by_service.get(name) {
+            Some(index) => *index,
+            None => {
+                let index = self.services.len();
+                self.by_service.insert(name.into(), index);
+                let mut service = Service::new(queue_max, index as u64);
+                service.reserve(reservations());
+                self.services.push(service);
+                index
             }
-            Way::Waits(queued) => {
-                self.wait_for_worker(turn, key, queued, opening);
-                None
+        };
+        let service = &mut self.services[index];
+        if std::mem::replace(&mut service.version, version) != version {
+            service.enroll(servers);
+        }
+        index
+    }
+
+    /// Gives a call that begins a place at a worker of this service, or a place in the queue.
+    pub fn give(&mut self, now: Instant, index: usize, asking: Asking) -> Given {
+        let service = &mut self.services[index];
+        if let Some(caller) = asking.sticky.filter(|_| !asking.is_shared) {
+            return Given::On(service.sticky_place(index, asking.class, caller));
+        }
+        if asking.sticky.is_none() && !service.keeps_workers && !service.bounds(asking.method) {
+            return Given::On(None);
+        }
+        match service.dispatcher.submit(now, asking.class, asking.sticky, asking.call) {
+            Verdict::To(worker, call) => Given::On(service.occupy(index, worker, call)),
+            Verdict::Waits => {
+                let Asking { call, target, bytes, bytes_max, .. } = asking;
+                // One alone may wait however large it is.
+                if bytes > 0 && service.queued_bytes > 0 && service.queued_bytes + bytes > bytes_max {
+                    service.dispatcher.retain(|one| *one != call);
+                    return Given::BytesFull;
+                }
+                service.queued_bytes += bytes;
+                Given::Waits(Queued { service: Some(index), target, bytes })
             }
+            Verdict::Refused(..) => Given::Full,
         }
     }
 
-    /// The handler is through with a call: its place is free, and what it took is measured.
-    pub(crate) fn leave_worker(&mut self, now: Instant, key: CallKey) {
-        let Some(call) = self.calls.find(key) else { return };
-        let Some(place) = call.place else { return };
-        let stamps = call.server_stamps;
+    /// The handler of a call is through with it: what it took is measured.
+    pub fn note(&mut self, now: Instant, place: Place, method: MethodKey, stamps: &ServerStamps) {
+        let service = &mut self.services[place.service];
         let service_ns = stamps.a11.since_ns(stamps.a10);
         let travel_ns = now.since_ns(stamps.d9).saturating_sub(service_ns);
-        let method = call.method;
-        self.give_place_back(key);
-        let service = &mut self.workers.services[place.service];
         if place.alone && stamps_are_there(stamps.a10, stamps.a11) {
             service.dispatcher.note(travel_ns.min(TRAVEL_NS_MAX), service_ns);
         }
@@ -144,290 +199,123 @@ impl Engine {
         }
     }
 
-    /// A call takes no place at its worker any more, for whatever reason.
-    pub(crate) fn give_place_back(&mut self, key: CallKey) {
-        let Some(place) = self.calls.find_mut(key).and_then(|call| call.place.take()) else { return };
-        let service = &mut self.workers.services[place.service];
+    /// A call takes no place any more, for whatever reason.
+    pub fn give_back(&mut self, place: Place, call: CallKey) {
+        let service = &mut self.services[place.service];
         let Some(member) = service.members.iter_mut().find(|member| member.session == place.session) else {
             return;
         };
-        if let Some(at) = member.in_hand.iter().position(|one| *one == key) {
+        if let Some(at) = member.in_hand.iter().position(|one| *one == call) {
             member.in_hand.swap_remove(at);
             service.dispatcher.release(member.worker);
             service.stirred = true;
         }
     }
 
-    /// A call that waited for a worker is over.
-    pub(crate) fn stop_waiting(&mut self, key: CallKey) {
-        let Some(queued) = self.calls.find_mut(key).and_then(|call| call.queued.take()) else { return };
-        if let Some(service) = self.workers.queue_of(&queued) {
+    /// A call that waited is over.
+    pub fn stop_waiting(&mut self, queued: &Queued, call: CallKey) {
+        self.taken_from_queue(queued);
+        if let Some(service) = self.queue_of(queued) {
+            service.dispatcher.retain(|one| *one != call);
+        }
+    }
+
+    /// A call that waited goes on.
+    pub fn taken_from_queue(&mut self, queued: &Queued) {
+        if let Some(service) = self.queue_of(queued) {
             service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
-            service.dispatcher.retain(|one| *one != key);
         }
     }
 
     /// A session serves nothing any more.
-    pub(crate) fn dismiss_worker(&mut self, session: SessionKey) {
-        for service in &mut self.workers.services {
-            service.remove(session);
-        }
+    pub fn dismiss(&mut self, session: SessionKey) {
+        self.services.iter_mut().for_each(|service| service.remove(session));
     }
 
-    /// Whether calls wait for a worker: the host looks then which of them rest.
-    pub fn calls_wait_for_workers(&self) -> bool {
-        self.workers.services.iter().any(|service| service.dispatcher.queued() > 0)
+    /// Whether calls wait for a worker.
+    pub fn is_waited_for(&self) -> bool {
+        self.services.iter().any(|service| service.dispatcher.queued() > 0)
     }
 
     /// The workers with calls in hand for which others wait.
-    pub fn workers_in_question(&self, out: &mut Vec<SessionKey>) {
-        let waited_for = self.workers.services.iter().filter(|service| service.dispatcher.queued() > 0);
+    pub fn in_question(&self) -> impl Iterator<Item = SessionKey> {
+        let waited_for = self.services.iter().filter(|service| service.dispatcher.queued() > 0);
         let busy =
             waited_for.flat_map(|service| &service.members).filter(|member| !member.in_hand.is_empty());
-        out.extend(busy.map(|member| member.session));
+        busy.map(|member| member.session)
     }
 
-    /// A worker's thread waits for entries and has taken all there were: the handlers of its calls wait, too, and do
-    /// not keep it from taking others.
-    pub fn worker_rests(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
-        for service in &mut self.workers.services {
+    /// A worker's handlers wait: its calls take no places any more, and their methods are noted. `leaves` tells the
+    /// method of a call that had one.
+    pub fn rests(&mut self, session: SessionKey, mut leaves: impl FnMut(CallKey) -> Option<MethodKey>) {
+        for service in &mut self.services {
             let Some(member) = service.members.iter_mut().find(|member| member.session == session) else {
                 continue;
             };
-            for key in std::mem::take(&mut member.in_hand) {
+            for call in std::mem::take(&mut member.in_hand) {
                 service.dispatcher.release(member.worker);
                 service.stirred = true;
-                let Some(call) = self.calls.find_mut(key) else { continue };
-                call.place = None;
-                let tendency = service.waits.entry(call.method).or_default();
+                let Some(method) = leaves(call) else { continue };
+                let tendency = service.waits.entry(method).or_default();
                 tendency.seen = (tendency.seen + 1).min(WAITS_MAX);
             }
         }
-        self.go_on(turn);
     }
 
-    /// Calls that waited go to workers that are free.
-    pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
-        for index in 0..self.workers.services.len() {
-            while std::mem::take(&mut self.workers.services[index].stirred) {
-                self.give_out(turn, index);
-            }
+    /// Other workers are kept for other classes from now on.
+    pub fn reserve(&mut self, reservations: impl Fn(&str) -> Vec<(u8, usize)>) {
+        for (name, index) in &self.by_service {
+            self.services[*index].reserve(reservations(name));
         }
     }
 
-    fn give_out(&mut self, turn: &mut Turn<'_>, index: usize) {
-        let service = &mut self.workers.services[index];
+    /// A call that waited and goes on, if there is one. Nobody's turn comes until something has stirred.
+    #[inline]
+    pub fn poll(&mut self, now: Instant) -> Option<GivenOut> {
+        for index in 0..self.services.len() {
+            if self.services[index].stirred
+                && let Some(given) = self.poll_service(now, index)
+            {
+                return Some(given);
+            }
+        }
+        None
+    }
+
+    fn poll_service(&mut self, now: Instant, index: usize) -> Option<GivenOut> {
+        let service = &mut self.services[index];
         if service.members.is_empty() {
             // Nobody of this host serves it any more: others may.
-            let mut left = Vec::new();
-            service.dispatcher.retain(|key| {
-                left.push(*key);
+            let left = &mut service.left;
+            service.dispatcher.retain(|call| {
+                left.push_back(*call);
                 false
             });
-            left.into_iter().for_each(|key| self.take_from_queue(turn, key));
-            return;
         }
-        while let Some(dispatch) = self.workers.services[index].dispatcher.poll(turn.now) {
-            match dispatch {
-                Dispatch::To { worker, item: key, .. } => {
-                    if let Some(place) = self.workers.services[index].occupy(index, worker, key)
-                        && let Some(call) = self.calls.find_mut(key)
-                    {
-                        call.place = Some(place);
-                    }
-                    self.take_from_queue(turn, key);
-                }
-                Dispatch::Expired { item: key, .. } => self.take_from_queue(turn, key),
+        if let Some(call) = service.left.pop_front() {
+            return Some(GivenOut { call, place: None });
+        }
+        match service.dispatcher.poll(now) {
+            Some(Dispatch::To { worker, item: call, .. }) => {
+                Some(GivenOut { call, place: service.occupy(index, worker, call) })
             }
-        }
-    }
-
-    /// A call goes on from the queue.
-    fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
-        let Some(call) = self.calls.find_mut(key) else { return };
-        let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
-        let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-        call.client_stamps.wait_ns += waited;
-        let opening = call.request.backlog.pop_front();
-        if let Some(service) = self.workers.queue_of(&queued) {
-            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
-        }
-        match opening {
-            Some(opening) => self.start_with_rest(turn, key, opening, |engine, turn, opening| {
-                engine.start_now(turn, key, queued.target, opening);
-            }),
-            None => self.give_place_back(key),
-        }
-    }
-
-    fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: Item<'_>) {
-        let admitted = match &opening {
-            // One that begins again was admitted when it began.
-            Item::Open { metadata, body, .. } if self.calls.find(key).is_some_and(|call| !call.admitted) => {
-                self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
-            }
-            _ => Ok(()),
-        };
-        if let Some(call) = self.calls.find_mut(key) {
-            call.queued = Some(queued);
-        }
-        if let Some(service) = self.workers.queue_of(&queued) {
-            service.queued_bytes += queued.bytes;
-        }
-        if let Err(fault) = admitted {
-            self.stop_waiting(key);
-            self.drop_item(opening);
-            return self.fail(turn, key, fault);
-        }
-        match self.calls.find_mut(key) {
-            Some(call) => {
-                call.request.waiting_since.get_or_insert(turn.now);
-                call.request.backlog.push_back(opening.into_owned());
-            }
-            None => self.drop_item(opening),
-        }
-    }
-
-    fn way_to_worker(&mut self, now: Instant, key: CallKey, target: Target, opening: &Item<'_>) -> Way {
-        let Some(call) = self.calls.find(key) else { return Way::On };
-        let method = call.method;
-        if self.awaited.is_active() && self.is_awaited(method, target) {
-            let bytes = opening.body().map_or(0, Body::parked_bytes);
-            let calls = &self.calls;
-            let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
-            if self.awaited.admit(key, bytes, is_waiting) {
-                return Way::Waits(Queued { service: None, target, bytes });
-            }
-        }
-        let is_one = self.registry.in_line(method).len() < 2;
-        if matches!(target, Target::Cluster(_)) || is_one || self.draining {
-            return Way::On;
-        }
-        let choice = self.choice_of_worker(key, method, opening);
-        let class = Class::new(choice.class.unwrap_or(0));
-        let sticky = (choice.sticky == Some(true)).then(|| self.caller_of(key));
-        let is_shared = self.is_shared(method);
-        if !is_shared && sticky.is_none() {
-            return Way::On;
-        }
-        let index = self.service_of_workers(method);
-        let limits = &self.limits;
-        let service = &mut self.workers.services[index];
-        if let Some(caller) = sticky.filter(|_| !is_shared) {
-            let place = service.sticky_place(index, class, caller);
-            if let Some(call) = self.calls.find_mut(key) {
-                call.place = place;
-            }
-            return Way::On;
-        }
-        if sticky.is_none() && !service.keeps_workers && !service.bounds(method) {
-            return Way::On;
-        }
-        match service.dispatcher.submit(now, class, sticky, key) {
-            Verdict::To(worker, key) => {
-                let place = service.occupy(index, worker, key);
-                if let Some(call) = self.calls.find_mut(key) {
-                    call.place = place;
-                }
-                Way::On
-            }
-            Verdict::Waits => {
-                let bytes = opening.body().map_or(0, Body::parked_bytes);
-                // One alone may wait however large it is.
-                if bytes > 0
-                    && service.queued_bytes > 0
-                    && service.queued_bytes + bytes > limits.parked_bytes_per_session
-                {
-                    service.dispatcher.retain(|one| *one != key);
-                    let limit = limits.parked_bytes_per_session as u64;
-                    return Way::Full(Fault::Limit {
-                        name: "bytes of calls waiting for a worker (limits.parked_bytes_per_session)",
-                        limit,
-                    });
-                }
-                Way::Waits(Queued { service: Some(index), target, bytes })
-            }
-            Verdict::Refused(..) => {
-                let limit = limits.calls_delivered_per_session as u64;
-                Way::Full(Fault::Limit {
-                    name: "calls waiting for a worker (limits.calls_delivered_per_session)",
-                    limit,
-                })
-            }
-        }
-    }
-
-    /// Which worker a call wants: what the operator of this host says of calls that are served here, else of those that
-    /// are made here, else the call itself. What is wrong with its metadata is said at its admission.
-    fn choice_of_worker(&self, key: CallKey, method: MethodKey, opening: &Item<'_>) -> WorkerChoice {
-        let server = self.registry.in_line(method).first().and_then(|server| server.plan.as_ref());
-        let served = server.map_or(WorkerChoice::default(), |plan| plan.choice());
-        let Some(call) = self.calls.find(key) else { return served };
-        let made = call.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
-        let asked = match opening {
-            Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
-            _ => WorkerChoice::default(),
-        };
-        served.or(made).or(asked).or(call.choice)
-    }
-
-    /// What a caller's sticky calls have in common: an application's process, or a peer's address.
-    fn caller_of(&self, key: CallKey) -> u64 {
-        let label = match self.calls.find(key).map(|call| &call.client) {
-            Some(ClientEnd::Session { session, .. }) => {
-                self.sessions.find(*session).map(|session| session.label.as_str())
-            }
-            Some(ClientEnd::Peer { peer, .. }) => self.peers.find(*peer).map(|peer| peer.label.as_str()),
-            Some(ClientEnd::Grpc { peer, .. }) => self.grpc_peers.find(*peer).map(|peer| peer.label.as_str()),
-            Some(ClientEnd::R2p2 { request }) => {
-                return key_of(Self::r2p2_label(request.client()).as_bytes());
-            }
-            Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
-        };
-        key_of(label.unwrap_or_default().as_bytes())
-    }
-
-    /// Policies keep other workers for other classes from now on.
-    pub(crate) fn reserve_workers(&mut self) {
-        let Self { workers, admission, .. } = self;
-        for (name, index) in &workers.by_service {
-            workers.services[*index].reserve(admission.chain().reservations(name));
-        }
-    }
-
-    /// Whether several workers serve a method that has one request and one response.
-    fn is_shared(&self, method: MethodKey) -> bool {
-        let servers = self.registry.in_line(method);
-        let unary =
-            |server: &Server| server.types.pattern == Pattern::Unary && !server.types.input.is_opaque();
-        servers.len() > 1 && servers.iter().all(unary)
-    }
-
-    /// The workers of a method's service, as the registry has them now.
-    fn service_of_workers(&mut self, method: MethodKey) -> usize {
-        let name = service_of(self.registry.path(method));
-        let index = match self.workers.by_service.get(name) {
-            Some(index) => *index,
+            Some(Dispatch::Expired { item: call, .. }) => Some(GivenOut { call, place: None }),
             None => {
-                let index = self.workers.services.len();
-                self.workers.by_service.insert(name.into(), index);
-                let mut service = Service::new(self.limits.calls_delivered_per_session, index as u64);
-                service.reserve(self.admission.chain().reservations(name));
-                self.workers.services.push(service);
-                index
+                service.stirred = false;
+                None
             }
-        };
-        let service = &mut self.workers.services[index];
-        if std::mem::replace(&mut service.version, self.registry.version()) != self.registry.version() {
-            service.enroll(self.registry.in_line(method));
         }
-        index
+    }
+
+    fn queue_of(&mut self, queued: &Queued) -> Option<&mut Service> {
+        queued.service.and_then(|index| self.services.get_mut(index))
     }
 }
 
-impl Workers {
-    fn queue_of(&mut self, queued: &Queued) -> Option<&mut Service> {
-        queued.service.and_then(|index| self.services.get_mut(index))
+impl Queued {
+    /// In no queue: the call waits for services that are between two processes.
+    pub fn for_none(target: Target, bytes: usize) -> Self {
+        Self { service: None, target, bytes }
     }
 }
 
@@ -447,6 +335,7 @@ impl Service {
             version: u64::MAX,
             queued_bytes: 0,
             waits: KeyedMap::default(),
+            left: VecDeque::new(),
             stirred: false,
             keeps_workers: false,
         }

@@ -1,6 +1,6 @@
 //! Writing the state down.
 
-use super::types::TypesState;
+use super::types::{Known, TypesState, Using};
 use crate::SessionKey;
 use crate::call::Call;
 use crate::cluster::Clusters;
@@ -63,10 +63,15 @@ impl Engine {
     /// The schemas a state written now would name.
     pub fn schemas_in_use(&self) -> Vec<Arc<BoundSchema>> {
         let mut schemas = Vec::new();
-        for types in self.types_in_use().values() {
+        for types in self.types().values() {
             TypesState::of(types, &mut schemas);
         }
         schemas
+    }
+
+    fn types(&self) -> Known {
+        let Self { sessions, registry, peers, calls, .. } = self;
+        Using { sessions, registry, peers, calls }.in_use()
     }
 
     /// Writes the state down, between two turns. Nothing changes here.
@@ -75,7 +80,7 @@ impl Engine {
     /// [`HandoverError::Malformed`] if some of it cannot be written.
     pub fn export(&self) -> Result<Exported, HandoverError> {
         let mut schemas = Vec::new();
-        let types = self.types_in_use();
+        let types = self.types();
         let leaving = Leaving {
             types: types.values().map(|types| TypesState::of(types, &mut schemas)).collect(),
             types_bound: self.types_bound,

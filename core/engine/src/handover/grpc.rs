@@ -9,8 +9,9 @@
 
 use crate::call::{Call, ServerEnd};
 use crate::engine::{Engine, Turn};
+use crate::grpc_peer::GrpcLeaving;
 use crate::registry::{MethodKey, Server};
-use crate::session::Target;
+use crate::target::Target;
 use crate::{RemoteKey, SessionKey};
 use std::collections::HashSet;
 use trunkline_call::Pattern;
@@ -26,23 +27,12 @@ pub struct GrpcLeft {
     pub calls: usize,
 }
 
-/// Which step it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Leaving {
-    #[default]
-    No,
-    /// Those who were there have been told.
-    Told,
-    /// Nothing new is begun.
-    Held,
-}
-
 impl Engine {
     /// Begins a step, or goes on with it.
     pub fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
-        let begins = std::mem::replace(&mut self.grpc_leaving, Leaving::Told) == Leaving::No;
+        let begins = std::mem::replace(&mut self.grpc_leaving, GrpcLeaving::Told) == GrpcLeaving::No;
         if hold {
-            self.grpc_leaving = Leaving::Held;
+            self.grpc_leaving = GrpcLeaving::Held;
         }
         if begins || hold {
             let untold =
@@ -117,7 +107,7 @@ impl Engine {
 
     /// The hand-over was in vain: calls in line go on.
     pub fn stay_with_grpc(&mut self, turn: &mut Turn<'_>) {
-        if std::mem::take(&mut self.grpc_leaving) == Leaving::Held {
+        if std::mem::take(&mut self.grpc_leaving) == GrpcLeaving::Held {
             self.awaited.release();
             self.settle_awaited(turn);
             let keys: Vec<RemoteKey> = self.remotes.keys();
@@ -127,6 +117,6 @@ impl Engine {
     }
 
     pub(crate) fn grpc_is_held(&self) -> bool {
-        self.grpc_leaving == Leaving::Held
+        self.grpc_leaving == GrpcLeaving::Held
     }
 }

@@ -1,9 +1,10 @@
 //! What the rest of the room relies on, held against a state that came from elsewhere.
 
 use crate::call::{Body, Call, Half, Item};
-use crate::engine::Engine;
-use crate::peer::Peer;
+use crate::peer::{Lent, Peer};
+use crate::registry::Registry;
 use crate::session::{Route, Session};
+use crate::table::Table;
 
 /// More than any host counts of anything; sums of two stay within 64 bits.
 const COUNT_MAX: u64 = 1 << 62;
@@ -12,10 +13,19 @@ const BYTES_MAX: u64 = 1 << 40;
 /// Routes and calls of a session are bounded by limits far below this.
 const CALLS_MAX: u32 = 1 << 24;
 
-impl Engine {
+/// What arrives, as far as it is to be sound.
+pub(super) struct Sound<'a> {
+    pub sessions: &'a Table<Session>,
+    pub peers: &'a Table<Peer>,
+    pub calls: &'a Table<Call>,
+    pub lent: &'a Table<Lent>,
+    pub registry: &'a Registry,
+}
+
+impl Sound<'_> {
     /// # Errors
     /// What does not hold.
-    pub(super) fn check_sound(&self) -> Result<(), &'static str> {
+    pub fn check(&self) -> Result<(), &'static str> {
         let all = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         all(self.sessions.iter().all(|(_, session)| self.session_is_sound(session)), "session")?;
         all(self.peers.iter().all(|(_, peer)| self.peer_is_sound(peer)), "peer")?;

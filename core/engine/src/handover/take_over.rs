@@ -1,6 +1,7 @@
 //! Reading the state into a fresh engine.
 
-use super::types::{Known, TypesState};
+use super::sound::Sound;
+use super::types::{Known, TypesState, Using};
 use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::due::Due;
@@ -96,7 +97,8 @@ impl Engine {
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
         self.take_up_peers(arriving.peers)?;
-        if !self.relink(&known) {
+        let Self { sessions, registry, peers, calls, .. } = &mut self;
+        if !(Using { sessions, registry, peers, calls }).relink(&known) {
             return Err(HandoverError::Types);
         }
         if !self.remotes.take_up(arriving.remotes) {
@@ -106,13 +108,17 @@ impl Engine {
         if !self.registry.take_up(|path| telemetry.method(path)) {
             return Err(HandoverError::Unsound("two methods of one path"));
         }
-        self.take_up_clusters(arriving.clusters);
+        self.clusters.take_up(&self.remotes, arriving.clusters);
+        for placed in self.calls.iter().filter_map(|(_, call)| call.placed) {
+            self.clusters.occupy(placed);
+        }
         let message_bytes = self.limits.message_bytes;
         let taken = self.r2p2.take_up(arriving.r2p2, message_bytes);
         taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
-        self.check_sound().map_err(HandoverError::Unsound)?;
+        let Self { sessions, peers, calls, lent, registry, .. } = &self;
+        Sound { sessions, peers, calls, lent, registry }.check().map_err(HandoverError::Unsound)?;
         self.know_owners_again();
         self.plan_again();
         self.rebalance();
@@ -144,7 +150,7 @@ impl Engine {
             }
         }
         let kept = self.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
-        self.kept_bytes = kept.map(|attempts| attempts.kept_bytes).fold(0, usize::saturating_add);
+        self.attempts.take_up(kept.map(|attempts| attempts.kept_bytes));
     }
 
     /// Compiles the chain for everything that is bound.

@@ -1,9 +1,10 @@
 //! The types of methods, by number: written once, named wherever they are used.
 
 use crate::call::{Call, ClientEnd, ServerEnd};
-use crate::engine::Engine;
-use crate::registry::{BoundSchema, Form, MessageType, MethodTypes};
-use crate::session::Route;
+use crate::peer::Peer;
+use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
+use crate::session::{Route, Session};
+use crate::table::Table;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ struct MessageState {
 /// Types by number.
 pub(super) type Known = BTreeMap<u32, Arc<MethodTypes>>;
 
-/// Wherever types are used they are a number; [`Engine::relink`] puts the types in its place again.
+/// Wherever types are used they are a number; [`Using::relink`] puts the types in its place again.
 impl Serialize for MethodTypes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.number.serialize(serializer)
@@ -90,9 +91,17 @@ impl MessageState {
     }
 }
 
-impl Engine {
+/// All that names types.
+pub(super) struct Using<S, R, P, C> {
+    pub sessions: S,
+    pub registry: R,
+    pub peers: P,
+    pub calls: C,
+}
+
+impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>> {
     /// Every types somebody here uses.
-    pub(super) fn types_in_use(&self) -> Known {
+    pub fn in_use(&self) -> Known {
         let mut known = Known::new();
         let mut note = |types: &Arc<MethodTypes>| drop(known.insert(types.number, Arc::clone(types)));
         for (_, session) in self.sessions.iter() {
@@ -111,9 +120,11 @@ impl Engine {
         }
         known
     }
+}
 
+impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Table<Call>> {
     /// Puts types in the place of their numbers. `false`: a number nobody has.
-    pub(super) fn relink(&mut self, known: &Known) -> bool {
+    pub fn relink(&mut self, known: &Known) -> bool {
         let mut whole = true;
         let mut link = |types: &mut Arc<MethodTypes>| match known.get(&types.number) {
             Some(found) => *types = Arc::clone(found),

@@ -1,0 +1,143 @@
+//! Large messages of other daemons, from the first chunk to the item they become.
+
+use crate::assembly::{Assembly, AssemblyPlace, Shape};
+use crate::call::{Body, ClientEnd, Direction, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::limits::{ARRIVING, MESSAGE_BYTES};
+use crate::registry::Form;
+use crate::target::Target;
+use crate::{CallKey, Heaps, PeerKey, SessionKey};
+use trunkline_call::{Encoding, Fault};
+use trunkline_native::StreamId;
+
+impl Engine {
+    // LIFE: 13
+    /// Finds room for a message of which the peer says it has `total` bytes.
+    #[allow(clippy::too_many_arguments, reason = "the fields of one Assembly, from one caller")]
+    pub(crate) fn begin_assembly(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        call: CallKey,
+        direction: Direction,
+        encoding: Encoding,
+        total: u32,
+        shape: Shape,
+    ) {
+        if direction == Direction::Response {
+            if self.discard_long_answer(turn, call) {
+                return;
+            }
+            self.response_begun(turn, call);
+        }
+        let settled = match &shape {
+            Shape::Open { metadata, .. } => self.settle(turn, call, Target::Here, metadata, total),
+            _ if total > self.limits.message_bytes => {
+                Err(Fault::Limit { name: MESSAGE_BYTES, limit: self.limits.message_bytes.into() })
+            }
+            _ => Ok(()),
+        };
+        if let Err(fault) = settled {
+            return self.fail(turn, call, fault);
+        }
+        let place = match self.receiver(call, direction, encoding) {
+            Some(session)
+                if !matches!(shape, Shape::Message { .. })
+                    || self.has_share(turn, call, session, direction, total) =>
+            {
+                AssemblyPlace::for_message(turn.heaps, session, Body::header_bytes(encoding), total)
+            }
+            _ => AssemblyPlace::Private(Vec::new()),
+        };
+        let limit = self.limits.assembling_bytes_per_peer;
+        let Some(found) = self.peers.find_mut(peer) else { return };
+        if matches!(place, AssemblyPlace::Private(_)) {
+            if found.assembling_bytes + total as usize > limit {
+                return self.fail(turn, call, Fault::Limit { name: ARRIVING, limit: limit as u64 });
+            }
+            found.assembling_bytes += total as usize;
+        }
+        // There is room for all of it, so the peer may send all of it, however small its window is.
+        let ahead = found.connection.make_room(stream, total);
+        found.assemblies.insert(stream, Assembly { call, direction, encoding, total, place, shape, ahead });
+        self.transmit(peer);
+    }
+
+    /// Bytes of a message that is arriving; empty when the host has read them into place itself.
+    pub(crate) fn handle_chunk(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        offset: u32,
+        bytes: &[u8],
+        last: bool,
+    ) {
+        let Some(assembly) = self.peers.find_mut(peer).and_then(|peer| peer.assemblies.get_mut(&stream))
+        else {
+            return;
+        };
+        if let Some(into) = assembly.room(turn.heaps, offset, bytes.len()) {
+            into.copy_from_slice(bytes);
+        }
+        if !last {
+            return;
+        }
+        let done = self.peers.find_mut(peer).and_then(|peer| peer.take_assembly(stream));
+        let Some(done) = done else { return };
+        let (key, direction) = (done.call, done.direction);
+        let (shape, body) = done.into_body();
+        if let Some(call) = self.calls.find_mut(key) {
+            match direction {
+                Direction::Request => {
+                    call.server_stamps.k7 = self.arrived;
+                    call.server_stamps.d8 = turn.now;
+                }
+                Direction::Response => {
+                    call.client_stamps.k15 = self.arrived;
+                    call.client_stamps.d16 = turn.now;
+                }
+            }
+        }
+        self.pass_shape(turn, key, direction, shape, Some(body));
+    }
+
+    /// The memory the next `len` bytes of a message belong in, for the host to read the socket into.
+    pub(crate) fn assembly_room<'a>(
+        &'a mut self,
+        heaps: &'a mut dyn Heaps,
+        peer: PeerKey,
+        stream: StreamId,
+        offset: u32,
+        len: u32,
+    ) -> Option<&'a mut [u8]> {
+        let assembly = self.peers.find_mut(peer)?.assemblies.get_mut(&stream)?;
+        assembly.room(heaps, offset, len as usize)
+    }
+
+    /// Gives up a message that is arriving: its call is gone.
+    pub(crate) fn abandon_assembly(&mut self, peer: PeerKey, stream: StreamId) {
+        let assembly = self.peers.find_mut(peer).and_then(|peer| peer.take_assembly(stream));
+        self.abandoned.extend(assembly.and_then(|assembly| assembly.block()));
+    }
+
+    /// The session a message of this direction is meant for, if it takes the message as it comes.
+    fn receiver(&self, key: CallKey, direction: Direction, encoding: Encoding) -> Option<SessionKey> {
+        let call = self.calls.find(key)?;
+        let (session, form) = match (direction, &call.client, &call.server) {
+            (Direction::Response, ClientEnd::Session { session, types, .. }, _) => (*session, &types.output),
+            (Direction::Request, _, ServerEnd::Session { session, types }) => (*session, &types.input),
+            _ => return None,
+        };
+        let as_it_comes = match (encoding, form) {
+            (Encoding::Protobuf, form) => form.is_opaque(),
+            (Encoding::Linear, Form::Opaque) => false,
+            (Encoding::Linear, Form::Typed(wanted)) => {
+                direction == Direction::Response
+                    || call.agreed_input().is_none_or(|of| of == wanted.fingerprint)
+            }
+        };
+        as_it_comes.then_some(session)
+    }
+}

@@ -1,0 +1,233 @@
+//! What bounds the further attempts of all calls of a shard.
+
+use super::call_attempts::{CallAttempts, KeptItem};
+use crate::cluster::ClusterKey;
+use crate::limits::Limits;
+use crate::registry::service_of;
+use crate::{CallKey, RemoteKey};
+use std::collections::HashMap;
+use std::sync::Arc;
+use trunkline_balance::{Backoff, Budget, Random, Settings, Throttle};
+use trunkline_call::{Code, Execution, Instant, TimerKey};
+use trunkline_grpc::retry::{Pushback, pushback};
+use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, ServiceConfig};
+
+/// What all calls of a shard share that may be tried more than once.
+#[derive(Debug)]
+pub(crate) struct AttemptControl {
+    /// By service: what is said about calls of it that are made here.
+    configs: HashMap<String, ServiceConfig>,
+    /// By service: what bounds further attempts.
+    throttles: HashMap<Box<str>, Throttle>,
+    /// What all calls may spend on further attempts.
+    budget: Budget,
+    /// Bytes of requests kept for further attempts.
+    kept_bytes: usize,
+    /// Those of all calls at most, and those of one.
+    kept_bytes_max: usize,
+    call_bytes_max: usize,
+    /// Chance, for waits between attempts.
+    random: Random,
+}
+
+/// How an attempt ended in vain.
+#[derive(Debug)]
+pub(crate) struct AttemptEnd<'a> {
+    pub attempt: CallKey,
+    /// Whether any byte of it left for a server.
+    pub handed_over: bool,
+    /// Endpoints it was at.
+    pub tried: Vec<RemoteKey>,
+    pub code: Code,
+    pub execution: Execution,
+    /// Trailing metadata that came with its end.
+    pub trailers: &'a [u8],
+}
+
+/// What comes after an attempt that ended in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextAttempt {
+    /// The caller gets its end.
+    Deliver,
+    /// Others are under way, or will be.
+    Wait,
+    /// Another, now; it does not count.
+    AgainUncounted,
+    /// Another, now.
+    Again,
+    /// Another, in so many nanoseconds.
+    After(u64),
+}
+
+/// gRFC A6: what a server has refused to see is sent again once, whatever the policy.
+const TRANSPARENT_MAX: u32 = 1;
+
+impl AttemptControl {
+    pub fn new(limits: &Limits, seed: u64) -> Self {
+        Self {
+            configs: HashMap::new(),
+            throttles: HashMap::new(),
+            budget: Budget::new(limits.attempts_percent, limits.attempts_per_second),
+            kept_bytes: 0,
+            kept_bytes_max: limits.attempts_bytes,
+            call_bytes_max: limits.grpc_replay_bytes_per_call,
+            random: Random::new(seed),
+        }
+    }
+
+    pub fn seed(&mut self, seed: u64) {
+        self.random = Random::new(!seed);
+    }
+
+    /// What the users of a service say about calls of it from now on.
+    pub fn configure(&mut self, service: &str, config: ServiceConfig) {
+        let throttle =
+            config.retry_throttling.map(|t| Throttle::new(t.max_tokens, t.token_ratio_thousandths));
+        match throttle {
+            Some(throttle) => self.throttles.insert(service.into(), throttle),
+            None => self.throttles.remove(service),
+        };
+        self.configs.insert(service.to_owned(), config);
+    }
+
+    /// What is said about calls of this path.
+    #[inline]
+    pub fn config(&self, path: &str) -> Option<&Arc<MethodConfig>> {
+        // Asked for every call; most hosts say nothing.
+        if self.configs.is_empty() { None } else { self.configs.get(service_of(path))?.method(path) }
+    }
+
+    /// What is said about balancing calls of a service.
+    pub fn load_balancing(&self, service: &str) -> Option<&Settings> {
+        self.configs.get(service)?.load_balancing.as_ref()
+    }
+
+    /// A call of this path that goes to a cluster begins: its memory, if it may take several attempts.
+    pub fn begin(&mut self, path: &str, cluster: ClusterKey, body_bytes: u32) -> Option<Box<CallAttempts>> {
+        let config = self.config(path).filter(|config| config.attempts != Policy::One).cloned()?;
+        if body_bytes as usize > self.call_bytes_max {
+            return None;
+        }
+        self.budget.deposit();
+        Some(Box::new(CallAttempts::new(config, cluster, service_of(path).into())))
+    }
+
+    /// What calls that were handed over keep.
+    pub fn take_up(&mut self, kept_bytes: impl Iterator<Item = usize>) {
+        self.kept_bytes = kept_bytes.fold(0, usize::saturating_add);
+    }
+
+    /// Bytes that are kept.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Whether an item of so many bytes can be kept.
+    pub fn has_room(&self, attempts: &CallAttempts, bytes: usize) -> bool {
+        let has_room = self.kept_bytes + bytes <= self.kept_bytes_max;
+        // An opening is always kept: it was found small enough, and metadata is bounded.
+        attempts.kept.is_empty() || has_room && attempts.kept_bytes + bytes <= self.call_bytes_max
+    }
+
+    /// Keeps an item that costs so many bytes.
+    pub fn keep(&mut self, attempts: &mut CallAttempts, kept: KeptItem, bytes: usize) {
+        self.kept_bytes += bytes;
+        attempts.kept_bytes += bytes;
+        attempts.kept.push(kept);
+    }
+
+    /// What a call kept is free.
+    pub fn release(&mut self, attempts: &CallAttempts) {
+        debug_assert!(attempts.kept_bytes <= self.kept_bytes, "a call gives back what it kept, once");
+        self.kept_bytes = self.kept_bytes.saturating_sub(attempts.kept_bytes);
+    }
+
+    /// Whether a call may have another attempt; if so it is paid for.
+    pub fn may_try(&mut self, now: Instant, attempts: &CallAttempts) -> bool {
+        let wanted = attempts.made < attempts.attempts_max() && !attempts.is_stopped;
+        let permitted = self.throttles.get(&attempts.service).is_none_or(Throttle::permits);
+        wanted && permitted && self.budget.withdraw(now)
+    }
+
+    /// An attempt of a call has been answered.
+    pub fn succeeded(&mut self, attempts: &CallAttempts) {
+        if let Some(throttle) = self.throttles.get_mut(&attempts.service) {
+            throttle.succeeded();
+        }
+    }
+
+    /// An attempt ended in vain: what now? A timer that is returned is not waited for any more.
+    pub fn failed(
+        &mut self,
+        now: Instant,
+        attempts: &mut CallAttempts,
+        end: AttemptEnd<'_>,
+    ) -> (NextAttempt, Option<TimerKey>) {
+        attempts.live.retain(|live| *live != end.attempt);
+        for endpoint in end.tried {
+            if !attempts.tried.contains(&endpoint) {
+                attempts.tried.push(endpoint);
+            }
+        }
+        let unseen =
+            end.handed_over && end.execution == Execution::NotExecuted && end.code == Code::Unavailable;
+        if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(now) {
+            return (NextAttempt::AgainUncounted, None);
+        }
+        let said = pushback(end.trailers);
+        let goes_on = match &attempts.config.attempts {
+            Policy::One => false,
+            Policy::Retry(policy) => policy.retryable.contains(end.code),
+            Policy::Hedge(policy) => policy.non_fatal.contains(end.code),
+        };
+        attempts.is_stopped |= said == Some(Pushback::Never);
+        if (goes_on || said == Some(Pushback::Never))
+            && let Some(throttle) = self.throttles.get_mut(&attempts.service)
+        {
+            throttle.failed();
+        }
+        if !goes_on {
+            return (NextAttempt::Deliver, None);
+        }
+        // With that there is nothing to wait for any more but those under way.
+        let dropped = if said == Some(Pushback::Never) { attempts.timer.take() } else { None };
+        (self.another(now, attempts, said), dropped)
+    }
+
+    /// The attempt that follows one whose end is not the call's.
+    fn another(&mut self, now: Instant, attempts: &mut CallAttempts, said: Option<Pushback>) -> NextAttempt {
+        let pushed_ns = match said {
+            Some(Pushback::After { ms }) => Some(u64::from(ms) * 1_000_000),
+            _ => None,
+        };
+        if let Some(ns) = pushed_ns
+            && attempts.hedges()
+            && attempts.made < attempts.attempts_max()
+            && !attempts.is_stopped
+        {
+            // Paid for when it is due.
+            return NextAttempt::After(ns);
+        }
+        if !self.may_try(now, attempts) {
+            let waits = attempts.hedges() && attempts.timer.is_some();
+            let is_last = attempts.live.is_empty() && !waits;
+            return if is_last { NextAttempt::Deliver } else { NextAttempt::Wait };
+        }
+        match (&attempts.config.attempts, pushed_ns) {
+            (Policy::Retry(_), Some(ns)) => {
+                attempts.backed_off = 0;
+                NextAttempt::After(ns)
+            }
+            (Policy::Retry(policy), None) => {
+                let backoff = Backoff {
+                    initial_ns: policy.initial_backoff_ns,
+                    max_ns: policy.max_backoff_ns,
+                    multiplier: policy.backoff_multiplier,
+                };
+                attempts.backed_off += 1;
+                NextAttempt::After(backoff.wait_ns(attempts.backed_off - 1, &mut self.random))
+            }
+            _ => NextAttempt::Again,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Attempts: what calls that may be tried more than once remember, and what bounds them all (gRFC A6).
+//!
+//! [`CallAttempts`] is the memory of one call: its request so far, the attempts under way, how the last one ended.
+//! [`AttemptControl`] owns what all calls share: what the users of services say about them, throttles, the host's
+//! budget, chance, and the bytes that are kept. It is told how an attempt ended and answers what comes next; it neither
+//! begins attempts nor knows what an attempt is made of. `retry.rs` does that.
+//!
+//! # Limits
+//! Further attempts are bounded by the policy's number, the service's throttle, the server's pushback and the host's
+//! budget; what is kept by bytes per call and per shard.
+
+mod call_attempts;
+mod control;
+
+pub(crate) use call_attempts::{CallAttempts, KeptItem};
+pub(crate) use control::{AttemptControl, AttemptEnd, NextAttempt};

@@ -1,0 +1,330 @@
+//! What another daemon says, turned into items.
+
+use crate::assembly::Shape;
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::peer::Offered;
+use crate::registry::{Called, MethodKey, MethodTypes};
+use crate::target::Target;
+use crate::{CallKey, PeerKey};
+use std::borrow::Cow;
+use std::sync::Arc;
+use trunkline_call::{Code, Deadline, Execution, Fault, ServerStamps};
+use trunkline_native::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer};
+
+impl Engine {
+    /// Does what the peer said.
+    pub(crate) fn handle_event(&mut self, turn: &mut Turn<'_>, peer: PeerKey, event: Event<'_>) {
+        match event {
+            Event::Established => self.handle_established(turn, peer),
+            Event::Call(call) => self.handle_call(turn, peer, call),
+            Event::Message { stream, tag, message, end } => {
+                let key = CallKey::from_bits(tag);
+                let direction = self.incoming_direction(key, peer, stream);
+                self.handle_message(turn, peer, stream, key, direction, message, Shape::Message { end });
+            }
+            Event::Headers { tag, metadata, .. } => {
+                let item = Item::Headers { metadata: Cow::Borrowed(metadata) };
+                self.pass(turn, CallKey::from_bits(tag), Direction::Response, item);
+            }
+            Event::Result { stream, tag, message, metadata, trailer } => {
+                let key = CallKey::from_bits(tag);
+                self.note_response(turn, key, trailer);
+                self.handle_result(turn, peer, stream, key, message, metadata);
+            }
+            Event::Error { tag, code, execution, metadata, trailer, .. } => {
+                let key = CallKey::from_bits(tag);
+                self.note_response(turn, key, trailer);
+                self.handle_error(turn, key, code, execution, metadata);
+            }
+            Event::HalfClose { tag, .. } => {
+                self.pass(turn, CallKey::from_bits(tag), Direction::Request, Item::HalfClose);
+            }
+            Event::Cancelled { tag, code, .. } => self.handle_cancelled(turn, CallKey::from_bits(tag), code),
+            Event::Chunk { stream, offset, bytes, last, .. } => {
+                self.handle_chunk(turn, peer, stream, offset, bytes, last);
+            }
+            Event::Schema { method, path, request_fingerprint, response_fingerprint } => {
+                self.handle_schema(peer, method, path, [request_fingerprint, response_fingerprint]);
+            }
+            Event::SchemaAnswer { method, request_fingerprint, .. } => {
+                if let Some(peer) = self.peers.find_mut(peer) {
+                    peer.answers.insert(method, request_fingerprint);
+                }
+            }
+            Event::Pong { .. } => {}
+            Event::GoAway { .. } => self.handle_go_away(turn, peer, "peer is draining"),
+            Event::Closed { code, why } => {
+                self.lose_peer(turn, peer, &format!("peer closed: {code}: {why}"), false);
+            }
+        }
+    }
+
+    /// Does what follows from what was sent.
+    pub(crate) fn handle_notice(&mut self, turn: &mut Turn<'_>, peer: PeerKey, notice: Notice) {
+        match notice {
+            Notice::BodyDone { token } => self.body_done(token),
+            Notice::Writable => self.unblock_peer(turn, peer),
+            Notice::StreamWritable { tag, .. } => {
+                let key = CallKey::from_bits(tag);
+                let direction = match self.calls.find(key).map(|call| &call.server) {
+                    Some(ServerEnd::Peer { .. }) => Direction::Request,
+                    _ => Direction::Response,
+                };
+                self.unblock(turn, key, direction);
+            }
+            Notice::Ended { tag, execution, .. } => {
+                let endpoint = self.peers.find(peer).map_or_else(String::new, |peer| peer.label.clone());
+                let fault = Fault::ConnectionLost { endpoint, executed: execution };
+                self.fail(turn, CallKey::from_bits(tag), fault);
+            }
+            Notice::Orphaned { tag, .. } => self.cancel(turn, CallKey::from_bits(tag)),
+        }
+    }
+
+    fn handle_established(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let own_clock = self.native.small.clock_id;
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        let said = peer.connection.peer();
+        let same_clock = said.is_some_and(|said| said.clock_id == own_clock);
+        let name = said.map(|said| said.node_name.clone()).filter(|name| !name.is_empty());
+        peer.telemetry = self.telemetry.peer(&name.unwrap_or_else(|| peer.label.clone()), same_clock);
+        if let Some((remote, lane)) = peer.lane {
+            self.lane_open(turn, remote, lane, key);
+        }
+    }
+
+    // LIFE: 13 | begins on host B, with stations 4 to 7 there; a large message is put together first, in the receive
+    // heap it is meant for | complete (d8) |
+    fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
+        let stream = incoming.stream;
+        let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
+        let called = offered.as_ref().and_then(|offered| match offered.method {
+            Some(method) => Some(Called { method, path: None }),
+            None => self.method_called(&offered.path),
+        });
+        let Some(Called { method, path }) = called else {
+            let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
+            let service = crate::registry::service_of(&path).to_owned();
+            let fault = if self.registry.serves_service(&service) {
+                Fault::NoMethod { path }
+            } else {
+                self.unserved_here(&path).unwrap_or(Fault::NoRoute { what: service })
+            };
+            return self.refuse_stream(turn, peer, stream, &fault);
+        };
+        let deadline =
+            incoming.deadline_remaining_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
+        let mut call = Call::new(method, ClientEnd::Peer { peer, stream }, ServerEnd::Nobody, deadline);
+        call.server_stamps.k7 = self.arrived;
+        call.server_stamps.d8 = turn.now;
+        call.path = path;
+        if let Some(offered) = offered {
+            call.offered = Some(offered.fingerprints);
+            call.agreed = offered.agreed;
+        }
+        let key = self.calls.insert(call);
+        if let Some(peer) = self.peers.find_mut(peer) {
+            peer.connection.set_tag(stream, key.to_bits());
+        }
+        let shape = Shape::Open { metadata: incoming.metadata.to_vec(), end: incoming.end };
+        match incoming.message {
+            Some(message) => self.handle_message(turn, peer, stream, key, Direction::Request, message, shape),
+            None => self.start(turn, key, Target::Here, shape.into_item(None)),
+        }
+    }
+
+    /// A message, or the beginning of one: small ones go on at once, large ones are put together where they will lie.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one caller per shape; a struct would only rename the fields"
+    )]
+    fn handle_message(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        key: CallKey,
+        direction: Direction,
+        message: Incoming<'_>,
+        shape: Shape,
+    ) {
+        match message.body {
+            Arriving::Whole(bytes) => {
+                let charged = bytes.len() as u32 + shape.own_cost();
+                let body = Body::Wire { bytes: Cow::Borrowed(bytes), encoding: message.encoding, charged };
+                self.pass_shape(turn, key, direction, shape, Some(body));
+            }
+            Arriving::Cut { total } => {
+                self.begin_assembly(turn, peer, stream, key, direction, message.encoding, total, shape);
+            }
+        }
+    }
+
+    /// Sends a complete message on its way: the opening of a call finds its server first.
+    pub(crate) fn pass_shape(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        shape: Shape,
+        body: Option<Body<'_>>,
+    ) {
+        let opens = matches!(shape, Shape::Open { .. });
+        let item = shape.into_item(body);
+        let unsettled = self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Nobody));
+        if opens && unsettled {
+            self.start(turn, key, Target::Here, item);
+        } else if opens {
+            self.admit_opening(turn, key, item);
+        } else {
+            self.pass(turn, key, direction, item);
+        }
+    }
+
+    // LIFE: 19 | read as at 12, and matched to the call | (k15, d16) | 7 response wire
+    fn handle_result(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: PeerKey,
+        stream: StreamId,
+        key: CallKey,
+        message: Option<Incoming<'_>>,
+        metadata: &[u8],
+    ) {
+        let shape = Shape::Finish { metadata: metadata.to_vec() };
+        match message {
+            Some(message) => {
+                self.handle_message(turn, peer, stream, key, Direction::Response, message, shape)
+            }
+            None => self.pass_shape(turn, key, Direction::Response, shape, None),
+        }
+    }
+
+    fn handle_error(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        code: Code,
+        execution: Execution,
+        metadata: &[u8],
+    ) {
+        let metadata = Cow::Borrowed(metadata);
+        let item = Item::Finish { code, execution, body: None, metadata };
+        self.pass(turn, key, Direction::Response, item);
+    }
+
+    fn handle_cancelled(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        self.cancel_as(turn, key, code);
+    }
+
+    /// The response begins to arrive: from here on time is response stack, and the server's part is known.
+    fn note_response(&mut self, turn: &Turn<'_>, key: CallKey, trailer: Option<&Trailer>) {
+        let arrived = self.arrived;
+        let Some(call) = self.calls.find_mut(key) else { return };
+        call.client_stamps.k15 = arrived;
+        call.client_stamps.d16 = turn.now;
+        if let Some(trailer) = trailer {
+            call.server_stamps = ServerStamps::decode(trailer);
+            call.server_measured = true;
+        }
+    }
+
+    fn incoming_direction(&self, key: CallKey, peer: PeerKey, stream: StreamId) -> Direction {
+        match self.calls.find(key).map(|call| &call.client) {
+            Some(ClientEnd::Peer { peer: p, stream: s }) if *p == peer && *s == stream => Direction::Request,
+            _ => Direction::Response,
+        }
+    }
+
+    fn handle_schema(&mut self, peer: PeerKey, index: MethodIndex, path: &str, fingerprints: [u64; 2]) {
+        let answer = self.answer_to(path);
+        let offered =
+            Offered { path: path.into(), method: answer.0, fingerprints, answered: None, agreed: None };
+        if let Some(found) = self.peers.find_mut(peer) {
+            found.offered.insert(index, offered);
+        }
+        self.answer(peer, index, answer);
+    }
+
+    /// Who serves what has changed: peers that announced a method are told what holds now. A method announced before
+    /// its server came would otherwise stay on protobuf as long as the connection lives.
+    pub(crate) fn answer_again(&mut self) {
+        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
+        for key in peers {
+            let offered = self.peers.find(key).map_or_else(Vec::new, |peer| {
+                peer.offered.iter().map(|(index, offered)| (*index, self.answer_to(&offered.path))).collect()
+            });
+            for (index, answer) in offered {
+                self.answer(key, index, answer);
+            }
+            self.transmit(key);
+        }
+    }
+
+    /// The method at a path a peer announced, and the types to answer with.
+    fn answer_to(&self, path: &str) -> (Option<MethodKey>, Option<Arc<MethodTypes>>) {
+        let method = self.registry.key_of(path);
+        (method, self.served_types(method))
+    }
+
+    fn answer(
+        &mut self,
+        peer: PeerKey,
+        index: MethodIndex,
+        (method, types): (Option<MethodKey>, Option<Arc<MethodTypes>>),
+    ) {
+        let fingerprints =
+            types.as_ref().map_or([0; 2], |types| [types.input.fingerprint(), types.output.fingerprint()]);
+        let Some(peer) = self.peers.find_mut(peer) else { return };
+        let Some(offered) = peer.offered.get_mut(&index) else { return };
+        offered.method = method;
+        // Those it holds are kept when they are gone here: what it sends by them can still be read.
+        offered.agreed = types
+            .filter(|types| types.input.fingerprint() == offered.fingerprints[0])
+            .or(offered.agreed.take());
+        // What was said last holds until it changes.
+        if offered.answered.replace(fingerprints) != Some(fingerprints) {
+            let [request, response] = fingerprints;
+            let _ = peer.connection.answer_schema(index, request != 0, request, response);
+        }
+    }
+
+    /// What the sessions serving a method have, if they have all the same.
+    fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
+        let of = |server: &crate::registry::Server| {
+            [server.types.input.fingerprint(), server.types.output.fingerprint()]
+        };
+        let (first, rest) = self.registry.servers(method?).split_first()?;
+        rest.iter().all(|server| of(server) == of(first)).then(|| Arc::clone(&first.types))
+    }
+
+    fn handle_go_away(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {
+        let Some(lane) = self.peers.find(key).and_then(|peer| peer.lane) else { return };
+        self.lane_lost(turn, lane.0, lane.1, key, why, false);
+    }
+
+    pub(crate) fn unblock_peer(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        while let Some((call, direction)) = self.peers.find_mut(key).and_then(|peer| peer.blocked.pop_front())
+        {
+            self.unblock(turn, call, direction);
+            let Some(peer) = self.peers.find_mut(key) else { return };
+            if peer.blocked.back() == Some(&(call, direction)) {
+                peer.blocked.rotate_right(1);
+                return;
+            }
+        }
+    }
+
+    /// The instant matters to nobody else: a connection's timers are kept in the engine's table.
+    pub(crate) fn peer_timeout(&mut self, turn: &mut Turn<'_>, key: PeerKey) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.timer_at = None;
+        let outcome = peer.connection.handle_timeout(turn.now);
+        if let Err(error) = outcome {
+            self.peer_lost(turn, key, &error.to_string());
+        } else {
+            self.settle_peer(turn, key);
+        }
+    }
+}

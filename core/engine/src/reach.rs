@@ -1,0 +1,334 @@
+//! A call on its way to an endpoint: the joint between calls, clusters, endpoints and their connections.
+//!
+//! `cluster.rs` chooses the endpoint at the moment of hand-over, `remote.rs` knows what there is of connections to it,
+//! `names.rs` what names stand for. What was chosen is noted with the call until its outcome is known, and told to the
+//! balancer then.
+
+use crate::admission::AdmissionControl;
+use crate::attempts::AttemptControl;
+use crate::call::{Direction, Item, ServerEnd};
+use crate::cluster::{ClusterChoice, ClusterKey, Placed};
+use crate::due::Due;
+use crate::engine::{Engine, Turn};
+use crate::limits::WAITING;
+use crate::pass::{Blocker, Refusal};
+use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Speaks};
+use crate::{CallKey, PeerKey, RemoteKey};
+use std::sync::Arc;
+use trunkline_balance::{EndpointRow, Settings};
+use trunkline_call::{Code, Fault, Instant};
+
+impl Engine {
+    /// The endpoints of every cluster and what is known of them: service, endpoint.
+    pub fn endpoint_rows(&self, now: Instant) -> Vec<(String, EndpointRow<Arc<str>>)> {
+        self.clusters.rows(now, &self.remotes)
+    }
+
+    /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
+    pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
+        self.remotes.names.wanted.pop_front()
+    }
+
+    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
+    pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
+        let Some(key) = self.remotes.looked_up(name, found, self.limits.endpoints) else { return };
+        self.clusters.regather(&self.remotes, key);
+        self.remotes.forget_unnamed();
+        self.serve_line(turn, key);
+        for name in self.clusters.names_beside(&self.remotes, key) {
+            self.serve_line(turn, name);
+        }
+    }
+
+    /// The cluster of one target of a service, made if new; `None` at the limit.
+    pub(crate) fn cluster_of_target(&mut self, remote: RemoteKey, service: &str) -> Option<ClusterKey> {
+        let Self { clusters, remotes, admission, attempts, limits, .. } = self;
+        let settings = || balancing(admission, attempts, service);
+        clusters.of_target(remotes, remote, service, limits.endpoints, settings)
+    }
+
+    /// Says where calls of a service go.
+    pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
+        let Self { clusters, remotes, admission, attempts, .. } = self;
+        clusters.set(remotes, service, sources, || balancing(admission, attempts, service));
+    }
+
+    /// What is said about balancing has changed.
+    pub(crate) fn rebalance(&mut self) {
+        let Self { clusters, admission, attempts, .. } = self;
+        clusters.configure(|service| balancing(admission, attempts, service));
+    }
+
+    /// Whether all of a cluster is reached over R2P2.
+    pub(crate) fn is_reached_by_r2p2(&self, key: ClusterKey) -> bool {
+        let sources = self.clusters.sources(key);
+        !sources.is_empty() && sources.iter().all(|source| self.remotes.r2p2_target(*source).is_some())
+    }
+
+    // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
+    /// A call for a cluster: over to an endpoint of it, or in the line of a name.
+    pub(crate) fn hand_to_cluster<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        cluster: ClusterKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        for source in self.clusters.take_unasked(cluster) {
+            self.remotes.ask_name(source);
+        }
+        let Some(choice) = self.choose_endpoint(turn.now, key, cluster, &item) else {
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::Ended));
+        };
+        let limit = self.limits.calls_waiting_per_endpoint;
+        let has_room =
+            |name: RemoteKey| self.remotes.find(name).is_some_and(|name| name.waiting.len() < limit);
+        let fault = match choice {
+            ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
+            ClusterChoice::Wait(name) if has_room(name) => {
+                return Err(Refusal::Blocked(item, Blocker::Remote(name)));
+            }
+            ClusterChoice::Wait(_) => Fault::Limit { name: WAITING, limit: limit as u64 },
+            ClusterChoice::Nowhere(name, why) => {
+                // The next answer may be better, and who is ready to wait gets it.
+                let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
+                let ready = waits && has_room(name);
+                self.remotes.ask_name(name);
+                if ready {
+                    return Err(Refusal::Blocked(item, Blocker::Remote(name)));
+                }
+                Fault::Unreachable { endpoint: self.remotes.label(name), why }
+            }
+            ClusterChoice::Full(limit) => {
+                let name = "calls under way per endpoint (outstanding_max of a balance policy)";
+                Fault::Limit { name, limit }
+            }
+            ClusterChoice::Unserved => self.unserved_call(key),
+        };
+        self.drop_item(item);
+        Err(Refusal::Fault(fault))
+    }
+
+    /// The endpoint the call has, while that can be reached; else another. `None` if the call has ended.
+    fn choose_endpoint(
+        &mut self,
+        now: Instant,
+        key: CallKey,
+        cluster: ClusterKey,
+        item: &Item<'_>,
+    ) -> Option<ClusterChoice> {
+        let placed = self.calls.find(key)?.placed;
+        let lane = self.lane_of(item);
+        if let Some(placed) = placed.filter(|placed| placed.cluster == cluster)
+            && self.remotes.find(placed.endpoint).is_some_and(|remote| remote.is_reachable(now, lane))
+        {
+            return Some(ClusterChoice::To(placed.endpoint));
+        }
+        if placed.is_some() {
+            self.tell_balancer(now, key, None, &[]);
+        }
+        let Self { clusters, remotes, calls, .. } = self;
+        let call = calls.find_mut(key)?;
+        let metadata: &[u8] = match item {
+            Item::Open { metadata, .. } => metadata,
+            _ => &[],
+        };
+        let choice = clusters.choose(now, remotes, cluster, lane, metadata, &call.tried);
+        if let ClusterChoice::To(endpoint) = choice {
+            call.placed = Some(Placed { cluster, endpoint });
+        }
+        Some(choice)
+    }
+
+    /// Calls of this one that may wait for a connection to one endpoint.
+    pub(crate) fn pending_max(&self, key: CallKey) -> usize {
+        let placed = self.calls.find(key).and_then(|call| call.placed);
+        let own = placed.and_then(|placed| self.clusters.pending_max(placed)).unwrap_or(u32::MAX);
+        self.limits.calls_waiting_per_endpoint.min(own as usize)
+    }
+
+    /// A call was answered elsewhere before its endpoint did: that is slow.
+    pub(crate) fn outpaced(&mut self, now: Instant, key: CallKey) {
+        if let Some(placed) = self.calls.find_mut(key).and_then(|call| call.placed.take()) {
+            self.clusters.outpaced(now, placed);
+        }
+    }
+
+    /// How a call ended at the endpoint it was given, with the trailing metadata that came with it.
+    pub(crate) fn tell_balancer(&mut self, now: Instant, key: CallKey, code: Option<Code>, trailers: &[u8]) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let Some(placed) = call.placed.take() else { return };
+        if code.is_some_and(|code| code != Code::Ok) {
+            call.tried.push(placed.endpoint);
+        }
+        self.clusters.finished(now, placed, code, trailers);
+    }
+
+    // LIFE: 9
+    /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
+    pub(crate) fn hand_to_remote<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let lane = self.lane_of(&item);
+        let waiting_max = self.pending_max(key);
+        let Some(remote) = self.remotes.find_mut(remote_key) else {
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
+        };
+        match remote.speaks {
+            Speaks::Grpc => return self.hand_to_pool(turn, key, remote_key, item),
+            Speaks::R2p2 | Speaks::Native if item.is_packed() => {
+                return self.hand_over_unpacked(Direction::Request, item, |this, plain| {
+                    this.hand_to_remote(turn, key, remote_key, plain)
+                });
+            }
+            Speaks::R2p2 => return self.hand_to_r2p2_remote(turn, key, remote_key, item),
+            Speaks::Unknown | Speaks::Native => {}
+        }
+        match remote.lanes[lane as usize] {
+            LaneConnection::Open(peer) => return self.open_at_peer(turn, key, peer, item),
+            LaneConnection::Dialling(_) if remote.waiting.len() < waiting_max => {}
+            LaneConnection::Dialling(_) => {
+                self.drop_item(item);
+                let limit = waiting_max as u64;
+                return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
+            }
+            LaneConnection::Idle if remote.not_before > turn.now => {
+                return Err(self.unreachable(key, remote_key, item));
+            }
+            LaneConnection::Idle => self.dial(turn.now, remote_key, lane),
+        }
+        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+    }
+
+    /// The lane a call takes by what it opens with, where the endpoint has lanes.
+    pub(crate) fn lane_of(&self, opening: &Item<'_>) -> LaneIndex {
+        let bulk = opening.body().is_some_and(|body| body.len() > self.limits.bulk_body_bytes);
+        if bulk { LaneIndex::Bulk } else { LaneIndex::Small }
+    }
+
+    /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
+    pub(crate) fn unreachable<'a>(
+        &mut self,
+        key: CallKey,
+        remote_key: RemoteKey,
+        item: Item<'a>,
+    ) -> Refusal<'a> {
+        let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
+        let limit = self.pending_max(key);
+        let fault = match self.remotes.find_mut(remote_key) {
+            Some(remote) if waits && remote.waiting.len() < limit => {
+                if !std::mem::replace(&mut remote.wakes, true) {
+                    self.timers.insert(remote.not_before, Due::Remote(remote_key));
+                }
+                return Refusal::Blocked(item, Blocker::Remote(remote_key));
+            }
+            Some(_) if waits => Fault::Limit { name: WAITING, limit: limit as u64 },
+            Some(remote) => {
+                Fault::Unreachable { endpoint: remote.endpoint.to_string(), why: remote.last_error.clone() }
+            }
+            None => Fault::NoRoute { what: "endpoint".into() },
+        };
+        self.drop_item(item);
+        Refusal::Fault(fault)
+    }
+
+    /// It may be dialled again: those in line try.
+    pub(crate) fn wake_remote(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
+            remote.wakes = false;
+        }
+        self.serve_line(turn, remote_key);
+    }
+
+    fn dial(&mut self, now: Instant, remote_key: RemoteKey, lane: LaneIndex) {
+        let peer = self.new_outgoing_peer(now, remote_key, lane);
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        remote.lanes[lane as usize] = LaneConnection::Dialling(peer);
+        let (connection, is_known) = (Dialled::Native(peer), remote.is_open_natively());
+        self.dials.push_back(Dial { connection, endpoint: Arc::clone(&remote.endpoint), is_known });
+    }
+
+    /// A dialled connection said hello: those in line go on.
+    pub(crate) fn lane_open(
+        &mut self,
+        turn: &mut Turn<'_>,
+        remote_key: RemoteKey,
+        lane: LaneIndex,
+        peer: PeerKey,
+    ) {
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        remote.lanes[lane as usize] = LaneConnection::Open(peer);
+        remote.connected(Speaks::Native);
+        self.serve_line(turn, remote_key);
+    }
+
+    /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line go another way,
+    /// or fail here if there is none.
+    ///
+    /// `silent`: whoever answers there has not shown that it speaks the native protocol, so it may well speak gRPC.
+    pub(crate) fn lane_lost(
+        &mut self,
+        turn: &mut Turn<'_>,
+        remote_key: RemoteKey,
+        lane: LaneIndex,
+        peer: PeerKey,
+        why: &str,
+        silent: bool,
+    ) {
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        let lost = remote.lanes[lane as usize];
+        if lost != LaneConnection::Open(peer) && lost != LaneConnection::Dialling(peer) {
+            return;
+        }
+        remote.lanes[lane as usize] = LaneConnection::Idle;
+        let is_daemon = remote.is_open_natively();
+        self.remotes.ask_names_of(remote_key);
+        if lost == LaneConnection::Open(peer) {
+            // Another program may listen there by now. To ask again costs nothing.
+            if !is_daemon {
+                self.remotes.unlearn(remote_key);
+            }
+            return;
+        }
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        if silent && !is_daemon {
+            remote.speaks = Speaks::Grpc;
+        } else {
+            self.remotes.dial_failed(turn.now, remote_key, why);
+        }
+        self.serve_line(turn, remote_key);
+    }
+
+    /// The lane's connection turned out to be something else.
+    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex) {
+        if let Some(remote) = self.remotes.find_mut(remote_key) {
+            remote.lanes[lane as usize] = LaneConnection::Idle;
+        }
+    }
+
+    /// Tries every call in line once: each goes, fails, or joins the line again.
+    pub(crate) fn serve_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        for key in std::mem::take(&mut remote.waiting) {
+            if self.waits_for_remote(key) {
+                self.unblock(turn, key, Direction::Request);
+            }
+        }
+    }
+
+    pub(crate) fn waits_for_remote(&self, key: CallKey) -> bool {
+        self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Cluster { .. }))
+    }
+}
+
+/// A policy of the host's operator, else what the service's users say, else nothing.
+fn balancing(admission: &AdmissionControl, attempts: &AttemptControl, service: &str) -> Settings {
+    let said = || attempts.load_balancing(service);
+    admission.chain().balance(service).or_else(said).cloned().unwrap_or_default()
+}
