@@ -22,13 +22,13 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
 use crate::alleged::AllegedHeap;
 use crate::allocator::BlockState;
+use crate::config::{SessionConfig, SessionError};
 use crate::control::ControlSocket;
 use crate::doorbell::{Doorbell, Ringer};
 use crate::heap::Heap;
-use crate::received::{HEAP_NUMBERS, ReceivedHeap};
-use crate::region::{Access, READ_ONLY_SEALS, Region, SIZE_SEALS};
+use crate::region::{Access, SIZE_SEALS};
+use crate::regions::{open_region, receive_region, rings_of};
 use crate::ring::{Consumer, Producer};
-use crate::session::{SessionConfig, SessionError, create_region, heap_size, open_region, rings_of};
 
 /// Where a daemon stood in the two rings of a session. Private numbers: the words in shared memory are only copies
 /// that the application could have changed.
@@ -117,42 +117,4 @@ pub fn inherit_heaps(
     let (region, fd) = receive_region(config.receive_heap_bytes)?;
     let receive_heap = Heap::with_blocks(region, blocks).ok_or(SessionError::Blocks)?;
     Ok((AllegedHeap::new(send_heap), receive_heap, fd))
-}
-
-/// A receive heap of its own, and the descriptor with which the application opens it.
-///
-/// # Errors
-/// [`SessionError::Size`], [`SessionError::System`].
-pub fn create_receive_heap(bytes: u32) -> Result<(Heap, OwnedFd), SessionError> {
-    let (region, fd) = receive_region(bytes)?;
-    Ok((Heap::new(region), fd))
-}
-
-fn receive_region(bytes: u32) -> Result<(Region, OwnedFd), SessionError> {
-    heap_size("receive_heap_bytes", bytes)?;
-    // Mapped before it is sealed: F_SEAL_FUTURE_WRITE spares the mapping that exists, so this process alone writes.
-    let (fd, region) =
-        create_region("trunkline-receive", bytes as usize, Access::ReadWrite, READ_ONLY_SEALS)?;
-    Ok((region, fd))
-}
-
-/// Opens a receive heap the daemon has sent, after checking its seals and length.
-///
-/// # Errors
-/// [`SessionError::Size`], [`SessionError::Region`], [`SessionError::System`].
-pub fn open_receive_heap(fd: impl AsFd, bytes: u32) -> Result<ReceivedHeap, SessionError> {
-    open_successor_heap(fd, bytes, 0)
-}
-
-/// The same for the heap of a daemon that has taken another's place; completions name it by its number.
-///
-/// # Errors
-/// As [`open_receive_heap`].
-pub fn open_successor_heap(fd: impl AsFd, bytes: u32, number: u32) -> Result<ReceivedHeap, SessionError> {
-    heap_size("receive_heap_bytes", bytes)?;
-    if number >= HEAP_NUMBERS {
-        return Err(SessionError::Size { field: "heap number", value: number, rule: "must be below 64" });
-    }
-    let region = open_region("receive heap", fd, bytes as usize, Access::ReadOnly, READ_ONLY_SEALS)?;
-    Ok(ReceivedHeap::new(region, number))
 }

@@ -61,6 +61,10 @@ mod allocator;
 #[cfg(not(loom))]
 mod blob;
 #[cfg(not(loom))]
+mod clock;
+#[cfg(not(loom))]
+mod config;
+#[cfg(not(loom))]
 mod control;
 #[cfg(not(loom))]
 mod doorbell;
@@ -85,6 +89,8 @@ mod received;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod regions;
+#[cfg(not(loom))]
 mod session;
 #[cfg(not(loom))]
 mod sleep;
@@ -101,23 +107,23 @@ pub use self::{
     alleged::{AllegedHeap, SharedSlice},
     allocator::{BlockAllocator, BlockState, FreeError, GRANULE_BYTES},
     blob::{BLOB_BYTES_MAX, BlobError, create_blob, read_blob},
+    clock::monotonic_ns,
+    config::{
+        HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN, SESSION_FDS, SessionConfig,
+        SessionError, usual_bytes,
+    },
     control::{ControlError, ControlSocket, PACKET_BYTES_MAX, PACKET_FDS_MAX, PeerCredentials},
     doorbell::{Doorbell, Ringer},
     fork::{ForkGuard, PerProcess},
     gather::{GATHER_PIECES_MAX, Piece, send_gather},
     heap::{Block, Heap, HeapFull, Span},
-    inherit::{
-        Bells, RingIndices, create_receive_heap, inherit_heaps, inherit_rings, inherited_socket,
-        open_receive_heap, open_successor_heap,
-    },
+    inherit::{Bells, RingIndices, inherit_heaps, inherit_rings, inherited_socket},
     layout::{LAYOUT_VERSION, RINGS_HEADER_BYTES, RINGS_MAGIC},
     listener::ControlListener,
     place::{Places, SOCKET_VARIABLE},
     received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,
-    session::{
-        AppEnd, DaemonEnd, HEAP_BYTES_MAX, HEAP_BYTES_MIN, Keepsake, RING_ENTRIES_MAX, RING_ENTRIES_MIN,
-        SESSION_FDS, SessionConfig, SessionError, SessionFds, create_session, open_session, usual_bytes,
-    },
-    sleep::{SLEEP_FDS_MAX, WaitError, Woken, monotonic_ns, sleep_on, wait_for_entries},
+    regions::{create_receive_heap, open_receive_heap, open_successor_heap},
+    session::{AppEnd, DaemonEnd, Keepsake, SessionFds, create_session, open_session},
+    sleep::{SLEEP_FDS_MAX, WaitError, Woken, sleep_on, wait_for_entries},
 };

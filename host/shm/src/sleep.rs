@@ -4,8 +4,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::{self, Errno};
 use rustix::thread::sched_yield;
-use rustix::time::{ClockId, clock_gettime};
 
+use crate::clock::monotonic_ns;
 use crate::doorbell::Doorbell;
 use crate::ring::{Consumer, RingError};
 use crate::wait::{Decision, Waiter};
@@ -132,12 +132,4 @@ pub fn sleep_on(fds: &[BorrowedFd<'_>], timeout_ns: Option<u64>) -> io::Result<u
         Err(Errno::INTR) => Ok(0),
         Err(error) => Err(error),
     }
-}
-
-/// Monotonic time in nanoseconds, for callers without a clock of their own.
-#[inline]
-#[must_use]
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

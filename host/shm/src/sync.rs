@@ -17,7 +17,7 @@ pub(crate) use std::sync::{
 };
 
 #[cfg(not(loom))]
-pub(crate) use crate::sleep::monotonic_ns;
+pub(crate) use crate::clock::monotonic_ns;
 
 /// Time stands still in a model.
 #[cfg(loom)]
