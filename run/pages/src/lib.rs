@@ -14,14 +14,17 @@
 //! * The owner's function is called for well-formed requests only, and never while the place of another is waited for.
 //!
 //! # Limits
-//! [`PLACES_MAX`] connections at once, others hear 503; a request head of [`HEAD_BYTES_MAX`] bytes, longer ones hear
-//! 431. When the server is dropped, it listens no longer; exchanges that have begun end by themselves.
+//! [`PLACES_MAX`] connections at once, [`PLACES_OF_SOURCE_MAX`] of them from one address, others hear 503; a request
+//! head of [`HEAD_BYTES_MAX`] bytes, longer ones hear 431. When the server is dropped, it listens no longer; exchanges
+//! that have begun end by themselves.
 #![forbid(unsafe_code)]
 
+mod places;
 mod request;
 mod response;
 mod server;
 
+pub use places::{PLACES_MAX, PLACES_OF_SOURCE_MAX};
 pub use request::HEAD_BYTES_MAX;
 pub use response::Page;
-pub use server::{PLACES_MAX, PageServer, TIME_MAX};
+pub use server::{PageServer, TIME_MAX};

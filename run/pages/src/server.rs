@@ -1,5 +1,6 @@
 //! Listens, and has each connection answered.
 
+use crate::places::{ReaderLimit, ReaderPermit};
 use crate::request::{HEAD_BYTES_MAX, Request, Unread};
 use crate::response::{Page, response};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,8 +12,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connections that are answered at once.
-pub const PLACES_MAX: usize = 8;
 /// Time of a whole exchange: a request of a few hundred bytes, a page of a few hundred kilobytes.
 pub const TIME_MAX: Duration = Duration::from_secs(5);
 /// A pause after a connection that could not be taken (no descriptors left): it is still there.
@@ -73,7 +72,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Takes connections until the server is dropped.
 fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &Arc<Make>) {
-    let places = Arc::new(());
+    let places = ReaderLimit::default();
     loop {
         let mut ready = [PollFd::new(listener, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
         if poll(&mut ready, None).is_err_and(|error| error != rustix::io::Errno::INTR) {
@@ -83,7 +82,7 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
             return;
         }
         match listener.accept() {
-            Ok((stream, _)) => begin(stream, name, make, Arc::clone(&places)),
+            Ok((stream, from)) => begin(stream, name, make, places.admit(from.ip())),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
                 tracing::debug!(%error, "a reader of pages could not be accepted");
@@ -94,14 +93,13 @@ fn accept(listener: &TcpListener, closed: &OwnedFd, name: &'static str, make: &A
 }
 
 /// Has a connection answered on a thread of its own, which holds `place` for as long.
-fn begin(stream: TcpStream, name: &'static str, make: &Arc<Make>, place: Arc<()>) {
-    // The listening thread has one.
-    if Arc::strong_count(&place) > PLACES_MAX + 1 {
+fn begin(stream: TcpStream, name: &'static str, make: &Arc<Make>, place: Option<ReaderPermit>) {
+    let Some(place) = place else {
         let refused = Page::text("too many readers at once; ask again");
         let _ = stream.set_nonblocking(true);
         let _ = (&stream).write(&response("503 Service Unavailable", &refused, false));
         return;
-    }
+    };
     let make = Arc::clone(make);
     let answered = std::thread::Builder::new().name(name.into()).spawn(move || {
         if let Err(error) = answer(stream, &*make, Instant::now() + TIME_MAX) {

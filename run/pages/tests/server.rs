@@ -1,9 +1,9 @@
 //! Shows what readers get, that slow and many readers cost places for a time and nothing else, and how it ends.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-use trunkline_pages::{HEAD_BYTES_MAX, PLACES_MAX, Page, PageServer};
+use trunkline_pages::{HEAD_BYTES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer};
 
 /// So long at most a test waits for what has to come.
 const WATCHDOG: Duration = Duration::from_secs(120);
@@ -30,6 +30,20 @@ fn ask(address: SocketAddr, request: &str) -> String {
 /// taken that goes.
 fn try_to_ask(address: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = try_to_connect(address)?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Asks from one address of this host.
+fn ask_from(own: Ipv4Addr, address: SocketAddr, request: &str) -> std::io::Result<String> {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    bind(&socket, &SocketAddr::from((own, 0)))?;
+    connect(&socket, &address)?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(WATCHDOG))?;
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -74,14 +88,21 @@ fn a_request_may_come_in_pieces_and_a_reader_may_be_done_writing() {
 #[test]
 fn silent_readers_take_places_and_give_them_back() {
     let server = serve(|_| Some(Page::text("here")));
+    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     // Accepted in order: who comes after them finds no place. Unless they were silent for longer than they may be,
     // because this test had no processor; then others are.
-    let refused = std::iter::repeat_with(|| {
-        let _silent: Vec<TcpStream> = (0..PLACES_MAX).map(|_| connect(server.address())).collect();
-        try_to_ask(server.address(), "").unwrap_or_default()
+    let answers = std::iter::repeat_with(|| {
+        let _silent: Vec<TcpStream> = (0..PLACES_OF_SOURCE_MAX).map(|_| connect(server.address())).collect();
+        let refused = try_to_ask(server.address(), "").unwrap_or_default();
+        // Whoever comes from another address is answered, however many there are, once those before have gone.
+        let other = ask_from(Ipv4Addr::new(127, 0, 0, 2), server.address(), request).unwrap_or_default();
+        [refused, other]
     });
-    assert!(refused.take(20).any(|answer| answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n")));
-    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let as_it_should = |[refused, other]: [String; 2]| {
+        refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n")
+            && other.starts_with("HTTP/1.1 200 OK\r\n")
+    };
+    assert!(answers.take(50).any(as_it_should));
     let served = std::iter::repeat_with(|| try_to_ask(server.address(), request).unwrap_or_default());
     assert!(served.take(100_000).any(|answer| answer.starts_with("HTTP/1.1 200 OK\r\n")));
 }
