@@ -9,6 +9,10 @@ use trunkline_grpc::Outcome;
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
 
+/// Messages that wait to leave are counted as one up to this size, so that an empty one costs its five bytes. Their
+/// senders hear a little later, by less than a packet, that they may send more.
+const TOGETHER_BYTES_MAX: u64 = 1024;
+
 /// A stream and its call.
 #[derive(Debug)]
 pub(crate) struct GrpcStream {
@@ -65,7 +69,7 @@ pub(crate) struct Outgoing {
     pub ended: bool,
     /// Bytes given to the connection that have not left.
     pub queued_bytes: u64,
-    /// Messages among them, with what their sender gets back when they have left: (bytes, credit).
+    /// Messages among them, small ones together, with what their sender gets back when they have left: (bytes, credit).
     unsent: VecDeque<(u64, u32)>,
     /// Bytes that left and do not yet make up the first of `unsent`.
     sent_bytes: u64,
@@ -187,8 +191,15 @@ impl Outgoing {
 
     /// A message was given to the connection.
     pub fn queue(&mut self, bytes: usize, credit: u32) {
-        self.queued_bytes += bytes as u64;
-        self.unsent.push_back((bytes as u64, credit));
+        let bytes = bytes as u64;
+        self.queued_bytes += bytes;
+        match self.unsent.back_mut() {
+            Some((together, credits)) if *together + bytes <= TOGETHER_BYTES_MAX => {
+                *together += bytes;
+                *credits = credits.saturating_add(credit);
+            }
+            _ => self.unsent.push_back((bytes, credit)),
+        }
     }
 
     /// So many bytes left: what their sender may send more.

@@ -22,8 +22,7 @@ pub(super) struct OpenStream {
     pub tag: StreamTag,
     receiving: Receiving,
     sending: Sending,
-    queue: VecDeque<Bytes>,
-    queued_bytes: usize,
+    queue: Queue,
     finish: Finish,
     /// We have reset it, and nobody has asked about that.
     has_reset: bool,
@@ -108,8 +107,7 @@ impl OpenStream {
             tag,
             receiving,
             sending,
-            queue: VecDeque::new(),
-            queued_bytes: 0,
+            queue: Queue::default(),
             finish,
             has_reset: false,
             joined_frames: 0,
@@ -140,10 +138,7 @@ impl OpenStream {
         if !matches!(self.finish, Finish::Open) {
             return;
         }
-        self.queued_bytes += bytes.len();
-        if !bytes.is_empty() {
-            self.queue.push_back(bytes);
-        }
+        self.queue.push(bytes);
         if end {
             self.finish = Finish::End;
         }
@@ -236,8 +231,7 @@ impl OpenStream {
         }
         self.sending = Sending::Ended;
         self.finish = Finish::Done;
-        self.queue.clear();
-        self.queued_bytes = 0;
+        self.queue = Queue::default();
     }
 
     fn receive(&mut self, cx: &mut Context<'_>, events: &mut Vec<Event>) -> Result<(), h2::Error> {
@@ -323,18 +317,18 @@ impl OpenStream {
         ahead_bytes: usize,
         events: &mut Vec<Event>,
     ) -> Result<(), h2::Error> {
-        let before = self.queued_bytes;
+        let before = self.queue.bytes;
         let sent = self.send_queue(cx, ahead_bytes);
-        if before > self.queued_bytes {
-            events.push(Event::Sent { stream: self.tag, bytes: before - self.queued_bytes });
+        if before > self.queue.bytes {
+            events.push(Event::Sent { stream: self.tag, bytes: before - self.queue.bytes });
         }
         sent
     }
 
     fn send_queue(&mut self, cx: &mut Context<'_>, ahead_bytes: usize) -> Result<(), h2::Error> {
         let Sending::Body(send) = &mut self.sending else { return Ok(()) };
-        while self.queued_bytes > 0 {
-            send.reserve_capacity(self.queued_bytes.min(ahead_bytes));
+        while self.queue.bytes > 0 {
+            send.reserve_capacity(self.queue.bytes.min(ahead_bytes));
             let capacity = send.capacity();
             if capacity == 0 {
                 match send.poll_capacity(cx) {
@@ -343,9 +337,8 @@ impl OpenStream {
                 }
                 continue;
             }
-            let bytes = take(&mut self.queue, capacity);
-            self.queued_bytes -= bytes.len();
-            let end = self.queued_bytes == 0 && matches!(self.finish, Finish::End);
+            let bytes = self.queue.take(capacity);
+            let end = self.queue.bytes == 0 && matches!(self.finish, Finish::End);
             if end {
                 self.finish = Finish::Done;
             }
@@ -403,55 +396,124 @@ impl OpenStream {
     }
 }
 
-/// Takes up to `bytes_max` from the front of the queue: the first piece or part of it, or several small ones in one.
-fn take(queue: &mut VecDeque<Bytes>, bytes_max: usize) -> Bytes {
-    let Some(front) = queue.front_mut() else { return Bytes::new() };
-    if front.len() > bytes_max {
-        return front.split_to(bytes_max);
-    }
-    let is_alone = front.len() >= GATHER_BYTES || queue.len() == 1;
-    if is_alone {
-        return queue.pop_front().unwrap_or_default();
-    }
-    let mut gathered = BytesMut::new();
-    let room = bytes_max.min(GATHERED_BYTES_MAX);
-    while let Some(front) = queue.front_mut().filter(|_| gathered.len() < room) {
-        let count = front.len().min(room - gathered.len());
-        gathered.extend_from_slice(&front[..count]);
-        front.advance(count);
-        if front.is_empty() {
-            queue.pop_front();
+/// Body bytes that have not left. Small pieces are copied together as they come, so that a message of five bytes takes
+/// five bytes here.
+#[derive(Default)]
+struct Queue {
+    pieces: VecDeque<Bytes>,
+    /// Behind them.
+    small: BytesMut,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, bytes: Bytes) {
+        if bytes.is_empty() {
+            return;
+        }
+        let is_alone = self.bytes == 0;
+        self.bytes += bytes.len();
+        if is_alone || bytes.len() >= GATHER_BYTES {
+            self.close_small();
+            self.pieces.push_back(bytes);
+            return;
+        }
+        self.small.extend_from_slice(&bytes);
+        if self.small.len() >= GATHERED_BYTES_MAX {
+            self.close_small();
         }
     }
-    gathered.freeze()
+
+    fn close_small(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push_back(std::mem::take(&mut self.small).freeze());
+        }
+    }
+
+    /// Takes up to `bytes_max` from the front: the first piece or part of it, or several small ones in one.
+    fn take(&mut self, bytes_max: usize) -> Bytes {
+        let taken = self.take_piece(bytes_max);
+        self.bytes -= taken.len();
+        taken
+    }
+
+    fn take_piece(&mut self, bytes_max: usize) -> Bytes {
+        if self.pieces.len() < 2 {
+            self.close_small();
+        }
+        let is_last = self.pieces.len() == 1;
+        let Some(front) = self.pieces.front_mut() else { return Bytes::new() };
+        if front.len() > bytes_max {
+            return front.split_to(bytes_max);
+        }
+        if is_last || front.len() >= GATHER_BYTES {
+            return self.pieces.pop_front().unwrap_or_default();
+        }
+        let mut gathered = BytesMut::new();
+        let room = bytes_max.min(GATHERED_BYTES_MAX);
+        while let Some(front) = self.pieces.front_mut().filter(|_| gathered.len() < room) {
+            let count = front.len().min(room - gathered.len());
+            gathered.extend_from_slice(&front[..count]);
+            front.advance(count);
+            if front.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        gathered.freeze()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Shows that bytes leave the queue in order, whatever the window, small ones together.
+    //! Shows that bytes leave the queue in order, whatever the window, small ones together, and wait so.
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn order_is_kept(pieces in prop::collection::vec(1usize..3000, 1..40), room in 1usize..20_000) {
-            let bytes: Vec<u8> = (0..pieces.iter().sum()).map(|n: usize| n as u8).collect();
+        fn order_is_kept(
+            pieces in prop::collection::vec((1usize..3000, any::<bool>()), 1..40),
+            room in 1usize..20_000,
+        ) {
+            let bytes: Vec<u8> = (0..pieces.iter().map(|(len, _)| len).sum()).map(|n: usize| n as u8).collect();
             let mut rest = Bytes::from(bytes.clone());
-            let mut queue: VecDeque<Bytes> = pieces.iter().map(|len| rest.split_to(*len)).collect();
-            let mut sent = Vec::new();
-            while !queue.is_empty() {
-                let taken = take(&mut queue, room);
+            let (mut queue, mut sent) = (Queue::default(), Vec::new());
+            let mut take = |queue: &mut Queue| {
+                let before = queue.bytes;
+                let taken = queue.take(room);
                 prop_assert!(!taken.is_empty() && taken.len() <= room);
+                prop_assert_eq!(queue.bytes, before - taken.len());
                 sent.extend_from_slice(&taken);
+                Ok(())
+            };
+            for (len, takes) in pieces {
+                queue.push(rest.split_to(len));
+                if takes {
+                    take(&mut queue)?;
+                }
             }
+            while queue.bytes > 0 {
+                take(&mut queue)?;
+            }
+            prop_assert!(queue.take(room).is_empty());
             prop_assert_eq!(sent, bytes);
         }
     }
 
     #[test]
     fn small_ones_leave_together() {
-        let mut queue: VecDeque<Bytes> = (0..20).map(|_| Bytes::from_static(b"small")).collect();
-        assert_eq!(take(&mut queue, 1 << 20).len(), 100);
-        assert!(queue.is_empty());
+        let mut queue = Queue::default();
+        (0..20).for_each(|_| queue.push(Bytes::from_static(b"small")));
+        assert_eq!(queue.take(1 << 20).len(), 100);
+        assert_eq!(queue.bytes, 0);
+    }
+
+    /// Empty messages of gRPC have five bytes each.
+    #[test]
+    fn small_ones_wait_together() {
+        let mut queue = Queue::default();
+        (0..100_000).for_each(|_| queue.push(Bytes::from_static(b"small")));
+        assert_eq!(queue.bytes, 500_000);
+        assert!(queue.pieces.len() <= 2 + 500_000 / GATHERED_BYTES_MAX, "{}", queue.pieces.len());
     }
 }
