@@ -195,19 +195,27 @@ impl Engine {
 
     /// The same, while the registry still knows with which types.
     pub(crate) fn leave_services(&mut self, session: SessionKey) {
-        if let Some(found) = self.sessions.find(session) {
-            self.owners.leave(session, &found.identity);
-        }
+        self.owners.leave(session);
+        self.stop_serving(session);
+    }
+
+    /// A session serves nothing any more; the names stay its user's for those who come after it.
+    pub(crate) fn stop_serving(&mut self, session: SessionKey) {
         self.workers.dismiss(session);
         self.answer_again();
     }
 
-    /// What follows from the registry and the sessions of a state that was handed over.
-    pub(crate) fn know_owners_again(&mut self) {
+    /// What follows from the registry and the sessions of a state that was handed over, and from the users of sessions
+    /// that had gone before and whose successors were awaited.
+    pub(crate) fn know_owners_again(&mut self, left: &[(SessionKey, Box<str>)]) {
         for server in self.registry.every_server() {
-            if let Some(session) = self.sessions.find(server.session) {
+            let identity = match self.sessions.find(server.session) {
+                Some(session) => Some(&session.identity),
+                None => left.iter().find(|(key, _)| *key == server.session).map(|(_, identity)| identity),
+            };
+            if let Some(identity) = identity {
                 let service = crate::registry::service_of(&server.types.path);
-                self.owners.enter(server.session, &session.identity, service);
+                self.owners.enter(server.session, identity, service);
             }
         }
     }

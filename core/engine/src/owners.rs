@@ -8,7 +8,14 @@ use std::collections::HashMap;
 pub(crate) struct Owners {
     services: HashMap<Box<str>, Vec<Owner>>,
     /// What each session brought, and takes along when it leaves.
-    brought: HashMap<SessionKey, Vec<Box<str>>>,
+    brought: HashMap<SessionKey, Brought>,
+}
+
+/// What a session serves, and for whom.
+#[derive(Debug)]
+struct Brought {
+    identity: Box<str>,
+    services: Vec<Box<str>>,
 }
 
 /// A user that serves a service. There are several only where a rule of the host permits them.
@@ -27,11 +34,12 @@ impl Owners {
 
     /// A session of this user serves a service from now on.
     pub fn enter(&mut self, session: SessionKey, identity: &str, service: &str) {
-        let brought = self.brought.entry(session).or_default();
-        if brought.iter().any(|known| **known == *service) {
+        let new = || Brought { identity: identity.into(), services: Vec::new() };
+        let Brought { services, .. } = self.brought.entry(session).or_insert_with(new);
+        if services.iter().any(|known| **known == *service) {
             return;
         }
-        brought.push(service.into());
+        services.push(service.into());
         let owners = self.services.entry(service.into()).or_default();
         match owners.iter_mut().find(|owner| *owner.identity == *identity) {
             Some(owner) => owner.sessions += 1,
@@ -39,11 +47,17 @@ impl Owners {
         }
     }
 
-    /// A session of this user serves nothing any more.
-    pub fn leave(&mut self, session: SessionKey, identity: &str) {
-        for service in self.brought.remove(&session).unwrap_or_default() {
+    /// The user whose session this is, if it serves something.
+    pub fn of_session(&self, session: SessionKey) -> Option<&str> {
+        self.brought.get(&session).map(|brought| &*brought.identity)
+    }
+
+    /// A session serves nothing any more.
+    pub fn leave(&mut self, session: SessionKey) {
+        let Some(Brought { identity, services }) = self.brought.remove(&session) else { return };
+        for service in services {
             let Some(owners) = self.services.get_mut(&service) else { continue };
-            if let Some(at) = owners.iter().position(|owner| *owner.identity == *identity) {
+            if let Some(at) = owners.iter().position(|owner| owner.identity == identity) {
                 owners[at].sessions -= 1;
                 if owners[at].sessions == 0 {
                     owners.swap_remove(at);
@@ -76,11 +90,13 @@ mod tests {
         assert_eq!(owners.other_than("uid:2", "a.C"), None);
         owners.enter(other, "uid:2", "a.B");
         assert_eq!(owners.other_than("uid:1", "a.B"), Some("uid:2"));
-        owners.leave(other, "uid:2");
-        owners.leave(first, "uid:1");
+        assert_eq!(owners.of_session(other), Some("uid:2"));
+        owners.leave(other);
+        assert_eq!(owners.of_session(other), None);
+        owners.leave(first);
         assert_eq!(owners.other_than("uid:2", "a.B"), Some("uid:1"), "one is still there");
-        owners.leave(second, "uid:1");
-        owners.leave(second, "uid:1");
+        owners.leave(second);
+        owners.leave(second);
         assert_eq!(owners.other_than("uid:2", "a.B"), None);
         assert!(owners.services.is_empty() && owners.brought.is_empty());
     }

@@ -276,7 +276,7 @@ impl Engine {
     ) -> Result<Option<Queued>, Fault> {
         let method = self.calls.find(key).ok_or(Fault::Ended)?.method;
         let bytes = opening.body().map_or(0, Body::parked_bytes);
-        if self.awaited.is_active() && self.is_awaited(method, target) {
+        if self.awaited.is_active() && self.is_awaited(key, method, target) {
             let calls = &self.calls;
             let is_waiting = |key| calls.find(key).is_some_and(|call| call.queued.is_some());
             if self.awaited.admit(key, bytes, is_waiting) {

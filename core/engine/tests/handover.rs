@@ -11,6 +11,8 @@ use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey, Turn,
 };
+use trunkline_grpc::StreamTag;
+use world::web::blob;
 use world::*;
 
 const TARGET: Option<&str> = Some("tcp://127.0.0.1:1");
@@ -272,6 +274,56 @@ fn successors_that_do_not_come_are_not_waited_for_for_ever() {
     // What they cannot hold is refused at once, and so is what comes later.
     house.ask();
     assert_eq!(finished(&house.client), [Code::Unavailable; 2]);
+}
+
+/// Between two processes, nobody else becomes who answers for the daemon.
+#[test]
+fn names_of_the_daemons_own_services_stay_its_users() {
+    for hand_overs in [1, 2] {
+        let mut house = House::new();
+        for _ in 0..hand_overs {
+            house.world.replace_engine_without(0, &[house.own.key]);
+        }
+        let serves = ["world.Echo".to_owned()];
+        let schema = Arc::clone(&house.own.schema);
+        let wish = BindRequest { schema: Some(&schema), serves: &serves, calls: &[], permitted: &[] };
+        let Host { engine, heaps } = &mut house.world.hosts[0];
+        let other = engine.attach("other".into(), 1 << 20);
+        heaps.insert(other, 1 << 20);
+        engine.identify(other, "uid:4711");
+        let refused = engine.bind(other, &wish).unwrap_err().to_string();
+        assert!(refused.contains("world.Echo is served by"), "{hand_overs}: {refused}");
+        // It is there for whom nobody succeeds, once nobody is waited for any more.
+        house.world.advance(10_000_000_000);
+        house.settle();
+        house.world.hosts[0].engine.bind(other, &wish).unwrap();
+    }
+}
+
+/// A gRPC client cannot follow: until this process ends, its health checks are answered here.
+#[test]
+fn grpc_clients_ask_the_daemons_own_services_to_the_end() {
+    let mut house = House::new();
+    let web = house.world.web(0);
+    let (early, late) = (StreamTag(1), StreamTag(3));
+    assert_eq!(house.world.hosts[0].engine.leave_grpc(true).calls, 0);
+    house.world.request(web, early, ONCE, &[], false);
+    house.world.body(web, early, &blob(b"how are you?"), true);
+    house.settle();
+    house.answer();
+    assert_eq!(house.world.webs[web].take(early).code(), 0);
+    // Those of the next process are waited for by everybody.
+    house.world.webs[web].up = false;
+    house.world.replace_engine_without(0, &[house.own.key]);
+    let web = house.world.web(0);
+    house.world.request(web, late, ONCE, &[], false);
+    house.world.body(web, late, &blob(b"and you?"), true);
+    house.settle();
+    house.own = house.world.attach_standing_by(0);
+    house.world.advance(1);
+    house.settle();
+    house.answer();
+    assert_eq!(house.world.webs[web].take(late).code(), 0);
 }
 
 /// Sessions that stay behind are parted with before anything goes on: what waited for one of them would be handed to

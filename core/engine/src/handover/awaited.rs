@@ -4,6 +4,8 @@
 //! brings its own, some milliseconds after it has gone on. A health check in between would hear that nobody serves it,
 //! and whoever asks how the replacement goes would hear nothing. So calls of these services wait: in the old engine
 //! from the moment on in which nothing new is begun, in the new one until their successors have bound the methods.
+//! Meanwhile the names stay those of the daemon's user. A gRPC client cannot follow to the next process: until this one
+//! ends, its calls are answered here.
 //!
 //! # Limits
 //! [`CALLS_MAX`] calls with requests of [`CALL_BYTES_MAX`] bytes, for [`WAIT_NS`]; beyond that nobody serves them.
@@ -48,6 +50,11 @@ impl Awaited {
         self.until = until;
     }
 
+    /// Those whose successors are expected.
+    pub fn those_who_left(&self) -> impl Iterator<Item = SessionKey> {
+        self.left.iter().copied()
+    }
+
     /// Whether successors that are not there are not waited for any longer.
     pub fn is_over(&self, now: Instant) -> bool {
         now >= self.until
@@ -65,9 +72,9 @@ impl Awaited {
         self.held || !self.left.is_empty()
     }
 
-    /// Whether nobody answers for this session now.
-    pub fn is_away(&self, session: SessionKey) -> bool {
-        self.held || self.left.contains(&session)
+    /// Whether this session answers nobody now, or nobody who `follows` to the next process.
+    pub fn is_away(&self, session: SessionKey, follows: bool) -> bool {
+        self.held && follows || self.left.contains(&session)
     }
 
     /// Takes a call in, if there is room for it. `is_waiting` knows which of those before it still wait.

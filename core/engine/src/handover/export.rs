@@ -48,6 +48,7 @@ struct Leaving<'a> {
     policies: &'a Policies,
     retired: &'a [SessionKey],
     abandoned: &'a [(SessionKey, u32)],
+    owners_left: Vec<(SessionKey, &'a str)>,
 }
 
 /// Whom calls wait for is found out anew by the engine that takes over, which sets that timer itself. It is not
@@ -74,6 +75,12 @@ impl Engine {
         Using { sessions, registry, peers, calls }.in_use()
     }
 
+    /// Whose the services are that wait for their successors.
+    fn owners_left(&self) -> Vec<(SessionKey, &str)> {
+        let left = self.awaited.those_who_left();
+        left.filter_map(|session| Some((session, self.owners.of_session(session)?))).collect()
+    }
+
     /// Writes the state down, between two turns. Nothing changes here.
     ///
     /// # Errors
@@ -98,6 +105,7 @@ impl Engine {
             policies: self.admission.policies(),
             retired: &self.retired,
             abandoned: &self.abandoned,
+            owners_left: self.owners_left(),
         };
         let mut state = Vec::new();
         ciborium::into_writer(&(Self::STATE_VERSION, leaving), &mut state)

@@ -4,15 +4,16 @@
 //! calls end in their own time; a client that comes back is served, so that nobody waits for somebody else's long call.
 //! Then, for a moment, gRPC is *held*: everybody is told, nobody new is let in (the host sees to that), and calls to
 //! gRPC servers wait in line for the engine that takes over, but for those that gRPC clients make (`gateway.rs`), which
-//! are waited for; so do calls of the daemon's own services (`awaited.rs`).
+//! are waited for; so do calls of the daemon's own services (`awaited.rs`), but for those of gRPC clients again, which
+//! this process still answers.
 //! When nothing is left, no call is in the way.
 
-use crate::call::{Call, ServerEnd};
+use crate::call::{Call, ClientEnd, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::GrpcLeaving;
 use crate::registry::{MethodKey, Server};
 use crate::target::Target;
-use crate::{RemoteKey, SessionKey};
+use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::HashSet;
 use trunkline_call::Pattern;
 use trunkline_grpc::Command;
@@ -75,11 +76,13 @@ impl Engine {
         self.calls.iter().filter(|(_, call)| is_own(call)).count()
     }
 
-    /// Whether a method is served by none but the daemon's own, and they are between two processes.
-    pub(crate) fn is_awaited(&self, method: MethodKey, target: Target) -> bool {
+    /// Whether a method is served by none but the daemon's own, and they are between two processes. For a call of a
+    /// gRPC client, which cannot follow, those of this process are there until it ends.
+    pub(crate) fn is_awaited(&self, key: CallKey, method: MethodKey, target: Target) -> bool {
         let servers = self.registry.servers(method);
+        let follows = self.calls.find(key).is_none_or(|call| !matches!(call.client, ClientEnd::Grpc { .. }));
         let is_away = |server: &Server| {
-            self.awaited.is_away(server.session) && self.registry.is_of_the_house(method, server)
+            self.awaited.is_away(server.session, follows) && self.registry.is_of_the_house(method, server)
         };
         !matches!(target, Target::Cluster(_)) && !servers.is_empty() && servers.iter().all(is_away)
     }
@@ -87,17 +90,18 @@ impl Engine {
     /// Has calls go on whose services are back, and all when they have waited long enough.
     pub(crate) fn settle_awaited(&mut self, turn: &mut Turn<'_>) {
         let over = self.awaited.is_over(turn.now);
-        let Self { registry, awaited, .. } = self;
+        let Self { registry, awaited, owners, .. } = self;
         // Sessions that are still the only ones to have served some method.
         let mut alone: HashSet<SessionKey> = HashSet::new();
         for (_, servers) in registry.iter() {
             let mut sessions = servers.iter().map(|server| server.session);
-            if sessions.clone().all(|session| awaited.is_away(session)) {
+            if sessions.clone().all(|session| awaited.is_away(session, true)) {
                 alone.extend(sessions.by_ref());
             }
         }
         for session in awaited.forget(|session| over || !alone.contains(&session)) {
             registry.withdraw(session);
+            owners.leave(session);
         }
         for key in self.awaited.take_calls() {
             self.begin_again(turn, key);

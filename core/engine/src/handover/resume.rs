@@ -66,8 +66,9 @@ impl Engine {
         let gone: HashSet<SessionKey> = gone.filter(|key| self.sessions.find(*key).is_none()).collect();
         for key in sessions.iter().copied().chain(gone) {
             if self.registry.serves_for_the_house(key) {
+                // Nobody else may take their names meanwhile.
                 self.awaited.leave(key, until);
-                self.leave_services(key);
+                self.stop_serving(key);
             } else {
                 self.withdraw(key);
             }

@@ -61,6 +61,8 @@ struct Arriving {
     policies: PoliciesState,
     retired: Vec<SessionKey>,
     abandoned: Vec<(SessionKey, u32)>,
+    #[serde(default)]
+    owners_left: Vec<(SessionKey, Box<str>)>,
 }
 
 impl Engine {
@@ -119,7 +121,7 @@ impl Engine {
         self.recount();
         let Self { sessions, peers, calls, lent, registry, .. } = &self;
         Sound { sessions, peers, calls, lent, registry }.check().map_err(HandoverError::Unsound)?;
-        self.know_owners_again();
+        self.know_owners_again(&arriving.owners_left);
         self.plan_again();
         self.rebalance();
         self.number_peers();
