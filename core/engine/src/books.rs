@@ -48,8 +48,11 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
         halves(engine).filter(|(_, call, direction, _)| call.forwarded_from(*direction) == Some(key));
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).filter_map(Item::body);
     let waiting = waiting.map(Body::uncharged_bytes).sum::<usize>();
+    let gathered = halves(engine).filter(|(_, call, direction, _)| call.grpc_sender(*direction) == Some(key));
+    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_ref()?.body());
+    let gathered = gathered.map(Body::uncharged_bytes).sum::<usize>();
     let held = streams().map(|stream| stream.incoming.held()).sum::<usize>();
-    agree(&of("arriving bytes"), peer.arriving_bytes, held + waiting)?;
+    agree(&of("arriving bytes"), peer.arriving_bytes, held + waiting + gathered)?;
     let replays = streams().filter_map(|stream| stream.replay.as_ref());
     agree(&of("replay bytes"), peer.replay_bytes, replays.map(|replay| replay.bytes).sum())?;
     for (tag, stream) in &peer.streams {

@@ -330,6 +330,15 @@ impl Call {
         }
     }
 
+    /// The gRPC connection that brings this direction.
+    pub fn grpc_sender(&self, direction: Direction) -> Option<GrpcKey> {
+        match (direction, &self.client, &self.server) {
+            (Direction::Request, ClientEnd::Grpc { peer, .. }, _)
+            | (Direction::Response, _, ServerEnd::Grpc { peer, .. }) => Some(*peer),
+            _ => None,
+        }
+    }
+
     /// Whether what this host says of the calls it makes holds for this one.
     pub fn is_made_here(&self) -> bool {
         self.maker().is_some() || self.is_forwarded()

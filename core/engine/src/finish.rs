@@ -22,13 +22,22 @@ impl Engine {
             // A limit that strikes in the middle of a stream: the handler has been at work for long.
             status = status.with_execution(Execution::Unknown);
         }
-        let is_elsewhere = |call: &Call| {
-            matches!(call.client, ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. })
-        };
-        if self.calls.find(key).is_some_and(is_elsewhere) {
+        if self.is_for_elsewhere(key) {
             status = self.said_here(&status);
         }
         self.end(turn, key, &status);
+    }
+
+    /// Whether a call's caller, or that of the call it is an attempt of, is on another host or a client of the gateway.
+    fn is_for_elsewhere(&self, key: CallKey) -> bool {
+        let is_elsewhere = |call: &Call| {
+            matches!(call.client, ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. })
+        };
+        let call = self.calls.find(key).and_then(|call| match call.client {
+            ClientEnd::Attempt { call, .. } => self.calls.find(call),
+            _ => Some(call),
+        });
+        call.is_some_and(is_elsewhere)
     }
 
     /// A status made here for a caller elsewhere: who reads it there is to know which host speaks.

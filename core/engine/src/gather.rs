@@ -138,7 +138,11 @@ impl Engine {
         direction: Direction,
         item: Item<'_>,
     ) -> Result<Gathered<'a>, Fault> {
-        if let Err(fault) = self.charge(key, direction, item.body().map_or(0, Body::parked_bytes)) {
+        let charged = match item.body() {
+            Some(body) => self.charge(key, direction, body),
+            None => Ok(()),
+        };
+        if let Err(fault) = charged {
             self.drop_item(item);
             return Err(fault);
         }
@@ -151,20 +155,21 @@ impl Engine {
 
     fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
         let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
-        let bytes = kept.body().map_or(0, Body::parked_bytes);
-        if let Some(held) = self.held_for_sender(key, direction) {
+        if let Some(body) = kept.body()
+            && let Some((held, bytes)) = self.held_for_sender(key, direction, body)
+        {
             *held = held.saturating_sub(bytes);
         }
         Some(kept)
     }
 
-    fn charge(&mut self, key: CallKey, direction: Direction, bytes: usize) -> Result<(), Fault> {
+    fn charge(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) -> Result<(), Fault> {
         let limit = self.limits.assembling_bytes_per_peer;
-        match self.held_for_sender(key, direction) {
-            Some(held) if bytes > 0 && *held + bytes > limit => {
+        match self.held_for_sender(key, direction, body) {
+            Some((held, bytes)) if bytes > 0 && *held + bytes > limit => {
                 Err(Fault::Limit { name: ARRIVING, limit: limit as u64 })
             }
-            Some(held) => {
+            Some((held, bytes)) => {
                 *held += bytes;
                 Ok(())
             }
@@ -172,10 +177,19 @@ impl Engine {
         }
     }
 
-    /// Bytes the daemon holds for the connection that sends in this direction.
-    fn held_for_sender(&mut self, key: CallKey, direction: Direction) -> Option<&mut usize> {
-        let peer = self.sending_peer(key, direction)?;
-        self.held_by(peer)
+    /// Bytes the daemon holds for the connection that sends in this direction, and those of them that are this body's:
+    /// on a gRPC connection without what still takes of the stream's window.
+    fn held_for_sender(
+        &mut self,
+        key: CallKey,
+        direction: Direction,
+        body: &Body<'_>,
+    ) -> Option<(&mut usize, usize)> {
+        if let Some(peer) = self.sending_peer(key, direction) {
+            return Some((self.held_by(peer)?, body.parked_bytes()));
+        }
+        let peer = self.calls.find(key)?.grpc_sender(direction)?;
+        Some((&mut self.grpc_peers.find_mut(peer)?.arriving_bytes, body.uncharged_bytes()))
     }
 
     /// The native connection that sends in this direction.
