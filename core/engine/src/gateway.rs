@@ -14,15 +14,16 @@
 
 use crate::call::{Call, ClientEnd, Direction, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::gateway_client::{APPLICANT, Forward, Forwarded, Gateway, GatewayClient, GatewaySettings, Route};
-use crate::grpc_peer::PeerIdentity;
+use crate::gateway_client::{APPLICANT, Forward, Forwarded, Gateway, GatewaySettings, GrpcClient, Route};
+use crate::grpc_peer::{GrpcPeer, PeerIdentity};
 use crate::opaque::{is_path, shown};
 use crate::registry::{Called, MessageType, MethodTypes, is_own_service, service_of};
 use crate::target::Target;
+use crate::unproven::Whose;
 use crate::{CallKey, GrpcKey};
 use std::sync::Arc;
 use trunkline_call::{
-    Code, Execution, Fault, Instant, KeyedMap, MetadataError, MetadataReader, MetadataWriter, Status,
+    Code, Execution, Fault, Instant, MetadataError, MetadataReader, MetadataWriter, Status,
 };
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::request::RequestHead;
@@ -35,7 +36,7 @@ impl Engine {
     /// How the gateway works; [`GatewaySettings::default`] until this is called. To be called before policies are
     /// applied.
     pub fn configure_gateway(&mut self, settings: GatewaySettings) {
-        self.gateway = Gateway { settings, methods: KeyedMap::default() };
+        self.gateway = Gateway::new(settings);
     }
 
     /// Takes in an HTTP/2 connection of a client of the gateway. `label` is its address, for operators.
@@ -44,25 +45,45 @@ impl Engine {
         now: Instant,
         label: String,
         identity: PeerIdentity,
-        client: GatewayClient,
+        client: GrpcClient,
     ) -> GrpcKey {
-        let key = self.accept_grpc(now, label, identity);
+        let key = self.accept_user(now, label, identity, client);
         if let Some(peer) = self.grpc_peers.find_mut(key) {
-            peer.gateway = Some(client);
+            peer.forwards = true;
         }
         key
     }
 
-    /// Where a request goes that a client of the gateway makes.
-    pub(crate) fn route_at_gateway(
+    /// Takes in an HTTP/2 connection of a user of this host, for what its applications serve.
+    pub fn accept_user(
         &mut self,
-        peer: GrpcKey,
-        head: &RequestHead<'_>,
-    ) -> Result<Route, Status> {
+        now: Instant,
+        label: String,
+        identity: PeerIdentity,
+        client: GrpcClient,
+    ) -> GrpcKey {
+        let key = self.accept_grpc(now, label, identity);
+        if let Some(peer) = self.grpc_peers.find_mut(key) {
+            peer.client = Some(client);
+        }
+        key
+    }
+
+    /// Where a request goes that a gRPC client makes.
+    pub(crate) fn route_from_grpc(&mut self, peer: GrpcKey, head: &RequestHead<'_>) -> Result<Route, Status> {
+        let found = self.grpc_peers.find(peer);
+        let client = found.and_then(|peer| peer.client.as_ref());
+        client.map_or(Ok(()), |client| client.check(service_of(head.path)))?;
+        if found.is_some_and(|peer| peer.forwards) {
+            return self.route_at_gateway(peer, head);
+        }
+        let (called, pattern) = self.served(head.path).map_err(|fault| fault.status())?;
+        Ok(Route::here(called, pattern))
+    }
+
+    fn route_at_gateway(&mut self, peer: GrpcKey, head: &RequestHead<'_>) -> Result<Route, Status> {
         let path = head.path;
         let service = service_of(path);
-        let client = self.grpc_peers.find(peer).and_then(|peer| peer.gateway.as_ref());
-        client.map_or(Ok(()), |client| client.check(service))?;
         let has_endpoints = self.clusters.of_service(service).is_some();
         // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
         // themselves, if the operator has said where that is.
@@ -80,7 +101,7 @@ impl Engine {
             return Err(Fault::NoMethod { path: path.to_owned() }.status());
         }
         let metadata = self.with_hop(path, &head.metadata)?;
-        let called = self.method_forwarded(path);
+        let called = self.method_forwarded(peer, path);
         let (types, plan) = self.forwarded(&called);
         let pattern = types.pattern;
         Ok(Route { called, pattern, forward: Some(Forward { types, cluster, plan, metadata }) })
@@ -207,7 +228,14 @@ impl Engine {
         }
     }
 
-    fn method_forwarded(&mut self, path: &str) -> Called {
+    /// A server has answered a call of a client of the gateway: its method is there.
+    pub(crate) fn note_answered(&mut self, key: CallKey) {
+        if let Some(call) = self.calls.find(key).filter(|call| call.is_forwarded()) {
+            self.gateway.unproven.answered(call.method);
+        }
+    }
+
+    fn method_forwarded(&mut self, peer: GrpcKey, path: &str) -> Called {
         if let Some(method) = self.registry.key_of(path) {
             return Called { method, path: None };
         }
@@ -217,10 +245,16 @@ impl Engine {
             let method = self.registry.intern(&path, || telemetry.method(&path));
             return Called { method, path: None };
         }
+        let client = self.grpc_peers.find(peer).map_or_else(Box::default, GrpcPeer::source);
+        let whose = Whose { client, service: service_of(path).into() };
         let max = self.limits.methods_learned_per_service;
-        let method = self.registry.learn_forwarded(path, max, |path| telemetry.method(path));
-        let shared = &**self.registry.path(method) != path;
-        Called { method, path: shared.then(|| path.into()) }
+        let may_learn = if self.gateway.unproven.has_room(&whose, max) { max } else { 0 };
+        let method = self.registry.learn_forwarded(path, may_learn, |path| telemetry.method(path));
+        if &**self.registry.path(method) != path {
+            return Called { method, path: Some(path.into()) };
+        }
+        self.gateway.unproven.bring(method, whose);
+        Called { method, path: None }
     }
 
     /// The types of a method that goes on, and what its calls pass.
@@ -229,10 +263,10 @@ impl Engine {
             // One of very many: nothing is kept of it, not even a number. A call that needs one ends with its
             // connection.
             let types = Arc::new(MethodTypes::opaque(path, false));
-            let plan = APPLICANT.plan(self.admission.chain(), &types, path).0;
+            let plan = self.gateway.plan_of(self.admission.chain(), &types, path);
             return (types, plan);
         }
-        let Self { gateway: Gateway { settings, methods }, registry, admission, .. } = self;
+        let Self { gateway: Gateway { settings, methods, .. }, registry, admission, .. } = self;
         let types_bound = &mut self.types_bound;
         let known = methods.entry(called.method).or_insert_with(|| {
             *types_bound = types_bound.wrapping_add(1);

@@ -4,6 +4,7 @@ use crate::admission::Applicant;
 use crate::cluster::ClusterKey;
 use crate::opaque::shown;
 use crate::registry::{BoundSchema, Called, MessageType, MethodKey, MethodTypes};
+use crate::unproven::Unproven;
 use std::sync::Arc;
 use trunkline_call::{Code, Execution, KeyedMap, Pattern, Status};
 use trunkline_policy::{Chain, Plan, PolicyError, Side};
@@ -14,6 +15,9 @@ pub(crate) const APPLICATION: &str = "gateway";
 /// The gateway as policies know it.
 pub(crate) const APPLICANT: Applicant<'static> = Applicant { side: Side::Client, application: APPLICATION };
 
+/// Plans kept for methods that are not told apart.
+const PLANS_MAX: usize = 256;
+
 /// How the gateway works.
 #[derive(Clone, Debug)]
 pub struct GatewaySettings {
@@ -23,9 +27,9 @@ pub struct GatewaySettings {
     pub schemas: Vec<Arc<BoundSchema>>,
 }
 
-/// Who came to the gateway, and what it may call.
+/// A gRPC client that came to the gateway, or is known as a user of this host: what it may call.
 #[derive(Clone, Debug)]
-pub struct GatewayClient {
+pub struct GrpcClient {
     /// For whoever reads that a call was refused: `uid 1000, gid 1000`.
     pub who: Box<str>,
     /// In order: the first that names a service decides; a service none of them names may be called.
@@ -47,6 +51,11 @@ pub(crate) struct Gateway {
     pub settings: GatewaySettings,
     /// Methods that were called and go on. Bounded as the registry is.
     pub methods: KeyedMap<MethodKey, Forwarded>,
+    /// Those of them under which nobody has answered.
+    pub unproven: Unproven<MethodKey>,
+    /// What calls of further methods pass, by path, so that not every call has policies compiled. At most
+    /// [`PLANS_MAX`].
+    plans: KeyedMap<Box<str>, Option<Arc<Plan>>>,
 }
 
 /// A method that goes on.
@@ -105,6 +114,24 @@ impl GatewaySettings {
 }
 
 impl Gateway {
+    /// One that works so.
+    pub fn new(settings: GatewaySettings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// What a call passes whose method is not told apart.
+    pub fn plan_of(&mut self, chain: &Chain, types: &MethodTypes, path: &str) -> Option<Arc<Plan>> {
+        if let Some(plan) = self.plans.get(path) {
+            return plan.clone();
+        }
+        let plan = APPLICANT.plan(chain, types, path).0;
+        if self.plans.len() >= PLANS_MAX {
+            self.plans.clear();
+        }
+        self.plans.insert(path.into(), plan.clone());
+        plan
+    }
+
     /// Whether a chain fits every method the operator has told the types of.
     ///
     /// # Errors
@@ -123,10 +150,11 @@ impl Gateway {
     /// The chain has been exchanged.
     pub fn forget_plans(&mut self) {
         self.methods.values_mut().for_each(|known| known.plan = None);
+        self.plans.clear();
     }
 }
 
-impl GatewayClient {
+impl GrpcClient {
     pub(crate) fn check(&self, service: &str) -> Result<(), Status> {
         match self.rules.iter().find(|rule| rule.names(service)) {
             Some(rule) if !rule.permits => {

@@ -89,6 +89,9 @@ impl Engine {
                 return Err(Refusal::Fault(fault));
             }
         };
+        if direction == Direction::Response && message.is_some() {
+            self.note_answered(key);
+        }
         match &item {
             Item::Message { end, .. } => {
                 self.answer_head(peer, tag, direction, &[]);

@@ -7,7 +7,7 @@
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::Route;
-use crate::grpc_peer::{GrpcPeer, PeerIdentity};
+use crate::grpc_peer::{GrpcPeer, PeerIdentity, report_name};
 use crate::grpc_stream::{Ending, GrpcStream};
 use crate::operator::{Operator, introduced};
 use crate::peer::PeerFault;
@@ -82,24 +82,33 @@ impl Engine {
 
     /// The connection is over: calls made over it end, and so do calls that came from it.
     pub fn grpc_lost(&mut self, turn: &mut Turn<'_>, key: GrpcKey, why: &str) {
-        let Some(peer) = self.grpc_peers.remove(key) else { return };
-        let endpoint = &peer.label;
-        for stream in peer.streams.into_values() {
-            let Some(call) = stream.call else { continue };
-            match peer.remote {
-                None => self.cancel(turn, call),
-                // Its end is here and waits for the application to have room.
-                Some(_) if self.calls.find(call).is_some_and(|call| call.response.ended) => {}
-                Some(_) => {
-                    let executed = self.calls.find(call).map_or(Execution::Unknown, Call::execution);
-                    self.fail(turn, call, Fault::ConnectionLost { endpoint: endpoint.clone(), executed });
-                }
+        let Some(peer) = self.grpc_peers.find_mut(key) else { return };
+        let streams = std::mem::take(&mut peer.streams);
+        let calls = streams.into_values().filter_map(|stream| stream.call);
+        match peer.remote {
+            None => {
+                // Whose calls they were is known until they have ended: the access log names it.
+                calls.for_each(|call| self.cancel(turn, call));
+                self.grpc_peers.remove(key);
+            }
+            Some(remote) => {
+                let endpoint = std::mem::take(&mut peer.label);
+                self.grpc_peers.remove(key);
+                calls.for_each(|call| self.server_lost(turn, call, &endpoint));
+                self.pooled_lost(turn, remote, key, why);
             }
         }
-        if let Some(remote) = peer.remote {
-            self.pooled_lost(turn, remote, key, why);
-        }
         self.go_on(turn);
+    }
+
+    /// The connection to a call's gRPC server is over.
+    fn server_lost(&mut self, turn: &mut Turn<'_>, key: CallKey, endpoint: &str) {
+        let Some(call) = self.calls.find(key) else { return };
+        // Its end may be here and wait for the application to have room.
+        if !call.response.ended {
+            let (endpoint, executed) = (endpoint.to_owned(), call.execution());
+            self.fail(turn, key, Fault::ConnectionLost { endpoint, executed });
+        }
     }
 
     /// A command for a connection.
@@ -147,8 +156,7 @@ impl Engine {
             Some(GrpcPeer { operator: Some(operator), .. }) => {
                 operator.asked(&self.registry, head.path).map(here)
             }
-            Some(GrpcPeer { gateway: Some(_), .. }) => self.route_at_gateway(peer, &head),
-            _ => self.served(head.path).map(here).map_err(|fault| fault.status()),
+            _ => self.route_from_grpc(peer, &head),
         };
         match route {
             Ok(route) => self.open_from_grpc(turn, peer, tag, head, end, route),
@@ -324,10 +332,4 @@ impl Engine {
         }
         self.pass(turn, key, Direction::Response, item);
     }
-}
-
-/// What reports call it. A client's port says nothing and would make a peer of every connection.
-fn report_name(label: &str, dialled: bool) -> String {
-    let address = if dialled { label } else { label.rsplit_once(':').map_or(label, |(host, _)| host) };
-    format!("grpc {address}")
 }

@@ -1,6 +1,6 @@
 //! A connection to a peer that speaks gRPC, and what is known of it.
 
-use crate::gateway_client::GatewayClient;
+use crate::gateway_client::GrpcClient;
 use crate::grpc_stream::GrpcStream;
 use crate::item::Direction;
 use crate::operator::Operator;
@@ -22,8 +22,10 @@ pub struct GrpcPeer {
     pub(crate) remote: Option<RemoteKey>,
     /// It asks the daemon itself.
     pub(crate) operator: Option<Operator>,
+    /// What it may call, if that is not everything.
+    pub(crate) client: Option<GrpcClient>,
     /// It came to the gateway.
-    pub(crate) gateway: Option<GatewayClient>,
+    pub(crate) forwards: bool,
     /// Its name in requests.
     pub(crate) authority: Authority,
     /// Streams that are not over: with a call, or with bytes still to leave.
@@ -98,7 +100,8 @@ impl GrpcPeer {
             identity,
             remote,
             operator: None,
-            gateway: None,
+            client: None,
+            forwards: false,
             streams: TagMap::default(),
             ready: false,
             leaving: false,
@@ -114,6 +117,17 @@ impl GrpcPeer {
             telemetry,
         }
     }
+
+    /// Where it comes from, as far as one party is behind it.
+    pub(crate) fn source(&self) -> Box<str> {
+        report_name(&self.label, self.remote.is_some()).into()
+    }
+}
+
+/// What reports call it. A client's port says nothing and would make a peer of every connection.
+pub(crate) fn report_name(label: &str, dialled: bool) -> String {
+    let address = if dialled { label } else { label.rsplit_once(':').map_or(label, |(host, _)| host) };
+    format!("grpc {address}")
 }
 
 /// `host:port` of an endpoint, or the name its certificate must have and the port; a Unix socket's peer is called

@@ -106,12 +106,13 @@ mod submit;
 mod table;
 mod target;
 mod trace;
+mod unproven;
 mod workers;
 
 pub use admission::AccessRecord;
 pub use bind::{BindError, BindRequest, Binding, Bound};
 pub use engine::{Engine, Plant, SessionFault, Turn};
-pub use gateway_client::{CallRule, GatewayClient, GatewaySettings};
+pub use gateway_client::{CallRule, GatewaySettings, GrpcClient};
 pub use grpc_peer::PeerIdentity;
 pub use grpc_settings::GrpcSettings;
 pub use handover::{Brought, Exported, GrpcLeft, HandoverError};

@@ -373,7 +373,7 @@ impl Registry {
         });
         if learned > max {
             if let Some(service) = self.forwarded.get_mut(service) {
-                service.learned = max;
+                service.learned = learned - 1;
             }
             return all;
         }

@@ -5,9 +5,9 @@ mod world;
 
 use http::HeaderMap;
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, Payload, Span, Submission};
-use trunkline_call::{CallId, Code, Instant, Metadata};
-use trunkline_engine::{BoundSchema, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
+use trunkline_call::entry::{Completion, Finish, Payload, Span, Submission};
+use trunkline_call::{CallId, Code, Execution, Instant, Metadata};
+use trunkline_engine::{BoundSchema, Engine, GatewaySettings, GrpcSettings, Limits, R2p2Settings, Turn};
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
@@ -832,6 +832,34 @@ fn rules_say_who_may_call_what() {
 }
 
 #[test]
+fn rules_hold_for_users_of_this_host_who_come_elsewhere_than_to_the_gateway() {
+    let mut scene = Scene::new();
+    let mut server = scene.world.attach(0, PROTO, None, true);
+    for (permits, code) in [(false, Code::PermissionDenied), (true, Code::Ok)] {
+        let web = scene.world.web_of_user(0, &[("world.Echo", permits)], Engine::accept_user);
+        scene.world.request(web, ONE, ONCE, &[], false);
+        scene.world.body(web, ONE, &blob(b"x"), true);
+        scene.world.settle(&mut [&mut server]);
+        if permits {
+            let call = take_delivered(&mut scene.world, &mut server, b"x");
+            scene.world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+            let payload = scene.world.blob(&mut server, b"y");
+            scene
+                .world
+                .submit(&server, Submission::Finish(finish(call.call, Code::Ok, Some(payload))))
+                .unwrap();
+            scene.world.settle(&mut [&mut server]);
+        }
+        assert_eq!(scene.said(web, ONE).code(), code as u32);
+        // Nobody forwards its calls.
+        scene.world.request(web, TWO, "/other.Service/Do", &[], true);
+        assert_eq!(scene.said(web, TWO).code(), Code::Unimplemented as u32);
+    }
+    server.take();
+    scene.nothing_left();
+}
+
+#[test]
 fn an_endpoint_that_cannot_be_reached_is_said_so() {
     let mut scene = Scene::new();
     scene.world.unreachable = true;
@@ -1230,27 +1258,32 @@ fn a_host_that_speaks_grpc_to_daemons_has_its_calls_forwarded_by_the_next() {
     assert_eq!((world.leftovers(), world.unreleased()), ((0, 0), 0));
 }
 
+/// A client at the gateway of one host, and a server on the other that is reached by R2P2.
+fn r2p2_behind(world: &mut World, told: bool) -> App {
+    world.now = Instant(0);
+    for (host, serves) in [(0, false), (1, true)] {
+        let settings = R2p2Settings { serves, ..R2p2Settings::default() };
+        world.hosts[host].engine.configure_r2p2(world.now, settings.clone());
+        world.r2p2[host] = settings;
+    }
+    world.now = Instant(60_000_000_000);
+    let engine = &mut world.hosts[0].engine;
+    if told {
+        engine.configure_gateway(Scene::told());
+    }
+    engine.configure_service(SERVICE, &["r2p2://10.0.0.2:8000".to_owned()]).unwrap();
+    world.web_at_gateway(0, &[]);
+    world.attach(1, PROTO, None, true)
+}
+
 #[test]
 fn unary_calls_go_on_over_r2p2_with_a_schema_here_and_without() {
     for (told, retries) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut world = World::with_limits(generous());
-        world.now = Instant(0);
-        for (host, serves) in [(0, false), (1, true)] {
-            let settings = R2p2Settings { serves, ..R2p2Settings::default() };
-            world.hosts[host].engine.configure_r2p2(world.now, settings.clone());
-            world.r2p2[host] = settings;
-        }
-        world.now = Instant(60_000_000_000);
-        let engine = &mut world.hosts[0].engine;
-        if told {
-            engine.configure_gateway(Scene::told());
-        }
-        engine.configure_service(SERVICE, &["r2p2://10.0.0.2:8000".to_owned()]).unwrap();
+        let mut server = r2p2_behind(&mut world, told);
         if retries {
-            engine.configure_calls(SERVICE, ServiceConfig::parse(RETRIES).unwrap());
+            world.hosts[0].engine.configure_calls(SERVICE, ServiceConfig::parse(RETRIES).unwrap());
         }
-        world.web_at_gateway(0, &[]);
-        let mut server = world.attach(1, PROTO, None, true);
         world.request(CLIENT, ONE, ONCE, &[("tenant", "blue")], false);
         world.body(CLIENT, ONE, &blob(b"x"), true);
         world.settle(&mut [&mut server]);
@@ -1327,4 +1360,160 @@ fn what_is_under_way_when_the_engine_is_replaced_is_cancelled_where_it_went() {
         world.settle(&mut [&mut server]);
         take_delivered(&mut world, &mut server, b"b");
     }
+}
+
+/// What waits for the rest of a request is charged to the connection it came by.
+#[test]
+fn what_is_gathered_for_r2p2_is_bounded() {
+    let limits =
+        Limits { stream_window_bytes: 64 << 10, assembling_bytes_per_peer: 1 << 20, ..Limits::default() };
+    let mut world = World::with_limits(limits);
+    let mut server = r2p2_behind(&mut world, false);
+    let large = vec![7; 400 << 10];
+    let mut refused = Vec::new();
+    for n in 0..8 {
+        let tag = StreamTag(2 * n + 1);
+        world.request(CLIENT, tag, ONCE, &[], false);
+        // One that has not ended waits for that, or for another message.
+        blob(&large).chunks(16 << 10).for_each(|piece| world.body(CLIENT, tag, piece, false));
+        world.settle(&mut [&mut server]);
+        let said = world.webs[CLIENT].take(tag);
+        if said.trailers.is_some() {
+            assert_eq!(said.code(), Code::ResourceExhausted as u32);
+            assert!(said.message().contains("limits.assembling_bytes_per_peer"), "{}", said.message());
+            refused.push(n);
+        }
+    }
+    assert_eq!(refused, [2, 3, 4, 5, 6, 7], "two are within the limit");
+    // What those held is free when they end: by a reset, by their answer.
+    world.reset(CLIENT, StreamTag(1), Reason::CANCEL);
+    world.body(CLIENT, StreamTag(3), &[], true);
+    world.settle(&mut [&mut server]);
+    let call = take_delivered(&mut world, &mut server, &large);
+    world.submit(&server, release(call.call, None, call.metadata, 0)).unwrap();
+    let payload = world.blob(&mut server, b"y");
+    world.submit(&server, Submission::Finish(finish(call.call, Code::Ok, Some(payload)))).unwrap();
+    world.settle(&mut [&mut server]);
+    assert_eq!(answered(&world.webs[CLIENT].take(StreamTag(3))), [b"y".to_vec()]);
+    assert_eq!((world.leftovers(), world.unreleased()), ((0, 0), 0));
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_its_line_in_the_access_log() {
+    for gone in ["connection", "stream"] {
+        let mut scene = Scene::connected();
+        scene.apply(&[policy(Kind::AccessLog, "log")]);
+        scene.ask(ONE, ONCE, &[], b"x");
+        match gone {
+            "connection" => scene.world.hang_up(CLIENT),
+            _ => scene.world.reset(CLIENT, ONE, Reason::CANCEL),
+        }
+        scene.settle();
+        let line =
+            scene.world.hosts[0].engine.poll_access_record().unwrap_or_else(|| panic!("{gone}: a line"));
+        assert_eq!(
+            (&*line.path, line.code, line.caller.as_str()),
+            (ONCE, Code::Cancelled, "tcp://10.0.0.1:4711")
+        );
+        scene.nothing_left();
+    }
+}
+
+#[test]
+fn statuses_of_attempts_name_their_host() {
+    for retries in [false, true] {
+        let mut scene = Scene::with_limits(generous());
+        scene.connect();
+        if retries {
+            // Of another failure than this one.
+            scene.configure(&RETRIES.replace("UNAVAILABLE", "ABORTED"));
+        }
+        scene.ask(ONE, ONCE, &[], b"x");
+        scene.world.hang_up(1);
+        let said = scene.said(CLIENT, ONE);
+        assert_eq!(said.code(), Code::Unavailable as u32);
+        assert!(said.message().ends_with("(node near)"), "retries {retries}: {}", said.message());
+        scene.nothing_left();
+    }
+}
+
+/// An empty message is kept as all others are.
+#[test]
+fn empty_messages_count_among_what_is_kept_for_attempts() {
+    for (messages, tries) in [(10, true), (40, false)] {
+        let mut scene = Scene::with_limits(Limits { grpc_replay_bytes_per_call: 4_000, ..generous() });
+        scene.connect();
+        scene.configure(RETRIES);
+        scene.open(ONE, GATHER, &[]);
+        (0..messages).for_each(|_| scene.body(CLIENT, ONE, &framed(b""), false));
+        let first = scene.server(1);
+        scene.world.answer(1, first, 200, &[("grpc-status", "14")], true);
+        scene.settle();
+        scene.world.advance(20_000_000);
+        scene.settle();
+        assert_eq!(scene.server(1) != first, tries, "{messages} messages");
+        scene.world.reset(CLIENT, ONE, Reason::CANCEL);
+        scene.nothing_left();
+    }
+}
+
+/// While nobody is there to go on with it, most of a stream waits as bytes.
+#[test]
+fn the_rest_of_a_stream_follows_the_attempt_that_was_committed_by_size() {
+    let limits = Limits { grpc_replay_bytes_per_call: 4_000, stream_window_bytes: 64 << 10, ..generous() };
+    let mut world = World::with_limits(limits);
+    let mut server = world.attach(1, PROTO, None, true);
+    world.hosts[0].engine.configure_service(SERVICE, &["tcp://10.1.1.1:1".to_owned()]).unwrap();
+    world.hosts[0].engine.configure_calls(SERVICE, ServiceConfig::parse(RETRIES).unwrap());
+    world.web_at_gateway(0, &[]);
+    world.request(CLIENT, ONE, GATHER, &[], false);
+    world.body(CLIENT, ONE, &blob(&[0; 300]), false);
+    world.settle(&mut [&mut server]);
+    let first = take_delivered(&mut world, &mut server, &[0; 300]);
+    let refusal = Finish { execution: Execution::NotExecuted, ..finish(first.call, Code::Unavailable, None) };
+    world.submit(&server, Submission::Finish(refusal)).unwrap();
+    world.submit(&server, release(first.call, None, first.metadata, 0)).unwrap();
+    world.settle(&mut [&mut server]);
+    server.take();
+    for n in 1..100u8 {
+        world.body(CLIENT, ONE, &blob(&[n; 300]), n == 99);
+    }
+    world.advance(20_000_000);
+    world.settle(&mut [&mut server]);
+    let seen = take_stream(&mut world, &mut server);
+    assert_eq!(seen, (0..100).collect::<Vec<u8>>());
+    world.settle(&mut [&mut server]);
+    assert_eq!(answered(&world.webs[CLIENT].take(ONE)), [b"y".to_vec()]);
+    server.take();
+    assert_eq!((world.leftovers(), world.unreleased()), ((0, 0), 0));
+}
+
+/// Who names what is not there uses up its own share of the names, and nobody else's.
+#[test]
+fn names_nobody_answers_to_are_bounded_for_each_client() {
+    let limits = Limits { methods_learned_per_service: 8, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    scene.connect();
+    for n in 0..20 {
+        scene.ask(ONE, &format!("/world.Echo/Wrong{n}"), &[], b"x");
+        let tag = scene.server(1);
+        scene.world.answer(1, tag, 200, &[("grpc-status", "12")], true);
+        assert_eq!(scene.said(CLIENT, ONE).code(), Code::Unimplemented as u32);
+        scene.world.webs[CLIENT].streams.remove(&ONE.0);
+    }
+    let other = scene.world.web_at_gateway(0, &[]);
+    for n in 0..4 {
+        let path = format!("/world.Echo/Right{n}");
+        scene.world.request(other, ONE, &path, &[], false);
+        scene.body(other, ONE, &blob(b"x"), true);
+        let tag = scene.server(1);
+        assert_eq!(scene.said(1, tag).path, path);
+        scene.respond(1, tag, b"y");
+        answered(&scene.said(other, ONE));
+        scene.world.webs[other].streams.remove(&ONE.0);
+    }
+    let names: Vec<_> = scene.recorded().into_iter().map(|entry| entry.method).collect();
+    let known = |word: &str| names.iter().filter(|name| name.contains(word)).count();
+    assert_eq!((known("Right"), known("Wrong") <= 2), (4, true), "{names:?}");
+    scene.nothing_left();
 }

@@ -407,7 +407,7 @@ impl Daemon {
             accepts_are_held: false,
             https: HttpSockets::default(),
             udp,
-            pending: PendingConnections::new(config.connections()),
+            pending: PendingConnections::new(config.connections(), config.call.clone()),
             socket_timers: TimerTable::new(),
             tls,
             http_server: config.http2.server(),

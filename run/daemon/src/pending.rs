@@ -260,7 +260,7 @@ impl Shard {
             }
             // To others than anybody gRPC is spoken, whatever else is offered.
             (Step::Http(first) | Step::Probed(first), client) => {
-                let key = take_in(&mut self.engine, now(), &stream, client);
+                let key = take_in(&mut self.engine, now(), &stream, client, &self.pending.call_rules);
                 self.begin_http_server(key, stream, &first);
             }
             (step, _) => self.follow_step(stream, step),

@@ -1,5 +1,6 @@
 //! The table of pending connections, accepted and dialled, and of streams in their lingering close.
 
+use crate::config::ServiceRule;
 use crate::purpose::RestrictedClient;
 use crate::refusal::REFUSALS;
 use crate::unidentified::{UnidentifiedConnections, UnidentifiedKey};
@@ -25,6 +26,8 @@ pub(crate) struct PendingConnections {
     pub places: ConnectionBudget,
     /// Places of those that are told that there is none.
     pub refusals: ConnectionBudget,
+    /// Which users of this host may call what (`[[call]]`).
+    pub call_rules: Vec<ServiceRule>,
     /// A descriptor to close when the process has no other, so that connections in the backlog can be refused.
     reserve: Option<OwnedFd>,
 }
@@ -63,8 +66,8 @@ pub(crate) enum PendingPhase {
 }
 
 impl PendingConnections {
-    /// None yet, and the limits of accepted connections.
-    pub fn new(limits: ConnectionLimits) -> Self {
+    /// None yet, with the limits of accepted connections and the rules for gRPC clients among them.
+    pub fn new(limits: ConnectionLimits, call_rules: Vec<ServiceRule>) -> Self {
         Self {
             open: HashMap::new(),
             lingering: HashMap::new(),
@@ -72,6 +75,7 @@ impl PendingConnections {
             unidentified: UnidentifiedConnections::default(),
             places: ConnectionBudget::new(limits),
             refusals: ConnectionBudget::new(REFUSALS),
+            call_rules,
             reserve: reserve(),
         }
     }

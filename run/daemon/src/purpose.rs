@@ -4,7 +4,7 @@ use crate::config::{Admin, Config, OpenTo, ServiceRule};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use trunkline_engine::{CallRule, GatewayClient, GrpcKey, Operator, PeerIdentity};
+use trunkline_engine::{CallRule, GrpcClient, GrpcKey, Operator, PeerIdentity};
 use trunkline_net::{Endpoint, PeerCredentials, Stream};
 
 /// What a listener is for.
@@ -35,7 +35,7 @@ pub(crate) enum RestrictedClient {
 
 /// A connection of a gateway's client.
 pub(crate) struct GatewayConnection {
-    client: GatewayClient,
+    client: GrpcClient,
     /// Its user over a Unix socket (SO_PEERCRED).
     uid: Option<u32>,
     needs_tls: bool,
@@ -101,19 +101,34 @@ impl GatewayListener {
 
     fn client(&self, stream: &Stream) -> io::Result<GatewayConnection> {
         let needs_tls = self.needs_tls;
-        let Some(PeerCredentials { uid, gid, .. }) = stream.peer_credentials()? else {
+        let Some(user) = stream.peer_credentials()? else {
             let client =
-                GatewayClient { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
+                GrpcClient { who: "a client at a port".into(), rules: Arc::clone(&self.rules_by_port) };
             return Ok(GatewayConnection { client, uid: None, needs_tls });
         };
-        let rule = |rule: &ServiceRule| CallRule {
-            service: rule.service.as_str().into(),
-            permits: rule.covers(uid, gid),
-        };
-        let rules = self.rules.iter().map(rule).collect();
-        let client = GatewayClient { who: format!("uid {uid}, gid {gid}").into(), rules };
-        Ok(GatewayConnection { client, uid: Some(uid), needs_tls })
+        Ok(GatewayConnection { client: client_of(&self.rules, &user), uid: Some(user.uid), needs_tls })
     }
+}
+
+/// What a user of this host may call by `[[call]]`.
+fn client_of(rules: &[ServiceRule], user: &PeerCredentials) -> GrpcClient {
+    let PeerCredentials { uid, gid, .. } = *user;
+    let rule = |rule: &ServiceRule| CallRule {
+        service: rule.service.as_str().into(),
+        permits: rule.covers(uid, gid),
+    };
+    GrpcClient { who: format!("uid {uid}, gid {gid}").into(), rules: rules.iter().map(rule).collect() }
+}
+
+/// May call nothing.
+fn nobody() -> GrpcClient {
+    GrpcClient { who: "nobody".into(), rules: [CallRule { service: "*".into(), permits: false }].into() }
+}
+
+/// A user of this host, as policies know its applications.
+fn of_user(uid: u32) -> (String, PeerIdentity) {
+    let names = vec![format!("uid:{uid}")];
+    (format!("unix (uid {uid})"), PeerIdentity { names, ..PeerIdentity::default() })
 }
 
 impl RestrictedClient {
@@ -133,27 +148,36 @@ impl RestrictedClient {
 
 impl GatewayConnection {
     /// What the engine takes it in as: its address, who it proved to be, what it may call.
-    pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, GatewayClient) {
+    pub fn into_parts(self, stream: &Stream) -> (String, PeerIdentity, GrpcClient) {
         match self.uid {
-            // As policies know applications of this host.
             Some(uid) => {
-                let names = vec![format!("uid:{uid}")];
-                (format!("unix (uid {uid})"), PeerIdentity { names, ..PeerIdentity::default() }, self.client)
+                let (label, identity) = of_user(uid);
+                (label, identity, self.client)
             }
             None => (label(stream), identity(stream), self.client),
         }
     }
 }
 
-/// Hands a connection of HTTP/2 to the engine.
+/// Hands a connection of HTTP/2 to the engine. Whoever connected to a Unix socket of `daemon.listen` is a user of this
+/// host, for whom `[[call]]` holds.
 pub(crate) fn take_in(
     engine: &mut trunkline_engine::Engine,
     now: trunkline_call::Instant,
     stream: &Stream,
     client: Option<RestrictedClient>,
+    rules: &[ServiceRule],
 ) -> GrpcKey {
     match client {
-        None => engine.accept_grpc(now, label(stream), identity(stream)),
+        None => match stream.peer_credentials() {
+            Ok(None) => engine.accept_grpc(now, label(stream), identity(stream)),
+            Ok(Some(user)) => {
+                let (label, identity) = of_user(user.uid);
+                engine.accept_user(now, label, identity, client_of(rules, &user))
+            }
+            // The kernel does not say who it is, and it has gone.
+            Err(_) => engine.accept_user(now, label(stream), identity(stream), nobody()),
+        },
         Some(RestrictedClient::Operator(operator)) => engine.accept_operator(now, operator),
         Some(RestrictedClient::Gateway(client)) => {
             let (label, identity, client) = client.into_parts(stream);

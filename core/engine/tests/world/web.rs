@@ -5,8 +5,12 @@ use super::{Host, World};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use std::collections::{BTreeMap, VecDeque};
-use trunkline_engine::{CallRule, GatewayClient, GrpcKey, PeerIdentity, Turn};
+use trunkline_call::Instant;
+use trunkline_engine::{CallRule, Engine, GrpcClient, GrpcKey, PeerIdentity, Turn};
 use trunkline_grpc::{Command, Event, Reason, StreamTag};
+
+/// How an engine takes in a client whose user is known.
+pub type Accept = fn(&mut Engine, Instant, String, PeerIdentity, GrpcClient) -> GrpcKey;
 
 /// One connection.
 pub struct Web {
@@ -201,12 +205,17 @@ impl World {
 
     /// A gRPC client connects to a host's gateway, as somebody who may call what these rules say.
     pub fn web_at_gateway(&mut self, host: usize, rules: &[(&str, bool)]) -> usize {
+        self.web_of_user(host, rules, Engine::accept_at_gateway)
+    }
+
+    /// A client whose user is known, taken in one way or another.
+    pub fn web_of_user(&mut self, host: usize, rules: &[(&str, bool)], accept: Accept) -> usize {
         let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
         let rules =
             rules.iter().map(|(service, permits)| CallRule { service: (*service).into(), permits: *permits });
-        let client = GatewayClient { who: "uid 7, gid 7".into(), rules: rules.collect() };
+        let client = GrpcClient { who: "uid 7, gid 7".into(), rules: rules.collect() };
         let identity = PeerIdentity { names: vec!["uid:7".into()], ..PeerIdentity::default() };
-        let key = self.hosts[host].engine.accept_at_gateway(self.now, label, identity, client);
+        let key = accept(&mut self.hosts[host].engine, self.now, label, identity, client);
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1
     }
