@@ -65,6 +65,24 @@ python_environment() {
     fi
 }
 
+# debian NAME FILE PACKAGE...: prints the folder that is / to packages of Debian's: / where the file is installed, else
+# $TOOLS/NAME, where they are unpacked with what they need, which takes no right.
+debian() {
+    local folder=$TOOLS/$1 file=$2 wanted
+    shift 2
+    [ ! -e "/$file" ] || { echo /; return 0; }
+    if [ "$(cat "$folder/unpacked" 2> /dev/null)" != "$*" ]; then
+        command -v apt-get > /dev/null && command -v dpkg > /dev/null && mkdir -p "$folder" || return 1
+        wanted=$(LC_ALL=C apt-get --simulate --no-install-recommends install "$@" 2>> "$LOGS/debian.log" |
+            sed -n 's/^Inst \([^ ]*\).*/\1/p') || return 1
+        # shellcheck disable=SC2086  # a list of words
+        (cd "$folder" && apt-get download $wanted "$@" && for deb in *.deb; do dpkg -x "$deb" . && rm "$deb"; done) \
+            >> "$LOGS/debian.log" 2>&1 || return 1
+        echo "$*" > "$folder/unpacked"
+    fi
+    [ -e "$folder/$file" ] && echo "$folder"
+}
+
 # certificates FOLDER: a CA (ca.pem) and a server of its own, 127.0.0.1 and localhost (server.pem, server.key).
 certificates() {
     local folder=$1

@@ -1,6 +1,7 @@
-# gRPC's interoperability tests through the gateway: clients of grpc-go, grpc-java and grpcio, which know nothing of
-# Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two that show each other
-# certificates (mutual TLS). Go's and Java's are gRPC's programs; Python's is clients/python/interop.py, as gRPC packages none.
+# gRPC's interoperability tests through the gateway: clients of grpc-go, grpc-java, grpcio and gRPC C++, which know
+# nothing of Trunkline, over one daemon to servers of their own, over two daemons to ours, and over two that show each
+# other certificates (mutual TLS). Go's and Java's are gRPC's programs; Python's and C++'s are clients/python/interop.py
+# and clients/cpp/interop.cc, as nobody packages gRPC's.
 #
 # A case counts if it passes between the same client and server without a daemon; so the cases that a client or a server
 # does not know are left out, and nothing else is.
@@ -14,6 +15,10 @@ java_cases="empty_unary large_unary client_compressed_unary server_compressed_un
     status_code_and_message special_status_message unimplemented_method unimplemented_service cancel_after_begin
     cancel_after_first_response timeout_on_sleeping_server very_large_request rpc_soak channel_soak orca_per_rpc orca_oob"
 python_cases="empty_unary large_unary client_streaming server_streaming ping_pong empty_stream
+    cancel_after_begin cancel_after_first_response timeout_on_sleeping_server status_code_and_message
+    special_status_message custom_metadata unimplemented_method unimplemented_service"
+cpp_cases="empty_unary large_unary client_compressed_unary server_compressed_unary client_streaming
+    client_compressed_streaming server_streaming server_compressed_streaming slow_consumer half_duplex ping_pong empty_stream
     cancel_after_begin cancel_after_first_response timeout_on_sleeping_server status_code_and_message
     special_status_message custom_metadata unimplemented_method unimplemented_service"
 # What makes clients look at load reports.
@@ -46,6 +51,15 @@ python_stubs() {
         --grpc_python_out="$scene/python" testing/messages.proto testing/test.proto
 }
 
+# cpp_program: builds it with Debian's gRPC C++.
+cpp_program() {
+    local root
+    command -v make > /dev/null && command -v c++ > /dev/null || return 1
+    root=$(debian grpc-cpp usr/bin/grpc_cpp_plugin \
+        libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc) || return 1
+    make -s -C tests/interop/clients/cpp OUT="$scene/cpp" ROOT="$root" CXX=c++ > "$LOGS/cpp-build.log" 2>&1
+}
+
 # client LANGUAGE PORT CASE: plays a case.
 client() {
     local config=
@@ -55,6 +69,8 @@ client() {
             ${config:+--service_config_json="$config"}
     elif [ "$1" = python ]; then
         timeout 60 "$TOOLS/python/bin/python" tests/interop/clients/python/interop.py play "$2" "$3"
+    elif [ "$1" = cpp ]; then
+        timeout 60 "$scene/cpp/interop" play "$2" "$3"
     else
         timeout 60 java -XX:TieredStopAtLevel=1 -cp "$scene/java/*" io.grpc.testing.integration.TestServiceClient \
             --server_host=127.0.0.1 --server_port="$2" --test_case="$3" --use_tls=false \
@@ -116,7 +132,7 @@ to_ours() {
         gateway over-tls "$gateway_over_tls" "tls://127.0.0.1:$our_secure_port" '[tls]' "ca = \"$scene/keys/ca.pem\"" \
             "certificate = \"$scene/keys/server.pem\"" "key = \"$scene/keys/server.key\""
     } || return 1
-    through "$language's client, two daemons, our server" "$language" "$gateway_to_ours" "$cases" "$language-to-ours"
+    through "${language/cpp/C++}'s client, two daemons, our server" "$language" "$gateway_to_ours" "$cases" "$language-to-ours"
     through "the same, mutual TLS between the daemons" "$language" "$gateway_over_tls" "$cases" "$language-over-tls"
 }
 
@@ -155,6 +171,19 @@ if python_environment && python_stubs; then
     to_ours python "$python_known"
 else
     missing gateway "grpcio" "pip could not install it"
+fi
+
+if cpp_program; then
+    port=$(free_port)
+    start cpp-server "$scene/cpp/interop" serve "$port"
+    wait_for_port "$port" || return 1
+    cpp_known=$(known cpp "$port" "$cpp_cases" cpp)
+    entrance=$(free_port)
+    gateway to-cpp "$entrance" "tcp://127.0.0.1:$port" || return 1
+    through "gRPC C++'s client, a daemon, its server" cpp "$entrance" "$cpp_known" cpp-to-cpp
+    to_ours cpp "$(known cpp "$our_port" "$cpp_known" cpp-ours)"
+else
+    missing gateway "gRPC C++" "there is no C++ compiler with make, or Debian's packages could not be fetched"
 fi
 
 if java_programs; then
