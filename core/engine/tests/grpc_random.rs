@@ -1,5 +1,6 @@
 //! Shows, over random histories of a host between gRPC clients and gRPC servers, and of a gateway between clients and
-//! gRPC servers or another daemon, that every call ends exactly once,
+//! gRPC servers, another daemon, or one that is reached by R2P2 over a network that loses datagrams; with retries,
+//! hedges and policies that look at messages or change their compression, that every call ends exactly once,
 //! that nothing is said on a stream that is over (`world/web.rs` watches), that every byte of a window comes back, and
 //! that nothing is left when all is done — whatever is reset, cut, malformed, late or out of place in between.
 
@@ -8,12 +9,15 @@ mod world;
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Instant};
-use trunkline_engine::Limits;
+use trunkline_engine::{BoundSchema, GatewaySettings, Limits, R2p2Settings, Turn};
 use trunkline_grpc::compress::{Encoding, compress};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_grpc::{Event, Reason, StreamTag};
+use trunkline_policy::{Chain, Definition, EncodingName, Kind, Side};
+use trunkline_schema::Schema;
 use world::web::{blob, framed};
 use world::*;
 
@@ -92,6 +96,10 @@ enum Step {
     HangUp {
         web: u8,
     },
+    /// The connection to the other daemon breaks.
+    Cut,
+    /// The application reads what comes, or leaves it.
+    Rest(bool),
     Pass {
         ns: u32,
     },
@@ -144,6 +152,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (any::<u8>(), any::<u16>()).prop_map(|(pick, bytes)| Step::Leave { pick, bytes }),
         1 => (any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(web, tag, kind)| Step::Stray { web, tag, kind }),
         1 => any::<u8>().prop_map(|web| Step::HangUp { web }),
+        1 => Just(Step::Cut),
+        2 => any::<bool>().prop_map(Step::Rest),
         2 => (0u32..3_000_000).prop_map(|ns| Step::Pass { ns }),
         6 => Just(Step::Settle),
     ];
@@ -163,6 +173,37 @@ enum Setting {
     Gateway,
     /// A gateway to another daemon, whose application serves them.
     Native,
+    /// The same, reached by R2P2.
+    R2p2,
+}
+
+impl Setting {
+    /// Whether the application is on another host than the clients are at.
+    fn is_far(self) -> bool {
+        matches!(self, Self::Native | Self::R2p2)
+    }
+}
+
+/// What is said of the gateway's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attempts {
+    One,
+    Retries,
+    Hedges,
+}
+
+/// What the gateway's policies do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chained {
+    Nothing,
+    /// Its calls are logged.
+    Logs,
+    /// Their messages are looked at.
+    Reads,
+    /// They are compressed in another way.
+    Packs,
+    /// Few are let through at once.
+    Bounds,
 }
 
 struct History {
@@ -180,10 +221,12 @@ struct History {
     tags: u64,
     /// How the last call ended.
     last: Option<Code>,
+    /// What the application has not released, while it rests.
+    unread: Option<Vec<Submission>>,
 }
 
 impl History {
-    fn new(setting: Setting, reads: bool, retries: bool) -> Self {
+    fn new(setting: Setting, reads: bool, attempts: Attempts, chained: Chained) -> Self {
         // Small limits, so that histories meet them.
         let limits = Limits {
             grpc_message_bytes: 250_000,
@@ -196,15 +239,25 @@ impl History {
             ..Limits::default()
         };
         let mut world = World::with_limits(limits);
-        world.foreign = setting != Setting::Native;
-        let host = usize::from(setting == Setting::Native);
+        world.foreign = !setting.is_far();
+        let host = usize::from(setting.is_far());
+        if setting == Setting::R2p2 {
+            speak_r2p2(&mut world);
+        }
         let app = world.attach_sized(host, PROTO, TARGET, setting != Setting::Gateway, 16 << 20);
         if setting != Setting::Edge {
-            let endpoints = ["tcp://10.1.1.1:50051", "tcp://10.1.1.2:50051"].map(str::to_owned);
-            let engine = &mut world.hosts[0].engine;
-            engine.configure_service("world.Echo", &endpoints[host..]).unwrap();
-            let config = ServiceConfig::parse(RETRIES).unwrap();
-            engine.configure_calls("world.Echo", if retries { config } else { ServiceConfig::default() });
+            let endpoints: &[&str] = match setting {
+                Setting::R2p2 => &["r2p2://10.0.0.2:8000"],
+                Setting::Native => &["tcp://10.1.1.2:50051"],
+                _ => &["tcp://10.1.1.1:50051", "tcp://10.1.1.2:50051"],
+            };
+            let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+            let Host { engine, heaps } = &mut world.hosts[0];
+            engine.configure_gateway(told());
+            engine.configure_service("world.Echo", &endpoints).unwrap();
+            engine.configure_calls("world.Echo", attempts.config());
+            engine.apply_policies(chained.chain()).unwrap();
+            engine.serve_waiting(&mut Turn { now: world.now, heaps });
         }
         let (open, delivered) = Default::default();
         let mut history = Self {
@@ -217,6 +270,7 @@ impl History {
             charged: BTreeMap::new(),
             tags: 0,
             last: None,
+            unread: None,
         };
         for _ in 0..2 {
             let web = history.client();
@@ -229,7 +283,7 @@ impl History {
     fn client(&mut self) -> usize {
         match self.setting {
             Setting::Edge => self.world.web(0),
-            Setting::Gateway | Setting::Native => self.world.web_at_gateway(0, &[]),
+            Setting::Gateway | Setting::Native | Setting::R2p2 => self.world.web_at_gateway(0, &[]),
         }
     }
 
@@ -340,8 +394,22 @@ impl History {
                     self.world.webs.swap(web, again);
                 }
             }
+            Step::Cut => {
+                if let Some(link) = self.world.links.iter().position(|link| link.up) {
+                    self.world.cut(link);
+                }
+            }
+            Step::Rest(rests) => self.rest(rests),
             Step::Pass { ns } => self.world.advance(ns.into()),
             Step::Settle => self.settle(),
+        }
+    }
+
+    fn rest(&mut self, rests: bool) {
+        if rests {
+            self.unread.get_or_insert_default();
+        } else if let Some(unread) = self.unread.take() {
+            unread.into_iter().for_each(|read| self.submit(read));
         }
     }
 
@@ -385,7 +453,7 @@ impl History {
     }
 
     fn call(&mut self, method: u8, bytes: u32, end: bool, deadline_ns: Option<u16>) {
-        if self.setting == Setting::Native {
+        if self.setting.is_far() {
             return; // the world dials for host 0 only
         }
         let method = usize::from(method) % 4;
@@ -464,7 +532,11 @@ impl History {
     }
 
     fn release(&mut self, call: CallId, payload: Option<Payload>, metadata: Span, a18: u64) {
-        self.submit(release(call, payload, metadata, a18));
+        let read = release(call, payload, metadata, a18);
+        match &mut self.unread {
+            Some(unread) => unread.push(read),
+            None => self.submit(read),
+        }
     }
 
     /// Everything still open is ended; then nothing may be left.
@@ -472,11 +544,9 @@ impl History {
         for web in &mut self.world.webs {
             web.reads = true;
         }
-        for _ in 0..200 {
-            self.settle();
-            let Some(id) = Self::nth(&self.delivered, 0) else { break };
-            self.finish(id, true);
-        }
+        self.world.arrives = |_| true;
+        self.rest(false);
+        self.finish_all();
         let open: Vec<_> =
             self.open.iter().filter(|(_, cancelled)| !**cancelled).map(|(id, _)| *id).collect();
         for id in open {
@@ -496,6 +566,9 @@ impl History {
         self.settle();
         self.world.advance(1);
         self.settle();
+        if self.setting == Setting::R2p2 {
+            self.forget_r2p2();
+        }
         assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
         assert_eq!(self.world.unreleased(), 0, "body bytes that never came back to a window");
         for row in self.world.hosts[0].engine.snapshot().peers {
@@ -503,6 +576,23 @@ impl History {
         }
         assert!(self.lent.len() < 14, "{} send blocks never came back", self.lent.len());
         self.fresh_calls();
+    }
+
+    fn finish_all(&mut self) {
+        for _ in 0..200 {
+            self.settle();
+            let Some(id) = Self::nth(&self.delivered, 0) else { break };
+            self.finish(id, true);
+        }
+    }
+
+    /// What was cancelled by a datagram that was lost, its server has to finish; and whoever asked gives up in time.
+    fn forget_r2p2(&mut self) {
+        for _ in 0..40 {
+            self.finish_all();
+            self.world.advance(1_000_000_000);
+        }
+        self.finish_all();
     }
 
     /// Whatever has been, whoever calls now is served, either way.
@@ -516,14 +606,14 @@ impl History {
         self.settle();
         match self.setting {
             Setting::Gateway => self.answer_fresh(),
-            Setting::Edge | Setting::Native => {
+            Setting::Edge | Setting::Native | Setting::R2p2 => {
                 let id = Self::nth(&self.delivered, 0).expect("the call is delivered");
                 self.finish(id, true);
                 self.settle();
             }
         }
         assert_eq!(self.world.webs[0].take(asked).code(), 0);
-        if self.setting != Setting::Native {
+        if !self.setting.is_far() {
             self.call(0, 100_000, true, None);
             self.settle();
             self.answer_fresh();
@@ -549,16 +639,65 @@ impl History {
     }
 }
 
+/// Both hosts speak R2P2, and every fifth datagram is lost.
+fn speak_r2p2(world: &mut World) {
+    let now = std::mem::replace(&mut world.now, Instant(0));
+    for (host, serves) in [(0, false), (1, true)] {
+        let settings = R2p2Settings { serves, ..R2p2Settings::default() };
+        world.hosts[host].engine.configure_r2p2(world.now, settings.clone());
+        world.r2p2[host] = settings;
+    }
+    world.now = now.plus_ns(60_000_000_000);
+    world.arrives = |number| number % 5 != 3;
+}
+
+/// The gateway knows the types of the service's messages.
+fn told() -> GatewaySettings {
+    let schema = Schema::from_proto_source("world.proto", PROTO).unwrap();
+    GatewaySettings { schemas: vec![Arc::new(BoundSchema::new(schema))], ..GatewaySettings::default() }
+}
+
+impl Attempts {
+    fn config(self) -> ServiceConfig {
+        match self {
+            Self::One => ServiceConfig::default(),
+            Self::Retries => ServiceConfig::parse(RETRIES).unwrap(),
+            Self::Hedges => ServiceConfig::parse(HEDGES).unwrap(),
+        }
+    }
+}
+
+impl Chained {
+    fn chain(self) -> Chain {
+        let of = |kind| Definition {
+            name: "of-the-test".into(),
+            kind,
+            side: Side::Client,
+            ..Definition::default()
+        };
+        let definition = match self {
+            Self::Nothing => return Chain::default(),
+            Self::Logs => of(Kind::AccessLog),
+            Self::Reads => Definition { deny: Some("request.note == 'secret'".into()), ..of(Kind::Access) },
+            Self::Packs => Definition { encoding: Some(EncodingName::Deflate), ..of(Kind::Compress) },
+            Self::Bounds => Definition { calls_max: Some(2), ..of(Kind::ConcurrencyLimit) },
+        };
+        Chain::build(&[definition]).unwrap()
+    }
+}
+
 const RETRIES: &str = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3,
     "initialBackoff": "0.001s", "maxBackoff": "0.01s", "backoffMultiplier": 2,
     "retryableStatusCodes": ["UNAVAILABLE", "INTERNAL", "UNKNOWN"]}}]}"#;
+const HEDGES: &str = r#"{"methodConfig": [{"name": [{}], "hedgingPolicy": {"maxAttempts": 3, "hedgingDelay": "0.001s",
+    "nonFatalStatusCodes": ["UNAVAILABLE", "INTERNAL", "UNKNOWN"]}}]}"#;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
     fn histories(steps in steps(), reads in any::<bool>()) {
-        let mut history = History::new(Setting::Edge, reads, false);
+        let mut history = History::new(Setting::Edge, reads, Attempts::One, Chained::Nothing);
         for step in steps {
             history.take(step);
         }
@@ -567,10 +706,19 @@ proptest! {
 
     #[test]
     fn histories_of_a_gateway(
-        steps in steps(), reads in any::<bool>(), native in any::<bool>(), retries in any::<bool>(),
+        steps in steps(),
+        reads in any::<bool>(),
+        setting in prop_oneof![Just(Setting::Gateway), Just(Setting::Native), Just(Setting::R2p2)],
+        attempts in prop_oneof![Just(Attempts::One), Just(Attempts::Retries), Just(Attempts::Hedges)],
+        chained in prop_oneof![
+            2 => Just(Chained::Nothing),
+            1 => Just(Chained::Logs),
+            1 => Just(Chained::Reads),
+            1 => Just(Chained::Packs),
+            1 => Just(Chained::Bounds),
+        ],
     ) {
-        let setting = if native { Setting::Native } else { Setting::Gateway };
-        let mut history = History::new(setting, reads, retries);
+        let mut history = History::new(setting, reads, attempts, chained);
         for step in steps {
             history.take(step);
         }
