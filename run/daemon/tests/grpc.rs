@@ -55,7 +55,11 @@ fn patiently<T>(what: &str, mut step: impl FnMut() -> Option<T>) -> T {
 }
 
 fn connected(address: &str, tls: Option<(&TlsClient, &[Alpn])>) -> Result<Stream, String> {
-    let endpoint = format!("tcp://{address}").parse::<Endpoint>().unwrap();
+    connected_to(&format!("tcp://{address}"), tls)
+}
+
+fn connected_to(endpoint: &str, tls: Option<(&TlsClient, &[Alpn])>) -> Result<Stream, String> {
+    let endpoint = endpoint.parse::<Endpoint>().unwrap();
     let mut stream = Stream::connect(&endpoint).map_err(|error| error.to_string())?;
     patiently("the connection", || stream.finish_connect().map(|done| done.then_some(())).transpose())
         .map_err(|error| error.to_string())?;
@@ -131,6 +135,26 @@ fn a_grpc_client_calls_a_service() {
     }
     assert_eq!(caller.call("/raw.Echo/Nothing", message(b"")).0, "12", "{PROTO}");
     assert_eq!(caller.call("/no.Service/Method", message(b"")).0, "12");
+}
+
+/// Over a Unix socket the kernel says who calls; at a port nobody does.
+#[test]
+fn rules_hold_for_users_who_come_by_a_unix_socket() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    for (who, status) in [(own, "0"), (own + 1, "7")] {
+        let socket = format!("unix:{}", folder.path().join(who.to_string()).display());
+        let text = format!(
+            "[daemon]\nlisten = [\"tcp://127.0.0.1:0\", {socket:?}]\n[[call]]\nservice = \"raw.*\"\n\
+             who = [\"uid:{who}\"]\n"
+        );
+        let daemon = Daemon::embedded(Config::from_toml(&text, "test").unwrap()).unwrap();
+        echo_in_thread(RawApp::attach(&daemon, "", true));
+        let mut by_socket = Caller::new(connected_to(&socket, None).unwrap());
+        assert_eq!(by_socket.call("/raw.Echo/Once", message(b"x")).0, status, "{who}");
+        let mut by_port = Caller::new(connected(address(&daemon), None).unwrap());
+        assert_eq!(by_port.call("/raw.Echo/Once", message(b"x")).0, "0", "{who}");
+    }
 }
 
 #[test]
