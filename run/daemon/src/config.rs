@@ -142,6 +142,8 @@ pub struct Daemon {
 pub struct Sessions {
     /// Control connections, and so sessions, served at once. More are turned away.
     pub count_max: usize,
+    /// Those of one user. Zero: three quarters of all.
+    pub per_user_max: usize,
     /// Entries of each ring for an application that does not ask.
     pub ring_entries: u32,
     /// Most entries of a ring an application gets, whatever it asks for.
@@ -528,6 +530,7 @@ impl Default for Sessions {
         let session = SessionConfig::default();
         Self {
             count_max: 4096,
+            per_user_max: 0,
             ring_entries: session.submission_entries,
             ring_entries_max: 16_384,
             heap_bytes: Bytes(512 << 20),

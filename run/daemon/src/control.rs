@@ -4,7 +4,7 @@
 //! telling an application why it must go. It talks to shards by [`Command`], and they to it by [`Notice`].
 
 use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
-use crate::config::Config;
+use crate::config::{Config, Sessions};
 use crate::handover::{InheritedClient, Leave};
 use crate::keys::{KeyFiles, LOOK_EVERY};
 use crate::rights::{Refused, Rights};
@@ -63,6 +63,8 @@ pub(crate) struct Control {
 /// One connection to the control socket.
 pub(crate) struct Client {
     socket: ControlSocket,
+    /// Whose it is, as far as the kernel says.
+    uid: Option<u32>,
     session: Option<AttachedSession>,
     /// Its library follows when the daemon is replaced.
     may_move: bool,
@@ -167,16 +169,30 @@ impl Control {
     }
 
     fn welcome(&mut self, socket: ControlSocket) {
-        let mut client = Client { socket, session: None, may_move: false, closed: false };
-        // Connections that have not attached count too: each holds a descriptor.
-        let count_max = self.config.sessions.count_max;
-        if self.clients.len() >= count_max {
-            client.dismiss(0, format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
+        let mut client = Client::new(socket);
+        if let Err(reason) = self.has_place(&client) {
+            client.dismiss(0, reason);
             return;
         }
         if client.socket.set_nonblocking(true).is_ok() {
             self.clients.push(client);
         }
+    }
+
+    /// Whether a user may have another connection. Those that have not attached count too: each holds a descriptor.
+    fn has_place(&self, client: &Client) -> Result<(), String> {
+        let Sessions { count_max, per_user_max, .. } = self.config.sessions;
+        let user_max = if per_user_max == 0 { count_max - count_max / 4 } else { per_user_max };
+        if self.clients.len() >= count_max {
+            return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
+        }
+        let of_user = self.clients.iter().filter(|other| other.uid == client.uid).count();
+        if of_user >= user_max && !client.is_own_process() {
+            return Err(format!(
+                "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
+            ));
+        }
+        Ok(())
     }
 
     fn serve(&mut self) {
@@ -371,12 +387,23 @@ impl Control {
 }
 
 impl Client {
+    fn new(socket: ControlSocket) -> Self {
+        let uid = socket.peer_credentials().ok().map(|peer| peer.uid);
+        Self { socket, uid, session: None, may_move: false, closed: false }
+    }
+
+    /// Whether the daemon's own services come by it.
+    fn is_own_process(&self) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        self.socket.peer_credentials().is_ok_and(|peer| (peer.pid, peer.uid) == (std::process::id(), own))
+    }
+
     /// A connection another daemon had. `heap` is the new receive heap, with its bytes and its number: the application
     /// hears of it before anything points into it.
     pub fn inherited(from: InheritedClient, heap: Option<(OwnedFd, u32, u32)>) -> Self {
         let InheritedClient { socket, shard, session, may_move } = from;
         let session = session.map(|key| AttachedSession { shard, key });
-        let mut client = Self { socket, session, may_move, closed: false };
+        let mut client = Self { session, may_move, ..Self::new(socket) };
         match (heap, session) {
             (Some((fd, bytes, heap_number)), Some(_)) if may_move => {
                 let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };

@@ -31,7 +31,14 @@ fn another_user() {
         let line = line.unwrap();
         let (verb, what) = line.split_once(' ').unwrap_or((&line, ""));
         let control = ControlSocket::connect(Path::new(&path)).unwrap();
-        let Answer::Attached(end) = attach_on(&control, ABI_VERSION) else { panic!("not attached") };
+        let end = match attach_on(&control, ABI_VERSION) {
+            Answer::Attached(end) => end,
+            Answer::Detached(reason) => {
+                println!("answer: {reason}");
+                continue;
+            }
+            Answer::Bound(_) => panic!("it has bound nothing"),
+        };
         let (source, serves, target) = match (verb, what) {
             ("serve", "grpc.health.v1.Health") => (HEALTH, vec![what], None),
             ("serve", _) => (PROTO, vec![what], Some("")),
@@ -176,6 +183,16 @@ fn a_name_belongs_to_the_user_who_serves_it() {
         assert!(began.elapsed() < WATCHDOG, "the name is not free though its owner is gone");
     }
     Stranger::of(1_111, &stage).is_denied("serve raw.Echo", &["uid:2222"]);
+}
+
+#[test]
+fn one_user_leaves_sessions_to_others() {
+    let Some(stage) = Stage::set("sessions.per_user_max = 3") else { return };
+    let [mut one, mut other] = [1_111, 2_222].map(|uid| Stranger::of(uid, &stage));
+    (0..3).for_each(|_| one.may("target "));
+    let refused = one.tries("target ");
+    assert!(refused.contains("at most 3 sessions of one user (sessions.per_user_max)"), "{refused}");
+    (0..3).for_each(|_| other.may("target "));
 }
 
 /// The daemon has `grpc.health.v1.Health` itself: as another user it cannot be taken over.

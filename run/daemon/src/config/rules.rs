@@ -90,6 +90,14 @@ impl Config {
     fn check_sessions(&self) -> Result<(), Breach> {
         let s = &self.sessions;
         within("sessions.count_max", s.count_max, 1, 1 << 16)?;
+        within("sessions.per_user_max", s.per_user_max, 0, 1 << 16)?;
+        if s.per_user_max > s.count_max {
+            let (of_user, all) = (s.per_user_max, s.count_max);
+            let problem =
+                format!("is {of_user}, and sessions.count_max is {all}: one user never has so many");
+            let advice = format!("write at most {all}, or leave it out");
+            return Err(breach("sessions.per_user_max", problem, &advice));
+        }
         ring("sessions.ring_entries_max", s.ring_entries_max, RING_ENTRIES_MAX)?;
         ring("sessions.ring_entries", s.ring_entries, s.ring_entries_max)?;
         heap("sessions.heap_bytes_max", s.heap_bytes_max, HEAP_BYTES_MAX.into())?;
