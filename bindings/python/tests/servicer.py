@@ -1,5 +1,6 @@
 """The service of the tests, for threads and for asyncio, and where it is served."""
 
+import asyncio
 import os
 import threading
 
@@ -65,15 +66,24 @@ class Exam(pb_grpc.ExamServicer):
 
 
 class AioExam(pb_grpc.ExamServicer):
-    def __init__(self):
+    def __init__(self, stub=None):
+        self._stub = stub
         self.over = threading.Event()
         self.entered = threading.Event()
 
-    async def Echo(self, request, context):
-        import asyncio
+    async def ask(self, text):
+        return await self._stub.Echo(pb.Text(text=text))
 
+    async def Echo(self, request, context):
         if request.text == "abort":
             await context.abort(grpc.StatusCode.ABORTED, "as ordered")
+        if request.text == "time":
+            left = context.time_remaining()
+            return pb.Text(text="none" if left is None else f"{left:.3f}")
+        if request.text == "relay":
+            # From a task of the handler's, without a limit of its own.
+            call = asyncio.ensure_future(self.ask("time"))
+            return await call
         if request.text == "raise":
             raise RuntimeError("on order")
         if request.text == "metadata":

@@ -77,9 +77,9 @@ def test_metadata_both_ways(stub):
 
 
 def test_deadlines_and_cancellation(exam, stub):
-    late = failure(lambda: stub.Echo(pb.Text(text="hang"), timeout=0.05))
-    assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert exam.over.wait(60), "the handler learns it"
+    while not exam.over.wait(0.1):  # the handler learns it, if the call came to it in time
+        late = failure(lambda: stub.Echo(pb.Text(text="hang"), timeout=0.05))
+        assert late.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     assert 1 < float(stub.Echo(pb.Text(text="time"), timeout=50).text) <= 50
     assert stub.Echo(pb.Text(text="time")).text == "none"
     exam.over.clear()

@@ -366,7 +366,6 @@ class _Response(Stream):
     """The future of a call's one response. A thread is started only by those who want a callback or wait in vain."""
 
     def _watch(self):
-        self._over.wait  # made before anybody is told
         with self._lock:
             if self._watcher is not None:
                 return

@@ -296,7 +296,7 @@ class ContextWords:
         self._invocation = None
         self._watched = False
         self._over = False
-        self._released = False
+        self.is_released = False
         self._headers_sent = False
         self._callbacks = []
 
@@ -363,8 +363,8 @@ class ContextWords:
         details = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
         return Ending(number, details, self._trailing, 0)
 
-    def _watch(self):
-        if not self._watched and not self._released:
+    def watch(self):
+        if not self._watched and not self.is_released:
             self._watched = True
             lib.tl_call_watch(self.call, self._queue, 0, ffi.NULL)
 
@@ -375,7 +375,7 @@ class ContextWords:
             callback()
 
     def release(self):
-        self._released = True
+        self.is_released = True
         self.note_over()
         lib.tl_call_release(self.call)
 
@@ -384,14 +384,14 @@ class Context(ContextWords, grpc.ServicerContext):
     """The context of a call whose handler runs in a thread."""
 
     def is_active(self):
-        self._watch()
+        self.watch()
         return not self._over
 
     def cancel(self):
         self.finish(Ending(grpc.StatusCode.CANCELLED.value[0], "cancelled by the server", (), 0))
 
     def add_callback(self, callback):
-        self._watch()
+        self.watch()
         if self._over:
             return False
         self._callbacks.append(callback)

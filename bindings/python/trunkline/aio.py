@@ -4,6 +4,7 @@ Each loop that calls has a queue of the library's, whose descriptor it watches.
 """
 
 import asyncio
+import contextvars
 import inspect
 import logging
 import time
@@ -23,6 +24,9 @@ _ROOM = 64
 
 EOF = grpc.aio.EOF
 
+# The call a handler's task works for, and tasks it starts.
+_SERVED = contextvars.ContextVar("trunkline_served", default=None)
+
 
 class _Event:
     """What came of an operation, without handles."""
@@ -39,7 +43,8 @@ class _Queue:
     """Operations of one event loop."""
 
     def __init__(self, loop):
-        self._loop = loop
+        # The loop refers to this, and is found by it in `_QUEUES`: a reference back would keep both for ever.
+        self._loop = weakref.ref(loop)
         self.handle = _library.new_queue()
         self._waiting = {}
         self._tag = 0
@@ -67,13 +72,14 @@ class _Queue:
         self._tag += 1
         tag, status = self._tag, ffi.new("tl_status *")
         _library.check(start(self.handle, tag, status), status)
-        future = self._loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         self._waiting[tag] = future
         return future
 
     def close(self):
-        if not self._loop.is_closed():
-            self._loop.remove_reader(lib.tl_queue_fd(self.handle))
+        loop = self._loop()
+        if loop is not None and not loop.is_closed():
+            loop.remove_reader(lib.tl_queue_fd(self.handle))
         lib.tl_queue_release(self.handle)
 
 
@@ -199,7 +205,9 @@ class _Call:
         self._handle = None
         self._callbacks = []
         self._feeder = None
-        options, handle = Options(timeout, metadata), ffi.new("tl_call *")
+        served = _SERVED.get()
+        parent = None if served is None or served.is_released else served.call
+        options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
         try:
             channel = method.library.channel(wait_for_ready)
             begun = queue.begin(lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status))
@@ -546,7 +554,8 @@ class Server(grpc.aio.Server):
             if too_many:
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
                 return await context.finish(Ending(code, "too many calls at once", (), 0))
-            context._watch()
+            context.watch()
+            _SERVED.set(context)
             await self._run(context)
         except asyncio.CancelledError:
             pass

@@ -80,7 +80,7 @@ static void *run(void *by_queue) {
         tl_slice bytes = {request, (size_t)length + 2};
         tl_call_options options = {0};
         options.size = sizeof options;
-        options.timeout_ns = INT64_C(5000000000);
+        options.timeout_ns = INT64_C(60000000000);
         MUST(tl_metadata_new(&options.metadata, NULL));
         MUST(tl_metadata_add(options.metadata, text("log"), text(digits), NULL));
         tl_status status = call(queue, bytes, &options);

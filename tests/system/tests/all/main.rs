@@ -5,6 +5,7 @@ mod c_programs;
 mod crowds;
 mod forks;
 mod kills;
+mod languages;
 mod mirror;
 mod once;
 mod python;

@@ -36,7 +36,8 @@ fn python() -> Option<Command> {
     }
 }
 
-fn load() -> Option<Command> {
+/// The program that makes load.
+pub fn load() -> Option<Command> {
     let script = root().join("bindings/python/tests/load.py");
     Some(python()?.with(&[script.to_str().unwrap()]))
 }
