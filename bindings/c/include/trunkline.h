@@ -301,7 +301,8 @@ tl_code tl_unary_start(struct tl_channel channel,
                        struct tl_status *status);
 
 // Opens a call of any pattern, with a first message unless `flags` has `TL_NO_MESSAGE`, and nothing after it if it has
-// `TL_LAST`. With a queue: `TL_EVENT_OPENED`, and the call can be used then; with 0: waits. The message is copied.
+// `TL_LAST`. With a queue: `TL_EVENT_OPENED`, the call can be used then, and is to be released even if it failed; with
+// 0: waits. The message is copied.
 //
 // Asks for: The slices are valid, `options` is null or valid, `call` is valid for writing, `status` too or null.
 tl_code tl_call_open(struct tl_channel channel,
@@ -362,8 +363,8 @@ tl_code tl_call_metadata(struct tl_call call, struct tl_metadata *out, struct tl
 // Asks for: May be called with any handle.
 int64_t tl_call_time_left(struct tl_call call);
 
-// `TL_EVENT_OVER` in a queue when a delivered call is over: answered, or no longer wanted because its caller has gone,
-// its deadline has passed or the session has ended. Once per call.
+// `TL_EVENT_OVER` in a queue, or with 0 waits, when a delivered call is over: answered, or no longer wanted because
+// its caller has gone, its deadline has passed or the session has ended. Once per call.
 //
 // Asks for: `status` is valid for writing or null.
 tl_code tl_call_watch(struct tl_call call,

@@ -131,7 +131,8 @@ pub unsafe extern "C" fn tl_unary_start(
 }
 
 /// Opens a call of any pattern, with a first message unless `flags` has `TL_NO_MESSAGE`, and nothing after it if it has
-/// `TL_LAST`. With a queue: `TL_EVENT_OPENED`, and the call can be used then; with 0: waits. The message is copied.
+/// `TL_LAST`. With a queue: `TL_EVENT_OPENED`, the call can be used then, and is to be released even if it failed; with
+/// 0: waits. The message is copied.
 ///
 /// # Safety
 /// The slices are valid, `options` is null or valid, `call` is valid for writing, `status` too or null.
@@ -353,8 +354,8 @@ pub unsafe extern "C" fn tl_call_time_left(call: tl_call) -> i64 {
     }
 }
 
-/// `TL_EVENT_OVER` in a queue when a delivered call is over: answered, or no longer wanted because its caller has gone,
-/// its deadline has passed or the session has ended. Once per call.
+/// `TL_EVENT_OVER` in a queue, or with 0 waits, when a delivered call is over: answered, or no longer wanted because
+/// its caller has gone, its deadline has passed or the session has ended. Once per call.
 ///
 /// # Safety
 /// `status` is valid for writing or null.
@@ -368,12 +369,16 @@ pub unsafe extern "C" fn tl_call_watch(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_call_watch", status, |_| {
-            let (served, queue) = (lookup::served(call)?, lookup::queue(queue)?);
+            let (served, queue) = (lookup::served(call)?, lookup::queue_if_any(queue)?);
             let scope = served.scope().clone();
-            event::begin(&queue, (tag, call.id), async move {
-                std::future::poll_fn(|cx| scope.poll_over(cx)).await;
-                What::Over
-            });
+            let over = std::future::poll_fn(move |cx| scope.poll_over(cx));
+            match queue {
+                None => over.wait(),
+                Some(queue) => event::begin(&queue, (tag, call.id), async move {
+                    over.await;
+                    What::Over
+                }),
+            }
             Ok(())
         })
     }

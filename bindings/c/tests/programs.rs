@@ -1,5 +1,6 @@
-//! Shows the ABI from C, with the machine's compiler: `tests/c/abi.c` plainly, with checks on and under sanitizers, and
-//! the examples as users build them, by pkg-config and by CMake. What the machine lacks is named and left out.
+//! Shows the ABI from C and C++, with the machine's compilers: `tests/c/abi.c` and `../cpp/tests/exam.cpp` plainly,
+//! with checks on and under sanitizers, and the examples as users build them, by pkg-config and by CMake. What the
+//! machine lacks is named and left out.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,26 @@ fn here(file: &str) -> PathBuf {
 
 fn compiler() -> std::ffi::OsString {
     std::env::var_os("CC").unwrap_or_else(|| "cc".into())
+}
+
+fn cpp_compiler() -> std::ffi::OsString {
+    std::env::var_os("CXX").unwrap_or_else(|| "c++".into())
+}
+
+const SANITIZERS: [&str; 3] =
+    ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"];
+
+/// Whether the compiler has sanitizers; says which test goes without.
+fn has_sanitizers(prefix: &Path, what: &str) -> bool {
+    let trial = prefix.join("trial.c");
+    std::fs::write(&trial, "int main(void) { return 0; }").unwrap();
+    let mut cc = Command::new(compiler());
+    cc.args(SANITIZERS).arg(&trial).arg("-o").arg(prefix.join("trial"));
+    let found = run(cc).status.success();
+    if !found {
+        eprintln!("skipped: {what}: the compiler has no sanitizers");
+    }
+    found
 }
 
 /// Whether a tool is there; says which test goes without.
@@ -61,9 +82,28 @@ fn run(mut command: Command) -> Output {
 
 /// Compiles `tests/c/abi.c` with these flags.
 fn examined(prefix: &Path, flags: &[&str]) -> Command {
-    let program = prefix.join(format!("abi{}", flags.len()));
     let mut cc = Command::new(compiler());
-    cc.args(WARNINGS).args(["-g", "-O1"]).args(flags).arg(here("tests/c/abi.c")).arg("-o").arg(&program);
+    cc.args(WARNINGS).arg(here("tests/c/abi.c"));
+    built(cc, prefix, flags)
+}
+
+/// The same of `trunkline.hpp`.
+fn examined_in_cpp(prefix: &Path, flags: &[&str]) -> Command {
+    let mut cc = Command::new(cpp_compiler());
+    cc.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg(here("../cpp/tests/exam.cpp"));
+    built(cc, prefix, flags)
+}
+
+/// The same of `tests/c/random.c`.
+fn examined_at_random(prefix: &Path, flags: &[&str]) -> Command {
+    let mut cc = Command::new(compiler());
+    cc.args(WARNINGS).arg(here("tests/c/random.c"));
+    built(cc, prefix, flags)
+}
+
+fn built(mut cc: Command, prefix: &Path, flags: &[&str]) -> Command {
+    let program = prefix.join(format!("exam{}", flags.len()));
+    cc.arg("-g").args(flags).arg("-o").arg(&program);
     cc.arg("-I").arg(prefix.join("include")).arg("-L").arg(prefix.join("lib"));
     cc.args(["-ltrunkline", "-lpthread"]).arg(format!("-Wl,-rpath,{}", prefix.join("lib").display()));
     success("cc", &run(cc));
@@ -99,15 +139,10 @@ fn the_abi_is_clean_under_sanitizers() {
         return;
     }
     let prefix = installed();
-    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"];
-    let trial = prefix.path().join("trial.c");
-    std::fs::write(&trial, "int main(void) { return 0; }").unwrap();
-    let mut cc = Command::new(compiler());
-    cc.args(flags).arg(&trial).arg("-o").arg(prefix.path().join("trial"));
-    if !run(cc).status.success() {
-        return eprintln!("skipped: the ABI under sanitizers: the compiler has none");
+    if !has_sanitizers(prefix.path(), "the ABI under sanitizers") {
+        return;
     }
-    let mut program = examined(prefix.path(), &flags);
+    let mut program = examined(prefix.path(), &SANITIZERS);
     program.env("TRUNKLINE_CHECKS", "1");
     assert_eq!(success("abi under sanitizers", &run(program)), PARTS);
 }
@@ -119,19 +154,67 @@ fn use_after_release_is_seen_with_checks_on() {
         return;
     }
     let prefix = installed();
-    let flags = ["-fsanitize=address", "-DUSE_AFTER_RELEASE"];
-    let trial = prefix.path().join("trial.c");
-    std::fs::write(&trial, "int main(void) { return 0; }").unwrap();
-    let mut cc = Command::new(compiler());
-    cc.args(["-fsanitize=address"]).arg(&trial).arg("-o").arg(prefix.path().join("trial"));
-    if !run(cc).status.success() {
-        return eprintln!("skipped: use after release: the compiler has no address sanitizer");
+    if !has_sanitizers(prefix.path(), "use after release") {
+        return;
     }
+    let flags = ["-fsanitize=address", "-DUSE_AFTER_RELEASE"];
     let mut program = examined(prefix.path(), &flags);
     program.env("TRUNKLINE_CHECKS", "1");
     let output = run(program);
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && told.contains("heap-use-after-free"), "{told}");
+}
+
+#[test]
+fn the_cpp_header_does_what_it_says_and_is_clean_under_sanitizers() {
+    const PARTS: &str = "unary\ndeadlines\nstreams\nqueued\nhandles 0\n";
+    if !has(cpp_compiler(), "C++") {
+        return;
+    }
+    let prefix = installed();
+    assert_eq!(success("exam", &run(examined_in_cpp(prefix.path(), &[]))), PARTS);
+    if has_sanitizers(prefix.path(), "C++ under sanitizers") {
+        let mut program = examined_in_cpp(prefix.path(), &SANITIZERS);
+        program.env("TRUNKLINE_CHECKS", "1");
+        assert_eq!(success("exam under sanitizers", &run(program)), PARTS);
+    }
+}
+
+/// What protoc-gen-trunkline makes for C++, of the greeter's service.
+#[test]
+fn generated_cpp_calls_and_serves() {
+    if !has(cpp_compiler(), "generated C++") {
+        return;
+    }
+    let prefix = installed();
+    let source = include_str!("../../../examples/greeter/proto/greeter.proto");
+    let set = trunkline_schema::compile_proto_source("greeter.proto", source).unwrap();
+    let headers = trunkline_codegen::generate_cpp(&set, &["greeter.proto".to_owned()]).unwrap();
+    for header in &headers {
+        std::fs::write(prefix.path().join("include").join(&header.name), &header.text).unwrap();
+    }
+    let mut cc = Command::new(cpp_compiler());
+    cc.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg(here("../cpp/tests/stubs.cpp"));
+    cc.arg("-I").arg(here("../cpp/tests"));
+    assert_eq!(success("stubs", &run(built(cc, prefix.path(), &[]))), "handles 0\n");
+}
+
+/// Handles of every kind, ended ones among them, given to every function: under sanitizers where there are any.
+#[test]
+fn random_calls_crash_nothing_and_leave_nothing_behind() {
+    if !has(compiler(), "random calls") {
+        return;
+    }
+    let prefix = installed();
+    let flags: &[&str] = if has_sanitizers(prefix.path(), "random calls") { &SANITIZERS } else { &[] };
+    let program = examined_at_random(prefix.path(), flags);
+    for seed in 1..4 {
+        let mut command = Command::new(program.get_program());
+        command.args([&seed.to_string(), "10000"]);
+        let output = run(command);
+        assert_eq!(success(&format!("random {seed}"), &output), "handles 0\n");
+        assert!(output.stderr.is_empty(), "seed {seed}: {}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// Server and client of `examples`, under a daemon inside the server, cannot meet; with one of the host they do: that

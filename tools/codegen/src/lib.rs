@@ -9,7 +9,8 @@
 //! 2. `rust` settles every name (keywords, collisions, modules), then renders package by package, one file per thing
 //!    rendered: plain structs, enums, oneofs, views, builders, the `Message` impl, clients, servers.
 //!
-//! Another language is another renderer beside `rust`; it shares the model and nothing else.
+//! Another language is another renderer beside `rust`; it shares the model and nothing else. `cpp` writes clients and
+//! services over `trunkline.hpp`, with the messages of protobuf's own compiler.
 //!
 //! # What this room does not know
 //! It reads and writes no file, runs no program and formats by its own hand. It does not compute layouts or
@@ -24,11 +25,13 @@
 //! * The output mentions only the runtime path ([`Options::runtime`]), `::core`, `::std` and paths of its own tree.
 #![forbid(unsafe_code)]
 
+mod cpp;
 mod error;
 pub mod model;
 mod options;
 mod rust;
 
+pub use cpp::{CppHeader, generate_cpp};
 pub use error::CodegenError;
 pub use options::Options;
 pub use rust::{GeneratedFile, generate, module_tree, self_contained};

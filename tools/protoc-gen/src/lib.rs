@@ -10,6 +10,7 @@
 //!
 //! # Parameters
 //! Separated by commas, as in `--trunkline_opt=client=false,extern_path=.a.b=::crate_b`:
+//! * `lang=cpp`: C++ clients and services over `trunkline.hpp`, one header per package; the others are Rust's.
 //! * `extern_path=.proto.path=::rust::path`: declared elsewhere, not generated.
 //! * `include_file=NAME`: one more file that includes all others as nested modules.
 //! * `btree_maps`: maps are `BTreeMap`.

@@ -8,6 +8,17 @@ pub(crate) struct Parameters {
     pub(crate) options: Options,
     /// Name of a file that includes all others.
     pub(crate) include_file: Option<String>,
+    pub(crate) language: TargetLanguage,
+    /// Whether anything was said that only Rust's code has.
+    says_rust: bool,
+}
+
+/// What is generated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TargetLanguage {
+    #[default]
+    Rust,
+    Cpp,
 }
 
 impl Parameters {
@@ -20,6 +31,10 @@ impl Parameters {
         for parameter in text.split(',').map(str::trim).filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             parameters.set(name, value).map_err(|reason| format!("parameter {parameter:?}: {reason}"))?;
+            parameters.says_rust |= name != "lang";
+        }
+        if parameters.language == TargetLanguage::Cpp && parameters.says_rust {
+            return Err(format!("parameters {text:?}: lang=cpp has no others"));
         }
         Ok(parameters)
     }
@@ -32,6 +47,13 @@ impl Parameters {
             }
             "include_file" if value.is_empty() => return Err("expected a file name".to_owned()),
             "include_file" => self.include_file = Some(value.to_owned()),
+            "lang" => {
+                self.language = match value {
+                    "rust" => TargetLanguage::Rust,
+                    "cpp" => TargetLanguage::Cpp,
+                    _ => return Err("expected rust or cpp".to_owned()),
+                }
+            }
             "runtime" if value.is_empty() => return Err("expected a path".to_owned()),
             "runtime" => _ = self.options.runtime(value),
             "btree_maps" => _ = self.options.btree_maps(yes(value)?),
@@ -40,7 +62,7 @@ impl Parameters {
             "server" => _ = self.options.server(yes(value)?),
             _ => {
                 return Err(
-                    "there is no such parameter; there are extern_path, include_file, btree_maps, client, \
+                    "there is no such parameter; there are lang, extern_path, include_file, btree_maps, client, \
                             server, shared_types and runtime"
                         .to_owned(),
                 );
@@ -74,9 +96,16 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        for wrong in
-            ["client=perhaps", "extern_path=.a", "extern_path=a=::b", "include_file", "runtime=", "colour"]
-        {
+        for wrong in [
+            "client=perhaps",
+            "extern_path=.a",
+            "extern_path=a=::b",
+            "include_file",
+            "runtime=",
+            "colour",
+            "lang=c",
+            "client=false,lang=cpp",
+        ] {
             let error = Parameters::read(wrong).unwrap_err();
             assert!(error.contains(wrong), "{error}");
         }

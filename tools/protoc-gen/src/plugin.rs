@@ -1,9 +1,9 @@
 //! One request, one response.
 
 use prost::{DecodeError, Message as _};
-use trunkline_codegen::{generate, module_tree};
+use trunkline_codegen::{generate, generate_cpp, module_tree};
 
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, TargetLanguage};
 use crate::protocol::{
     EDITION_2023, EDITION_PROTO2, File, FileSet, PROTO3_OPTIONAL, Request, Response, SUPPORTS_EDITIONS,
 };
@@ -34,6 +34,11 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
         return Ok(Vec::new());
     }
     let set = FileSet { file: request.proto_file }.encode_to_vec();
+    if parameters.language == TargetLanguage::Cpp {
+        let headers = generate_cpp(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
+        let file = |(name, text)| File { name: Some(name), content: Some(text) };
+        return Ok(headers.into_iter().map(|header| file((header.name, header.text))).collect());
+    }
     let files = generate(&set, &request.file_to_generate, &parameters.options).map_err(|e| e.to_string())?;
     let tree = parameters.include_file.map(|name| (name, module_tree(&files)));
     if let Some((name, _)) = tree.as_ref().filter(|(name, _)| files.iter().any(|file| file.name == *name)) {

@@ -59,6 +59,14 @@ fn parameters_are_obeyed() {
 }
 
 #[test]
+fn cpp_is_another_language() {
+    let files = answer(&request("lang=cpp")).file;
+    assert_eq!(files.iter().map(|f| f.name()).collect::<Vec<_>>(), ["greeter.v1.trunkline.hpp"]);
+    assert!(files[0].content().contains("class GreeterClient {"));
+    assert!(files[0].content().contains("#include \"greeter.pb.h\""));
+}
+
+#[test]
 fn features_and_editions_are_declared() {
     let response = respond(&request("").encode_to_vec()).unwrap();
     let typed = CodeGeneratorResponse::decode(response.as_slice()).unwrap();

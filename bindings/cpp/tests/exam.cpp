@@ -1,0 +1,181 @@
+// Examines trunkline.hpp: server and client in one process, with the daemon inside it. Leaves no handle.
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <poll.h>
+#include <trunkline.hpp>
+
+using namespace trunkline;
+
+#define CHECK(condition) check((condition), #condition, __LINE__)
+
+static void check(bool holds, const char *condition, int line) {
+    if (holds) return;
+    std::fprintf(stderr, "line %d: does not hold: %s\n", line, condition);
+    std::exit(1);
+}
+
+// A message class with protobuf's methods: its bytes are `text`, and what begins with '!' cannot be decoded.
+struct Text {
+    std::string text;
+    bool SerializeToString(std::string *out) const {
+        *out = text;
+        return text != "unencodable";
+    }
+    bool ParseFromArray(const void *data, int size) {
+        text.assign(static_cast<const char *>(data), static_cast<size_t>(size));
+        return text.empty() || text[0] != '!';
+    }
+};
+
+static const std::string SERVICE = "exam.v1.Cpp";
+
+static std::string path(const char *method) { return "/" + SERVICE + "/" + method; }
+
+static Service service(const Channel &onward, std::atomic<int> &hung) {
+    Service service(SERVICE);
+    service.unary("Echo", [](std::string_view request, ServedCall &) -> Result<std::string> {
+        return std::string(request);
+    });
+    service.unary<Text, Text>("Shout", [](const Text &request, Text &response, ServedCall &) {
+        response.text = request.text + "!";
+        return Status();
+    });
+    service.unary("Fail", [](std::string_view, ServedCall &) -> Result<std::string> {
+        Status status(TL_NOT_FOUND, "nobody", "\x08\x05");
+        status.metadata().emplace_back("ended", "yes");
+        return status;
+    });
+    service.unary("Throw", [](std::string_view, ServedCall &) -> Result<std::string> {
+        throw std::runtime_error("on order");
+    });
+    service.unary("Relay", [&onward](std::string_view, ServedCall &call) -> Result<std::string> {
+        CHECK(call.time_left().has_value());
+        // No limit but the inherited one.
+        return Status(onward.unary(path("Hang"), "x").status());
+    });
+    service.method("Hang", [&hung](ServedCall &call) {
+        call.wait_over();
+        CHECK(!call.send("too late").ok());
+        hung++;
+    });
+    service.method("Chat", [](ServedCall &call) {
+        CHECK(call.send_headers(call.metadata()).ok());
+        for (;;) {
+            Event event = call.receive();
+            if (event.kind == TL_EVENT_END) return;
+            if (event.kind == TL_EVENT_REQUESTS_END) break;
+            CHECK(call.send(event.message.bytes()).ok());
+        }
+        Status ended;
+        ended.metadata().emplace_back("ended", "yes");
+        call.finish(ended, "last");
+        CHECK(call.finish(ended).code() == TL_FAILED_PRECONDITION);
+    });
+    return service;
+}
+
+static void unary(const Channel &channel) {
+    CHECK(channel.unary(path("Echo"), "hello").value().bytes() == "hello");
+    CHECK(channel.unary<Text>(path("Shout"), Text{"hello"})->text == "hello!");
+    CHECK(channel.unary<Text>(path("Echo"), Text{"!"}).status().code() == TL_INTERNAL);
+    CHECK(channel.unary<Text>(path("Shout"), Text{"!"}).status().code() == TL_INVALID_ARGUMENT);
+    CHECK(channel.unary<Text>(path("Echo"), Text{"unencodable"}).status().code() == TL_INVALID_ARGUMENT);
+    auto failed = channel.unary(path("Fail"), "x");
+    CHECK(!failed && failed.status().code() == TL_NOT_FOUND && failed.status().message() == "nobody");
+    CHECK(failed.status().details() == "\x08\x05" && failed.status().execution() == TL_EXECUTED);
+    CHECK(first(failed.status().metadata(), "ended") == "yes" && !first(failed.status().metadata(), "begun"));
+    CHECK(channel.unary(path("Throw"), "x").status().message() == "on order");
+    CHECK(channel.unary(path("Missing"), "x").status().code() == TL_UNIMPLEMENTED);
+    auto nobody = channel.unary("/nobody.v1.Nobody/Here", "x");
+    CHECK(nobody.status().code() == TL_UNAVAILABLE && nobody.status().execution() == TL_NOT_EXECUTED);
+    try {
+        std::move(nobody).value();
+        CHECK(false);
+    } catch (const Error &error) {
+        CHECK(error.status().code() == TL_UNAVAILABLE);
+    }
+    std::puts("unary");
+}
+
+static void deadlines(const Channel &channel, std::atomic<int> &hung) {
+    CallOptions soon;
+    soon.timeout = std::chrono::milliseconds(50);
+    // A call whose deadline passes before it is delivered is never handled.
+    do {
+        CHECK(channel.unary(path("Hang"), "x", soon).status().code() == TL_DEADLINE_EXCEEDED);
+    } while (hung == 0);
+    for (int before = hung; hung == before;) {
+        CHECK(channel.unary(path("Relay"), "x", soon).status().code() == TL_DEADLINE_EXCEEDED);
+    }
+    std::puts("deadlines");
+}
+
+static void streams(const Channel &channel) {
+    CallOptions options;
+    options.metadata = {{"who", "C++"}, {"blob-bin", std::string("\0\1", 2)}};
+    auto call = channel.open(path("Chat"), options);
+    CHECK(call.ok());
+    Event event = call->receive();
+    CHECK(event.kind == TL_EVENT_HEADERS && first(event.headers, "who") == "C++");
+    CHECK(first(event.headers, "blob-bin") == std::string_view("\0\1", 2));
+    for (int number = 0; number < 20; number++) {
+        std::string text = std::to_string(number);
+        CHECK(call->send(text).ok());
+        CHECK(call->receive().message.bytes() == text);
+    }
+    CHECK(call->end_requests().ok());
+    CHECK(call->receive().message.bytes() == "last");
+    event = call->receive();
+    CHECK(event.kind == TL_EVENT_END && event.status.ok() && first(event.status.metadata(), "ended") == "yes");
+    std::puts("streams");
+}
+
+static void queued(const Channel &channel) {
+    auto queue = Queue::make();
+    CHECK(queue.ok());
+    std::vector<Call> calls;
+    std::vector<bool> seen(100);
+    for (uint64_t tag = 0; tag < seen.size(); tag++) {
+        auto call = channel.start_unary(path("Echo"), std::to_string(tag), *queue, tag);
+        CHECK(call.ok());
+        calls.push_back(std::move(*call));
+    }
+    for (size_t count = 0; count < seen.size();) {
+        pollfd fd = {queue->fd(), POLLIN, 0};
+        CHECK(poll(&fd, 1, -1) == 1);
+        auto events = queue->next(16, std::chrono::nanoseconds(0));
+        CHECK(events.ok());
+        for (Event &event : *events) {
+            CHECK(event.kind == TL_EVENT_REPLY && event.status.ok() && !seen[event.tag]);
+            CHECK(event.message.bytes() == std::to_string(event.tag));
+            seen[event.tag] = true;
+            count++;
+        }
+    }
+    std::puts("queued");
+}
+
+int main() {
+    {
+        Channel::Options inside;
+        inside.daemon = TL_EMBEDDED;
+        auto channel = Channel::make(inside);
+        CHECK(channel.ok());
+        std::atomic<int> hung{0};
+        Server::Options options;
+        options.daemon = TL_EMBEDDED;
+        options.threads = 4;
+        std::vector<Service> services;
+        services.push_back(service(*channel, hung));
+        auto server = Server::start(options, std::move(services));
+        CHECK(server.ok());
+        unary(*channel);
+        deadlines(*channel, hung);
+        streams(*channel);
+        queued(*channel);
+    }
+    std::printf("handles %" PRIu64 "\n", tl_handles_open());
+    return tl_handles_open() == 0 ? 0 : 1;
+}
