@@ -1,17 +1,16 @@
 //! The endpoints of one service, and which of them gets the next call.
 
 use crate::load::LoadReport;
-use crate::outlier::{self, Tally};
+use crate::member::Member;
+use crate::outlier;
 use crate::random::Random;
 use crate::ring::Ring;
 use crate::settings::{Pick, Settings};
-use crate::weight::Weight;
+use crate::tally::Tally;
 use trunkline_call::{Code, Instant};
 
 /// Endpoints of one service. More are a mistake, and a pick looks at all of them in the worst case.
 pub const ENDPOINTS_MAX: usize = 4096;
-/// Time in which half of an endpoint's failures are forgotten.
-const PENALTY_HALF_LIFE_NS: f64 = 1e9;
 /// Least and most of the mean weight that counts: the ratios of gRPC's static stride scheduler.
 const SHARE_MIN: f64 = 0.1;
 const SHARE_MAX: f64 = 10.0;
@@ -31,20 +30,6 @@ pub struct Balancer<E> {
     sweep_at: Option<Instant>,
     /// Indexes to choose from, kept for its memory.
     pool: Vec<usize>,
-}
-
-/// One endpoint.
-#[derive(Debug)]
-pub(crate) struct Member<E> {
-    pub endpoint: E,
-    /// What it is called on every host.
-    label: Box<str>,
-    outstanding: u32,
-    /// Recent failures, as of `penalty_at`.
-    penalty: f64,
-    penalty_at: Instant,
-    pub tally: Tally,
-    weight: Weight,
 }
 
 /// What a call wants of an endpoint.
@@ -378,30 +363,6 @@ impl<E: Copy + Eq> Balancer<E> {
             _ => {}
         }
         self.ring = Ring::default();
-    }
-}
-
-impl<E> Member<E> {
-    fn new(endpoint: E, label: &str) -> Self {
-        Self {
-            endpoint,
-            label: label.into(),
-            outstanding: 0,
-            penalty: 0.0,
-            penalty_at: Instant::default(),
-            tally: Tally::default(),
-            weight: Weight::default(),
-        }
-    }
-
-    fn penalty_now(&self, now: Instant) -> f64 {
-        self.penalty * (-(now.since_ns(self.penalty_at) as f64) / PENALTY_HALF_LIFE_NS).exp2()
-    }
-
-    /// Calls under way, and failures that count as such: whole ones, so that endpoints whose failures are as good as
-    /// forgotten are equals, and chance decides.
-    fn load(&self, now: Instant) -> u64 {
-        u64::from(self.outstanding) + self.penalty_now(now).round() as u64
     }
 }
 

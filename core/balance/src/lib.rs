@@ -35,10 +35,12 @@
 mod attempts;
 mod balancer;
 mod load;
+mod member;
 mod outlier;
 mod random;
 mod ring;
 mod settings;
+mod tally;
 mod weight;
 
 pub use attempts::{Backoff, Budget, Throttle};

@@ -1,61 +1,10 @@
 //! Endpoints that fail more than they may, or more than others do, are left out for a while (gRFC A50).
 
-use crate::balancer::Member;
+use crate::member::Member;
 use crate::random::Random;
 use crate::settings::{FailureShare, Outliers, SuccessRate};
+use crate::tally::Tally;
 use trunkline_call::Instant;
-
-/// How calls at one endpoint ended since the last look, and its time out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    successes: u32,
-    failures: u32,
-    failures_in_a_row: u32,
-    /// Since when it is out, and until when.
-    ejected: Option<(Instant, Instant)>,
-    /// Times it was ejected, less the looks it passed since; not more than make the time out longer.
-    ejections: u32,
-}
-
-impl Tally {
-    pub fn is_ejected(&self, now: Instant) -> bool {
-        self.ejected.is_some_and(|(_, until)| now < until)
-    }
-
-    pub fn count(&mut self, failed: bool) {
-        if failed {
-            self.failures = self.failures.saturating_add(1);
-            self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
-        } else {
-            self.successes = self.successes.saturating_add(1);
-            self.failures_in_a_row = 0;
-        }
-    }
-
-    fn volume(&self) -> u32 {
-        self.successes.saturating_add(self.failures)
-    }
-
-    fn success_rate(&self) -> f64 {
-        f64::from(self.successes) / f64::from(self.volume().max(1))
-    }
-
-    fn eject(&mut self, now: Instant, outliers: &Outliers) {
-        self.ejections = self.ejections.saturating_add(1);
-        self.ejected = Some((now, now));
-        self.failures_in_a_row = 0;
-        self.retime(outliers);
-    }
-
-    /// Has it out for as long as is said now, counted from when it went.
-    pub fn retime(&mut self, outliers: &Outliers) {
-        let longest = outliers.ejection_ns_max.max(outliers.ejection_ns);
-        let counted = longest.div_ceil(outliers.ejection_ns.max(1));
-        self.ejections = self.ejections.min(u32::try_from(counted).unwrap_or(u32::MAX));
-        let ns = outliers.ejection_ns.saturating_mul(self.ejections.into()).min(longest);
-        self.ejected = self.ejected.map(|(since, _)| (since, since.plus_ns(ns)));
-    }
-}
 
 /// Ejects `endpoint` if it has failed too often in a row.
 pub(crate) fn judge_row<E: Copy + Eq>(

@@ -4,7 +4,8 @@
 //! block.
 
 use crate::ProtocolError;
-use crate::wire::{HEADER_BYTES, Header, U32_BYTES, flag};
+use crate::frame_type::flag;
+use crate::wire::{HEADER_BYTES, Header, U32_BYTES};
 
 /// A running CRC-32C (Castagnoli: RFC 3720, appendix B.4; polynomial 0x1edc6f41, reflected).
 ///
@@ -120,7 +121,7 @@ const fn tables() -> [[u32; 256]; 8] {
 mod tests {
     //! Shows the published values, that cuts do not matter, and that a sealed frame is judged right.
     use super::*;
-    use crate::wire::FrameType;
+    use crate::frame_type::FrameType;
 
     fn crc(bytes: &[u8]) -> u32 {
         let mut crc = Crc32c::new();

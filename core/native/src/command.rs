@@ -3,10 +3,10 @@
 use crate::body::Payload;
 use crate::connection::Connection;
 use crate::event::Trailer;
+use crate::frame_type::{FrameType, flag};
 use crate::head::Head;
 use crate::hello::Peer;
 use crate::stream::{CallEnd, State, Stream};
-use crate::wire::{FrameType, flag};
 use crate::{Body, Features, MethodIndex, Refused, Side, StreamId};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Encoding, Execution, Instant};

@@ -2,13 +2,14 @@
 
 use crate::checksum::Check;
 use crate::event::Event;
+use crate::frame_type::FrameType;
 use crate::hello::{AwaitHello, Peer};
 use crate::input::Input;
 use crate::keepalive::{Due, Keepalive};
 use crate::methods::Methods;
 use crate::outgoing::Outgoing;
 use crate::table::Streams;
-use crate::wire::{FrameType, Header};
+use crate::wire::Header;
 use crate::{Config, Limits, Notice, ProtocolError, Side, StreamId};
 use std::collections::VecDeque;
 use std::sync::Arc;

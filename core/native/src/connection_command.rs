@@ -2,8 +2,8 @@
 
 use crate::connection::Connection;
 use crate::control::{PATH_BYTES_MAX, REASON_BYTES_MAX};
+use crate::frame_type::FrameType;
 use crate::methods::Fingerprints;
-use crate::wire::FrameType;
 use crate::{MethodIndex, Refused, StreamId};
 use trunkline_call::{Code, Instant};
 

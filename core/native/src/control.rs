@@ -2,11 +2,12 @@
 
 use crate::connection::{Connection, Step};
 use crate::event::Event;
+use crate::frame_type::FrameType;
 use crate::head::Blocks;
 use crate::methods::Fingerprints;
-use crate::receive::{check_limit, field, out_of_place};
+use crate::outgoing::WINDOW_SUM_MAX;
 use crate::stream::{State, Stream};
-use crate::wire::{FrameType, Header};
+use crate::wire::{Header, check_limit, field, out_of_place};
 use crate::{Limits, MethodIndex, Notice, ProtocolError, StreamId};
 use trunkline_call::{Code, Execution};
 
@@ -228,9 +229,6 @@ fn stream_event<'a>(header: &Header, blocks: &Blocks<'a>, stream: StreamId, tag:
         }
     }
 }
-
-/// Windows beyond this are a peer's counting error. One full grant on top of one full window fits.
-pub(crate) const WINDOW_SUM_MAX: u64 = 1 << 32;
 
 fn check_window(header: &Header, window: u64) -> Result<(), ProtocolError> {
     if window > WINDOW_SUM_MAX {

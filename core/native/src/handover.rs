@@ -8,7 +8,7 @@
 //! windows beyond the format's, ids that occur twice) is refused here, so that the rest of the room need not know.
 
 use crate::connection::{Connection, Reading};
-use crate::control::WINDOW_SUM_MAX;
+use crate::outgoing::WINDOW_SUM_MAX;
 use crate::stream::Stream;
 use crate::table::Streams;
 use crate::{Config, INPUT_BYTES_MIN};

@@ -2,7 +2,8 @@
 //!
 //! Order on the wire: CHECKSUM (if negotiated), DEADLINE, STAMPS, METADATA, TOTAL, then the body.
 
-use crate::wire::{DEADLINE_BYTES, FrameType, HEADER_BYTES, Header, U32_BYTES, flag};
+use crate::frame_type::{FrameType, flag};
+use crate::wire::{DEADLINE_BYTES, HEADER_BYTES, Header, U32_BYTES};
 use crate::{ProtocolError, Trailer};
 use std::borrow::Cow;
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES};

@@ -3,7 +3,8 @@
 //! [`AwaitHello`] is consumed by the peer's frame and leaves a [`Peer`]: nothing else makes one, so a command that
 //! needs the peer's limits cannot run before they are known.
 
-use crate::wire::{FrameType, HEADER_BYTES, Header};
+use crate::frame_type::FrameType;
+use crate::wire::{HEADER_BYTES, Header};
 use crate::{Config, Features, Limits, ProtocolError};
 use trunkline_call::Instant;
 

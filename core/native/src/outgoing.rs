@@ -8,15 +8,18 @@
 
 use crate::Notice;
 use crate::body::{Body, Chunk, Store};
-use crate::control::WINDOW_SUM_MAX;
+use crate::frame_type::FrameType;
 use crate::head::Head;
 use crate::lane::{Lane, Left};
 use crate::stream::{CallEnd, Pending, State, Stream, Turn, cost_bytes};
 use crate::table::Streams;
-use crate::wire::{FrameType, Header};
+use crate::wire::Header;
 use crate::{SharedRange, StreamId};
 use std::collections::VecDeque;
 use trunkline_call::Instant;
+
+/// Windows beyond this are a peer's counting error. One full grant on top of one full window fits.
+pub(crate) const WINDOW_SUM_MAX: u64 = 1 << 32;
 
 /// The sending half of a connection.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]

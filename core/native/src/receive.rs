@@ -3,11 +3,12 @@
 use crate::checksum::Check;
 use crate::connection::{Connection, Reading, Step};
 use crate::event::{Arriving, Event, Incoming, IncomingCall};
+use crate::frame_type::{FrameType, flag};
 use crate::head::Blocks;
 use crate::hello::AwaitHello;
 use crate::input::Input;
 use crate::stream::{Partial, State, Stream, Then, cost_bytes};
-use crate::wire::{FrameType, HEADER_BYTES, Header, U32_BYTES, flag};
+use crate::wire::{HEADER_BYTES, Header, U32_BYTES, check_limit, field, out_of_place};
 use crate::{Config, Features, MethodIndex, ProtocolError, Side, StreamId};
 use trunkline_call::{Code, Encoding, Execution};
 
@@ -422,25 +423,4 @@ fn judge(check: Option<Check>, behind: &[u8]) -> Result<(), ProtocolError> {
     let Some(mut check) = check else { return Ok(()) };
     check.update(behind);
     check.finish()
-}
-
-pub(crate) fn check_limit(
-    header: &Header,
-    name: &'static str,
-    value: u32,
-    limit: u32,
-) -> Result<(), ProtocolError> {
-    if value <= limit {
-        return Ok(());
-    }
-    let (value, limit) = (value.into(), limit.into());
-    Err(ProtocolError::Limit { frame: header.frame, stream: header.stream, field: name, value, limit })
-}
-
-pub(crate) fn field(header: &Header, field: &'static str, value: u64, rule: &'static str) -> ProtocolError {
-    ProtocolError::Field { frame: header.frame, stream: header.stream, field, value, rule }
-}
-
-pub(crate) fn out_of_place(header: &Header, why: &'static str) -> ProtocolError {
-    ProtocolError::OutOfPlace { frame: header.frame, stream: header.stream, why }
 }

@@ -1,8 +1,9 @@
 //! One call on one connection.
 
+use crate::StreamId;
 use crate::body::Store;
+use crate::frame_type::FrameType;
 use crate::head::Head;
-use crate::{StreamId, wire::FrameType};
 use std::collections::VecDeque;
 use trunkline_call::Execution;
 

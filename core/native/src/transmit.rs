@@ -109,7 +109,7 @@ impl Connection {
         for stream in ids {
             let Some(mut found) = self.streams.remove(stream) else { continue };
             self.outgoing.purge(&mut found, &mut self.notices);
-            self.notices.extend(farewell(&found, prompt, bulk));
+            self.notices.extend(ended_notice(&found, prompt, bulk));
         }
         self.notices.extend(self.outgoing.tokens().map(|token| Notice::BodyDone { token }));
         self.outgoing.clear();
@@ -117,7 +117,7 @@ impl Connection {
     }
 }
 
-fn farewell(stream: &Stream, prompt_taken: u64, bulk_taken: u64) -> Option<Notice> {
+fn ended_notice(stream: &Stream, prompt_taken: u64, bulk_taken: u64) -> Option<Notice> {
     let (id, tag) = (stream.id, stream.tag);
     match stream.state {
         State::Sending | State::Sent => {

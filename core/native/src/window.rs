@@ -1,10 +1,10 @@
 //! Flow control on the receiving side: what the peer may still send, and giving it back.
 
 use crate::connection::Connection;
-use crate::control::WINDOW_SUM_MAX;
+use crate::frame_type::FrameType;
+use crate::outgoing::WINDOW_SUM_MAX;
 use crate::receive::Arrival;
 use crate::stream::{State, cost_bytes};
-use crate::wire::FrameType;
 use crate::{Limits, ProtocolError, StreamId};
 
 impl Connection {

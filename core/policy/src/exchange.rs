@@ -1,15 +1,15 @@
 //! One chain in the place of another: staged, then put to work or given up. Modules hand their state over meanwhile.
 
+use crate::admission::{Permits, Verdict};
 use crate::bucket::Rate;
 use crate::bundle::ExportedModule;
 use crate::chain::Chain;
 use crate::module::{Module, Modules};
-use crate::policies::{Permits, Policies, Verdict};
+use crate::policies::Policies;
 use crate::refused::{PolicyError, Wrong};
 use crate::rule::{Action, Rule};
 use crate::running::Running;
 use crate::state::{Slot, State};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::Instant;
 
@@ -21,15 +21,6 @@ pub struct Staged {
     /// Instances that hold the state already.
     fresh: Vec<(Slot, Box<dyn Module>)>,
     upgraded: Vec<String>,
-}
-
-/// What an exchange means for what was there before, until [`Policies::serve`] is asked next and told the time.
-#[derive(Debug, Default)]
-pub(crate) struct Exchanged {
-    /// Of policies whose definition has changed.
-    slots: Vec<Slot>,
-    /// Of calls that waited: as many as queues held at most.
-    verdicts: VecDeque<Verdict>,
 }
 
 impl Policies {

@@ -33,6 +33,7 @@
 //! number of keys per rate limit. All end in a [`PolicyError`], an [`EvalError`] or a shared bucket, never in growth.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod balance;
 mod bucket;
 mod bundle;
@@ -52,6 +53,7 @@ mod running;
 mod setting;
 mod state;
 
+pub use admission::{Admission, Mirror, Permits, Rejection, Ticket, Verdict};
 pub use bundle::{BundleError, ExportedModule, MODULE_STATE_BYTES_MAX, decode_modules, encode_modules};
 pub use chain::{Chain, POLICIES_MAX, Plan, Subject};
 pub use definition::{ClassName, CodeName, Definition, EncodingName, Kind, OnFault, PickName, Side};
@@ -59,14 +61,13 @@ pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
 pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
 pub use handover::PoliciesState;
-pub use mirror::Mirror;
 pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
-    ModuleLoader, ModuleRow, ModuleState, Modules, SettingValue,
+    ModuleLoader, ModuleRow, ModuleState, Modules,
 };
-pub use policies::{Admission, Permits, Policies, PolicyRow, Rejection, Ticket, Verdict};
+pub use policies::{Policies, PolicyRow};
 pub use refused::PolicyError;
 pub use rule::Class;
-pub use setting::{Setting, Settings};
+pub use setting::{Setting, SettingValue, Settings};
 pub use state::Figures;
 pub use trunkline_balance::Random;

@@ -1,20 +1,8 @@
 //! Copies of calls that policies of kind `mirror` want sent elsewhere: how many are under way, and what became of them.
 
-use crate::policies::{Permits, Policies};
-use crate::state::Slot;
-use std::sync::Arc;
+use crate::admission::{Mirror, Permits};
+use crate::policies::Policies;
 use trunkline_call::{Code, Instant};
-
-/// A copy of a call that a policy wants to be sent elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mirror {
-    pub(crate) slot: Slot,
-    pub(crate) calls_max: u32,
-    /// An endpoint, or a name.
-    pub target: Arc<str>,
-    /// The longest it may take.
-    pub timeout_ns: u64,
-}
 
 impl Policies {
     /// A copy is about to be sent. What it holds is to be given back by [`Policies::end_mirror`]; `None` if as many are

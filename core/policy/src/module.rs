@@ -6,7 +6,7 @@
 use crate::definition::{Definition, Side};
 use crate::expr::{FieldValue, ValueKind};
 use crate::refused::Wrong;
-use crate::setting::{Flat, flat};
+use crate::setting::{Flat, SettingValue, flat};
 use std::fmt;
 use trunkline_call::{Code, Deadline, Instant};
 
@@ -88,16 +88,6 @@ pub struct ModuleField {
     pub kind: ValueKind,
     /// Types that do not have it are no mistake.
     pub optional: bool,
-}
-
-/// A value of a module's settings.
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "the names of the types say all there is to say")]
-pub enum SettingValue {
-    Bool(bool),
-    Int(i64),
-    Double(f64),
-    Text(String),
 }
 
 /// A call as a module sees it.

@@ -1,15 +1,14 @@
 //! The chain at work: what it decides about calls, what it remembers, and how it is exchanged.
 
+use crate::admission::{Admission, Exchanged, Mirror, Permits, Rejection, Ticket, Verdict, Watched};
 use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
-use crate::definition::{Definition, EncodingName, OnFault};
-use crate::exchange::Exchanged;
+use crate::definition::{Definition, OnFault};
 use crate::expr::{EvalError, FieldValue, Inputs};
-use crate::mirror::Mirror;
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
 use crate::queue::{self, QueueSettings};
 use crate::refused::PolicyError;
-use crate::rule::{Action, Class, Rule};
+use crate::rule::{Action, Rule};
 use crate::running::Running;
 use crate::state::{Figures, Slot, State, States};
 use std::collections::VecDeque;
@@ -35,78 +34,6 @@ pub struct Policies {
     pub(crate) ejected: VecDeque<PolicyError>,
     /// When it was last asked about a call.
     pub(crate) latest: Instant,
-}
-
-/// What holds for a call that may go on.
-#[derive(Debug, Default)]
-pub struct Admission {
-    /// Time to hold it.
-    pub delay_ns: u64,
-    /// Upper bound for its deadline, from now.
-    pub timeout_ns: Option<u64>,
-    /// Whether its end is to be logged.
-    pub log: bool,
-    /// What it holds until it ends.
-    pub permits: Permits,
-    /// How its request is compressed, if somebody says so.
-    pub encoding: Option<EncodingName>,
-    /// Its place among the calls of its host.
-    pub class: Option<Class>,
-    /// What it has to wait for first.
-    pub ticket: Option<Ticket>,
-    /// Pairs it gets into its metadata.
-    pub metadata: Vec<(String, Vec<u8>)>,
-    /// Where copies of it go, if there is room for them ([`Policies::begin_mirror`]).
-    pub mirrors: Vec<Mirror>,
-}
-
-/// A place in a queue; to be taken by [`Policies::enqueue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Ticket {
-    slot: Slot,
-    urgent: bool,
-}
-
-/// What becomes of a call that waited, by the token it waited under.
-#[derive(Debug)]
-pub enum Verdict {
-    /// It goes on.
-    Served(u64, Permits),
-    /// It has waited too long.
-    Shed(u64, Rejection),
-    /// It waits on, until then at most: its policy has changed.
-    Waits(u64, Instant),
-}
-
-/// What a call holds of policies until it ends: places of concurrency limits, and who wants to hear of the end. To be
-/// given back by [`Policies::finish`].
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Permits {
-    pub(crate) places: Vec<Slot>,
-    /// Not of the next process: its modules have not heard how the call began.
-    #[serde(skip)]
-    watched: Vec<Watched>,
-}
-
-/// A module that wants to hear how a call ends.
-#[derive(Clone, Copy, Debug)]
-struct Watched {
-    slot: Slot,
-    token: u64,
-    since: Instant,
-}
-
-/// Why a call may not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rejection {
-    /// The policy's name.
-    pub policy: String,
-    /// The code the caller gets.
-    pub code: Code,
-    /// Words for the caller.
-    pub why: String,
-    /// Whether its end is to be logged.
-    pub log: bool,
 }
 
 /// A policy and what it has done, for operators.
@@ -332,24 +259,6 @@ impl Policies {
             module: self.states.look(rule.slot).and_then(|state| state.module.as_ref()).map(Running::row),
         };
         self.chain.rules.iter().map(row).collect()
-    }
-}
-
-impl Permits {
-    /// One place.
-    pub(crate) fn of(slot: Slot) -> Self {
-        Self { places: vec![slot], watched: Vec::new() }
-    }
-
-    /// Whether there is nothing to give back.
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty() && self.watched.is_empty()
-    }
-
-    /// Takes others to these.
-    pub fn join(&mut self, other: Self) {
-        self.places.extend(other.places);
-        self.watched.extend(other.watched);
     }
 }
 

@@ -1,6 +1,5 @@
 //! The settings of a module: TOML as an operator writes it, and flat as a module gets it.
 
-use crate::module::SettingValue;
 use crate::refused::Wrong;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,6 +18,16 @@ pub enum Setting {
     Text(String),
     List(Vec<Setting>),
     Table(Settings),
+}
+
+/// A value of a module's settings.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs, reason = "the names of the types say all there is to say")]
+pub enum SettingValue {
+    Bool(bool),
+    Int(i64),
+    Double(f64),
+    Text(String),
 }
 
 /// Values of one module.

@@ -1,16 +1,17 @@
 //! The client: makes requests, takes replies.
 
 use crate::Transmit;
-use crate::client_call::{Call, Stage, drop_part};
+use crate::client_call::{Call, NewCall, Stage, drop_part};
 use crate::config::{Config, Mode};
 use crate::extension::{Extension, Identity, Part, Reason};
-use crate::wire::{ACK, DROP, Flags, Header, Packet, PacketType, Policy};
+use crate::packet::Packet;
+use crate::wire::{ACK, DROP, Flags, Header, PacketType, Policy};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thiserror::Error;
-use trunkline_call::{Deadline, Execution, Instant, KeyedMap, KeyedSet, SERVER_TRAILER_BYTES, TimerTable};
+use trunkline_call::{Execution, Instant, KeyedMap, KeyedSet, SERVER_TRAILER_BYTES, TimerTable};
 
 /// The client's end of one UDP port.
 #[derive(Debug)]
@@ -26,23 +27,6 @@ pub struct Client {
     pub(crate) out: VecDeque<Transmit>,
     events: VecDeque<ClientEvent>,
     counters: ClientCounters,
-}
-
-/// A call to make.
-#[derive(Clone, Debug)]
-pub struct NewCall {
-    /// The owner's name for it; comes back with its end.
-    pub tag: u64,
-    /// Server, or router in front of many.
-    pub target: SocketAddrV4,
-    /// Through a router: always the same server for this client's address and port.
-    pub sticky: bool,
-    /// Class, for routers that reserve workers.
-    pub class: u8,
-    /// When it must have ended.
-    pub deadline: Deadline,
-    /// The request.
-    pub body: Bytes,
 }
 
 /// Names a call of this client while it is in flight.

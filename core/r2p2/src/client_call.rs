@@ -1,16 +1,33 @@
 //! One call, as its client sees it.
 
 use crate::Transmit;
-use crate::client::NewCall;
 use crate::config::{Config, Mode};
 use crate::cut::Cut;
 use crate::extension::{Extension, Identity, Part, Reason, RequestPart};
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
-use crate::wire::{Flags, Header, Packet, PacketType, Policy};
+use crate::packet::Packet;
+use crate::wire::{Flags, Header, PacketType, Policy};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
 use trunkline_call::{Deadline, Instant, SERVER_TRAILER_BYTES, TimerKey};
+
+/// A call to make.
+#[derive(Clone, Debug)]
+pub struct NewCall {
+    /// The owner's name for it; comes back with its end.
+    pub tag: u64,
+    /// Server, or router in front of many.
+    pub target: SocketAddrV4,
+    /// Through a router: always the same server for this client's address and port.
+    pub sticky: bool,
+    /// Class, for routers that reserve workers.
+    pub class: u8,
+    /// When it must have ended.
+    pub deadline: Deadline,
+    /// The request.
+    pub body: Bytes,
+}
 
 /// ```text
 ///  Asking ──ACK──▶ Sending ──all acknowledged──▶ Waiting ──▶ (reply complete)

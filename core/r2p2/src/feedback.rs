@@ -3,17 +3,18 @@
 use crate::Transmit;
 use crate::config::{Config, Mode};
 use crate::extension::{Extension, FeedbackPart, Identity, NO_REQUEST, Part};
+use crate::packet::Packet;
 use crate::served::{RequestKey, Timing};
-use crate::server::Server;
-use crate::wire::{FeedbackFor, Flags, Header, Packet};
+use crate::wire::{FeedbackFor, Flags, Header};
 use bytes::Bytes;
 use core::net::SocketAddrV4;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use trunkline_call::Instant;
 
 /// What was taken from each router, and how much of it is done.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Books {
+pub(crate) struct RouterAccounts {
     routers: Vec<(SocketAddrV4, Account)>,
     #[serde(skip)]
     leaving: bool,
@@ -22,6 +23,9 @@ pub(crate) struct Books {
     #[serde(skip)]
     next_beat: Option<Instant>,
 }
+
+/// What a server sends.
+type Out = VecDeque<Transmit>;
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Account {
@@ -35,7 +39,7 @@ struct Account {
 /// A router that has not shown for so long what it understands may be another by now: ten greetings.
 const SHOWN_NS: u64 = 10_000_000_000;
 
-impl Books {
+impl RouterAccounts {
     /// Routers that are known to understand are told at once that this worker is there; others when they have shown it.
     pub fn new(config: &Config, now: Instant) -> Self {
         let routers = config.routers.iter().map(|router| (*router, Account::default())).collect();
@@ -75,6 +79,52 @@ impl Books {
         });
     }
 
+    /// Routers are to send no more requests.
+    pub fn leave(&mut self, now: Instant) {
+        self.leaving = true;
+        self.next_beat = self.next_beat.map(|_| now);
+    }
+
+    /// Tells the router of a request how it stands.
+    pub fn tell(
+        &self,
+        config: &Config,
+        key: RequestKey,
+        router: Option<SocketAddrV4>,
+        timing: Timing,
+        out: &mut Out,
+    ) {
+        let about = FeedbackFor { id: key.id, port: key.client.port(), ip: (*key.client.ip()).into() };
+        match (key.identity, router) {
+            (Some(identity), Some(router)) => {
+                out.push_back(self.extended_feedback(config, router, identity, about, timing));
+            }
+            // It came straight from its client.
+            (Some(_), None) => {}
+            // A compatible request does not say where it came from: every router is told, and those that did not
+            // route it take no notice.
+            (None, _) => out.extend(config.routers.iter().map(|&to| {
+                let head = Packet::head(&Header { id: key.id, ..Header::of_feedback() }, None);
+                Transmit { to, head, body: Bytes::copy_from_slice(&about.encode()) }
+            })),
+        }
+    }
+
+    /// Says to every router that takes it for that, that this worker is there, when it is time. To the authors' router
+    /// it would be a credit.
+    pub fn beat(&mut self, now: Instant, config: &Config, out: &mut Out) {
+        let Some(at) = self.next_beat.filter(|at| *at <= now) else { return };
+        self.next_beat = None;
+        for &router in &config.routers {
+            if !self.understands(now, config.mode, router) {
+                continue;
+            }
+            self.next_beat = Some(at.max(now).plus_ns(config.heartbeat_ns));
+            let (nobody, none) = (Identity::default(), Timing::default());
+            out.push_back(self.extended_feedback(config, router, nobody, NO_REQUEST, none));
+        }
+    }
+
     /// Whether a router takes beats for what they are.
     fn understands(&self, now: Instant, mode: Mode, router: SocketAddrV4) -> bool {
         let account = self.routers.iter().find(|(address, _)| *address == router).map(|(_, account)| account);
@@ -82,7 +132,8 @@ impl Books {
         mode == Mode::Extended || mode == Mode::Offer && shown
     }
 
-    fn served(&mut self, router: Option<SocketAddrV4>) {
+    /// A request is done with.
+    pub fn served(&mut self, router: Option<SocketAddrV4>) {
         self.count(router, |account| account.served = account.served.wrapping_add(1));
     }
 
@@ -90,82 +141,24 @@ impl Books {
         self.next_beat
     }
 
-    fn count(&mut self, router: Option<SocketAddrV4>, count: impl Fn(&mut Account)) {
-        let found = self.routers.iter_mut().find(|(address, _)| Some(*address) == router);
-        if let Some((_, account)) = found {
-            count(account);
-        }
-    }
-}
-
-impl Server {
-    /// Takes no more requests from routers; those here go on.
-    pub fn leave(&mut self, now: Instant) {
-        self.books.leaving = true;
-        self.books.next_beat = self.books.next_beat.map(|_| now);
-        self.beat(now);
-    }
-
-    /// A request is done with: counted, and its router told.
-    pub(crate) fn finish(&mut self, key: RequestKey) {
-        let Some(request) = self.requests.get(&key) else { return };
-        self.books.served(request.router);
-        self.send_feedback(key);
-    }
-
-    /// Tells the router of a request how it stands, again if need be.
-    pub(crate) fn send_feedback(&mut self, key: RequestKey) {
-        let Some(request) = self.requests.get(&key) else { return };
-        let (router, timing) = (request.router, request.timing);
-        let about = FeedbackFor { id: key.id, port: key.client.port(), ip: (*key.client.ip()).into() };
-        match (key.identity, router) {
-            (Some(identity), Some(router)) => self.send_extended_feedback(router, identity, about, timing),
-            // It came straight from its client.
-            (Some(_), None) => {}
-            // A compatible request does not say where it came from: every router is told, and those that did not
-            // route it take no notice.
-            (None, _) => {
-                for index in 0..self.config.routers.len() {
-                    let to = self.config.routers[index];
-                    let head = Packet::head(&Header { id: key.id, ..Header::of_feedback() }, None);
-                    self.out.push_back(Transmit { to, head, body: Bytes::copy_from_slice(&about.encode()) });
-                }
-            }
-        }
-    }
-
-    /// Says to every router that takes it for that, that this worker is there, when it is time. To the authors' router
-    /// it would be a credit.
-    pub(crate) fn beat(&mut self, now: Instant) {
-        let Some(at) = self.books.next_beat.filter(|at| *at <= now) else { return };
-        self.books.next_beat = None;
-        for index in 0..self.config.routers.len() {
-            let router = self.config.routers[index];
-            if !self.books.understands(now, self.config.mode, router) {
-                continue;
-            }
-            self.books.next_beat = Some(at.max(now).plus_ns(self.config.heartbeat_ns));
-            self.send_extended_feedback(router, Identity::default(), NO_REQUEST, Timing::default());
-        }
-    }
-
-    fn send_extended_feedback(
-        &mut self,
+    fn extended_feedback(
+        &self,
+        config: &Config,
         to: SocketAddrV4,
         identity: Identity,
         about: FeedbackFor,
         timing: Timing,
-    ) {
-        let account = self.books.routers.iter().find(|(address, _)| *address == to);
+    ) -> Transmit {
+        let account = self.routers.iter().find(|(address, _)| *address == to);
         let account = account.map_or(Account::default(), |(_, account)| *account);
         let as_u32 = |ns: u64| ns.min(u32::MAX.into()) as u32;
         let part = FeedbackPart {
-            slots: if self.books.leaving { 0 } else { self.config.slots },
-            leaving: self.books.leaving,
+            slots: if self.leaving { 0 } else { config.slots },
+            leaving: self.leaving,
             on_behalf: true,
             queue_ns: as_u32(timing.queue_ns),
             service_ns: as_u32(timing.service_ns),
-            epoch: self.books.epoch,
+            epoch: self.epoch,
             taken: account.taken,
             served: account.served,
         };
@@ -173,6 +166,13 @@ impl Server {
         let flags = Flags(base.flags.0 | Flags::OFFER | Flags::EXTENDED);
         let header = Header { id: about.id, flags, ..base };
         let head = Packet::head(&header, Some(&Extension { identity, part: Part::Feedback(part) }));
-        self.out.push_back(Transmit { to, head, body: Bytes::copy_from_slice(&about.encode()) });
+        Transmit { to, head, body: Bytes::copy_from_slice(&about.encode()) }
+    }
+
+    fn count(&mut self, router: Option<SocketAddrV4>, count: impl Fn(&mut Account)) {
+        let found = self.routers.iter_mut().find(|(address, _)| Some(*address) == router);
+        if let Some((_, account)) = found {
+            count(account);
+        }
     }
 }

@@ -5,8 +5,8 @@
 //! later packet of a request nobody has begun: they drop it.
 
 use crate::Transmit;
+use crate::packet::Packet;
 use crate::router_config::RouterConfig;
-use crate::wire::Packet;
 use bytes::Bytes;
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::client_call::Call;
 use crate::ended;
 use crate::extension::Head;
-use crate::feedback::Books;
+use crate::feedback::RouterAccounts;
 use crate::served::{RequestKey, Served, Stage};
 use crate::server::Server;
 use crate::transmit::Transmit;
@@ -43,7 +43,7 @@ pub struct ServerState {
     live: Vec<(RequestKey, Served)>,
     ended: ByteBuf,
     horizon: Instant,
-    books: Books,
+    books: RouterAccounts,
     out: VecDeque<Transmit>,
 }
 
@@ -61,7 +61,7 @@ struct ServerLeaving<'a> {
     live: Vec<(&'a RequestKey, &'a Served)>,
     ended: &'a Bytes,
     horizon: Instant,
-    books: &'a Books,
+    books: &'a RouterAccounts,
     out: &'a VecDeque<Transmit>,
 }
 
@@ -117,7 +117,7 @@ impl Server {
             self.take_in(key, served)?;
         }
         self.memory.know_since(state.horizon);
-        self.books.take_up(state.books);
+        self.accounts.take_up(state.books);
         self.out = state.out;
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Serialize for Server {
             live: live.collect(),
             ended: Bytes::new(&packed),
             horizon: self.memory.horizon(),
-            books: &self.books,
+            books: &self.accounts,
             out: &self.out,
         };
         leaving.serialize(serializer)

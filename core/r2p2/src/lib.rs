@@ -57,6 +57,7 @@ mod incoming;
 mod lease;
 mod memory;
 mod outgoing;
+mod packet;
 mod patience;
 mod reply;
 mod router;
@@ -66,14 +67,17 @@ mod server;
 mod transmit;
 mod wire;
 mod workers;
+mod workers_feedback;
 
-pub use client::{CallFailure, CallName, Client, ClientCounters, ClientEvent, NewCall, Refused};
+pub use client::{CallFailure, CallName, Client, ClientCounters, ClientEvent, Refused};
+pub use client_call::NewCall;
 pub use config::{Config, Mode};
 pub use envelope::{EnvelopeError, ReplyEnvelope, RequestEnvelope};
 pub use extension::{
     AckPart, Extension, FeedbackPart, Head, Identity, NO_REQUEST, Part, Reason, RequestPart,
 };
 pub use handover::{ClientState, ServerState, Unsound};
+pub use packet::Packet;
 pub use router::{Forward, Router};
 pub use router_config::{OnBehalf, RouterConfig, RouterCounters};
 pub use served::{RequestKey, Timing};
@@ -82,6 +86,6 @@ pub use transmit::Transmit;
 pub(crate) use trunkline_call::mix;
 pub use wire::{
     FIRST_BYTES, FeedbackFor, Flags, HEADER_BYTES, Header, MAGIC, Malformed, PACKETS_MAX_COMPATIBLE,
-    PACKETS_MAX_EXTENDED, PAYLOAD_BYTES_MAX, Packet, PacketType, Policy,
+    PACKETS_MAX_EXTENDED, PAYLOAD_BYTES_MAX, PacketType, Policy,
 };
 pub use workers::WorkerRow;

@@ -4,9 +4,10 @@ use crate::Transmit;
 use crate::cut::Cut;
 use crate::extension::{Extension, Part, Reason};
 use crate::outgoing::Outgoing;
+use crate::packet::Packet;
 use crate::served::{RequestKey, Stage, Timing};
 use crate::server::Server;
-use crate::wire::{Flags, Header, Packet, PacketType, Policy};
+use crate::wire::{Flags, Header, PacketType, Policy};
 use bytes::Bytes;
 use trunkline_call::{Instant, SERVER_TRAILER_BYTES};
 

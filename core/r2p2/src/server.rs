@@ -3,10 +3,12 @@
 use crate::Transmit;
 use crate::config::Config;
 use crate::extension::{AckPart, Part, Reason, RequestPart};
+use crate::feedback::RouterAccounts;
 use crate::incoming::{Incoming, Taken};
 use crate::memory::Memory;
+use crate::packet::Packet;
 use crate::served::{RequestKey, Served, Stage};
-use crate::wire::{ACK, DROP, Flags, Packet, PacketType};
+use crate::wire::{ACK, DROP, Flags, PacketType};
 use core::net::SocketAddrV4;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ pub struct Server {
     events: VecDeque<ServerEvent>,
     pub(crate) live: usize,
     pub(crate) partial_bytes: usize,
-    pub(crate) books: crate::feedback::Books,
+    pub(crate) accounts: RouterAccounts,
     pub(crate) counters: ServerCounters,
 }
 
@@ -75,7 +77,7 @@ impl Server {
     pub fn new(config: Arc<Config>, now: Instant) -> Self {
         Self {
             memory: Memory::new(&config, now),
-            books: crate::feedback::Books::new(&config, now),
+            accounts: RouterAccounts::new(&config, now),
             requests: KeyedMap::default(),
             timers: TimerTable::new(),
             out: VecDeque::new(),
@@ -104,7 +106,7 @@ impl Server {
         };
         self.forget(now);
         if packet.is_greeting() && self.config.routers.contains(&from) {
-            return self.books.shown(now, from);
+            return self.accounts.shown(now, from);
         }
         let identity = packet.extension.map(|extension| extension.identity);
         let key = RequestKey { client, id: packet.header.id, identity };
@@ -128,7 +130,7 @@ impl Server {
     /// Does what the time demands.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.forget(now);
-        self.beat(now);
+        self.accounts.beat(now, &self.config, &mut self.out);
         while let Some(key) = self.timers.due(now) {
             let limit = self.config.partial_ns_max;
             let Some(request) = self.requests.get_mut(&key) else { continue };
@@ -138,6 +140,12 @@ impl Server {
             }
             self.arm(key);
         }
+    }
+
+    /// Takes no more requests from routers; those here go on.
+    pub fn leave(&mut self, now: Instant) {
+        self.accounts.leave(now);
+        self.accounts.beat(now, &self.config, &mut self.out);
     }
 
     /// The next thing to be told.
@@ -152,7 +160,7 @@ impl Server {
 
     /// When to call [`Server::handle_timeout`].
     pub fn next_timeout(&mut self) -> Option<Instant> {
-        [self.timers.next_due(), self.books.next_beat()].into_iter().flatten().min()
+        [self.timers.next_due(), self.accounts.next_beat()].into_iter().flatten().min()
     }
 
     /// Requests received in part, in work, or whose reply is under way.
@@ -180,6 +188,19 @@ impl Server {
         self.counters
     }
 
+    /// A request is done with: counted, and its router told.
+    pub(crate) fn finish(&mut self, key: RequestKey) {
+        let Some(request) = self.requests.get(&key) else { return };
+        self.accounts.served(request.router);
+        self.send_feedback(key);
+    }
+
+    /// Tells the router of a request how it stands, again if need be.
+    fn send_feedback(&mut self, key: RequestKey) {
+        let Some(request) = self.requests.get(&key) else { return };
+        self.accounts.tell(&self.config, key, request.router, request.timing, &mut self.out);
+    }
+
     fn handle_new(&mut self, now: Instant, from: SocketAddrV4, key: RequestKey, packet: &Packet<'_>) {
         let part = match packet.extension.map(|extension| extension.part) {
             Some(Part::Request(part)) => Some(part),
@@ -196,7 +217,7 @@ impl Server {
         }
         let router = packet.on_behalf_of().map(|_| from).or(part.and_then(|part| part.router));
         let router = router.filter(|router| self.config.routers.contains(router));
-        self.books.taken(now, router);
+        self.accounts.taken(now, router);
         if let Some(reason) = self.reason_to_refuse(packet, part) {
             self.counters.refused += 1;
             let served = Served::new(Stage::Abandoned, packet.header.flags.has(Flags::OFFER), router);

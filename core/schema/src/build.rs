@@ -4,9 +4,10 @@ use crate::descriptor::{self, EnumProto, FileProto, MethodProto, ServiceProto};
 use crate::error::{Place, SchemaError};
 use crate::features::Features;
 use crate::field::FieldBuilder;
+use crate::kind::{Enum, EnumValue, Kind};
 use crate::layout::Layout;
 use crate::limits::BLOCK_BYTES_MAX;
-use crate::message::{Enum, EnumValue, Field, Kind, Message, Oneof};
+use crate::message::{Field, Message, Oneof};
 use crate::names::{Declaration, Declared, MessageDeclaration, Names, Scope, Type, is_identifier};
 use crate::service::{Method, Service};
 

@@ -1,6 +1,6 @@
 //! Declared defaults: the text in the descriptor, read as the field's kind.
 
-use crate::message::{Enum, Kind};
+use crate::kind::{Enum, Kind};
 
 /// A field's declared default.
 #[derive(Clone, Debug, PartialEq)]

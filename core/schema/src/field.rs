@@ -4,8 +4,9 @@ use crate::default::DefaultValue;
 use crate::descriptor::FieldProto;
 use crate::error::SchemaError;
 use crate::features::{Features, Presence};
+use crate::kind::{Cardinality, Enum, EnumIndex, Kind, MessageIndex};
 use crate::limits::FIELD_NUMBER_MAX;
-use crate::message::{Cardinality, Enum, EnumIndex, Field, Kind, MessageIndex};
+use crate::message::Field;
 use crate::names::{Declared, MessageDeclaration, Names, Type, is_identifier};
 
 /// Resolves fields against everything the set declares.

@@ -12,7 +12,8 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::message::{Cardinality, Enum, EnumIndex, Field, Kind, Message, MessageIndex};
+use crate::kind::{Cardinality, Enum, EnumIndex, Kind, MessageIndex};
+use crate::message::{Field, Message};
 
 /// The fingerprint of the message at `root`.
 pub(crate) fn of(messages: &[Message], enums: &[Enum], root: MessageIndex) -> u64 {

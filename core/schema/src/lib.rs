@@ -33,10 +33,12 @@ mod error;
 mod features;
 mod field;
 mod fingerprint;
+mod kind;
 mod layout;
 mod limits;
 mod message;
 mod names;
+mod placement;
 mod schema;
 mod service;
 mod wire;
@@ -45,11 +47,12 @@ mod wire;
 pub use compile::{compile_error, compile_proto_files, compile_proto_source};
 pub use default::DefaultValue;
 pub use error::{Place, SchemaError};
+pub use kind::{Cardinality, Enum, EnumIndex, EnumValue, Kind, MessageIndex};
 pub use layout::{Form, Layout, OneofMask, PresenceWord, Slot};
 pub use limits::{
     BLOCK_BYTES_MAX, DESCRIPTOR_SET_BYTES_MAX, ENUM_VALUES_MAX, FIELDS_MAX, FIELDS_PER_MESSAGE_MAX,
     FILES_MAX, MESSAGES_MAX, METHODS_MAX, NAME_BYTES_MAX, NESTING_MAX,
 };
-pub use message::{Cardinality, Enum, EnumIndex, EnumValue, Field, Kind, Message, MessageIndex, Oneof};
+pub use message::{Field, Message, Oneof};
 pub use schema::Schema;
 pub use service::{Method, Service};

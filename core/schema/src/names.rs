@@ -3,8 +3,8 @@
 use crate::descriptor::{EnumProto, FileProto, MessageProto};
 use crate::error::{Place, SchemaError};
 use crate::features::Features;
+use crate::kind::{EnumIndex, MessageIndex};
 use crate::limits::NAME_BYTES_MAX;
-use crate::message::{EnumIndex, MessageIndex};
 
 /// Every message and enum of the set in order of declaration: the order of their indices.
 #[derive(Default)]

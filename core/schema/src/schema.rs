@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use crate::build;
 use crate::error::SchemaError;
 use crate::fingerprint;
-use crate::message::{Enum, EnumIndex, Message, MessageIndex};
+use crate::kind::{Enum, EnumIndex, MessageIndex};
+use crate::message::Message;
 use crate::service::{Method, Service};
 
 /// Every message, enum and service of one descriptor set, resolved. Immutable; share it by `Arc`.

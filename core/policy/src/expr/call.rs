@@ -3,15 +3,13 @@
 use super::ast::{Expr, ExprKind, Literal};
 use super::check::{Checked, Checker};
 use super::error::{Complaint, did_you_mean};
-use super::node::{Node, Quantifier, Scalar, TextTest};
+use super::node::{Node, Quantifier, Scalar, TextTest, VARIABLES_MAX};
 use super::re2::translate;
 use super::types::Type;
 use regex::bytes::{Regex, RegexBuilder};
 
 /// Memory one compiled pattern may take. Time to match is linear in the text whatever the pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Quantifiers within one another.
-pub(super) const VARIABLES_MAX: usize = 4;
 
 /// Functions by name, for advice.
 const FUNCTIONS: [&str; 15] = [

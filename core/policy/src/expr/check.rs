@@ -6,6 +6,7 @@
 
 use super::ast::{Expr, ExprKind, Literal, Operator};
 use super::error::{Complaint, did_you_mean};
+use super::metadata::sent_key;
 use super::node::{Arithmetic, Comparison, Constant, Input, Node};
 use super::types::Type;
 use regex::bytes::Regex;
@@ -216,7 +217,7 @@ impl Checker<'_> {
         let (range_type, range) = self.check(range)?;
         let (element, node) = match range_type {
             Type::Unknown => (Type::Unknown, Node::Unknown),
-            Type::Metadata => (Type::Str, Node::HasMetadata(super::member::sent_key(at, value)?.into())),
+            Type::Metadata => (Type::Str, Node::HasMetadata(sent_key(at, value)?.into())),
             Type::Map(key, _) => (*key, Node::HasEntry { map: range.into(), key: value.into() }),
             Type::List(of) => (*of, Node::Among { value: value.into(), list: range.into() }),
             other => {

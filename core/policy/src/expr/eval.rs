@@ -1,11 +1,13 @@
 //! Evaluation: one recursion over the tree, everything on the stack.
 
-use super::call::VARIABLES_MAX;
 use super::error::EvalError;
+use super::inputs::Inputs;
 use super::keys::Keys;
-use super::node::{Arithmetic, Comparison, Input, Node, Presence, Quantifier, Read, Scalar, Slot, TextTest};
+use super::node::{
+    Arithmetic, Comparison, Input, Node, Presence, Quantifier, Read, Scalar, Slot, TextTest, VARIABLES_MAX,
+};
+use super::steps::StepsLeft;
 use super::value::Value;
-use super::{Inputs, STEPS_MAX};
 use std::cmp::Ordering;
 use trunkline_message::View;
 
@@ -13,21 +15,18 @@ use trunkline_message::View;
 pub(super) struct Frame<'a> {
     inputs: &'a Inputs<'a>,
     variables: [Value<'a>; VARIABLES_MAX],
-    steps_left: u32,
+    steps: StepsLeft,
 }
 
 type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
-/// Bytes compared or searched that count as one step.
-const STEP_BYTES: usize = 64;
-
 impl<'a> Frame<'a> {
     pub fn new(inputs: &'a Inputs<'a>) -> Self {
-        Self { inputs, variables: [Value::Bool(false); VARIABLES_MAX], steps_left: STEPS_MAX }
+        Self { inputs, variables: [Value::Bool(false); VARIABLES_MAX], steps: StepsLeft::all() }
     }
 
     pub fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
-        self.charge(1)?;
+        self.steps.charge(1)?;
         Ok(match node {
             Node::Constant(constant) => Value::of_constant(constant),
             Node::Input(input) => Value::Str(self.input(*input).as_bytes()),
@@ -58,7 +57,7 @@ impl<'a> Frame<'a> {
             Node::Text(test, of, part) => Value::Bool(self.text(*test, of, part)?),
             Node::Matches(of, regex) => {
                 let text = self.eval(of)?.bytes();
-                self.charge_bytes(text)?;
+                self.steps.charge_bytes(text)?;
                 Value::Bool(regex.is_match(text))
             }
             Node::Convert { to, of } => convert(*to, self.eval(of)?)?,
@@ -111,7 +110,7 @@ impl<'a> Frame<'a> {
         let mut keys = is_map(list).then(|| Keys::of(list, entries));
         for index in 0..entries {
             let item = match &mut keys {
-                Some(keys) => keys.next(self, index)?,
+                Some(keys) => keys.next(&mut self.steps, index)?,
                 None => Some(self.range_item(list, index)?),
             };
             let Some(item) = item else { continue };
@@ -134,12 +133,9 @@ impl<'a> Frame<'a> {
     }
 
     /// What a quantifier's variable stands for: an element of a list, a key of a map.
-    pub fn range_item(&mut self, list: Value<'a>, index: usize) -> Evaluated<'a> {
+    fn range_item(&mut self, list: Value<'a>, index: usize) -> Evaluated<'a> {
         match list {
-            Value::Repeated(view, slot) => match (&slot.read, Value::of_element(view, slot, index)) {
-                (Read::Map(entry), Some(Value::Message(view))) => Ok(Value::of_field(view, &entry.0)),
-                (_, element) => element.ok_or(EvalError::OutOfRange),
-            },
+            Value::Repeated(view, slot) => Value::of_item(view, slot, index).ok_or(EvalError::OutOfRange),
             Value::Written(nodes) => self.eval(nodes.get(index).ok_or(EvalError::OutOfRange)?),
             _ => Err(EvalError::OutOfRange),
         }
@@ -167,8 +163,8 @@ impl<'a> Frame<'a> {
         for index in (0..Value::count(view, slot)).rev() {
             let Some(Value::Message(entry)) = Value::of_element(view, slot, index) else { continue };
             let found = Value::of_field(entry, &shape.0);
-            self.charge(1)?;
-            self.charge_bytes(found.bytes())?;
+            self.steps.charge(1)?;
+            self.steps.charge_bytes(found.bytes())?;
             if found.compare(key) == Some(Ordering::Equal) {
                 return Ok(Some(Value::of_field(entry, &shape.1)));
             }
@@ -183,11 +179,11 @@ impl<'a> Frame<'a> {
         let key = self.eval(key)?.bytes();
         let mut found = None;
         for (name, value) in trunkline_call::MetadataPairs::new(self.inputs.metadata) {
-            self.charge(1)?;
+            self.steps.charge(1)?;
             if name != key {
                 continue;
             }
-            self.charge_bytes(value)?;
+            self.steps.charge_bytes(value)?;
             if found.replace(value).is_some_and(|before| before != value) {
                 return Err(EvalError::SeveralValues);
             }
@@ -199,7 +195,7 @@ impl<'a> Frame<'a> {
     fn has_metadata(&mut self, key: &'a Node) -> Result<bool, EvalError> {
         let key = self.eval(key)?.bytes();
         for (name, _) in trunkline_call::MetadataPairs::new(self.inputs.metadata) {
-            self.charge(1)?;
+            self.steps.charge(1)?;
             if name == key {
                 return Ok(true);
             }
@@ -211,10 +207,10 @@ impl<'a> Frame<'a> {
         let (value, list) = (self.eval(value)?, self.eval(list)?);
         let mut failed = None;
         for index in 0..count(list) {
-            self.charge(1)?;
+            self.steps.charge(1)?;
             match self.range_item(list, index) {
                 Ok(element) => {
-                    self.charge_bytes(element.bytes())?;
+                    self.steps.charge_bytes(element.bytes())?;
                     if element.compare(value) == Some(Ordering::Equal) {
                         return Ok(true);
                     }
@@ -232,7 +228,7 @@ impl<'a> Frame<'a> {
         right: &'a Node,
     ) -> Result<bool, EvalError> {
         let (left, right) = (self.operand(left)?, self.operand(right)?);
-        self.charge_bytes(left.bytes())?;
+        self.steps.charge_bytes(left.bytes())?;
         let order = left.compare(right);
         Ok(match comparison {
             Comparison::Equal => order == Some(Ordering::Equal),
@@ -258,7 +254,7 @@ impl<'a> Frame<'a> {
 
     fn text(&mut self, test: TextTest, of: &'a Node, part: &'a Node) -> Result<bool, EvalError> {
         let (text, part) = (self.eval(of)?.bytes(), self.eval(part)?.bytes());
-        self.charge_bytes(text)?;
+        self.steps.charge_bytes(text)?;
         Ok(match test {
             TextTest::StartsWith => text.starts_with(part),
             TextTest::EndsWith => text.ends_with(part),
@@ -269,7 +265,7 @@ impl<'a> Frame<'a> {
     fn size(&mut self, of: &'a Node) -> Result<i64, EvalError> {
         let size = match self.eval(of)? {
             Value::Str(text) => {
-                self.charge_bytes(text)?;
+                self.steps.charge_bytes(text)?;
                 // Characters: bytes that do not continue one.
                 text.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
             }
@@ -286,7 +282,7 @@ impl<'a> Frame<'a> {
         let mut keys = Keys::of(map, entries);
         let mut distinct = 0;
         for index in 0..entries {
-            distinct += usize::from(keys.next(self, index)?.is_some());
+            distinct += usize::from(keys.next(&mut self.steps, index)?.is_some());
         }
         Ok(distinct)
     }
@@ -300,15 +296,6 @@ impl<'a> Frame<'a> {
             Input::PeerIdentity => self.inputs.peer_identity,
             Input::PeerAddress => self.inputs.peer_address,
         }
-    }
-
-    pub fn charge(&mut self, steps: u32) -> Result<(), EvalError> {
-        self.steps_left = self.steps_left.checked_sub(steps).ok_or(EvalError::Steps)?;
-        Ok(())
-    }
-
-    pub fn charge_bytes(&mut self, bytes: &[u8]) -> Result<(), EvalError> {
-        self.charge(u32::try_from(bytes.len() / STEP_BYTES).unwrap_or(u32::MAX))
     }
 }
 

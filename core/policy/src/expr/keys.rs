@@ -2,7 +2,7 @@
 //! whoever reads the map sees one.
 
 use super::error::EvalError;
-use super::eval::Frame;
+use super::steps::StepsLeft;
 use super::value::Value;
 use trunkline_call::KeyedSet;
 
@@ -32,20 +32,20 @@ impl<'a> Keys<'a> {
     }
 
     /// The key of the entry at `index`, if none before it had the same. To be asked for one entry after the other.
-    pub fn next(&mut self, frame: &mut Frame<'a>, index: usize) -> Result<Option<Value<'a>>, EvalError> {
+    pub fn next(&mut self, steps: &mut StepsLeft, index: usize) -> Result<Option<Value<'a>>, EvalError> {
         let map = match self {
             Self::Few(map) | Self::Many(map, _) => *map,
         };
-        let key = frame.range_item(map, index)?;
-        frame.charge(1)?;
-        frame.charge_bytes(key.bytes())?;
+        let key = item(map, index)?;
+        steps.charge(1)?;
+        steps.charge_bytes(key.bytes())?;
         let is_new = match self {
             Self::Many(_, met) => met.insert(Key::of(key)),
             Self::Few(_) => {
                 let mut is_new = true;
                 for earlier in 0..index {
-                    let earlier = frame.range_item(map, earlier)?;
-                    frame.charge_bytes(earlier.bytes())?;
+                    let earlier = item(map, earlier)?;
+                    steps.charge_bytes(earlier.bytes())?;
                     is_new &= Key::of(earlier) != Key::of(key);
                 }
                 is_new
@@ -53,6 +53,12 @@ impl<'a> Keys<'a> {
         };
         Ok(is_new.then_some(key))
     }
+}
+
+/// The key of the entry at `index`.
+fn item(map: Value<'_>, index: usize) -> Result<Value<'_>, EvalError> {
+    let Value::Repeated(view, slot) = map else { return Err(EvalError::OutOfRange) };
+    Value::of_item(view, slot, index).ok_or(EvalError::OutOfRange)
 }
 
 impl<'a> Key<'a> {

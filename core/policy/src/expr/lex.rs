@@ -1,7 +1,7 @@
 //! Text to tokens, by the lexical part of the CEL specification (langdef.md, "Syntax").
 
 use super::error::Complaint;
-use super::text::quoted;
+use super::text::{Quoted, quoted};
 
 /// A token and where it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,9 +72,9 @@ impl<'t> Lexer<'t> {
     fn next(&mut self) -> Result<Lexeme, Complaint> {
         let rest = self.rest();
         let Some(first) = rest.chars().next() else { return Ok(Lexeme::End) };
-        if let Some((lexeme, bytes)) = quoted(rest, self.at as u32)? {
-            self.at += bytes;
-            return Ok(lexeme);
+        if let Some(Quoted { value, is_bytes, used }) = quoted(rest, self.at as u32)? {
+            self.at += used;
+            return Ok(if is_bytes { Lexeme::Bytes(value) } else { Lexeme::Str(value) });
         }
         if first.is_ascii_digit() || (first == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit())) {
             return self.number();
@@ -87,11 +87,11 @@ impl<'t> Lexer<'t> {
                 self.at += sign.len();
                 Ok(Lexeme::Sign(sign))
             }
-            None => Err(self.stranger(first)),
+            None => Err(self.unexpected(first)),
         }
     }
 
-    fn stranger(&self, found: char) -> Complaint {
+    fn unexpected(&self, found: char) -> Complaint {
         let advice = match found {
             '=' => "write == to compare",
             '&' => "write && for and",

@@ -3,9 +3,9 @@
 use super::ast::{Expr, ExprKind};
 use super::check::{Checked, Checker, NAMES, conversion};
 use super::error::{Complaint, did_you_mean};
+use super::metadata::{metadata_key, sent_key, text};
 use super::node::{Constant, Input, Node, Presence, Read, Slot};
 use super::types::Type;
-use trunkline_call::Metadata;
 use trunkline_message::FieldAt;
 use trunkline_schema::{DefaultValue, Field, Kind, MessageIndex, Schema};
 
@@ -137,19 +137,6 @@ impl Checker<'_> {
     }
 }
 
-/// A key of metadata: one that stands in the expression is taken as it is sent, one from elsewhere as it is.
-pub(super) fn sent_key(at: u32, key: Node) -> Result<Node, Complaint> {
-    match key {
-        Node::Constant(Constant::Str(name)) => metadata_key(at, &String::from_utf8_lossy(&name)),
-        key => Ok(key),
-    }
-}
-
-fn metadata_key(at: u32, name: &str) -> Result<Node, Complaint> {
-    let key = Metadata::key_of(name);
-    key.map(|key| text(&key)).map_err(|error| Complaint::new(at, format!("no call has it: {error}"), ""))
-}
-
 fn peer(at: u32, name: &str) -> Checked {
     match name {
         "identity" => Ok((Type::Str, Node::Input(Input::PeerIdentity))),
@@ -175,10 +162,6 @@ fn dotted(expr: &Expr) -> Option<String> {
         ExprKind::Select(of, name) => Some(format!("{}.{name}", dotted(of)?)),
         _ => None,
     }
-}
-
-fn text(name: &str) -> Node {
-    Node::Constant(Constant::Str(name.as_bytes().into()))
 }
 
 fn type_of(schema: &Schema, field: &Field) -> Type {

@@ -3,6 +3,9 @@
 use regex::bytes::Regex;
 use trunkline_message::FieldAt;
 
+/// Quantifiers within one another.
+pub(super) const VARIABLES_MAX: usize = 4;
+
 /// A typed node. The checker vouches for the types of its parts, the evaluator relies on it.
 #[derive(Clone, Debug)]
 pub(super) enum Node {

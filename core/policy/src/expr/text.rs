@@ -1,10 +1,17 @@
 //! String and bytes literals: `"a"`, `'a'`, `"""a"""`, with `r` raw and with `b` bytes.
 
 use super::error::Complaint;
-use super::lex::Lexeme;
 
-/// Reads a literal that begins here, if one does, and says how many bytes it has.
-pub(super) fn quoted(rest: &str, at: u32) -> Result<Option<(Lexeme, usize)>, Complaint> {
+/// A literal that was read.
+pub(super) struct Quoted {
+    pub value: Vec<u8>,
+    pub is_bytes: bool,
+    /// How many bytes it takes of the text.
+    pub used: usize,
+}
+
+/// Reads a literal that begins here, if one does.
+pub(super) fn quoted(rest: &str, at: u32) -> Result<Option<Quoted>, Complaint> {
     let prefix = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     let (letters, body) = rest.split_at(prefix);
     let (raw, bytes) = match letters {
@@ -20,9 +27,7 @@ pub(super) fn quoted(rest: &str, at: u32) -> Result<Option<(Lexeme, usize)>, Com
     let inner = body.get(quote.len()..).unwrap_or_default();
     let mut literal = Literal { quote, raw, bytes, at, value: Vec::new() };
     let used = literal.read(inner)?;
-    let value = literal.value;
-    let lexeme = if bytes { Lexeme::Bytes(value) } else { Lexeme::Str(value) };
-    Ok(Some((lexeme, prefix + quote.len() + used)))
+    Ok(Some(Quoted { value: literal.value, is_bytes: bytes, used: prefix + quote.len() + used }))
 }
 
 struct Literal {

@@ -55,6 +55,14 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// What a quantifier's variable stands for at `index` of a repeated field: an element of a list, a key of a map.
+    pub fn of_item(view: View<'a>, slot: &'a Slot, index: usize) -> Option<Self> {
+        match (&slot.read, Self::of_element(view, slot, index)) {
+            (Read::Map(entry), Some(Value::Message(view))) => Some(Self::of_field(view, &entry.0)),
+            (_, element) => element,
+        }
+    }
+
     /// The element of a repeated field; of a map, its entry.
     pub fn of_element(view: View<'a>, slot: &'a Slot, index: usize) -> Option<Self> {
         let at = slot.at;

@@ -1,7 +1,6 @@
 //! Characters: in brackets, behind backslashes, by property.
 
 use super::scripts::is_script;
-use super::translate::Bad;
 
 /// The classes of the regex library mean Unicode; these are RE2's. Its `\s` has no vertical tab.
 const DIGIT: &str = "0-9";
@@ -18,6 +17,10 @@ const POSIX: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
 ];
+
+/// Why a pattern is none, in RE2's words.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::expr) struct Bad(pub String);
 
 /// What is left of a pattern.
 #[derive(Clone, Copy)]

@@ -5,17 +5,13 @@
 //! by RE2's rules, as its own parser has them, and written out with nothing in it that the two read differently. What
 //! is left to the library is what they agree on: how alternatives, repetitions and flags nest, simple case folding.
 
-use super::class::{Rest, bracketed, escaped_char, escaped_class, literal};
+use super::class::{Bad, Rest, bracketed, escaped_char, escaped_class, literal};
 use regex::Regex;
 
 /// Repetitions of one thing, those within one another multiplied.
 const REPEAT_MAX: u32 = 1000;
 /// Larger numbers are no counts.
 const COUNT_END: u32 = 100_000_000;
-
-/// Why a pattern is none, in RE2's words.
-#[derive(Debug, PartialEq, Eq)]
-pub(in crate::expr) struct Bad(pub String);
 
 /// Reads a pattern of RE2's; returns one that means the same to the regex library's `bytes`.
 pub(in crate::expr) fn translate(pattern: &str) -> Result<String, Bad> {
