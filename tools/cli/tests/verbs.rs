@@ -358,9 +358,9 @@ fn a_full_daemon_says_so() {
     let refused = call(&host, &["Search/Query", "{}"], "");
     assert_eq!(refused.code, Some(1), "{refused:?}");
     assert!(refused.err.contains("at most 3 sessions (sessions.count_max)"), "{}", refused.err);
-    let host = Host::start("[sessions]\nper_user_max = 2");
+    let host = Host::start("[sessions]\nper_user_max = 3");
     let refused = call(&host, &["Search/Query", "{}"], "");
-    let why = "at most 2 sessions of one user (sessions.per_user_max)";
+    let why = "at most 3 sessions of one user (sessions.per_user_max)";
     assert!(refused.code == Some(1) && refused.err.contains(why), "{refused:?}");
 }
 
