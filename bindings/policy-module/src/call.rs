@@ -1,6 +1,6 @@
 //! A call as a policy sees it, and its end.
 
-use crate::surface::{bytes, text};
+use crate::lent::{bytes, text};
 use crate::wants::Field;
 use std::time::Duration;
 use trunkline_module_abi as abi;

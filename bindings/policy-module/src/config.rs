@@ -1,6 +1,6 @@
 //! The configuration as a policy reads it.
 
-use crate::surface::text;
+use crate::lent::text;
 use trunkline_module_abi as abi;
 
 /// What a policy's `config` says. Keys of inner tables and lists are joined by dots: `limits.burst`, `tenants.0`.

@@ -44,6 +44,7 @@
 
 mod call;
 mod config;
+mod lent;
 mod panics;
 mod policy;
 mod surface;

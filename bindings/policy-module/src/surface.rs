@@ -2,6 +2,7 @@
 //!
 //! Every callback borrows what the daemon lends, calls the trait, and catches what it panics with.
 
+use crate::lent::{bytes, text};
 use crate::panics::{caught, remember};
 use crate::policy::{Policy, State};
 use crate::wants::Wants;
@@ -239,21 +240,6 @@ fn say(words: &mut abi::Words, text: &str) {
         // SAFETY: the daemon lends `capacity` bytes there, and the text has no more.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), words.data, text.len()) };
     }
-}
-
-/// Text the daemon lends for as long as the struct it stands in.
-pub(crate) fn text(slice: &abi::Slice) -> &str {
-    std::str::from_utf8(bytes(slice)).unwrap_or_default()
-}
-
-/// The same as bytes.
-pub(crate) fn bytes(slice: &abi::Slice) -> &[u8] {
-    if slice.data.is_null() || slice.bytes == 0 {
-        return &[];
-    }
-    // SAFETY: slices reach this crate in structs the daemon lends and vouches for; they live as long as the struct, and
-    // its borrow bounds this one.
-    unsafe { std::slice::from_raw_parts(slice.data, slice.bytes) }
 }
 
 /// # Safety

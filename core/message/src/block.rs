@@ -1,11 +1,11 @@
 //! Setting the fields of one message under construction.
 
-use crate::builder::{BuildError, Builder};
+use crate::builder::{Builder, NOWHERE};
 use crate::extent::Extent;
-use crate::grow::{BytesWriter, ListBuilder, MessagesBuilder, Run};
-use crate::message::Message;
-use crate::place::{FieldAt, OneofAt};
-use crate::scalar::{Blittable, Scalar};
+use crate::header::HEADER_BYTES;
+use crate::place::{DEPTH_MAX, FieldAt, OneofAt};
+use crate::run::Run;
+use crate::scalar::Blittable;
 
 /// One message within a [`Builder`]. Generated builders wrap it; every method takes the field's [`FieldAt`].
 ///
@@ -13,14 +13,18 @@ use crate::scalar::{Blittable, Scalar};
 /// nothing worse.
 #[derive(Debug)]
 pub struct Block<'b, E> {
-    builder: &'b mut Builder<E>,
-    /// Offset of the block; [`NOWHERE`] if it could not be allocated, which makes every write go nowhere.
+    pub(crate) builder: &'b mut Builder<E>,
+    /// Offset of the block; `NOWHERE` if it could not be allocated, which makes every write go nowhere.
     at: u32,
-    depth_left: u32,
+    pub(crate) depth_left: u32,
 }
 
-/// Beyond any extent: reads as zero, writes vanish, the builder remembers why.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+impl<E: Extent> Builder<E> {
+    /// The root message.
+    pub fn root(&mut self) -> Block<'_, E> {
+        Block::new(self, HEADER_BYTES as u32, DEPTH_MAX)
+    }
+}
 
 impl<'b, E: Extent> Block<'b, E> {
     pub(crate) fn new(builder: &'b mut Builder<E>, at: u32, depth_left: u32) -> Self {
@@ -81,13 +85,6 @@ impl<'b, E: Extent> Block<'b, E> {
         self.builder.bytes_mut(at as usize, length)
     }
 
-    /// Sets a bytes or string field piece by piece, each byte written once.
-    pub fn bytes_writer(&mut self, field: FieldAt) -> BytesWriter<'_, E> {
-        let at = self.builder.allocate(0, 1).unwrap_or(NOWHERE);
-        self.put_pair(field, at, 0);
-        BytesWriter::new(self.builder, self.at as usize + field.slot() as usize, at)
-    }
-
     /// A message field: the message it has, or a new, empty one of `block_bytes`.
     pub fn message(&mut self, field: FieldAt, block_bytes: u32) -> Block<'_, E> {
         self.reborrow().into_message(field, block_bytes)
@@ -98,7 +95,7 @@ impl<'b, E: Extent> Block<'b, E> {
         let at = if self.has(field) {
             self.builder.load_u32(self.within(field.slot()))
         } else {
-            let below = allocate_block(self.builder, self.depth_left, block_bytes).unwrap_or(NOWHERE);
+            let below = self.builder.allocate_block(self.depth_left, block_bytes).unwrap_or(NOWHERE);
             self.put(field, below.to_le_bytes());
             below
         };
@@ -108,22 +105,6 @@ impl<'b, E: Extent> Block<'b, E> {
     /// Sets a repeated bool field.
     pub fn set_bools(&mut self, field: FieldAt, values: &[bool]) {
         self.put_elements(field, bytemuck::cast_slice(values), values.len(), 1);
-    }
-
-    /// A repeated field of numbers, bools, strings (`T = str`) or bytes (`T = [u8]`), to push to.
-    pub fn list<T: ?Sized + ListItem>(&mut self, field: FieldAt) -> ListBuilder<'_, E, T> {
-        ListBuilder::new(self.run(field, T::BYTES, T::ALIGNMENT))
-    }
-
-    /// A repeated message field, or a map by its entries, to push to.
-    pub fn messages<M: Message>(&mut self, field: FieldAt) -> MessagesBuilder<'_, E, M> {
-        self.blocks(field, M::BLOCK_BYTES)
-    }
-
-    /// As [`Block::messages`], for messages of `block_bytes` of which no Rust type is known.
-    pub fn blocks<M>(&mut self, field: FieldAt, block_bytes: u32) -> MessagesBuilder<'_, E, M> {
-        let depth_left = self.depth_left;
-        MessagesBuilder::new(self.run(field, 4, 4), depth_left, block_bytes)
     }
 
     /// Appends an empty message of `block_bytes` to a repeated message field. To push several,
@@ -149,7 +130,7 @@ impl<'b, E: Extent> Block<'b, E> {
     }
 
     #[inline]
-    fn within(&self, offset: u32) -> usize {
+    pub(crate) fn within(&self, offset: u32) -> usize {
         self.at as usize + offset as usize
     }
 
@@ -159,7 +140,7 @@ impl<'b, E: Extent> Block<'b, E> {
         self.builder.store_present(slot, value, word, field.mask());
     }
 
-    fn put_pair(&mut self, field: FieldAt, offset: u32, count: usize) {
+    pub(crate) fn put_pair(&mut self, field: FieldAt, offset: u32, count: usize) {
         self.put(field, crate::bytes::pair(offset, count as u32));
     }
 
@@ -203,51 +184,13 @@ impl<'b, E: Extent> Block<'b, E> {
         Some(old)
     }
 
-    fn run(&mut self, field: FieldAt, element_bytes: u32, alignment: u32) -> Run<'_, E> {
+    pub(crate) fn run(&mut self, field: FieldAt, element_bytes: u32, alignment: u32) -> Run<'_, E> {
         if !self.has(field) {
             self.put_pair(field, 0, 0);
         }
         let slot = self.within(field.slot());
         Run::open(self.builder, slot, element_bytes, alignment)
     }
-}
-
-/// A block one level below one that has `depth_left` levels left.
-pub(crate) fn allocate_block<E: Extent>(
-    builder: &mut Builder<E>,
-    depth_left: u32,
-    block_bytes: u32,
-) -> Option<u32> {
-    if depth_left == 0 {
-        builder.fail(BuildError::Depth);
-        return None;
-    }
-    builder.allocate_zeroed(block_bytes as usize, 8)
-}
-
-/// What a [`ListBuilder`] can hold: scalars, `str` and `[u8]`.
-pub trait ListItem {
-    /// Bytes of one element in the array itself.
-    #[doc(hidden)]
-    const BYTES: u32;
-    /// Alignment of the array.
-    #[doc(hidden)]
-    const ALIGNMENT: u32;
-}
-
-impl<T: Scalar> ListItem for T {
-    const BYTES: u32 = T::BYTES;
-    const ALIGNMENT: u32 = T::BYTES;
-}
-
-impl ListItem for str {
-    const BYTES: u32 = 8;
-    const ALIGNMENT: u32 = 4;
-}
-
-impl ListItem for [u8] {
-    const BYTES: u32 = 8;
-    const ALIGNMENT: u32 = 4;
 }
 
 /// Setters that differ in nothing but the type.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::block::Block;
 use crate::bytes::{pair, read_pair, read_u32, write};
 use crate::extent::{Extent, LimitError};
 use crate::header::{EXTENT_BYTES_MAX, HEADER_BYTES, Header};
@@ -24,6 +23,9 @@ pub struct Builder<E> {
     /// Arrays that were given more room than they had elements, by the offset of their slot.
     roomy: BTreeMap<usize, Room>,
 }
+
+/// Beyond any extent: reads as zero, writes vanish, the builder remembers why.
+pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// An array's place and the elements it has room for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,11 +84,6 @@ impl<E: Extent> Builder<E> {
         builder
     }
 
-    /// The root message.
-    pub fn root(&mut self) -> Block<'_, E> {
-        Block::new(self, HEADER_BYTES as u32, DEPTH_MAX)
-    }
-
     /// Bytes used so far, header included.
     pub fn len_bytes(&self) -> usize {
         self.len
@@ -127,6 +124,15 @@ impl<E: Extent> Builder<E> {
         let at = self.allocate(length, alignment)?;
         self.bytes_mut(at as usize, length).fill(0);
         Some(at)
+    }
+
+    /// A block one level below one that has `depth_left` levels left.
+    pub(crate) fn allocate_block(&mut self, depth_left: u32, block_bytes: u32) -> Option<u32> {
+        if depth_left == 0 {
+            self.fail(BuildError::Depth);
+            return None;
+        }
+        self.allocate_zeroed(block_bytes as usize, 8)
     }
 
     /// Copies bytes to the end.
@@ -214,7 +220,7 @@ impl<E: Extent> Builder<E> {
         self.roomy.insert(slot, room);
     }
 
-    pub(crate) fn fail(&mut self, error: BuildError) {
+    fn fail(&mut self, error: BuildError) {
         self.error.get_or_insert(error);
     }
 

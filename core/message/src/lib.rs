@@ -26,7 +26,7 @@
 //! # Limits
 //! An extent has at most [`EXTENT_BYTES_MAX`] bytes, nesting at most [`DEPTH_MAX`] levels. Beyond them building ends in
 //! a [`BuildError`] and checking in a [`CheckError`]. Arrays are read in place, so the machine is little endian and
-//! `usize` has 64 bits; elsewhere this room does not compile.
+//! `usize` has 64 bits; elsewhere this crate does not compile.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -40,18 +40,19 @@ mod header;
 mod list;
 mod message;
 mod place;
+mod run;
 mod scalar;
 pub mod transcode;
 mod typed;
 mod unknown;
 mod view;
 
-pub use block::{Block, ListItem};
+pub use block::Block;
 pub use builder::{BuildError, Builder, Built};
 pub use check::{CheckError, CheckErrorKind, Verified, check};
 pub use dynamic::{DynamicBuilder, DynamicList, DynamicView, MismatchError, Value};
 pub use extent::{AlignedBuf, Extent, LimitError};
-pub use grow::{BytesWriter, ListBuilder, MessagesBuilder};
+pub use grow::{BytesWriter, ListBuilder, ListItem, MessagesBuilder};
 pub use header::{EXTENT_BYTES_MAX, FORMAT_VERSION, HEADER_BYTES, Header, HeaderError};
 pub use list::{Element, Elements, List};
 pub use message::Message;

@@ -3,7 +3,17 @@
 use std::marker::PhantomData;
 
 use crate::bytes::{read_pair, read_u32, slice};
+use crate::place::FieldAt;
 use crate::view::View;
+
+impl<'a> View<'a> {
+    /// A repeated field as a list of `T`: `bool`, `&str` (as by [`View::str`]), `&[u8]`, or for messages and a map's
+    /// entries [`View`] or a generated view. `T` must fit the field; numbers have slices ([`View::i32s`]).
+    #[inline]
+    pub fn list<T: Element<'a>>(self, field: FieldAt) -> List<'a, T> {
+        List::new(self, self.array(field, T::BYTES))
+    }
+}
 
 /// The elements of a repeated field, read where they lie, as `T`.
 ///

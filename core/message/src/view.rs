@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::HEADER_BYTES;
 use crate::bytes::{chunk, read_pair, read_u32, slice};
-use crate::list::{Element, List};
 use crate::place::{DEPTH_MAX, FieldAt};
 use crate::scalar::Blittable;
 
@@ -80,13 +79,6 @@ impl<'a> View<'a> {
         if self.has(field) { self.below(self.u32_at(field.slot())) } else { None }
     }
 
-    /// A repeated field as a list of `T`: `bool`, `&str` (as by [`View::str`]), `&[u8]`, or for messages and a map's
-    /// entries [`View`] or a generated view. `T` must fit the field; numbers have slices ([`View::i32s`]).
-    #[inline]
-    pub fn list<T: Element<'a>>(self, field: FieldAt) -> List<'a, T> {
-        List::new(self, self.array(field, T::BYTES))
-    }
-
     /// The unknown fields, in wire form.
     #[inline]
     pub fn unknown(self) -> &'a [u8] {
@@ -116,7 +108,7 @@ impl<'a> View<'a> {
 
     /// The bytes of a present array; empty if it is absent or reaches out of the extent.
     #[inline]
-    fn array(self, field: FieldAt, element_bytes: usize) -> &'a [u8] {
+    pub(crate) fn array(self, field: FieldAt, element_bytes: usize) -> &'a [u8] {
         let (offset, count) = self.pair(field);
         slice(self.extent, offset, count as usize * element_bytes).unwrap_or_default()
     }

@@ -166,7 +166,8 @@ fn inline(code: &str) -> Vec<Module> {
     let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::").chain(code.match_indices("super::")) {
-        if code[..at].chars().next_back().is_some_and(is_path) {
+        // Behind a `$` it is the path of whoever uses the macro.
+        if code[..at].chars().next_back().is_some_and(|before| is_path(before) || before == '$') {
             continue;
         }
         let path = code[at..].split(|c| !is_path(c)).next().unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::header::HEADER_BYTES;
 use crate::place::DEPTH_MAX;
 use crate::unknown;
 
-use super::{CheckError, CheckErrorKind};
+use super::error::{CheckError, CheckErrorKind};
 
 /// The walk has stopped; [`Walk::fault`] says why. Empty, so that success costs no more than a register.
 pub(super) struct Halt;

@@ -5,8 +5,6 @@ use trunkline_schema::{Field, Message, MessageIndex, Schema};
 use crate::place::FieldAt;
 use crate::view::View;
 
-use super::value::{DynamicList, Value};
-
 /// A message and its type.
 ///
 /// ```
@@ -24,9 +22,9 @@ use super::value::{DynamicList, Value};
 /// ```
 #[derive(Clone, Copy)]
 pub struct DynamicView<'a> {
-    schema: &'a Schema,
-    message: &'a Message,
-    view: View<'a>,
+    pub(super) schema: &'a Schema,
+    pub(super) message: &'a Message,
+    pub(super) view: View<'a>,
 }
 
 impl<'a> DynamicView<'a> {
@@ -60,40 +58,8 @@ impl<'a> DynamicView<'a> {
         self.view.has(FieldAt::from(field))
     }
 
-    /// A field's value; `None` if it is absent. The field must be one of [`DynamicView::descriptor`].
-    pub fn value(self, field: &'a Field) -> Option<Value<'a>> {
-        if !self.has(field) {
-            return None;
-        }
-        Some(match field.is_repeated() {
-            true => Value::List(DynamicList::new(self.schema, field, self.view)),
-            false => Value::singular(self.schema, field, self.view),
-        })
-    }
-
-    /// A field's value by its name; `None` if it is absent or there is no such field.
-    pub fn value_named(self, name: &str) -> Option<Value<'a>> {
-        self.value(self.message.field_named(name)?)
-    }
-
-    /// The fields that are present, ascending by number.
-    pub fn fields(self) -> impl Iterator<Item = (&'a Field, Value<'a>)> {
-        self.message.fields.iter().filter_map(move |field| Some((field, self.value(field)?)))
-    }
-
     /// The unknown fields, in wire form.
     pub fn unknown(self) -> &'a [u8] {
         self.view.unknown()
-    }
-}
-
-/// Names and values of the fields that are present.
-impl std::fmt::Debug for DynamicView<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct(&self.message.full_name);
-        for (field, value) in self.fields() {
-            shown.field(&field.name, &value);
-        }
-        shown.finish()
     }
 }
