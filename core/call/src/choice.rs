@@ -1,6 +1,6 @@
 //! What a call asks of whoever gives it to one of several workers: reserved metadata, read here and nowhere else.
 
-use crate::{Metadata, MetadataReader};
+use crate::MetadataReader;
 
 /// Metadata that says the class of a call, `0` to `31`: workers may be kept for a class.
 pub const WORKER_CLASS_KEY: &str = "trunkline-worker-class";
@@ -25,17 +25,35 @@ impl WorkerChoice {
     /// Names the key, what it has, and what to write.
     pub fn read(encoded: &[u8]) -> Result<Self, String> {
         match MetadataReader::read(encoded) {
-            Ok(pairs) if pairs.left() > 0 => Self::of_pairs(pairs.filter_map(Result::ok)),
-            _ => Ok(Self::default()),
+            Ok(mut pairs) => pairs.try_fold(Self::default(), |choice, pair| {
+                pair.map_or(Ok(choice), |(key, value)| choice.with(key, value))
+            }),
+            Err(_) => Ok(Self::default()),
         }
     }
 
-    /// What metadata says.
+    /// With what one more pair says, if that is of choices.
     ///
     /// # Errors
     /// As [`WorkerChoice::read`].
-    pub fn of(metadata: &Metadata) -> Result<Self, String> {
-        Self::of_pairs(metadata.iter())
+    pub fn with(mut self, key: &str, value: &[u8]) -> Result<Self, String> {
+        let said = || String::from_utf8_lossy(value);
+        match key {
+            WORKER_CLASS_KEY => {
+                let number = said().parse().ok().and_then(Self::class_of);
+                let wrong = || format!("{key} is {:?}, not a number from 0 to {}", said(), CLASSES - 1);
+                self.class = Some(number.ok_or_else(wrong)?);
+            }
+            STICKY_KEY => {
+                self.sticky = match value {
+                    b"true" => Some(true),
+                    b"false" => Some(false),
+                    _ => return Err(format!("{key} is {:?}, neither true nor false", said())),
+                };
+            }
+            _ => {}
+        }
+        Ok(self)
     }
 
     /// What this one does not say, `other` may.
@@ -47,42 +65,19 @@ impl WorkerChoice {
     pub fn class_of(number: u64) -> Option<u8> {
         u8::try_from(number).ok().filter(|class| *class < CLASSES)
     }
-
-    fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Self, String> {
-        let mut choice = Self::default();
-        for (key, value) in pairs {
-            let said = || String::from_utf8_lossy(value);
-            match key {
-                WORKER_CLASS_KEY => {
-                    let number = said().parse().ok().and_then(Self::class_of);
-                    let wrong = || format!("{key} is {:?}, not a number from 0 to {}", said(), CLASSES - 1);
-                    choice.class = Some(number.ok_or_else(wrong)?);
-                }
-                STICKY_KEY => {
-                    choice.sticky = match value {
-                        b"true" => Some(true),
-                        b"false" => Some(false),
-                        _ => return Err(format!("{key} is {:?}, neither true nor false", said())),
-                    };
-                }
-                _ => {}
-            }
-        }
-        Ok(choice)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    //! Shows what metadata says, in both forms alike, and what is refused.
+    //! Shows what metadata says, and what is refused.
     use super::*;
+    use crate::Metadata;
 
     fn choice(pairs: &[(&str, &str)]) -> Result<WorkerChoice, String> {
         let (mut metadata, mut encoded) = (Metadata::new(), Vec::new());
         pairs.iter().for_each(|(key, value)| metadata.insert(key, value).unwrap());
         metadata.encode(&mut encoded);
-        assert_eq!(WorkerChoice::of(&metadata), WorkerChoice::read(&encoded));
-        WorkerChoice::of(&metadata)
+        WorkerChoice::read(&encoded)
     }
 
     #[test]

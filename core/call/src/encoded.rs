@@ -29,6 +29,17 @@ impl MetadataWriter {
         Self { bytes: Vec::with_capacity(bytes.min(Metadata::BYTES_MAX)), pairs: 0 }
     }
 
+    /// Goes on behind the pairs of an encoded form, which have been read before: only their number is looked at.
+    ///
+    /// # Errors
+    /// [`MetadataError`] if not even that is there, or too many bytes are.
+    pub fn behind(encoded: &[u8], spare_bytes: usize) -> Result<Self, MetadataError> {
+        let pairs = MetadataReader::read(encoded)?.left() as u16;
+        let mut bytes = Vec::with_capacity(encoded.len() + spare_bytes);
+        bytes.extend_from_slice(if pairs == 0 { &[] } else { encoded });
+        Ok(Self { bytes, pairs })
+    }
+
     /// Appends a pair.
     ///
     /// # Errors
@@ -203,6 +214,11 @@ mod tests {
             prop_assert_eq!(&writer.into_bytes(), &bytes);
             let read: Vec<_> = MetadataReader::read(&bytes).unwrap().map(Result::unwrap).collect();
             prop_assert_eq!(read, metadata.iter().collect::<Vec<_>>());
+            let mut behind = MetadataWriter::behind(&bytes, 9).unwrap();
+            prop_assert_eq!(behind.insert("last", b"1"), metadata.insert("last", "1"));
+            bytes.clear();
+            metadata.encode(&mut bytes);
+            prop_assert_eq!(&behind.into_bytes(), &bytes);
         }
 
         #[test]

@@ -216,7 +216,7 @@ impl Engine {
         let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() }.status();
         match hops_of(metadata).map_err(malformed)? {
             Some(hops) if hops < max => with_hops(metadata, hops + 1).map_err(|_| full()),
-            None => with_hops(metadata, 1).map_err(|_| full()),
+            None => with_first_hop(metadata).map_err(|_| full()),
             Some(_) => {
                 let (path, service) = (shown(path), shown(service_of(path)));
                 let why = format!(
@@ -293,6 +293,13 @@ fn hops_of(metadata: &[u8]) -> Result<Option<u32>, MetadataError> {
         }
     }
     Ok(None)
+}
+
+/// A request's metadata, which has been read and says nothing of hops, with the first.
+fn with_first_hop(metadata: &[u8]) -> Result<Vec<u8>, MetadataError> {
+    let mut out = MetadataWriter::behind(metadata, HOPS_KEY.len() + 16)?;
+    out.insert(HOPS_KEY, b"1")?;
+    Ok(out.into_bytes())
 }
 
 /// A request's metadata with so many hops.

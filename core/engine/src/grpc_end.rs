@@ -393,6 +393,8 @@ impl Engine {
         match (call.request_encoding, self.grpc_peers.find(peer)) {
             (Some(kept), Some(peer)) if call.keeps_encoding => peer.accepts.or_identity(kept),
             (Some(said), _) => said,
+            // What a gRPC client has said of it is read, and no metadata any more.
+            (None, _) if call.is_forwarded() => self.grpc.request_encoding,
             (None, _) => self.grpc.asking_encoding(metadata),
         }
     }

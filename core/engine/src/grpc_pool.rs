@@ -201,9 +201,10 @@ impl Engine {
         }
     }
 
-    /// Calls in line take the room there is.
+    /// Calls in line take the room there is. Every call touches its connection several times; there is seldom a line.
     fn serve_pool_line(&mut self, turn: &mut Turn<'_>, remote_key: RemoteKey) {
-        if self.remotes.find(remote_key).is_none_or(|remote| remote.speaks != Speaks::Grpc) {
+        let has_line = |remote: &Remote| remote.speaks == Speaks::Grpc && !remote.waiting.is_empty();
+        if !self.remotes.find(remote_key).is_some_and(has_line) {
             return;
         }
         if self.grpc_is_held() {

@@ -1,6 +1,6 @@
 //! Trace context: what a call came with, inherited by the calls its handler makes (W3C Trace Context).
 
-use trunkline_call::{Fault, Metadata, MetadataError, WorkerChoice};
+use trunkline_call::{Fault, Metadata, MetadataError, MetadataReader, WorkerChoice};
 
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
@@ -24,20 +24,25 @@ impl Trace {
             return Ok((None, WorkerChoice::default()));
         }
         let malformed = |error: MetadataError| Fault::MalformedMetadata { why: error.to_string() };
-        let decoded = Metadata::decode(metadata).map_err(malformed)?;
+        let (mut choice, mut parent, mut states) = (Ok(WorkerChoice::default()), None, Vec::new());
+        for pair in MetadataReader::read(metadata).map_err(malformed)? {
+            let (key, value) = pair.map_err(malformed)?;
+            match (key, std::str::from_utf8(value)) {
+                (TRACEPARENT, Ok(value)) => parent = parent.or(Some(value)),
+                (TRACESTATE, Ok(value)) => states.push(value),
+                _ => choice = choice.and_then(|choice| choice.with(key, value)),
+            }
+        }
         // What the caller asks for there is as much its request as the message is.
-        let choice = WorkerChoice::of(&decoded).map_err(|why| Fault::MalformedRequest { why })?;
-        Ok((Self::of(&decoded), choice))
+        let choice = choice.map_err(|why| Fault::MalformedRequest { why })?;
+        // State without a parent is nobody's (section 3.3 there).
+        Ok((parent.map(|parent| Self::of(parent, &states)), choice))
     }
 
-    /// State without a parent is nobody's (section 3.3 there).
-    fn of(decoded: &Metadata) -> Option<Box<Self>> {
-        let parent = decoded.text(TRACEPARENT)?;
-        let states = decoded.iter().filter(|(key, _)| *key == TRACESTATE);
-        // Several headers are one list, in their order (section 3.3.1.1).
-        let states: Vec<&str> = states.filter_map(|(_, value)| std::str::from_utf8(value).ok()).collect();
+    /// Several headers are one list, in their order (section 3.3.1.1).
+    fn of(parent: &str, states: &[&str]) -> Box<Self> {
         let state = (!states.is_empty()).then(|| states.join(",").into());
-        Some(Box::new(Self { parent: parent.into(), state }))
+        Box::new(Self { parent: parent.into(), state })
     }
 
     /// Adds the context to a call's metadata, unless the application sent its own: state belongs to its parent.

@@ -43,15 +43,24 @@ pub fn read(
     Ok(())
 }
 
-/// Appends the headers of encoded metadata. Reserved names are left out, and what is not well formed ends it: metadata
-/// that reaches an edge has been checked when it came in.
-pub fn write(metadata: &[u8], headers: &mut HeaderMap, skip: &[&str]) {
-    let Ok(pairs) = MetadataReader::read(metadata) else { return };
+/// Appends the headers of encoded metadata. Reserved names are left out, and so are those in `apart`, of each of which
+/// the first value comes back. What is not well formed ends it: metadata that reaches an edge has been checked when it
+/// came in.
+pub fn write<'m, const N: usize>(
+    metadata: &'m [u8],
+    headers: &mut HeaderMap,
+    apart: [&str; N],
+) -> [Option<&'m [u8]>; N] {
+    let mut first = [None; N];
+    let Ok(pairs) = MetadataReader::read(metadata) else { return first };
     for (key, value) in pairs.map_while(Result::ok) {
-        if is_metadata(key) && !skip.contains(&key) {
+        if let Some(of) = apart.iter().position(|name| *name == key) {
+            first[of].get_or_insert(value);
+        } else if is_metadata(key) {
             write_one(key, value, headers);
         }
     }
+    first
 }
 
 /// The first value of `key` in encoded metadata.
@@ -183,7 +192,7 @@ mod tests {
         let mut bytes = Vec::new();
         metadata.encode(&mut bytes);
         let mut map = HeaderMap::new();
-        write(&bytes, &mut map, &[]);
+        write(&bytes, &mut map, []);
         assert_eq!(map, headers(&[("a", b"b c"), ("empty", b"")]));
         assert_eq!(count(&bytes), 4);
     }
@@ -204,7 +213,7 @@ mod tests {
             let mut bytes = Vec::new();
             metadata.encode(&mut bytes);
             let mut map = HeaderMap::new();
-            write(&bytes, &mut map, &[]);
+            write(&bytes, &mut map, []);
             let mut out = MetadataWriter::default();
             read(&map, Metadata::BYTES_MAX, &[], &mut out).unwrap();
             let back = Metadata::decode(&out.into_bytes()).unwrap();

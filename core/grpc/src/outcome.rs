@@ -79,12 +79,10 @@ pub(crate) fn write(outcome: &Outcome<'_>, headers: &mut HeaderMap) {
     if outcome.code != Code::Ok {
         headers.insert(EXECUTION, execution_value(outcome.execution));
     }
-    if let Some(message) = metadata::first(&outcome.metadata, MESSAGE_KEY)
-        && let Some(message) = message_value(message)
-    {
+    let [message] = metadata::write(&outcome.metadata, headers, [MESSAGE_KEY]);
+    if let Some(message) = message.and_then(message_value) {
         headers.insert(GRPC_MESSAGE, message);
     }
-    metadata::write(&outcome.metadata, headers, &[MESSAGE_KEY]);
 }
 
 /// What a peer's metadata that cannot be taken makes of its call.

@@ -86,12 +86,11 @@ pub fn parse<'a>(head: &'a request::Parts, limits: &Limits) -> Result<RequestHea
 pub fn head(call: &Outgoing<'_>) -> request::Parts {
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;
-    parts.uri = uri(call);
     parts.version = Version::HTTP_2;
     let mut headers = HeaderMap::with_capacity(8 + metadata::count(call.metadata));
     headers.insert(CONTENT_TYPE, CONTENT_TYPE_GRPC);
     headers.insert(TE, HeaderValue::from_static("trailers"));
-    headers.insert(USER_AGENT, user_agent(call));
+    headers.insert(USER_AGENT, call.user_agent.clone());
     headers.insert(GRPC_ACCEPT_ENCODING, call.accepts.header());
     if let Some(timeout_ns) = call.timeout_ns {
         headers.insert(GRPC_TIMEOUT, timeout::header(timeout_ns));
@@ -99,7 +98,11 @@ pub fn head(call: &Outgoing<'_>) -> request::Parts {
     if call.encoding != Encoding::Identity {
         headers.insert(GRPC_ENCODING, call.encoding.header());
     }
-    metadata::write(call.metadata, &mut headers, &[USER_AGENT.as_str()]);
+    let [host, agent] = metadata::write(call.metadata, &mut headers, [HOST.as_str(), USER_AGENT.as_str()]);
+    if let Some(agent) = agent.and_then(|own| user_agent(own, call.user_agent)) {
+        headers.insert(USER_AGENT, agent);
+    }
+    parts.uri = uri(call, host);
     parts.headers = headers;
     parts
 }
@@ -231,10 +234,10 @@ fn parse_metadata(headers: &HeaderMap, limits: &Limits) -> Result<Vec<u8>, Refus
     }
 }
 
-fn uri(call: &Outgoing<'_>) -> Uri {
+fn uri(call: &Outgoing<'_>, host: Option<&[u8]>) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(call.scheme.clone());
-    parts.authority = Some(own_authority(call).unwrap_or_else(|| call.authority.clone()));
+    parts.authority = Some(host.and_then(own_authority).unwrap_or_else(|| call.authority.clone()));
     parts.path_and_query = Some(call.path.clone());
     // Scheme, authority and path together are always a URI.
     Uri::from_parts(parts).unwrap_or_default()
@@ -242,18 +245,12 @@ fn uri(call: &Outgoing<'_>) -> Uri {
 
 /// `host` is what HTTP/1 called it. What is no authority, or has a user in it (RFC 9113, section 8.3.1), is passed
 /// over.
-fn own_authority(call: &Outgoing<'_>) -> Option<Authority> {
-    let own = metadata::first(call.metadata, HOST.as_str())?;
+fn own_authority(own: &[u8]) -> Option<Authority> {
     Authority::try_from(own).ok().filter(|authority| !authority.as_str().contains('@'))
 }
 
-fn user_agent(call: &Outgoing<'_>) -> HeaderValue {
-    let own = metadata::first(call.metadata, USER_AGENT.as_str()).map(<[u8]>::trim_ascii);
-    match own.filter(|own| !own.is_empty()) {
-        None => call.user_agent.clone(),
-        Some(own) => {
-            let both = [own, b" ", call.user_agent.as_bytes()].concat();
-            HeaderValue::from_bytes(&both).unwrap_or_else(|_| call.user_agent.clone())
-        }
-    }
+/// An application's own name before ours, if it says one.
+fn user_agent(own: &[u8], ours: &HeaderValue) -> Option<HeaderValue> {
+    let own = Some(own.trim_ascii()).filter(|own| !own.is_empty())?;
+    HeaderValue::from_bytes(&[own, b" ", ours.as_bytes()].concat()).ok()
 }

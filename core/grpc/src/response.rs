@@ -37,7 +37,7 @@ pub fn head(metadata: &[u8], encoding: Encoding, accepts: Accepts) -> response::
     if encoding != Encoding::Identity {
         parts.headers.insert(GRPC_ENCODING, encoding.header());
     }
-    metadata::write(metadata, &mut parts.headers, &[]);
+    metadata::write(metadata, &mut parts.headers, []);
     parts
 }
 
