@@ -11,8 +11,8 @@ use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{
-    CallId, ClientStamps, Code, Deadline, Execution, Instant, ServerStamps, Step, Steps, TimerKey,
-    WorkerChoice,
+    CallId, ClientStamps, Code, Deadline, Execution, Instant, RouteIndex, ServerStamps, Step, Steps,
+    TimerKey, WorkerChoice,
 };
 use trunkline_grpc::StreamTag;
 use trunkline_grpc::compress::{Accepts, Encoding as Compression};
@@ -99,6 +99,10 @@ pub(crate) struct Call {
     pub place: Option<Place>,
     /// It waits for a worker.
     pub queued: Option<Queued>,
+    /// The route of the session that serves it, from the moment on in which that is found: it may have withdrawn when
+    /// the call gets there.
+    #[serde(default)]
+    pub served_as: Option<RouteIndex>,
     /// Set with the Finish completion; the call then waits for its Release.
     pub outcome: Option<Code>,
 }
@@ -245,6 +249,7 @@ impl Call {
             policies: None,
             place: None,
             queued: None,
+            served_as: None,
             outcome: None,
         }
     }

@@ -10,9 +10,8 @@ use crate::shares::{ReceiveHeap, Wait};
 use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
-use std::sync::Arc;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{CallId, Caller, Encoding, Fault, Instant, Metadata};
+use trunkline_call::{CallId, Caller, Encoding, Execution, Fault, Instant, Metadata, RouteIndex};
 
 impl Engine {
     // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
@@ -31,13 +30,17 @@ impl Engine {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
         }
+        let Some(route) = self.route_of(key, session, types) else {
+            self.drop_item(item);
+            return Err(Refusal::Fault(Fault::HandlerGone { executed: Execution::NotExecuted }));
+        };
         let sent = self.request_form(key);
         let placed =
             self.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
         let call = delivered_id(key);
         let completion = match placed {
             Placed::Open { payload, metadata, end } => {
-                self.delivered_call(turn.now, key, payload, metadata, end)
+                self.delivered_call(turn.now, key, route, payload, metadata, end)
             }
             Placed::Message { payload, end } => Completion::Message { call, payload, end },
             Placed::HalfClose => Completion::HalfClose { call },
@@ -248,15 +251,27 @@ impl Engine {
         }
     }
 
+    /// The route by which a session serves a call. An older engine may have handed it over without.
+    fn route_of(&self, key: CallKey, session: SessionKey, types: &MethodTypes) -> Option<RouteIndex> {
+        let call = self.calls.find(key)?;
+        call.served_as.or_else(|| {
+            let mut servers = self.registry.servers(call.method).iter();
+            let server =
+                servers.find(|server| server.session == session && server.types.number == types.number);
+            server.map(|server| server.route)
+        })
+    }
+
     fn delivered_call(
         &mut self,
         now: Instant,
         key: CallKey,
+        route: RouteIndex,
         payload: Option<Payload>,
         metadata: Span,
         end: bool,
     ) -> Completion {
-        let (mut route, mut deadline) = (trunkline_call::RouteIndex(0), trunkline_call::Deadline::NONE);
+        let mut deadline = trunkline_call::Deadline::NONE;
         if let Some(call) = self.calls.find_mut(key) {
             call.handed_over = true;
             call.server_stamps.d9 = now;
@@ -268,13 +283,6 @@ impl Engine {
                 call.server_stamps.d8 = now;
             }
             deadline = call.deadline;
-            if let ServerEnd::Session { types, .. } = &call.server {
-                let mut servers = self.registry.servers(call.method).iter();
-                let server = servers.find(|server| {
-                    Some(server.session) == call.handler() && Arc::ptr_eq(&server.types, types)
-                });
-                route = server.map_or(route, |server| server.route);
-            }
         }
         Completion::Call(entry::Call {
             route,

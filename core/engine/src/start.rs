@@ -12,8 +12,11 @@ use crate::trace::Trace;
 use crate::workers::{Asking, Given, GivenOut, Queued};
 use crate::{CallKey, SessionKey};
 use trunkline_balance::key_of;
-use trunkline_call::{Deadline, Execution, Fault, Instant, Pattern, WorkerChoice};
+use trunkline_call::{Deadline, Execution, Fault, Instant, Pattern, RouteIndex, WorkerChoice};
 use trunkline_dispatch::Class;
+
+/// Where a call goes; if that is a session, by which of its routes.
+type Found = (ServerEnd, Option<RouteIndex>);
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
@@ -127,9 +130,9 @@ impl Engine {
         if self.calls.find(key).is_some_and(|call| !call.admitted) {
             self.admit(turn, key, metadata, body_bytes)?;
         }
-        let server = self.find_server(key, target)?;
+        let (server, route) = self.find_server(key, target)?;
         if let Some(call) = self.calls.find_mut(key) {
-            call.server = server;
+            (call.server, call.served_as) = (server, route);
             // Counts the call with the session that will serve it.
             if let Some(session) = call.handler().and_then(|session| self.sessions.find_mut(session)) {
                 session.delivered += 1;
@@ -182,21 +185,17 @@ impl Engine {
         call.message_bytes_max = longest.map(|bytes| bytes.unwrap_or(u32::MAX));
     }
 
-    fn find_server(&mut self, key: CallKey, target: Target) -> Result<ServerEnd, Fault> {
-        let method = match self.calls.find(key) {
-            Some(call) => call.method,
-            None => return Err(Fault::Ended),
-        };
-        match target {
-            Target::Cluster(cluster) => Ok(ServerEnd::Cluster { cluster }),
-            Target::Anyone => match self.find_session(key, method)? {
-                Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
-                None => self.find_cluster(method).map(|cluster| ServerEnd::Cluster { cluster }),
-            },
-            Target::Here => match self.find_session(key, method)? {
-                Some(server) => Ok(ServerEnd::Session { session: server.session, types: server.types }),
-                None => Err(self.unserved(method)),
-            },
+    fn find_server(&mut self, key: CallKey, target: Target) -> Result<Found, Fault> {
+        let method = self.calls.find(key).ok_or(Fault::Ended)?.method;
+        if let Target::Cluster(cluster) = target {
+            return Ok((ServerEnd::Cluster { cluster }, None));
+        }
+        match (self.find_session(key, method)?, target) {
+            (Some(Server { session, types, route, .. }), _) => {
+                Ok((ServerEnd::Session { session, types }, Some(route)))
+            }
+            (None, Target::Here) => Err(self.unserved(method)),
+            (None, _) => self.find_cluster(method).map(|cluster| (ServerEnd::Cluster { cluster }, None)),
         }
     }
 

@@ -489,6 +489,26 @@ fn who_serves_no_new_calls_is_told_once_that_the_last_has_ended() {
     }
 }
 
+/// A call that is under way reaches the method it names, whatever its server serves by then.
+#[test]
+fn a_call_that_waits_while_its_server_drains_reaches_its_method() {
+    let mut world = World::new();
+    let mut server = world.attach(0, PROTO, None, true);
+    let mut client = world.attach(0, PROTO, None, false);
+    world.hosts[0].engine.plant(Plant { request_hold_ns: 1000, ..Plant::default() });
+    let payload = world.blob(&mut client, b"x");
+    let call = client.call(2, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.submit(&server, Submission::Drain { answer: false }).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(server.take(), [], "it is held");
+    world.advance(1000);
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = server.take_call();
+    let method = server.served.iter().find(|(_, route)| *route == delivered.route);
+    assert!(method.is_some_and(|(path, _)| path.ends_with("/Scatter")), "{method:?}");
+}
+
 #[test]
 fn a_full_receive_heap_holds_calls_back_and_loses_none() {
     for (host, target) in [(0, None), (1, TARGET)] {
