@@ -15,8 +15,9 @@
 //! test`; `.ci/run` calls it after that.
 
 use crate::Tree;
+use crate::owners::shares;
 use crate::suite::{is_here, target};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use toml::{Table, Value};
 
@@ -101,6 +102,25 @@ pub fn run(update: bool) -> bool {
         println!("counts: {why}");
         false
     })
+}
+
+/// Says whose the instructions of one case are, the most first: what is worth a look when calls are to cost less.
+pub fn owners(name: &str) -> bool {
+    let case = CASES.iter().find(|case| case.name == name);
+    let shares = case.ok_or_else(|| format!("{name:?} is not in {COUNTS}")).and_then(|case| {
+        build()?;
+        case.shares()
+    });
+    match shares {
+        Ok(shares) => {
+            shares.iter().for_each(|(owner, count)| println!("{count:>10}  {owner}"));
+            true
+        }
+        Err(why) => {
+            println!("counts: {why}");
+            false
+        }
+    }
 }
 
 fn compared(update: bool) -> Result<bool, String> {
@@ -193,10 +213,35 @@ impl Case {
         Ok(count)
     }
 
+    /// Instructions of one repetition by owner, the most first; less than one is left out.
+    fn shares(&self) -> Result<Vec<(String, u64)>, String> {
+        let (few, many) = (self.times / 2, self.times);
+        let run = |times| {
+            let file = target().join("callgrind.out");
+            self.run(times, &file)?;
+            std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+        };
+        let (before, after) = (shares(&run(few)?), shares(&run(many)?));
+        let of_one = |(owner, count): (String, u64)| {
+            let more = count.saturating_sub(before.get(&owner).copied().unwrap_or_default());
+            (owner, more / (many - few))
+        };
+        let mut shares: Vec<_> = after.into_iter().map(of_one).filter(|(_, count)| *count > 0).collect();
+        shares.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        Ok(shares)
+    }
+
     /// Instructions of a whole run.
     fn instructions(&self, times: u64) -> Result<u64, String> {
+        let said = self.run(times, Path::new("/dev/null"))?;
+        collected(&said).ok_or_else(|| format!("{}: callgrind gave no count: {said}", self.name))
+    }
+
+    /// Runs under callgrind, which writes what it has found. Returns what it says.
+    fn run(&self, times: u64, out: &Path) -> Result<String, String> {
         let done = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg("--tool=callgrind")
+            .arg(format!("--callgrind-out-file={}", out.display()))
             .arg(self.program.path("", ""))
             .args(self.words)
             .arg(times.to_string())
@@ -205,11 +250,8 @@ impl Case {
             .env("LD_PRELOAD", SEEDS.path("lib", ".so"))
             .output()
             .map_err(|error| format!("valgrind: {error}"))?;
-        let said = String::from_utf8_lossy(&done.stderr);
-        if !done.status.success() {
-            return Err(format!("{}: {}: {said}", self.name, done.status));
-        }
-        collected(&said).ok_or_else(|| format!("{}: callgrind gave no count: {said}", self.name))
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        if done.status.success() { Ok(said) } else { Err(format!("{}: {}: {said}", self.name, done.status)) }
     }
 }
 

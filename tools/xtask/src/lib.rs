@@ -10,10 +10,9 @@
 //! a tree to [`Finding`]s and their tests need no files. [`source`] is as much of a Rust reader as the rules need:
 //! it tells code from comments and strings, finds functions, and knows which lines are tests. [`packages`] are the
 //! crates and their layers. One file per rule is in [`rules`]. [`suite`] runs this and every other check and sums
-//! up: `make test`; [`counts`] compares instruction counts: `make counts`. [`pages`] makes pages from data,
-//! [`life`] ARCHITECTURE's life of a call from marks in the code,
-//! [`site`] a site of all of them: `make docs`; [`deb`] makes the Debian package: `make deb`; [`crates`] packages
-//! what others depend on: `make crates`.
+//! up: `make test`; [`counts`] compares instruction counts: `make counts`, and says whose they are. [`pages`] makes
+//! pages from data, [`life`] ARCHITECTURE's life of a call from marks in the code, [`site`] a site of all of them:
+//! `make docs`; [`deb`] makes the Debian package: `make deb`; [`crates`] packages what others depend on: `make crates`.
 //!
 //! # The ratchet
 //! What was too long when the rule came is listed in `tools/xtask/ratchet.toml` with its length. An entry may only
@@ -31,6 +30,7 @@ pub mod deb;
 mod finding;
 pub mod imports;
 pub mod life;
+mod owners;
 pub mod packages;
 pub mod pages;
 pub mod ratchet;

@@ -11,6 +11,7 @@ const USAGE: &str = "usage: cargo xtask test
        cargo xtask tidy [--update] [FOLDER]...
        cargo xtask circles [FOLDER]
        cargo xtask counts [--update]
+       cargo xtask counts CASE
        cargo xtask pages
        cargo xtask life
        cargo xtask docs
@@ -23,6 +24,7 @@ tidy      hold the work tree, or these folders of it, to the project's rules (CO
 circles   list the imports by which files of a package, or of any, import from themselves
 counts    count instructions of the codec, rings and calls under valgrind, and compare with docs/counts.toml
 --update  write that file instead
+CASE      say whose the instructions of one line of that file are, by module
 pages     make the pages that come from data: targets, the tables of benchmarks and README, plots
 life      make ARCHITECTURE's life of a call from the marks in the code
 docs      build the documentation as a site, and follow every link of it
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["test"] if !update => code(suite::run()),
         ["counts"] => code(counts::run(update)),
+        ["counts", case] if !update => code(counts::owners(case)),
         ["circles"] if !update => circles(""),
         ["circles", folder] if !update => circles(folder),
         ["pages"] if !update => make_pages(),
