@@ -1,14 +1,14 @@
 //! Repeated fields, written from the last element to the first.
 
+use super::extent_reader::{ExtentReader, Halt, word};
 use super::output::{Free, put_bytes, put_element, put_varint};
 use super::table::{EmitEntry, Tag};
 use super::value::*;
-use super::walk::{Emitter, Halt, word};
+
 use crate::CheckErrorKind as Kind;
 
-/// Bytes of an array element that is a string or a message.
+/// Bytes of an array element that is a string.
 const STRING_BYTES: u32 = 8;
-const OFFSET_BYTES: u32 = 4;
 
 /// The slot of a repeated field.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ impl Array {
     }
 }
 
-impl<'a> Emitter<'a> {
+impl<'a> ExtentReader<'a> {
     #[inline(never)]
     pub(super) fn run<'o, S: Scalar>(&mut self, entry: &EmitEntry, array: Array, free: Free<'o>) -> Free<'o> {
         let mut free = free;
@@ -115,40 +115,8 @@ impl<'a> Emitter<'a> {
         free
     }
 
-    #[inline(never)]
-    pub(super) fn run_messages<'o>(
-        &mut self,
-        entry: &EmitEntry,
-        array: Array,
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        let mut free = free;
-        let Ok(elements) = self.elements(array, OFFSET_BYTES, 4) else { return self.in_field(entry.number) };
-        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
-            free = self.put_message(entry, word(element, 0), depth, free);
-        }
-        free
-    }
-
-    #[inline(never)]
-    pub(super) fn run_groups<'o>(
-        &mut self,
-        entry: &EmitEntry,
-        array: Array,
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        let mut free = free;
-        let Ok(elements) = self.elements(array, OFFSET_BYTES, 4) else { return self.in_field(entry.number) };
-        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
-            free = self.put_group(entry, word(element, 0), depth, free);
-        }
-        free
-    }
-
     #[inline(always)]
-    fn elements(&mut self, array: Array, bytes: u32, align: u32) -> Result<&'a [u8], Halt> {
+    pub(super) fn elements(&mut self, array: Array, bytes: u32, align: u32) -> Result<&'a [u8], Halt> {
         self.range(array.at, array.count, bytes, align)
     }
 }

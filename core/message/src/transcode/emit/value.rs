@@ -1,13 +1,10 @@
 //! Singular fields.
 
+use super::extent_reader::{ExtentReader, word};
 use super::output::{Free, put_block, put_top, put_varint, take};
-use super::table::{EmitEntry, EmitTable, Tag};
-use super::walk::{Emitter, word};
+use super::table::{EmitEntry, Tag};
 use crate::CheckErrorKind as Kind;
 use crate::transcode::copy::{SHORT_BYTES, copy, copy_utf8, ends_with_ascii, is_utf8};
-
-/// The presence bit of a map entry's value, which is field 2.
-const ENTRY_VALUE_BIT: u32 = 2;
 
 /// How a scalar's stored bytes become wire bytes.
 pub(super) trait Scalar {
@@ -62,7 +59,7 @@ pub(super) fn load<S: Scalar>(bytes: &[u8], at: u32) -> u64 {
     }
 }
 
-impl<'a> Emitter<'a> {
+impl ExtentReader<'_> {
     #[inline(always)]
     pub(super) fn scalar<'o, S: Scalar>(
         &mut self,
@@ -136,88 +133,6 @@ impl<'a> Emitter<'a> {
             return self.fault(Kind::Utf8, at, entry.number);
         }
         free
-    }
-
-    #[inline(always)]
-    pub(super) fn submessage<'o>(
-        &mut self,
-        table: &EmitTable,
-        entry: &EmitEntry,
-        block: &[u8],
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        match word(block, entry.slot) {
-            0 => self.no_block(table, entry, block, free),
-            at => self.put_message(entry, at, depth, free),
-        }
-    }
-
-    /// A map entry's value is sent even if it is not there, as an empty message. Any other message has to have a
-    /// block.
-    #[cold]
-    #[inline(never)]
-    fn no_block<'o>(
-        &mut self,
-        table: &EmitTable,
-        entry: &EmitEntry,
-        block: &[u8],
-        free: Free<'o>,
-    ) -> Free<'o> {
-        if table.forced & !word(block, 4) & ENTRY_VALUE_BIT != 0 {
-            return put_varint(free, 0, entry.tag);
-        }
-        self.no_message(0, entry)
-    }
-
-    /// Writes a tag, a length and the message at `at`.
-    #[inline(always)]
-    pub(super) fn put_message<'o>(
-        &mut self,
-        entry: &EmitEntry,
-        at: u32,
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        if at == 0 || depth == 0 {
-            return self.no_message(at, entry);
-        }
-        let end = free.len();
-        let free = self.message(self.tables.child(entry), at, depth - 1, free);
-        if free.is_empty() {
-            return self.in_field(entry.number);
-        }
-        let len = end - free.len();
-        put_varint(free, len as u64, entry.tag)
-    }
-
-    /// Writes the message at `at` between a start tag and an end tag.
-    #[inline(never)]
-    pub(super) fn put_group<'o>(
-        &mut self,
-        entry: &EmitEntry,
-        at: u32,
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        if at == 0 || depth == 0 {
-            return self.no_message(at, entry);
-        }
-        let tag = entry.tag;
-        // The end tag differs from the start tag in its wire type only: 4 for 3, in the tag's first byte.
-        let end_tag = tag.top + (1 << (64 - 8 * tag.bytes()));
-        let free = put_top(free, end_tag, tag.bytes());
-        let free = self.message(self.tables.child(entry), at, depth - 1, free);
-        if free.is_empty() {
-            return self.in_field(entry.number);
-        }
-        put_top(free, tag.top, tag.bytes())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn no_message<'o>(&mut self, at: u32, entry: &EmitEntry) -> Free<'o> {
-        self.fault(if at == 0 { Kind::Null } else { Kind::Depth }, at, entry.number)
     }
 }
 

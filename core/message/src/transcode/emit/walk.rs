@@ -2,24 +2,16 @@
 
 use super::array::Array;
 use super::build::EmitTables;
-use super::output::{Free, put_bytes};
+use super::extent_reader::{EmitFault, ExtentReader, word};
+use super::output::{Free, put_bytes, put_top, put_varint};
 use super::table::{EmitEntry, EmitOp, EmitTable};
 use super::value::*;
 use crate::{CheckErrorKind as Kind, DEPTH_MAX, HEADER_BYTES, unknown};
 
-/// Something is wrong; the emitter holds what.
-pub(super) struct Halt;
-
-/// What was found wrong, and where as far as is known.
-struct Fault {
-    kind: Kind,
-    /// Offset in the extent.
-    at: u32,
-    /// Number of the field, 0 for the block itself.
-    field: Option<u32>,
-    /// Index of the message.
-    message: Option<u32>,
-}
+/// Bytes of an array element that is a message.
+const OFFSET_BYTES: u32 = 4;
+/// The presence bit of a map entry's value, which is field 2.
+const ENTRY_VALUE_BIT: u32 = 2;
 
 /// How an attempt at emitting ended.
 pub(in crate::transcode) enum Outcome {
@@ -35,14 +27,10 @@ pub(in crate::transcode) enum Outcome {
     },
 }
 
-/// The state that all levels of a message share.
-pub(super) struct Emitter<'a> {
-    pub extent: &'a [u8],
-    pub tables: &'a EmitTables,
-    /// Bytes that may still be visited. It starts as the extent's length, and every block, array and string is charged:
-    /// so cycles end, and nothing is sent twice that was not there twice.
-    budget: u32,
-    fault: Option<Fault>,
+/// Walks the messages of an extent, one in the other. What is read, and all that nests no further, is
+/// [`ExtentReader`]'s.
+struct Emitter<'a> {
+    reader: ExtentReader<'a>,
 }
 
 /// Writes the message of table `root` to the end of `buffer`.
@@ -53,11 +41,10 @@ pub(in crate::transcode) fn emit(
     buffer: &mut [u8],
 ) -> Outcome {
     let Some(table) = tables.messages.get(root) else { return Outcome::Full };
-    let budget = extent.len().saturating_sub(HEADER_BYTES) as u32;
-    let mut emitter = Emitter { extent, tables, budget, fault: None };
+    let mut emitter = Emitter { reader: ExtentReader::new(tables, extent) };
     let start = emitter.message(table, HEADER_BYTES as u32, DEPTH_MAX, buffer).len();
-    match emitter.fault {
-        Some(Fault { kind, at, field, message }) => {
+    match emitter.reader.fault {
+        Some(EmitFault { kind, at, field, message }) => {
             Outcome::Fault { kind, at, message: message.unwrap_or(root as u32), field: field.unwrap_or(0) }
         }
         None if start == 0 => Outcome::Full,
@@ -69,14 +56,8 @@ impl<'a> Emitter<'a> {
     /// Writes the fields of the block at `base`, last first; returns what is then free. The unknown fields come to
     /// stand in front of the known ones: readers let the last word count, and the known ones are what policies saw.
     #[inline(never)]
-    pub(super) fn message<'o>(
-        &mut self,
-        table: &'a EmitTable,
-        base: u32,
-        depth: u32,
-        free: Free<'o>,
-    ) -> Free<'o> {
-        let Ok(block) = self.block(table, base) else { return &mut [] };
+    fn message<'o>(&mut self, table: &'a EmitTable, base: u32, depth: u32, free: Free<'o>) -> Free<'o> {
+        let Ok(block) = self.reader.block(table, base) else { return &mut [] };
         let mut free = free;
         let patched;
         let mut block = block;
@@ -96,7 +77,7 @@ impl<'a> Emitter<'a> {
                 present &= !(1 << bit);
                 free = match table.entries.get((first + bit) as usize) {
                     Some(entry) => self.field(table, entry, block, depth, free),
-                    None => self.fault(Kind::NoSuchField, base, 0),
+                    None => self.reader.fault(Kind::NoSuchField, base, 0),
                 };
             }
         }
@@ -106,7 +87,7 @@ impl<'a> Emitter<'a> {
             free = self.unknown(table, unknown_at, depth, free);
         }
         if free.is_empty() {
-            self.blame(table);
+            self.reader.blame(table);
         }
         free
     }
@@ -124,86 +105,142 @@ impl<'a> Emitter<'a> {
         free: Free<'o>,
     ) -> Free<'o> {
         match entry.op {
-            EmitOp::Uint32 => self.scalar::<Uint32>(entry, block, free),
-            EmitOp::Int32 => self.scalar::<Int32>(entry, block, free),
-            EmitOp::Varint64 => self.scalar::<Varint64>(entry, block, free),
-            EmitOp::Zigzag32 => self.scalar::<Zigzag32>(entry, block, free),
-            EmitOp::Zigzag64 => self.scalar::<Zigzag64>(entry, block, free),
-            EmitOp::Bool => self.scalar::<Bool>(entry, block, free),
-            EmitOp::Fixed32 => self.scalar::<Fixed32>(entry, block, free),
-            EmitOp::Fixed64 => self.scalar::<Fixed64>(entry, block, free),
-            EmitOp::ClosedEnum => self.closed_enum(entry, block, free),
-            EmitOp::Bytes => self.string::<false>(entry, block, free),
-            EmitOp::Text => self.string::<true>(entry, block, free),
+            EmitOp::Uint32 => self.reader.scalar::<Uint32>(entry, block, free),
+            EmitOp::Int32 => self.reader.scalar::<Int32>(entry, block, free),
+            EmitOp::Varint64 => self.reader.scalar::<Varint64>(entry, block, free),
+            EmitOp::Zigzag32 => self.reader.scalar::<Zigzag32>(entry, block, free),
+            EmitOp::Zigzag64 => self.reader.scalar::<Zigzag64>(entry, block, free),
+            EmitOp::Bool => self.reader.scalar::<Bool>(entry, block, free),
+            EmitOp::Fixed32 => self.reader.scalar::<Fixed32>(entry, block, free),
+            EmitOp::Fixed64 => self.reader.scalar::<Fixed64>(entry, block, free),
+            EmitOp::ClosedEnum => self.reader.closed_enum(entry, block, free),
+            EmitOp::Bytes => self.reader.string::<false>(entry, block, free),
+            EmitOp::Text => self.reader.string::<true>(entry, block, free),
             EmitOp::Message => self.submessage(table, entry, block, depth, free),
             EmitOp::Group => self.put_group(entry, word(block, entry.slot), depth, free),
-            EmitOp::RunUint32 => self.run::<Uint32>(entry, Array::of(entry, block), free),
-            EmitOp::RunInt32 => self.run::<Int32>(entry, Array::of(entry, block), free),
-            EmitOp::RunVarint64 => self.run::<Varint64>(entry, Array::of(entry, block), free),
-            EmitOp::RunZigzag32 => self.run::<Zigzag32>(entry, Array::of(entry, block), free),
-            EmitOp::RunZigzag64 => self.run::<Zigzag64>(entry, Array::of(entry, block), free),
-            EmitOp::RunBool => self.run::<Bool>(entry, Array::of(entry, block), free),
-            EmitOp::RunFixed32 => self.run::<Fixed32>(entry, Array::of(entry, block), free),
-            EmitOp::RunFixed64 => self.run::<Fixed64>(entry, Array::of(entry, block), free),
-            EmitOp::RunClosedEnum => self.closed_enums::<false>(entry, Array::of(entry, block), free),
-            EmitOp::RunBytes => self.run_strings::<false>(entry, Array::of(entry, block), free),
-            EmitOp::RunText => self.run_strings::<true>(entry, Array::of(entry, block), free),
+            EmitOp::RunUint32 => self.reader.run::<Uint32>(entry, Array::of(entry, block), free),
+            EmitOp::RunInt32 => self.reader.run::<Int32>(entry, Array::of(entry, block), free),
+            EmitOp::RunVarint64 => self.reader.run::<Varint64>(entry, Array::of(entry, block), free),
+            EmitOp::RunZigzag32 => self.reader.run::<Zigzag32>(entry, Array::of(entry, block), free),
+            EmitOp::RunZigzag64 => self.reader.run::<Zigzag64>(entry, Array::of(entry, block), free),
+            EmitOp::RunBool => self.reader.run::<Bool>(entry, Array::of(entry, block), free),
+            EmitOp::RunFixed32 => self.reader.run::<Fixed32>(entry, Array::of(entry, block), free),
+            EmitOp::RunFixed64 => self.reader.run::<Fixed64>(entry, Array::of(entry, block), free),
+            EmitOp::RunClosedEnum => self.reader.closed_enums::<false>(entry, Array::of(entry, block), free),
+            EmitOp::RunBytes => self.reader.run_strings::<false>(entry, Array::of(entry, block), free),
+            EmitOp::RunText => self.reader.run_strings::<true>(entry, Array::of(entry, block), free),
             EmitOp::RunMessage => self.run_messages(entry, Array::of(entry, block), depth, free),
             EmitOp::RunGroup => self.run_groups(entry, Array::of(entry, block), depth, free),
-            EmitOp::PackedClosedEnum => self.closed_enums::<true>(entry, Array::of(entry, block), free),
-            EmitOp::PackedUint32 => self.packed::<Uint32>(entry, Array::of(entry, block), free),
-            EmitOp::PackedInt32 => self.packed::<Int32>(entry, Array::of(entry, block), free),
-            EmitOp::PackedVarint64 => self.packed::<Varint64>(entry, Array::of(entry, block), free),
-            EmitOp::PackedZigzag32 => self.packed::<Zigzag32>(entry, Array::of(entry, block), free),
-            EmitOp::PackedZigzag64 => self.packed::<Zigzag64>(entry, Array::of(entry, block), free),
-            EmitOp::PackedBool => self.packed::<Bool>(entry, Array::of(entry, block), free),
-            EmitOp::PackedFixed32 => self.packed_fixed::<Fixed32>(entry, Array::of(entry, block), free),
-            EmitOp::PackedFixed64 => self.packed_fixed::<Fixed64>(entry, Array::of(entry, block), free),
-        }
-    }
-
-    /// The block at `base`, found to be in the extent, and charged.
-    #[inline(always)]
-    fn block(&mut self, table: &EmitTable, base: u32) -> Result<&'a [u8], Halt> {
-        let bytes = table.block_bytes;
-        let block = self.extent.get(base as usize..base as usize + bytes as usize);
-        match (block, self.budget.checked_sub(bytes)) {
-            (Some(block), Some(left)) if base.is_multiple_of(8) => {
-                self.budget = left;
-                Ok(block)
+            EmitOp::PackedClosedEnum => {
+                self.reader.closed_enums::<true>(entry, Array::of(entry, block), free)
             }
-            (Some(_), None) => Err(self.halt(Kind::Overlap, base)),
-            (Some(_), _) => Err(self.halt(Kind::Misaligned, base)),
-            (None, _) => Err(self.halt(Kind::OutOfBounds, base)),
-        }
-    }
-
-    /// `count` elements of `size` bytes at `at`, found to be in the extent, and charged.
-    #[inline(always)]
-    pub(super) fn range(&mut self, at: u32, count: u32, size: u32, align: u32) -> Result<&'a [u8], Halt> {
-        let bytes = u64::from(count) * u64::from(size);
-        let range = self.extent.get(at as usize..at as usize + bytes as usize);
-        match (range, u64::from(self.budget).checked_sub(bytes)) {
-            (Some(range), Some(left)) if at.is_multiple_of(align) => {
-                self.budget = left as u32;
-                Ok(range)
+            EmitOp::PackedUint32 => self.reader.packed::<Uint32>(entry, Array::of(entry, block), free),
+            EmitOp::PackedInt32 => self.reader.packed::<Int32>(entry, Array::of(entry, block), free),
+            EmitOp::PackedVarint64 => self.reader.packed::<Varint64>(entry, Array::of(entry, block), free),
+            EmitOp::PackedZigzag32 => self.reader.packed::<Zigzag32>(entry, Array::of(entry, block), free),
+            EmitOp::PackedZigzag64 => self.reader.packed::<Zigzag64>(entry, Array::of(entry, block), free),
+            EmitOp::PackedBool => self.reader.packed::<Bool>(entry, Array::of(entry, block), free),
+            EmitOp::PackedFixed32 => {
+                self.reader.packed_fixed::<Fixed32>(entry, Array::of(entry, block), free)
             }
-            _ => self.refused_range(at, bytes, align),
+            EmitOp::PackedFixed64 => {
+                self.reader.packed_fixed::<Fixed64>(entry, Array::of(entry, block), free)
+            }
         }
     }
 
-    /// What is wrong with a range. Where nothing lies is nobody's business: empty strings pass.
+    #[inline(always)]
+    fn submessage<'o>(
+        &mut self,
+        table: &EmitTable,
+        entry: &EmitEntry,
+        block: &[u8],
+        depth: u32,
+        free: Free<'o>,
+    ) -> Free<'o> {
+        match word(block, entry.slot) {
+            0 => self.no_block(table, entry, block, free),
+            at => self.put_message(entry, at, depth, free),
+        }
+    }
+
+    /// A map entry's value is sent even if it is not there, as an empty message. Any other message has to have a
+    /// block.
     #[cold]
     #[inline(never)]
-    fn refused_range(&mut self, at: u32, bytes: u64, align: u32) -> Result<&'a [u8], Halt> {
-        let outside = u64::from(at) + bytes > self.extent.len() as u64;
-        let kind = match outside {
-            _ if bytes == 0 => return Ok(&[]),
-            true => Kind::OutOfBounds,
-            false if !at.is_multiple_of(align) => Kind::Misaligned,
-            false => Kind::Overlap,
+    fn no_block<'o>(
+        &mut self,
+        table: &EmitTable,
+        entry: &EmitEntry,
+        block: &[u8],
+        free: Free<'o>,
+    ) -> Free<'o> {
+        if table.forced & !word(block, 4) & ENTRY_VALUE_BIT != 0 {
+            return put_varint(free, 0, entry.tag);
+        }
+        self.no_message(0, entry)
+    }
+
+    /// Writes a tag, a length and the message at `at`.
+    #[inline(always)]
+    fn put_message<'o>(&mut self, entry: &EmitEntry, at: u32, depth: u32, free: Free<'o>) -> Free<'o> {
+        if at == 0 || depth == 0 {
+            return self.no_message(at, entry);
+        }
+        let end = free.len();
+        let free = self.message(self.reader.tables.child(entry), at, depth - 1, free);
+        if free.is_empty() {
+            return self.reader.in_field(entry.number);
+        }
+        let len = end - free.len();
+        put_varint(free, len as u64, entry.tag)
+    }
+
+    /// Writes the message at `at` between a start tag and an end tag.
+    #[inline(never)]
+    fn put_group<'o>(&mut self, entry: &EmitEntry, at: u32, depth: u32, free: Free<'o>) -> Free<'o> {
+        if at == 0 || depth == 0 {
+            return self.no_message(at, entry);
+        }
+        let tag = entry.tag;
+        // The end tag differs from the start tag in its wire type only: 4 for 3, in the tag's first byte.
+        let end_tag = tag.top + (1 << (64 - 8 * tag.bytes()));
+        let free = put_top(free, end_tag, tag.bytes());
+        let free = self.message(self.reader.tables.child(entry), at, depth - 1, free);
+        if free.is_empty() {
+            return self.reader.in_field(entry.number);
+        }
+        put_top(free, tag.top, tag.bytes())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn no_message<'o>(&mut self, at: u32, entry: &EmitEntry) -> Free<'o> {
+        self.reader.fault(if at == 0 { Kind::Null } else { Kind::Depth }, at, entry.number)
+    }
+
+    #[inline(never)]
+    fn run_messages<'o>(&mut self, entry: &EmitEntry, array: Array, depth: u32, free: Free<'o>) -> Free<'o> {
+        let mut free = free;
+        let Ok(elements) = self.reader.elements(array, OFFSET_BYTES, 4) else {
+            return self.reader.in_field(entry.number);
         };
-        Err(self.halt(kind, at))
+        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
+            free = self.put_message(entry, word(element, 0), depth, free);
+        }
+        free
+    }
+
+    #[inline(never)]
+    fn run_groups<'o>(&mut self, entry: &EmitEntry, array: Array, depth: u32, free: Free<'o>) -> Free<'o> {
+        let mut free = free;
+        let Ok(elements) = self.reader.elements(array, OFFSET_BYTES, 4) else {
+            return self.reader.in_field(entry.number);
+        };
+        for element in elements.chunks_exact(OFFSET_BYTES as usize).rev() {
+            free = self.put_group(entry, word(element, 0), depth, free);
+        }
+        free
     }
 
     /// Writes the unknown fields at `at`. Those of a map's entry stay behind: no reader keeps them, and some take such
@@ -211,13 +248,13 @@ impl<'a> Emitter<'a> {
     #[cold]
     #[inline(never)]
     fn unknown<'o>(&mut self, table: &EmitTable, at: u32, depth: u32, free: Free<'o>) -> Free<'o> {
-        let Ok(len) = self.range(at, 1, 4, 4) else { return self.in_field(0) };
+        let Ok(len) = self.reader.range(at, 1, 4, 4) else { return self.reader.in_field(0) };
         let at = at + 4;
-        let Ok(run) = self.range(at, word(len, 0), 1, 1) else { return self.in_field(0) };
-        let schema = &self.tables.schema;
+        let Ok(run) = self.reader.range(at, word(len, 0), 1, 1) else { return self.reader.in_field(0) };
+        let schema = &self.reader.tables.schema;
         let message = schema.messages().get(table.index as usize);
         match message.map_or(Ok(()), |message| unknown::examine(schema, message, run, depth)) {
-            Err(flaw) => self.fault(flaw.kind, at + flaw.at, flaw.field),
+            Err(flaw) => self.reader.fault(flaw.kind, at + flaw.at, flaw.field),
             Ok(()) if table.forced != 0 => free,
             Ok(()) => put_bytes(free, run),
         }
@@ -228,52 +265,9 @@ impl<'a> Emitter<'a> {
         for oneof in &table.oneofs {
             let set = oneof.iter().filter(|&&bit| word(block, 4 + bit / 32 * 4) >> (bit % 32) & 1 != 0);
             if set.count() > 1 {
-                return self.fault(Kind::Oneof, base, 0);
+                return self.reader.fault(Kind::Oneof, base, 0);
             }
         }
         free
-    }
-
-    /// Notes what is wrong in a field, unless something was before; nothing fits any more.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn fault<'o>(&mut self, kind: Kind, at: u32, field: u32) -> Free<'o> {
-        self.fault.get_or_insert(Fault { kind, at, field: Some(field), message: None });
-        &mut []
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn halt(&mut self, kind: Kind, at: u32) -> Halt {
-        self.fault.get_or_insert(Fault { kind, at, field: None, message: None });
-        Halt
-    }
-
-    /// Adds the field to a fault that was found where it was not known.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn in_field<'o>(&mut self, field: u32) -> Free<'o> {
-        if let Some(fault) = &mut self.fault {
-            fault.field.get_or_insert(field);
-        }
-        &mut []
-    }
-
-    /// Adds the message to a fault whose field is known: the innermost level is the first to be asked.
-    #[cold]
-    #[inline(never)]
-    fn blame(&mut self, table: &EmitTable) {
-        if let Some(Fault { field: Some(_), message, .. }) = &mut self.fault {
-            message.get_or_insert(table.index);
-        }
-    }
-}
-
-/// The word at `at` of a block; 0 out of range, which a slot never is.
-#[inline(always)]
-pub(super) fn word(block: &[u8], at: u32) -> u32 {
-    match block.get(at as usize..at as usize + 4).map(TryInto::try_into) {
-        Some(Ok(word)) => u32::from_le_bytes(word),
-        _ => 0,
     }
 }

@@ -1,19 +1,22 @@
 //! Protobuf to linear: one pass over the bytes, driven by tables.
 //!
-//! `walk` is the loop: tag, entry, operation. The operations are in `scalar`, `repeated`, `packed` and `unknown`, and
-//! `detour` for what is out of the ordinary. `wire` is where bytes come from, `arena` and `array` are where the message
-//! goes. `table` is what is known of a message type, `build` makes it from a schema.
+//! `walk` is the loop: tag, entry, operation; and whatever nests. The other operations are in `values`, `repeated` and
+//! `packed`; `detour` is for what is out of the ordinary. `wire` and `reader` are where bytes come from, `arena`,
+//! `array` and `kept` are where the message goes. `table` is what is known of a message type, `build` makes it from a
+//! schema.
 
 mod arena;
 mod array;
 mod build;
 mod detour;
+mod kept;
 mod level;
 mod packed;
+mod reader;
 mod repeated;
 mod scalar;
 mod table;
-mod unknown;
+mod values;
 mod walk;
 mod wire;
 

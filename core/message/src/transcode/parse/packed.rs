@@ -1,13 +1,14 @@
 //! Packed repeated scalars.
 
+use super::kept::keep;
 use super::level::{Halt, Level};
 use super::scalar::*;
 use super::table::ParseEntry;
-use super::walk::Parser;
+use super::values::Values;
 use crate::transcode::error::DecodeErrorKind as Kind;
 use crate::transcode::varint::varint;
 
-impl<'a> Parser<'a> {
+impl Values<'_> {
     /// Varints.
     #[inline(never)]
     pub(super) fn packed<S: Scalar>(
@@ -16,16 +17,16 @@ impl<'a> Parser<'a> {
         level: Level,
         at: u32,
     ) -> Result<u32, Halt> {
-        let head = self.head(at)?;
-        let (mut from, until) = self.delimited(head, level.end())?;
+        let head = self.reader.head(at)?;
+        let (mut from, until) = self.reader.delimited(head, level.end())?;
         let slot = level.base + entry.slot;
-        let mut array = self.open::<S>(slot);
-        let wire = self.wire;
+        let mut array = self.arena.open::<S>(slot);
+        let wire = self.reader.wire;
         while from < until {
             for cell in self.arena.cells::<S>(array.at, array.room) {
                 let (value, n) = match S::read(wire.window(from), 0) {
                     Ok(read) => read,
-                    Err(overlong) => return Err(self.overlong(overlong, head.value_at, head.tag)),
+                    Err(overlong) => return Err(self.reader.overlong(overlong, head.value_at, head.tag)),
                 };
                 put_cell::<S>(cell, value);
                 array.at += S::BYTES;
@@ -35,12 +36,12 @@ impl<'a> Parser<'a> {
                 }
             }
             if from < until {
-                array = self.move_to_top(array)?;
+                array = self.arena.move_to_top(array)?;
             }
         }
-        self.close::<S>(slot, array)?;
+        self.arena.close::<S>(slot, array)?;
         if from > until {
-            return Err(self.fault(Kind::Truncated, head.value_at, head.tag));
+            return Err(self.reader.fault(Kind::Truncated, head.value_at, head.tag));
         }
         Ok(until)
     }
@@ -53,15 +54,15 @@ impl<'a> Parser<'a> {
         level: Level,
         at: u32,
     ) -> Result<u32, Halt> {
-        let head = self.head(at)?;
-        let (from, until) = self.delimited(head, level.end())?;
+        let head = self.reader.head(at)?;
+        let (from, until) = self.reader.delimited(head, level.end())?;
         let len = until - from;
         if len % S::BYTES != 0 {
-            return Err(self.fault(Kind::PackedLength, head.value_at, head.tag));
+            return Err(self.reader.fault(Kind::PackedLength, head.value_at, head.tag));
         }
         if len != 0 {
-            let to = self.reserve(level.base + entry.slot, S::BYTES, len / S::BYTES)?;
-            let bytes = self.wire.range(from, until);
+            let to = self.arena.reserve(level.base + entry.slot, S::BYTES, len / S::BYTES)?;
+            let bytes = self.reader.wire.range(from, until);
             self.arena.range_mut(to, len)?.copy_from_slice(bytes);
         }
         Ok(until)
@@ -75,20 +76,20 @@ impl<'a> Parser<'a> {
         level: Level,
         at: u32,
     ) -> Result<u32, Halt> {
-        let head = self.head(at)?;
-        let (mut from, until) = self.delimited(head, level.end())?;
+        let head = self.reader.head(at)?;
+        let (mut from, until) = self.reader.delimited(head, level.end())?;
         while from < until {
-            let read = varint(self.wire.window(from), 0);
-            let (value, n) = read.map_err(|o| self.overlong(o, head.value_at, head.tag))?;
+            let read = varint(self.reader.wire.window(from), 0);
+            let (value, n) = read.map_err(|o| self.reader.overlong(o, head.value_at, head.tag))?;
             let next = from + n;
             if next > until {
-                return Err(self.fault(Kind::Truncated, head.value_at, head.tag));
+                return Err(self.reader.fault(Kind::Truncated, head.value_at, head.tag));
             }
             if self.tables.is_value(entry, value as u32) {
-                let to = self.reserve(level.base + entry.slot, Varint32::BYTES, 1)?;
+                let to = self.arena.reserve(level.base + entry.slot, Varint32::BYTES, 1)?;
                 self.arena.put_scalar::<Varint32>(to, value);
             } else {
-                self.keep_stray(level.base, head.tag & !7, self.wire.range(from, next))?;
+                self.keep_stray(level.base, head.tag & !7, self.reader.wire.range(from, next))?;
             }
             from = next;
         }
@@ -110,7 +111,7 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        self.keep_bytes(base, bytes.get(..len).unwrap_or_default())?;
-        self.keep_bytes(base, value)
+        keep(&mut self.arena, base, bytes.get(..len).unwrap_or_default())?;
+        Ok(keep(&mut self.arena, base, value)?)
     }
 }

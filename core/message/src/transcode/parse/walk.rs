@@ -2,12 +2,19 @@
 
 use super::arena::Arena;
 use super::build::ParseTables;
+use super::detour;
 use super::level::{Fault, Halt, Level, Next};
+use super::reader::WireReader;
 use super::scalar::*;
-use super::table::{ParseEntry, ParseOp, ParseTable};
+use super::table::{ParseEntry, ParseOp, ParseTable, REGISTER_BITS};
+use super::values::Values;
 use super::wire::{Head, Tail, Wire};
 use crate::transcode::error::DecodeErrorKind as Kind;
-use crate::transcode::varint::{Overlong, varint};
+
+/// Bytes of a message's element in its array.
+const OFFSET_BYTES: u32 = 4;
+/// Number of the value in a map's entry.
+const ENTRY_VALUE: u32 = 2;
 
 /// How an attempt at parsing ended.
 pub(in crate::transcode) enum Outcome {
@@ -23,16 +30,9 @@ pub(in crate::transcode) enum Outcome {
     },
 }
 
-/// The state that all levels of a message share.
-pub(super) struct Parser<'a> {
-    pub wire: Wire<'a>,
-    pub tables: &'a ParseTables,
-    pub arena: Arena<'a>,
-    /// The tag that ends the innermost group.
-    pub group_end: u32,
-    /// Levels that may still be opened below this one.
-    pub levels_left: u32,
-    fault: Option<Fault>,
+/// Walks the messages of the wire, one in the other. All that nests no further is [`Values`]'.
+struct Parser<'a> {
+    values: Values<'a>,
 }
 
 /// Parses `wire` as the message of table `root` into `buffer`, the root block at `root_at`.
@@ -45,18 +45,11 @@ pub(in crate::transcode) fn parse(
     depth_max: u32,
 ) -> Outcome {
     let tail = Tail::of(wire);
-    let wire = Wire::new(wire, &tail);
-    let mut parser = Parser {
-        wire,
-        tables,
-        arena: Arena::new(buffer, root_at),
-        group_end: 0,
-        levels_left: depth_max,
-        fault: None,
-    };
+    let reader = WireReader::new(Wire::new(wire, &tail), depth_max);
+    let mut parser = Parser { values: Values { reader, tables, arena: Arena::new(buffer, root_at) } };
     match parser.root(root) {
         Ok(len) => Outcome::Done(len),
-        Err(Halt) => match parser.fault {
+        Err(Halt) => match parser.values.reader.into_fault() {
             Some(Fault { kind, at, tag, message }) => {
                 Outcome::Fault { kind, at, tag, message: message.unwrap_or(root as u32) }
             }
@@ -67,30 +60,30 @@ pub(in crate::transcode) fn parse(
 
 impl<'a> Parser<'a> {
     fn root(&mut self, root: usize) -> Result<u32, Halt> {
-        let Some(table) = self.tables.messages.get(root) else { return Err(Halt) };
-        let base = self.arena.block(table.block_bytes)?;
-        let level = Level::new(base, self.wire.len());
+        let Some(table) = self.values.tables.messages.get(root) else { return Err(Halt) };
+        let base = self.values.arena.block(table.block_bytes)?;
+        let level = Level::new(base, self.values.reader.wire.len());
         if self.fields(table, level, 0) == Next::FAILED {
-            self.blame(table);
+            self.values.reader.blame(table);
             return Err(Halt);
         }
-        let end = self.arena.aligned_top();
-        self.arena.raise(end)?;
+        let end = self.values.arena.aligned_top();
+        self.values.arena.raise(end)?;
         Ok(end)
     }
 
     /// Reads a message or group that stands in another one: the fields from `at` to the end of `level` into its block,
     /// which is new and zero, or holds what an earlier occurrence of the same message left there.
     #[inline(always)]
-    pub(super) fn message(&mut self, table: &'a ParseTable, level: Level, at: u32) -> Next {
-        if self.levels_left == 0 {
-            return self.fault(Kind::Depth, at, 0).into();
+    fn message(&mut self, table: &'a ParseTable, level: Level, at: u32) -> Next {
+        if self.values.reader.levels_left == 0 {
+            return self.values.reader.fault(Kind::Depth, at, 0).into();
         }
-        self.levels_left -= 1;
+        self.values.reader.levels_left -= 1;
         let end = self.fields(table, level, at);
-        self.levels_left += 1;
+        self.values.reader.levels_left += 1;
         if end == Next::FAILED {
-            self.blame(table);
+            self.values.reader.blame(table);
         }
         end
     }
@@ -100,7 +93,7 @@ impl<'a> Parser<'a> {
         let mut present = 0;
         let mut next = Next::at(at);
         while let Some(at) = next.before(level.end()) {
-            next = match self.head(at) {
+            next = match self.values.reader.head(at) {
                 Ok(head) => {
                     let entry = table.find(head.tag >> 3);
                     self.field(entry.op_for(head.tag), entry, level, at, head, &mut present)
@@ -108,7 +101,7 @@ impl<'a> Parser<'a> {
                 Err(halt) => halt.into(),
             };
         }
-        self.arena.merge_presence(level.base, table.presence_words, present);
+        self.values.arena.merge_presence(level.base, table.presence_words, present);
         if next.is_end_of(level) { next } else { self.odd_end(level, at, next) }
     }
 
@@ -117,7 +110,7 @@ impl<'a> Parser<'a> {
     /// What is called here and not inlined takes words only: a struct handed over by reference would live in memory,
     /// and be written there for every field.
     #[inline(always)]
-    pub(super) fn field(
+    fn field(
         &mut self,
         op: ParseOp,
         entry: &ParseEntry,
@@ -127,42 +120,48 @@ impl<'a> Parser<'a> {
         present: &mut u64,
     ) -> Next {
         match op {
-            ParseOp::Unknown => self.unknown(level, at),
-            ParseOp::Dropped => self.dropped(level, at),
+            ParseOp::Unknown => self.values.unknown(level, at),
+            ParseOp::Dropped => self.values.dropped(level, at),
             ParseOp::Detour => self.detour(entry, level, at, present),
-            ParseOp::Varint32 => self.scalar::<Varint32>(entry, level, head, present),
-            ParseOp::Varint64 => self.scalar::<Varint64>(entry, level, head, present),
-            ParseOp::Zigzag32 => self.scalar::<Zigzag32>(entry, level, head, present),
-            ParseOp::Zigzag64 => self.scalar::<Zigzag64>(entry, level, head, present),
-            ParseOp::Bool => self.scalar::<Bool>(entry, level, head, present),
-            ParseOp::Fixed32 => self.scalar::<Fixed32>(entry, level, head, present),
-            ParseOp::Fixed64 => self.scalar::<Fixed64>(entry, level, head, present),
-            ParseOp::ClosedEnum => self.closed_enum(entry, level, at, head, present),
-            ParseOp::Bytes => self.string::<false>(entry, level, head, present),
-            ParseOp::Text => self.string::<true>(entry, level, head, present),
+            ParseOp::Varint32 => self.values.scalar::<Varint32>(entry, level, head, present),
+            ParseOp::Varint64 => self.values.scalar::<Varint64>(entry, level, head, present),
+            ParseOp::Zigzag32 => self.values.scalar::<Zigzag32>(entry, level, head, present),
+            ParseOp::Zigzag64 => self.values.scalar::<Zigzag64>(entry, level, head, present),
+            ParseOp::Bool => self.values.scalar::<Bool>(entry, level, head, present),
+            ParseOp::Fixed32 => self.values.scalar::<Fixed32>(entry, level, head, present),
+            ParseOp::Fixed64 => self.values.scalar::<Fixed64>(entry, level, head, present),
+            ParseOp::ClosedEnum => self.values.closed_enum(entry, level, at, head, present),
+            ParseOp::Bytes => self.values.string::<false>(entry, level, head, present),
+            ParseOp::Text => self.values.string::<true>(entry, level, head, present),
             ParseOp::Message => self.submessage(entry, level, head, present),
             ParseOp::Group => self.group(entry.seen(present), level, at).into(),
-            ParseOp::RunVarint32 => self.run::<Varint32>(entry.seen(present), level, at).into(),
-            ParseOp::RunVarint64 => self.run::<Varint64>(entry.seen(present), level, at).into(),
-            ParseOp::RunZigzag32 => self.run::<Zigzag32>(entry.seen(present), level, at).into(),
-            ParseOp::RunZigzag64 => self.run::<Zigzag64>(entry.seen(present), level, at).into(),
-            ParseOp::RunBool => self.run::<Bool>(entry.seen(present), level, at).into(),
-            ParseOp::RunFixed32 => self.run::<Fixed32>(entry.seen(present), level, at).into(),
-            ParseOp::RunFixed64 => self.run::<Fixed64>(entry.seen(present), level, at).into(),
-            ParseOp::RunClosedEnum => self.run_closed_enum(entry.seen(present), level, at).into(),
-            ParseOp::RunBytes => self.run_strings::<false>(entry.seen(present), level, at).into(),
-            ParseOp::RunText => self.run_strings::<true>(entry.seen(present), level, at).into(),
+            ParseOp::RunVarint32 => self.values.run::<Varint32>(entry.seen(present), level, at).into(),
+            ParseOp::RunVarint64 => self.values.run::<Varint64>(entry.seen(present), level, at).into(),
+            ParseOp::RunZigzag32 => self.values.run::<Zigzag32>(entry.seen(present), level, at).into(),
+            ParseOp::RunZigzag64 => self.values.run::<Zigzag64>(entry.seen(present), level, at).into(),
+            ParseOp::RunBool => self.values.run::<Bool>(entry.seen(present), level, at).into(),
+            ParseOp::RunFixed32 => self.values.run::<Fixed32>(entry.seen(present), level, at).into(),
+            ParseOp::RunFixed64 => self.values.run::<Fixed64>(entry.seen(present), level, at).into(),
+            ParseOp::RunClosedEnum => self.values.run_closed_enum(entry.seen(present), level, at).into(),
+            ParseOp::RunBytes => self.values.run_strings::<false>(entry.seen(present), level, at).into(),
+            ParseOp::RunText => self.values.run_strings::<true>(entry.seen(present), level, at).into(),
             ParseOp::RunMessage => self.run_messages(entry.seen(present), level, at).into(),
             ParseOp::RunGroup => self.one_group(entry.seen(present), level, at).into(),
             ParseOp::RunClosedEntry => self.one_closed_entry(entry.seen(present), level, at).into(),
-            ParseOp::PackedVarint32 => self.packed::<Varint32>(entry.seen(present), level, at).into(),
-            ParseOp::PackedVarint64 => self.packed::<Varint64>(entry.seen(present), level, at).into(),
-            ParseOp::PackedZigzag32 => self.packed::<Zigzag32>(entry.seen(present), level, at).into(),
-            ParseOp::PackedZigzag64 => self.packed::<Zigzag64>(entry.seen(present), level, at).into(),
-            ParseOp::PackedBool => self.packed::<Bool>(entry.seen(present), level, at).into(),
-            ParseOp::PackedFixed32 => self.packed_fixed::<Fixed32>(entry.seen(present), level, at).into(),
-            ParseOp::PackedFixed64 => self.packed_fixed::<Fixed64>(entry.seen(present), level, at).into(),
-            ParseOp::PackedClosedEnum => self.packed_closed_enum(entry.seen(present), level, at).into(),
+            ParseOp::PackedVarint32 => self.values.packed::<Varint32>(entry.seen(present), level, at).into(),
+            ParseOp::PackedVarint64 => self.values.packed::<Varint64>(entry.seen(present), level, at).into(),
+            ParseOp::PackedZigzag32 => self.values.packed::<Zigzag32>(entry.seen(present), level, at).into(),
+            ParseOp::PackedZigzag64 => self.values.packed::<Zigzag64>(entry.seen(present), level, at).into(),
+            ParseOp::PackedBool => self.values.packed::<Bool>(entry.seen(present), level, at).into(),
+            ParseOp::PackedFixed32 => {
+                self.values.packed_fixed::<Fixed32>(entry.seen(present), level, at).into()
+            }
+            ParseOp::PackedFixed64 => {
+                self.values.packed_fixed::<Fixed64>(entry.seen(present), level, at).into()
+            }
+            ParseOp::PackedClosedEnum => {
+                self.values.packed_closed_enum(entry.seen(present), level, at).into()
+            }
         }
     }
 
@@ -177,80 +176,155 @@ impl<'a> Parser<'a> {
         }
         // Some value reached over the end. Which, nobody noted on the way.
         while at < level.end() {
-            match self.head(at).and_then(|head| self.skip(head, level)) {
+            match self.values.reader.head(at).and_then(|head| self.values.reader.skip(head, level)) {
                 Ok(end) => at = end,
                 Err(halt) => return halt.into(),
             }
         }
-        self.fault(Kind::Truncated, at, 0).into()
+        self.values.reader.fault(Kind::Truncated, at, 0).into()
     }
 
-    /// The head of the field at `at`.
+    /// A message field; a second occurrence is merged into the first.
     #[inline(always)]
-    pub(super) fn head(&mut self, at: u32) -> Result<Head<'a>, Halt> {
-        let window = self.wire.window(at);
-        let [first, second, ..] = *window;
-        if first < 0x80 {
-            return Ok(Head { window, tag: u32::from(first), value_at: at + 1 });
-        }
-        if second < 0x80 {
-            let tag = u32::from(first & 0x7f) | u32::from(second) << 7;
-            return Ok(Head { window: self.wire.window(at + 1), tag, value_at: at + 2 });
-        }
-        let (tag, value_at) = self.long_tag(at)?;
-        Ok(Head { window: self.wire.window(value_at - 1), tag, value_at })
+    fn submessage(&mut self, entry: &ParseEntry, level: Level, head: Head<'_>, present: &mut u64) -> Next {
+        let Ok((from, until)) = self.values.reader.delimited(head, level.end()) else { return Next::FAILED };
+        let table = self.values.tables.child(entry);
+        let Ok(block) = self.child_block(level.base + entry.slot, table.block_bytes) else {
+            return Next::FAILED;
+        };
+        *present |= entry.presence();
+        self.message(table, Level::new(block, until), from)
     }
 
-    /// The tag at `at`, whatever its length, and where the value starts.
-    #[inline(never)]
-    fn long_tag(&mut self, at: u32) -> Result<(u32, u32), Halt> {
-        match varint(self.wire.window(at), 0) {
-            Ok((tag, n @ ..=5)) if tag <= u64::from(u32::MAX) => Ok((tag as u32, at + n)),
-            _ => Err(self.fault(Kind::VarintTooLong, at, 0)),
-        }
-    }
-
-    /// The range of a length-delimited value.
+    /// The block in a message slot, made if there is none.
     #[inline(always)]
-    pub(super) fn delimited(&mut self, head: Head<'_>, end: u32) -> Result<(u32, u32), Halt> {
-        let (len, n) = head.length().map_err(|o| self.overlong(o, head.value_at, head.tag))?;
-        let from = head.value_at + n;
-        let until = u64::from(from).saturating_add(len);
-        if until > u64::from(end) {
-            return Err(self.fault(Kind::Truncated, head.value_at, head.tag));
+    fn child_block(&mut self, slot: u32, bytes: u32) -> Result<u32, Halt> {
+        let block = self.values.arena.word(slot);
+        if block != 0 {
+            return Ok(block);
         }
-        Ok((from, until as u32))
+        let block = self.values.arena.block(bytes)?;
+        self.values.arena.put(slot, block.to_le_bytes());
+        Ok(block)
     }
 
-    #[cold]
     #[inline(never)]
-    pub(super) fn overlong(&mut self, _: Overlong, at: u32, tag: u32) -> Halt {
-        self.fault(Kind::VarintTooLong, at, tag)
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn fault(&mut self, kind: Kind, at: u32, tag: u32) -> Halt {
-        self.fault = Some(Fault { kind, at, tag, message: None });
-        Halt
-    }
-
-    /// Adds the field to a fault that was found where it was not known.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn in_field(&mut self, at: u32, tag: u32) -> Halt {
-        if let Some(fault) = &mut self.fault {
-            (fault.at, fault.tag) = (at, tag);
+    fn run_messages(&mut self, entry: &ParseEntry, level: Level, mut at: u32) -> Result<u32, Halt> {
+        let table = self.values.tables.child(entry);
+        let count = self.values.reader.count_run(at, level.end())?;
+        let mut element = self.values.arena.reserve(level.base + entry.slot, OFFSET_BYTES, count)?;
+        for _ in 0..count {
+            let head = self.values.reader.head(at)?;
+            let (from, until) = self.values.reader.delimited(head, level.end())?;
+            let base = self.values.arena.block(table.block_bytes)?;
+            self.values.arena.put(element, base.to_le_bytes());
+            self.nested(table, Level::new(base, until), from)?;
+            element += OFFSET_BYTES;
+            at = until;
         }
-        Halt
+        Ok(at)
     }
 
-    /// Adds the message type to a fault that has none yet: the innermost level is the first to be asked.
+    /// One entry of a map to a closed enum. An entry whose value the enum does not have is unknown as a whole.
+    #[inline(never)]
+    fn one_closed_entry(&mut self, entry: &ParseEntry, level: Level, at: u32) -> Result<u32, Halt> {
+        let head = self.values.reader.head(at)?;
+        let (from, until) = self.values.reader.delimited(head, level.end())?;
+        let table = self.values.tables.child(entry);
+        let base = self.values.arena.block(table.block_bytes)?;
+        self.nested(table, Level::new(base, until), from)?;
+        // Values the enum lacks are in the entry's unknown bytes, and nothing else is.
+        if self.values.arena.word(base) != 0 {
+            if self.ends_with_stray(table, Level::new(base, until), from)? {
+                self.values.keep(level, at, until)?;
+                return Ok(until);
+            }
+            self.values.arena.put(base, [0; 4]);
+        }
+        let element = self.values.arena.reserve(level.base + entry.slot, OFFSET_BYTES, 1)?;
+        self.values.arena.put(element, base.to_le_bytes());
+        Ok(until)
+    }
+
+    /// Whether the last value of an entry, which is sound, is one that its closed enum lacks. Of several the last one
+    /// counts, as of every field.
     #[cold]
     #[inline(never)]
-    fn blame(&mut self, table: &ParseTable) {
-        if let Some(fault) = &mut self.fault {
-            fault.message.get_or_insert(table.index);
+    fn ends_with_stray(&mut self, table: &ParseTable, level: Level, mut at: u32) -> Result<bool, Halt> {
+        let value = table.find(ENTRY_VALUE);
+        let mut stray = false;
+        while at < level.end() {
+            let head = self.values.reader.head(at)?;
+            if head.tag == value.tag {
+                stray =
+                    head.varint().is_ok_and(|(number, _)| !self.values.tables.is_value(value, number as u32));
+            }
+            at = self.values.reader.skip(head, level)?;
         }
+        Ok(stray)
+    }
+
+    fn nested(&mut self, table: &'a ParseTable, level: Level, at: u32) -> Result<u32, Halt> {
+        self.message(table, level, at).into()
+    }
+
+    /// A singular group; a second occurrence is merged into the first.
+    #[inline(never)]
+    fn group(&mut self, entry: &ParseEntry, level: Level, at: u32) -> Result<u32, Halt> {
+        let table = self.values.tables.child(entry);
+        let base = self.child_block(level.base + entry.slot, table.block_bytes)?;
+        self.group_at(table, base, level, at)
+    }
+
+    /// Groups are not counted ahead: to step over one takes as long as to read it, at every level again.
+    #[inline(never)]
+    fn one_group(&mut self, entry: &ParseEntry, level: Level, at: u32) -> Result<u32, Halt> {
+        let table = self.values.tables.child(entry);
+        let element = self.values.arena.reserve(level.base + entry.slot, OFFSET_BYTES, 1)?;
+        let base = self.values.arena.block(table.block_bytes)?;
+        self.values.arena.put(element, base.to_le_bytes());
+        self.group_at(table, base, level, at)
+    }
+
+    /// Reads the group at `at` into the block at `base`.
+    fn group_at(&mut self, table: &'a ParseTable, base: u32, level: Level, at: u32) -> Result<u32, Halt> {
+        let head = self.values.reader.head(at)?;
+        // The end tag has the start tag's number and wire type 4, the start tag's is 3.
+        let outer = std::mem::replace(&mut self.values.reader.group_end, head.tag + 1);
+        let end = self.message(table, level.group(base), head.value_at).into();
+        self.values.reader.group_end = outer;
+        end
+    }
+
+    /// Reads the field behind a detour.
+    #[inline(always)]
+    fn detour(&mut self, entry: &ParseEntry, level: Level, at: u32, present: &mut u64) -> Next {
+        let (next, now_present) = self.detoured(entry, level, at, *present);
+        *present = now_present;
+        next
+    }
+
+    /// Returns where the field ended and the presence bits.
+    #[inline(never)]
+    fn detoured(&mut self, entry: &ParseEntry, level: Level, at: u32, mut present: u64) -> (Next, u64) {
+        let detour = self.values.tables.detour(entry);
+        let field = &detour.field;
+        let Ok(head) = self.values.reader.head(at) else { return (Next::FAILED, present) };
+        let op = field.op_for(head.tag);
+        if op == ParseOp::Unknown || detour::is_stray_enum(self.values.tables, op, field, head) {
+            return (self.values.unknown(level, at), present);
+        }
+        if !detour.rivals.is_empty() && !detour::is_set(&self.values.arena, detour.bit, level.base, present) {
+            present = detour::unset(&mut self.values.arena, detour, level.base, present);
+        }
+        if detour.bit < REGISTER_BITS {
+            present |= 1 << detour.bit;
+        } else {
+            let word_at = level.base + 4 + detour.bit / 32 * 4;
+            let word = self.values.arena.word(word_at) | 1 << (detour.bit % 32);
+            self.values.arena.put(word_at, word.to_le_bytes());
+        }
+        let next = self.field(op, field, level, at, head, &mut present);
+        (next, present)
     }
 }
