@@ -179,6 +179,10 @@ impl Engine {
             ClientEnd::Session { .. } => {
                 facts.peer_identity = maker.map_or("", |session| &*session.identity);
             }
+            ClientEnd::Shard { ref origin, .. } => {
+                let (address, identity) = origin.address_and_identity();
+                (facts.peer_address, facts.peer_identity) = (address.into(), identity);
+            }
             ClientEnd::Peer { peer, .. } => {
                 facts.peer_address = peers.find(peer).map_or("", |peer| peer.label.as_str()).into();
             }
@@ -276,6 +280,9 @@ impl Engine {
             // Attempts and copies are not logged; the call they are made for is.
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return None,
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
+            // Its own shard writes the line, unless only policies here want one.
+            ClientEnd::Shard { logged: true, .. } => return None,
+            ClientEnd::Shard { origin, .. } => origin.label().to_owned(),
         };
         let entered = if call.is_made_here() { call.client_stamps.d2 } else { call.server_stamps.d8 };
         Some(AccessRecord {

@@ -13,6 +13,9 @@ use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::Side;
 use trunkline_schema::Method;
 
+/// Shards of one host, at most.
+const SHARDS_MAX: u32 = 64;
+
 /// What a session wants to call and serve.
 #[derive(Debug)]
 pub struct BindRequest<'a> {
@@ -180,7 +183,8 @@ impl Engine {
     fn check_owners(&self, session: SessionKey, request: &BindRequest<'_>) -> Result<(), BindError> {
         let identity = &self.session(session).map_err(|_| BindError::Gone)?.identity;
         for service in request.serves.iter().filter(|name| !request.permitted.contains(name)) {
-            if let Some(owner) = self.owners.other_than(identity, service) {
+            let here = self.owners.other_than(identity, service);
+            if let Some(owner) = here.or_else(|| self.shards.elsewhere.owner_other_than(identity, service)) {
                 return Err(BindError::Owned { service: service.clone(), owner: owner.to_owned() });
             }
         }
@@ -253,7 +257,9 @@ impl Engine {
 
     fn numbered(&mut self, types: MethodTypes) -> Arc<MethodTypes> {
         self.types_bound = self.types_bound.wrapping_add(1);
-        Arc::new(MethodTypes { number: self.types_bound, ..types })
+        // Each shard has numbers of its own: types go along with calls from one to another.
+        let number = self.types_bound.wrapping_mul(SHARDS_MAX).wrapping_add(self.shards.own().0.into());
+        Arc::new(MethodTypes { number, ..types })
     }
 
     fn intern(&mut self, path: &Arc<str>) -> MethodKey {

@@ -13,8 +13,16 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     engine.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;
     halves(engine).try_for_each(|(key, call, direction, half)| {
         match (direction, &call.client, &call.server) {
-            (Direction::Request, ClientEnd::Grpc { .. } | ClientEnd::Peer { .. }, _)
-            | (Direction::Response, _, ServerEnd::Grpc { .. } | ServerEnd::Peer { .. }) => agree(
+            (
+                Direction::Request,
+                ClientEnd::Grpc { .. } | ClientEnd::Peer { .. } | ClientEnd::Shard { .. },
+                _,
+            )
+            | (
+                Direction::Response,
+                _,
+                ServerEnd::Grpc { .. } | ServerEnd::Peer { .. } | ServerEnd::Shard { .. },
+            ) => agree(
                 &format!("{key:?}: charged to a sending session"),
                 half.charged.unsigned_abs() as usize,
                 0,
@@ -35,8 +43,32 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     )?;
     let made = engine.r2p2.made.values().map(|made| made.bytes);
     agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
+    audit_shards(engine)?;
     let ended = engine.r2p2.made.keys().find(|call| engine.calls.find(**call).is_none());
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
+}
+
+fn audit_shards(engine: &Engine) -> Result<(), String> {
+    let parked = halves(engine).filter(|(_, call, direction, _)| match direction {
+        Direction::Request => matches!(call.server, ServerEnd::Shard { .. }),
+        Direction::Response => matches!(call.client, ClientEnd::Shard { .. }),
+    });
+    let parked = parked.flat_map(|(_, _, _, half)| {
+        let is_here = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
+        half.backlog.iter().map(parked_bytes).filter(is_here)
+    });
+    agree("bytes waiting for another shard", engine.shards.parked_bytes(), parked.sum())?;
+    for shard in engine.shards.others() {
+        let (served, made) = engine.shards.book(shard);
+        if let Some(call) = served.iter().find(|call| engine.calls.find(**call).is_none()) {
+            return Err(format!("{shard:?}: {call:?} has ended and is kept"));
+        }
+        let is_there =
+            |call: &&Call| matches!(call.server, ServerEnd::Shard { shard: there, .. } if there == shard);
+        let calls = engine.calls.iter().map(|(_, call)| call);
+        agree(&format!("calls at {shard:?}"), made, calls.filter(is_there).count())?;
+    }
+    Ok(())
 }
 
 fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), String> {

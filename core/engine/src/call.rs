@@ -4,6 +4,7 @@ use crate::admission::CallPolicies;
 use crate::attempts::CallAttempts;
 use crate::cluster::{ClusterKey, Placed};
 use crate::registry::{MethodKey, MethodTypes};
+use crate::shard::{Origin, ShardIndex, ShardStage};
 use crate::shares::Share;
 use crate::trace::Trace;
 use crate::workers::{Place, Queued};
@@ -139,6 +140,15 @@ pub(crate) enum ClientEnd {
     R2p2 {
         request: RequestKey,
     },
+    /// From another shard of this host, where it has this number; `types` are those of whoever makes it, if they are
+    /// known, and that shard writes its line into the access log if it is `logged`.
+    Shard {
+        shard: ShardIndex,
+        call: u64,
+        types: Option<Arc<MethodTypes>>,
+        origin: Arc<Origin>,
+        logged: bool,
+    },
 }
 
 /// Where a call goes.
@@ -167,6 +177,13 @@ pub(crate) enum ServerEnd {
     R2p2 {
         name: CallName,
         remote: RemoteKey,
+    },
+    /// To another shard of this host. `late`: its deadline has passed, and that shard is about to say so.
+    Shard {
+        shard: ShardIndex,
+        types: Arc<MethodTypes>,
+        stage: ShardStage,
+        late: bool,
     },
 }
 
@@ -288,11 +305,7 @@ impl Call {
     pub fn maker(&self) -> Option<(SessionKey, CallId)> {
         match self.client {
             ClientEnd::Session { session, id, .. } => Some((session, id)),
-            ClientEnd::Attempt { .. }
-            | ClientEnd::Mirror { .. }
-            | ClientEnd::Peer { .. }
-            | ClientEnd::Grpc { .. }
-            | ClientEnd::R2p2 { .. } => None,
+            _ => None,
         }
     }
 
@@ -358,12 +371,7 @@ impl Call {
     pub fn handler(&self) -> Option<SessionKey> {
         match self.server {
             ServerEnd::Session { session, .. } => Some(session),
-            ServerEnd::Nobody
-            | ServerEnd::Cluster { .. }
-            | ServerEnd::Attempts
-            | ServerEnd::Peer { .. }
-            | ServerEnd::Grpc { .. }
-            | ServerEnd::R2p2 { .. } => None,
+            _ => None,
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | peer, placed | header, check in place | in place | | |
 //! | protobuf | decode | copy, as it is | — | as it is |
 //!
-//! A sealed or kept body takes the rows of the session it came from, read from the private copy.
+//! A sealed, kept or crossed body takes the rows of the session it came from, read from the private copy.
 //!
 //! Nothing reaches a typed application unchecked: every path into its receive heap ends in [`check`] or in the decoder,
 //! which writes only well-formed extents. What an opaque application gets is protobuf that nobody here has read, and it
@@ -20,6 +20,7 @@ use crate::call::{Body, Direction};
 use crate::heaps::Heaps;
 use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
 use crate::registry::{Form, MessageType};
+use bytes::Bytes;
 use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
@@ -110,7 +111,7 @@ fn place_linear(
                 decode_into_heap(heaps, &scratch.limits, &mut scratch.extent, to, wanted, &scratch.sealed)
             }
         },
-        Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } => Err(misplaced()),
+        Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } | Body::Crossed(_) => Err(misplaced()),
         Body::Wire { bytes, encoding: Encoding::Linear, .. } => match sent {
             Some(Form::Typed(other)) if other.fingerprint != wanted.fingerprint => {
                 let wire = encode_headerless(other, bytes, &mut scratch.sealed, &mut scratch.wire)?;
@@ -166,7 +167,7 @@ fn place_protobuf(
             seal(heaps, *session, payload.span, &mut scratch.sealed)?;
             write(heaps, to, encode(sent, &scratch.sealed, &mut scratch.wire)?)
         }
-        Body::Sealed { .. } | Body::Kept(_) => match body.private() {
+        Body::Sealed { .. } | Body::Kept(_) | Body::Crossed(_) => match body.private() {
             Some((Encoding::Protobuf, bytes)) => write(heaps, to, bytes),
             Some((Encoding::Linear, bytes)) => write(heaps, to, encode(sent, bytes, &mut scratch.wire)?),
             None => Err(misplaced()),
@@ -199,7 +200,11 @@ pub(crate) fn for_wire<'a>(
     let (session, payload) = match body {
         Body::Lent { session, payload } => (*session, *payload),
         Body::Wire { bytes, encoding, .. } => return Ok((WireBody::Inline(bytes), *encoding)),
-        Body::Placed { .. } | Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. } => {
+        Body::Placed { .. }
+        | Body::Sealed { .. }
+        | Body::Kept(_)
+        | Body::Packed { .. }
+        | Body::Crossed(_) => {
             return Err(ConvertError::Malformed("a placed or packed body cannot leave so".into()));
         }
     };
@@ -228,6 +233,36 @@ pub(crate) fn reencode<'s>(
 ) -> Result<&'s [u8], ConvertError> {
     scratch.trim();
     encode_headerless(sent, body, &mut scratch.sealed, &mut scratch.wire)
+}
+
+/// A private copy of a body, whose linear form has its header, and how it is encoded.
+pub(crate) fn private(
+    heaps: &dyn Heaps,
+    sent: Option<&Form>,
+    body: &Body<'_>,
+) -> Result<(Bytes, Encoding), ConvertError> {
+    if let Some((encoding, bytes)) = body.private() {
+        return Ok((Bytes::copy_from_slice(bytes), encoding));
+    }
+    match body {
+        Body::Lent { session, payload } => {
+            let mut bytes = Vec::with_capacity(payload.span.len as usize);
+            seal(heaps, *session, payload.span, &mut bytes)?;
+            Ok((bytes.into(), payload.encoding))
+        }
+        Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
+            Ok((Bytes::copy_from_slice(bytes), Encoding::Protobuf))
+        }
+        Body::Wire { bytes, .. } => {
+            let Some(Form::Typed(of)) = sent else { return Err(untyped()) };
+            let mut extent = vec![0; HEADER_BYTES];
+            extent.extend_from_slice(bytes);
+            let total_bytes = u32::try_from(extent.len()).map_err(|_| too_large())?;
+            Header { total_bytes, fingerprint: of.fingerprint }.write(&mut extent);
+            Ok((extent.into(), Encoding::Linear))
+        }
+        _ => Err(misplaced()),
+    }
 }
 
 /// A private copy leaves as a copy, however long it is: its sender may have written over the original.

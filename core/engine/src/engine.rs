@@ -20,6 +20,7 @@ use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::services::ServiceState;
 use crate::session::Session;
+use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
@@ -65,6 +66,8 @@ pub struct Engine {
     pub(crate) calls: Table<Call>,
     pub(crate) nested: Nested,
     pub(crate) registry: Registry,
+    /// The other shards of this host.
+    pub(crate) shards: ShardLinks,
     pub(crate) owners: Owners,
     /// Types of methods ever bound here: each has a number by which it is handed over.
     pub(crate) types_bound: u32,
@@ -171,6 +174,7 @@ impl Engine {
             calls: Table::new(),
             nested: Nested::default(),
             registry: Registry::default(),
+            shards: ShardLinks::default(),
             owners: Owners::default(),
             types_bound: 0,
             timers: TimerTable::new(),
@@ -199,6 +203,7 @@ impl Engine {
     pub fn identify(&mut self, key: SessionKey, identity: &str) {
         if let Some(session) = self.sessions.find_mut(key) {
             session.identity = identity.into();
+            self.shards.forget_session(key);
         }
     }
 
@@ -216,6 +221,7 @@ impl Engine {
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
         let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
         session.gone = true;
+        self.shards.forget_session(key);
         session.outbox.clear();
         let parked = session.parked.drain(..).chain(session.parked_streams.drain(..));
         Some(parked.map(|(call, _)| call).collect())

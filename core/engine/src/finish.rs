@@ -1,17 +1,23 @@
 //! Every way a call can end.
 
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
 use crate::r2p2::Named;
 use crate::session::Session;
-use crate::submit::delivered_id;
+use crate::session::delivered_id;
+use crate::shard::ShardStage;
+use crate::shard::crossing::ShardSaid;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::Completion;
 use trunkline_call::{CallId, Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 use trunkline_telemetry::{PeerIndex, Record, Side};
+
+/// Time another shard gets to say how a call ended whose deadline has passed on both.
+const LATE_NS: u64 = 5_000_000;
 
 impl Engine {
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
@@ -30,8 +36,10 @@ impl Engine {
 
     /// Whether a call's caller, or that of the call it is an attempt of, is on another host or a client of the gateway.
     fn is_for_elsewhere(&self, key: CallKey) -> bool {
-        let is_elsewhere = |call: &Call| {
-            matches!(call.client, ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. })
+        let is_elsewhere = |call: &Call| match &call.client {
+            ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => true,
+            ClientEnd::Shard { origin, .. } => origin.is_elsewhere(),
+            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => false,
         };
         let call = self.calls.find(key).and_then(|call| match call.client {
             ClientEnd::Attempt { call, .. } => self.calls.find(call),
@@ -71,6 +79,14 @@ impl Engine {
         self.note_attempts(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         call.timer = None;
+        if let ServerEnd::Shard { stage: ShardStage::Opened | ShardStage::Accepted, late, .. } =
+            &mut call.server
+            && !std::mem::replace(late, true)
+        {
+            // It passes there, too, and there it is known whether a handler has seen the call.
+            call.timer = Some(self.timers.insert(turn.now.plus_ns(LATE_NS), Due::Deadline(key)));
+            return;
+        }
         if call.outcome.is_none() {
             let executed = call.execution();
             self.fail(turn, key, Fault::DeadlinePassed { executed });
@@ -129,6 +145,9 @@ impl Engine {
             ClientEnd::Peer { peer, stream } => self.finish_to_peer(turn, key, peer, stream, &item),
             ClientEnd::Grpc { peer, stream, .. } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
             ClientEnd::R2p2 { request } => self.finish_to_r2p2(turn, key, request, &item),
+            ClientEnd::Shard { shard, call, .. } => {
+                self.finish_to_caller(turn, key, (shard, call), item);
+            }
         }
     }
 
@@ -183,7 +202,10 @@ impl Engine {
             ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
             ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
             ClientEnd::R2p2 { request } => Some(self.r2p2_number(Named::Client(*request.client().ip()))),
-            ClientEnd::Session { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return,
+            ClientEnd::Session { .. }
+            | ClientEnd::Attempt { .. }
+            | ClientEnd::Mirror { .. }
+            | ClientEnd::Shard { .. } => return,
         };
         let peer = peer.unwrap_or(PeerIndex::OTHER);
         let Some(call) = self.calls.find(key) else { return };
@@ -213,6 +235,10 @@ impl Engine {
             // Its stream is reset, or its request cancelled, when the call leaves it.
             ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => {}
             ServerEnd::Attempts => self.give_up_attempts(turn, key, code),
+            ServerEnd::Shard { stage: ShardStage::Chosen, .. } => {}
+            ServerEnd::Shard { shard, .. } => {
+                self.shards.push(shard, ShardSaid::Cancel { call: key.to_bits(), code });
+            }
             ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Session { .. } => {}
         }
         self.leave_server(key);
@@ -238,6 +264,7 @@ impl Engine {
             }
             ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
             ServerEnd::R2p2 { name, .. } => self.forget_r2p2_call(key, name),
+            ServerEnd::Shard { shard, .. } => self.shards.note_left(shard),
             ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts => {}
         }
     }
@@ -297,6 +324,7 @@ impl Engine {
             ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
             ClientEnd::Grpc { peer, stream, .. } => self.forget_grpc_stream(peer, stream),
             ClientEnd::R2p2 { request } => self.forget_r2p2_request(request),
+            ClientEnd::Shard { shard, call, .. } => self.shards.forget(shard, call),
         }
     }
 

@@ -88,10 +88,10 @@ impl Engine {
         // What the daemon answers for want of anybody else (health, load reports) is told of the service's endpoints by
         // themselves, if the operator has said where that is.
         if let Some(called) = self.method_called(path)
-            && let Some(server) = self.registry.servers(called.method).first()
-            && !(server.stands_by && has_endpoints)
+            && let Some(types) = self.types_served(called.method)
+            && !(has_endpoints && self.is_stood_by(called.method))
         {
-            let pattern = server.types.pattern;
+            let pattern = types.pattern;
             return Ok(Route::here(called, pattern));
         }
         let Some(cluster) = self.clusters.of_service(service).filter(|_| !is_own_service(service)) else {

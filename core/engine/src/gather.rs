@@ -222,7 +222,7 @@ impl Call {
         let typed =
             |types: &MethodTypes, streams: bool| (!types.of(direction).is_opaque()).then_some(!streams);
         match (direction, &self.client, &self.server) {
-            (Direction::Request, _, ServerEnd::Session { types, .. }) => {
+            (Direction::Request, _, ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. }) => {
                 typed(types, types.pattern.client_streams())
             }
             // Of an answer nobody wants nothing is kept.

@@ -278,8 +278,8 @@ impl Engine {
         end: bool,
         body: Option<&Body<'_>>,
     ) {
-        if let Some((session, payload)) = body.and_then(Body::lent) {
-            self.give_back(session, payload.span);
+        if let Some(body) = body {
+            self.used(body);
         }
         let credit = body.map_or(0, Body::window_cost);
         if let Some(call) = self.calls.find_mut(key) {

@@ -154,7 +154,9 @@ impl Engine {
         let here = |(called, pattern)| Route::here(called, pattern);
         let route = match self.grpc_peers.find(peer) {
             Some(GrpcPeer { operator: Some(operator), .. }) => {
-                operator.asked(&self.registry, head.path).map(here)
+                let method = self.registry.own_key_of(head.path);
+                let served = method.and_then(|method| Some((method, self.types_served(method)?.pattern)));
+                operator.asked(head.path, served).map(here)
             }
             _ => self.route_from_grpc(peer, &head),
         };
@@ -219,8 +221,8 @@ impl Engine {
         };
         let Some(called) = self.method_called(path) else { return Err(unknown(self)) };
         let method = called.method;
-        match self.registry.servers(method).first() {
-            Some(server) => Ok((called, server.types.pattern)),
+        match self.types_served(method) {
+            Some(types) => Ok((called, types.pattern)),
             // Somebody served it and is away: to try again is sound, and UNIMPLEMENTED would say it is not.
             None if self.registry.was_served(method) => {
                 Err(Fault::NoRoute { what: crate::registry::service_of(path).to_owned() })

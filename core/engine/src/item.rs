@@ -2,6 +2,7 @@
 
 use crate::SessionKey;
 use crate::packing::Packing;
+use crate::shard::CrossedBody;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::entry::{Payload, Span};
@@ -76,6 +77,8 @@ pub(crate) enum Body<'a> {
         packing: Packing,
         charged: u32,
     },
+    /// A private copy from another shard. Its sender pays for it there until it is used here.
+    Crossed(CrossedBody),
 }
 
 impl Body<'_> {
@@ -86,6 +89,7 @@ impl Body<'_> {
             Self::Kept(kept) => kept.bytes.len() as u32,
             Self::Wire { bytes, .. } | Self::Packed { bytes, .. } => bytes.len() as u32,
             Self::Placed { block, .. } => block.len,
+            Self::Crossed(crossed) => crossed.bytes.len() as u32,
         }
     }
 
@@ -103,6 +107,7 @@ impl Body<'_> {
         match self {
             Self::Sealed { payload, bytes, .. } => Some((payload.encoding, bytes)),
             Self::Kept(kept) if kept.packing.is_none() => Some((kept.encoding, &kept.bytes)),
+            Self::Crossed(crossed) => Some((crossed.encoding, &crossed.bytes)),
             _ => None,
         }
     }
@@ -125,6 +130,7 @@ impl Body<'_> {
             Self::Wire { charged, .. } | Self::Placed { charged, .. } | Self::Packed { charged, .. } => {
                 *charged
             }
+            Self::Crossed(crossed) => crossed.charged,
         }
     }
 
@@ -137,8 +143,13 @@ impl Body<'_> {
     pub fn parked_bytes(&self) -> usize {
         match self {
             Self::Wire { bytes, .. } | Self::Packed { bytes, .. } => bytes.len(),
-            // Kept: bounded where it is kept. Sealed: bounded by the sender's heap, which holds the original meanwhile.
-            Self::Lent { .. } | Self::Sealed { .. } | Self::Placed { .. } | Self::Kept(_) => 0,
+            // Kept: bounded where it is kept. Crossed: where it comes from. Sealed: bounded by the sender's heap, which
+            // holds the original meanwhile.
+            Self::Lent { .. }
+            | Self::Sealed { .. }
+            | Self::Placed { .. }
+            | Self::Kept(_)
+            | Self::Crossed(_) => 0,
         }
     }
 
@@ -148,7 +159,11 @@ impl Body<'_> {
             Self::Lent { session, payload } | Self::Sealed { session, payload, .. } => {
                 Some((*session, *payload))
             }
-            Self::Kept(_) | Self::Wire { .. } | Self::Placed { .. } | Self::Packed { .. } => None,
+            Self::Kept(_)
+            | Self::Wire { .. }
+            | Self::Placed { .. }
+            | Self::Packed { .. }
+            | Self::Crossed(_) => None,
         }
     }
 
@@ -159,6 +174,7 @@ impl Body<'_> {
                 Body::Sealed { session, payload, bytes: Cow::Owned(bytes.into_owned()) }
             }
             Self::Kept(kept) => Body::Kept(kept),
+            Self::Crossed(crossed) => Body::Crossed(crossed),
             Self::Wire { bytes, encoding, charged } => {
                 Body::Wire { bytes: Cow::Owned(bytes.into_owned()), encoding, charged }
             }

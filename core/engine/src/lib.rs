@@ -24,8 +24,8 @@
 //!    datagrams) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs` or `r2p2_end.rs` hands it over: `convert.rs` brings the message
-//!    into the form that end needs.
+//! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs`, `r2p2_end.rs` or `shard/end.rs` hands it over: `convert.rs`
+//!    brings the message into the form that end needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
 //! about it and does what they say (`chain.rs` exchanges them); `reach.rs` finds it an endpoint and a connection
@@ -33,8 +33,8 @@
 //! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
 //! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
 //! `opaque.rs` is about ends whose types only their application knows, `gateway.rs` forwards calls of gRPC clients to
-//! endpoints, `packing.rs` leaves their messages compressed where it can, `handover/` is an engine that goes on in
-//! another process.
+//! endpoints, `packing.rs` leaves their messages compressed where it can, `shard/` has calls whose other end is on
+//! another shard of the host, `handover/` is an engine that goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -98,6 +98,7 @@ mod retry;
 mod services;
 mod session;
 mod session_end;
+mod shard;
 mod shares;
 mod snapshot;
 mod start;
@@ -125,6 +126,10 @@ pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
+pub use shard::{
+    Crossing, ShardIndex, audit_crossings, handle_crossing, has_crossings, join_shards, park_crossing,
+    send_crossings,
+};
 pub use snapshot::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
 pub use table::{Key, Table};
 pub use trunkline_call::CALLER_KEY;

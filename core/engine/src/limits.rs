@@ -7,6 +7,7 @@ pub(crate) const WAITING: &str =
 pub(crate) const GRPC_MESSAGE_BYTES: &str =
     "bytes of a message once decompressed (limits.grpc_message_bytes)";
 pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
+pub(crate) const CROSSING: &str = "bytes waiting for another shard (limits.parked_bytes_per_session)";
 pub(crate) const METHODS_LEARNED: &str =
     "methods of a service known here by their calls only (limits.methods_learned_per_service)";
 pub(crate) const RECEIVE_HEAP: &str =
@@ -34,7 +35,8 @@ pub struct Limits {
     pub methods_learned_per_service: usize,
     /// Messages waiting for room in one session's receive heap whose bytes the daemon holds itself (they came from a
     /// peer). Same-host messages wait in their sender's heap and cost nothing here; messages above a stream's window
-    /// are counted in `assembling_bytes_per_peer`, where they were let in.
+    /// are counted in `assembling_bytes_per_peer`, where they were let in. As many may one sender have under way to
+    /// other shards of the host.
     pub parked_bytes_per_session: usize,
     /// Bytes of large messages one connection may be sending that the daemon must hold itself, because they need
     /// decoding or their receive heap is full, also while they wait for room there. One of the largest, or many.

@@ -4,7 +4,7 @@
 //! application is attached and may bind them. An operator's connection is the other way round: it reaches those
 //! services and nothing else, and every request is held against what the host says its process may do.
 
-use crate::registry::{Called, Registry, is_own_service, is_reading};
+use crate::registry::{Called, MethodKey, is_own_service, is_reading};
 use trunkline_call::{CALLER_KEY, Code, Fault, Metadata, Pattern, Status};
 
 /// A process that asks the daemon itself, and what it may.
@@ -19,11 +19,15 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// The method it calls, if it may.
+    /// The method it calls, if it may; and if anybody serves it.
     ///
     /// # Errors
     /// It may not, or there is none.
-    pub(crate) fn asked(&self, registry: &Registry, path: &str) -> Result<(Called, Pattern), Status> {
+    pub(crate) fn asked(
+        &self,
+        path: &str,
+        served: Option<(MethodKey, Pattern)>,
+    ) -> Result<(Called, Pattern), Status> {
         if !is_own_service(path.trim_start_matches('/')) {
             return Err(Fault::NoMethod { path: path.to_owned() }.status());
         }
@@ -31,10 +35,8 @@ impl Operator {
         if let Err(why) = may {
             return Err(Status::new(Code::PermissionDenied, format!("{path}: {why}")));
         }
-        let method = registry.own_key_of(path);
-        let server = method.and_then(|method| registry.servers(method).first());
-        match (method, server) {
-            (Some(method), Some(server)) => Ok((Called { method, path: None }, server.types.pattern)),
+        match served {
+            Some((method, pattern)) => Ok((Called { method, path: None }, pattern)),
             _ => Err(Fault::NoMethod { path: path.to_owned() }.status()),
         }
     }

@@ -32,6 +32,14 @@ impl Owners {
         owners.iter().map(|owner| &*owner.identity).find(|owner| *owner != identity)
     }
 
+    /// Every service with each of its users.
+    pub fn all(&self) -> Vec<(Box<str>, Box<str>)> {
+        let each = |(service, owners): (&Box<str>, &Vec<Owner>)| {
+            owners.iter().map(|owner| (service.clone(), owner.identity.clone())).collect::<Vec<_>>()
+        };
+        self.services.iter().flat_map(each).collect()
+    }
+
     /// A session of this user serves a service from now on.
     pub fn enter(&mut self, session: SessionKey, identity: &str, service: &str) {
         let new = || Brought { identity: identity.into(), services: Vec::new() };

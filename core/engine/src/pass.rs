@@ -4,9 +4,10 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
-use crate::limits::{ARRIVING, GRPC_MESSAGE_BYTES};
+use crate::limits::{ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
 use crate::session::Session;
+use crate::shard::ShardLine;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -40,6 +41,8 @@ pub(crate) enum Blocker {
     Stream,
     /// A connection to the endpoint.
     Remote(RemoteKey),
+    /// Room on the way to another shard.
+    Shard(ShardLine),
 }
 
 impl Engine {
@@ -167,7 +170,13 @@ impl Engine {
     }
 
     /// Hands over to the end the direction leads to. `false` if the item waits now or the call has ended.
-    fn hand_over(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) -> bool {
+    pub(crate) fn hand_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        item: Item<'_>,
+    ) -> bool {
         match self.try_hand_over(turn, key, direction, item) {
             Ok(()) => true,
             Err(Refusal::Blocked(item, blocker)) => {
@@ -211,6 +220,7 @@ impl Engine {
                     self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
                 ServerEnd::R2p2 { .. } => self.hand_to_r2p2_server(item),
+                ServerEnd::Shard { shard, stage, .. } => self.hand_to_shard(turn, key, (shard, stage), item),
             },
             Direction::Response => match call.client.clone() {
                 ClientEnd::Attempt { call, .. } => match self.answer_of_attempt(turn, call, key, item) {
@@ -231,6 +241,7 @@ impl Engine {
                     self.hand_to_grpc(turn, key, direction, peer, stream, item)
                 }
                 ClientEnd::R2p2 { request } => self.hand_to_r2p2_client(turn, key, request, item),
+                ClientEnd::Shard { shard, call, .. } => self.hand_to_caller(turn, key, (shard, call), item),
             },
         }
     }
@@ -261,6 +272,7 @@ impl Engine {
             Blocker::R2p2 => self.r2p2.blocked.push_back(key),
             Blocker::Share | Blocker::Stream => {}
             Blocker::Remote(remote) => self.remotes.line_up(remote, key),
+            Blocker::Shard(line) => self.shards.line_up(line, key, direction == Direction::Response),
         }
     }
 
@@ -350,6 +362,12 @@ impl Engine {
         direction: Direction,
         item: &Item<'_>,
     ) -> Result<(), Fault> {
+        if self.is_to_cross(key, direction) {
+            let (bytes, limit) =
+                (item.body().map_or(0, Body::parked_bytes), self.limits.parked_bytes_per_session);
+            let fits = self.shards.park(bytes, limit);
+            return if fits { Ok(()) } else { Err(Fault::Limit { name: CROSSING, limit: limit as u64 }) };
+        }
         let bytes = item.body().map_or(0, Body::uncharged_bytes);
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(held) = self.held_for_forwarded(key, direction).filter(|_| bytes > 0) else { return Ok(()) };
@@ -361,9 +379,21 @@ impl Engine {
     }
 
     fn unaccount_forwarded(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) {
+        if self.is_to_cross(key, direction) {
+            return self.shards.unpark(item.body().map_or(0, Body::parked_bytes));
+        }
         let bytes = item.body().map_or(0, Body::uncharged_bytes);
         if let Some(held) = self.held_for_forwarded(key, direction) {
             *held = held.saturating_sub(bytes);
+        }
+    }
+
+    /// Whether the items of a direction go to another shard.
+    fn is_to_cross(&self, key: CallKey, direction: Direction) -> bool {
+        let Some(call) = self.calls.find(key) else { return false };
+        match direction {
+            Direction::Request => matches!(call.server, ServerEnd::Shard { .. }),
+            Direction::Response => matches!(call.client, ClientEnd::Shard { .. }),
         }
     }
 
@@ -389,6 +419,15 @@ impl Engine {
         self.credit_sender(key, direction, bytes);
     }
 
+    /// A body was used: its send block goes back to its session, and who pays for one that has crossed may send more.
+    pub(crate) fn used(&mut self, body: &Body<'_>) {
+        if let Some((session, payload)) = body.lent() {
+            self.give_back(session, payload.span);
+        } else if let Body::Crossed(crossed) = body {
+            self.shards.used(crossed);
+        }
+    }
+
     /// Throws an item away: its send block goes back to its session, its receive block to the heap.
     pub(crate) fn drop_item(&mut self, item: Item<'_>) {
         match item.body() {
@@ -396,6 +435,7 @@ impl Engine {
                 self.give_back(session, payload.span);
             }
             Some(&Body::Placed { session, block, .. }) => self.abandoned.push((session, block.offset)),
+            Some(Body::Crossed(crossed)) => self.shards.used(crossed),
             Some(Body::Wire { .. } | Body::Packed { .. } | Body::Kept(_)) | None => {}
         }
     }

@@ -7,7 +7,8 @@ use crate::limits::METHODS_LEARNED;
 use crate::pass::{Blocker, Refusal};
 use crate::peer::{Announced, Lent};
 use crate::registry::MethodTypes;
-use crate::submit::credit;
+use crate::session::credit;
+use crate::shard::crossing::ShardSaid;
 use crate::table::Key;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
@@ -234,7 +235,17 @@ impl Engine {
             (Direction::Response, _, ServerEnd::Session { session, .. }) => {
                 let session = *session;
                 if !ended {
-                    self.complete(session, credit(crate::submit::delivered_id(key), bytes));
+                    self.complete(session, credit(crate::session::delivered_id(key), bytes));
+                }
+            }
+            (Direction::Request, ClientEnd::Shard { shard, call, .. }, _) => {
+                let (shard, call) = (*shard, *call);
+                self.shards.push(shard, ShardSaid::Credit { call, back: false, bytes });
+            }
+            (Direction::Response, _, ServerEnd::Shard { shard, .. }) => {
+                let (shard, call) = (*shard, key.to_bits());
+                if !ended {
+                    self.shards.push(shard, ShardSaid::Credit { call, back: true, bytes });
                 }
             }
             // An attempt's is given back when it is kept.
@@ -321,6 +332,9 @@ impl Engine {
             self.credit_sender(key, direction, payload.window_bytes());
         } else if let Body::Wire { charged, .. } = body {
             self.credit_sender(key, direction, *charged);
+        } else if let Body::Crossed(crossed) = body {
+            self.credit_sender(key, direction, crossed.charged);
+            self.shards.used(crossed);
         }
     }
 
@@ -479,11 +493,11 @@ impl Call {
                 ClientEnd::Session { types, .. }
                 | ClientEnd::Attempt { types, .. }
                 | ClientEnd::Mirror { types, .. } => Some(Arc::clone(types)),
-                ClientEnd::Grpc { types, .. } => types.clone(),
+                ClientEnd::Grpc { types, .. } | ClientEnd::Shard { types, .. } => types.clone(),
                 ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {
-                ServerEnd::Session { types, .. } => Some(Arc::clone(types)),
+                ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(Arc::clone(types)),
                 ServerEnd::Nobody
                 | ServerEnd::Cluster { .. }
                 | ServerEnd::Attempts

@@ -106,7 +106,7 @@ impl Engine {
         let Some(Called { method, path }) = called else {
             let path: String = offered.map_or_else(String::new, |offered| offered.path.to_string());
             let service = crate::registry::service_of(&path).to_owned();
-            let fault = if self.registry.serves_service(&service) {
+            let fault = if self.serves_service(&service) {
                 Fault::NoMethod { path }
             } else {
                 self.unserved_here(&path).unwrap_or(Fault::NoRoute { what: service })
@@ -292,11 +292,12 @@ impl Engine {
 
     /// What the sessions serving a method have, if they have all the same.
     fn served_types(&self, method: Option<MethodKey>) -> Option<Arc<MethodTypes>> {
-        let of = |server: &crate::registry::Server| {
-            [server.types.input.fingerprint(), server.types.output.fingerprint()]
-        };
-        let (first, rest) = self.registry.servers(method?).split_first()?;
-        rest.iter().all(|server| of(server) == of(first)).then(|| Arc::clone(&first.types))
+        let of = |types: &MethodTypes| [types.input.fingerprint(), types.output.fingerprint()];
+        let method = method?;
+        let here = self.registry.servers(method).iter().map(|server| &server.types);
+        let mut all = here.chain(self.shards.types(method, self.registry.path(method)));
+        let first = all.next()?;
+        all.all(|types| of(types) == of(first)).then(|| Arc::clone(first))
     }
 
     fn handle_go_away(&mut self, turn: &mut Turn<'_>, key: PeerKey, why: &str) {

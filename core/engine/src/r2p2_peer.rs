@@ -256,8 +256,11 @@ impl Engine {
             pairs.try_for_each(|pair| pair.map(drop)).map_err(Uncalled::Metadata)?;
         }
         let (called, pattern) = self.served(said.path).map_err(Uncalled::Fault)?;
-        let servers = self.registry.servers(called.method);
-        let first = servers.first().map(|server| &server.types);
+        let elsewhere = self.shards.types(called.method, self.registry.path(called.method));
+        let servers =
+            self.registry.servers(called.method).iter().map(|server| &server.types).chain(elsewhere);
+        let servers: Vec<&Arc<MethodTypes>> = servers.collect();
+        let first = servers.first();
         let fingerprint = first.map_or(0, |types| types.input.fingerprint());
         // A fingerprint that is zero stands for no type.
         if first.is_some_and(|types| !types.input.is_opaque())
@@ -268,7 +271,7 @@ impl Engine {
         let reads = |types: &&Arc<MethodTypes>| {
             said.is_linear && said.fingerprints[0] != 0 && types.input.fingerprint() == said.fingerprints[0]
         };
-        let agreed = servers.iter().map(|server| &server.types).find(reads).cloned();
+        let agreed = servers.iter().copied().find(reads).cloned();
         if said.is_linear && agreed.is_none() {
             return Err(Uncalled::Unreadable { fingerprint });
         }

@@ -180,9 +180,7 @@ impl Engine {
                 }
             },
         };
-        if let Some((session, payload)) = item.body().and_then(Body::lent) {
-            self.give_back(session, payload.span);
-        }
+        item.body().into_iter().for_each(|body| self.used(body));
         self.credit_sender(key, Direction::Request, item.body().map_or(0, Body::window_cost));
         let kept = match (item, body) {
             (Item::Open { metadata, end, .. }, body) => {
@@ -358,6 +356,7 @@ pub(crate) fn keep_body(turn: &Turn<'_>, body: &Body<'_>) -> Option<KeptBody> {
         }
         Body::Sealed { payload, bytes, .. } => ((**bytes).into(), payload.encoding, None),
         Body::Kept(kept) => return Some(kept.clone()),
+        Body::Crossed(crossed) => ((*crossed.bytes).into(), crossed.encoding, None),
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
             ((**bytes).into(), Encoding::Protobuf, None)
         }

@@ -6,8 +6,8 @@ use crate::engine::{Engine, Turn};
 use crate::opaque;
 use crate::pass::{Blocker, Refusal};
 use crate::registry::{Form, MethodTypes};
+use crate::session::delivered_id;
 use crate::shares::{ReceiveHeap, Wait};
-use crate::submit::delivered_id;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
@@ -57,9 +57,14 @@ impl Engine {
             Some(Body::Wire { encoding, .. } | Body::Placed { encoding, .. }) => {
                 *encoding == Encoding::Linear
             }
-            Some(Body::Lent { .. } | Body::Sealed { .. } | Body::Kept(_) | Body::Packed { .. }) | None => {
-                false
-            }
+            Some(
+                Body::Lent { .. }
+                | Body::Sealed { .. }
+                | Body::Kept(_)
+                | Body::Packed { .. }
+                | Body::Crossed(_),
+            )
+            | None => false,
         };
         let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
@@ -235,8 +240,8 @@ impl Engine {
         }
         self.note_passed(key, to, direction, &item, payload);
         let placed = Placed::of(&item, payload, metadata);
-        if let Some((session, payload)) = item.body().and_then(Body::lent) {
-            self.give_back(session, payload.span);
+        if let Some(body) = item.body() {
+            self.used(body);
         }
         Ok(placed)
     }
@@ -358,7 +363,7 @@ impl Engine {
     }
 
     /// Who makes a call. `None` of a copy, which nobody makes, and where the caller has gone.
-    fn caller(&self, client: &ClientEnd) -> Option<Caller> {
+    pub(crate) fn caller(&self, client: &ClientEnd) -> Option<Caller> {
         match client {
             ClientEnd::Session { session, .. } => {
                 let session = self.sessions.find(*session)?;
@@ -384,6 +389,7 @@ impl Engine {
                 })
             }
             ClientEnd::R2p2 { request } => Some(Caller::R2p2 { address: Self::r2p2_label(request.client()) }),
+            ClientEnd::Shard { origin, .. } => origin.caller(),
         }
     }
 
@@ -398,12 +404,13 @@ impl Engine {
                 call.agreed.as_ref().map(|types| types.input.clone())
             }
             ClientEnd::Grpc { .. } => self.message_at_gateway(call).map(Form::Typed),
+            ClientEnd::Shard { types, .. } => types.as_ref().map(|types| types.input.clone()),
         }
     }
 
     fn response_form(&self, key: CallKey) -> Option<Form> {
         match &self.calls.find(key)?.server {
-            ServerEnd::Session { types, .. } => Some(types.output.clone()),
+            ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(types.output.clone()),
             ServerEnd::Nobody
             | ServerEnd::Cluster { .. }
             | ServerEnd::Attempts

@@ -6,11 +6,13 @@ use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
-use crate::registry::{Called, MethodKey, Server, service_of};
+use crate::opaque::is_path;
+use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
 use crate::target::Target;
 use crate::trace::Trace;
 use crate::workers::{Asking, Given, GivenOut, Queued};
 use crate::{CallKey, SessionKey};
+use std::sync::Arc;
 use trunkline_balance::key_of;
 use trunkline_call::{Deadline, Execution, Fault, Instant, Pattern, RouteIndex, WorkerChoice};
 use trunkline_dispatch::Class;
@@ -43,8 +45,8 @@ impl Engine {
         let Some(call) = self.calls.find(key).filter(|_| !matches!(target, Target::Cluster(_))) else {
             return false;
         };
-        let server = self.registry.servers(call.method).first();
-        server.is_some_and(|server| !server.types.input.is_opaque() && !server.types.pattern.client_streams())
+        let types = self.types_served(call.method);
+        types.is_some_and(|types| !types.input.is_opaque() && !types.pattern.client_streams())
     }
 
     /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
@@ -110,6 +112,7 @@ impl Engine {
                 self.admit_opening(turn, key, opening);
             }
             Err(fault) => {
+                let Err(opening) = self.return_opening(key, opening) else { return };
                 self.drop_item(opening);
                 self.fail(turn, key, fault);
             }
@@ -131,15 +134,24 @@ impl Engine {
             self.admit(turn, key, metadata, body_bytes)?;
         }
         let (server, route) = self.find_server(key, target)?;
-        if let Some(call) = self.calls.find_mut(key) {
-            (call.server, call.served_as) = (server, route);
-            // Counts the call with the session that will serve it.
-            if let Some(session) = call.handler().and_then(|session| self.sessions.find_mut(session)) {
-                session.delivered += 1;
-            }
-        }
+        self.set_server(key, server, route);
         self.enlist_server(key);
         Ok(())
+    }
+
+    /// Gives a call its server end, and counts it with the session or the shard that will serve it.
+    pub(crate) fn set_server(&mut self, key: CallKey, server: ServerEnd, route: Option<RouteIndex>) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        match &server {
+            ServerEnd::Session { session, .. } => {
+                if let Some(session) = self.sessions.find_mut(*session) {
+                    session.delivered += 1;
+                }
+            }
+            ServerEnd::Shard { shard, .. } => self.shards.note_made(*shard),
+            _ => {}
+        }
+        (call.server, call.served_as) = (server, route);
     }
 
     // LIFE: 5
@@ -190,13 +202,37 @@ impl Engine {
         if let Target::Cluster(cluster) = target {
             return Ok((ServerEnd::Cluster { cluster }, None));
         }
-        match (self.find_session(key, method)?, target) {
-            (Some(Server { session, types, route, .. }), _) => {
+        // Those who stand by serve only while nobody else does, wherever.
+        let serves = |server: &Server| !server.stands_by;
+        if !self.registry.in_line(method).first().is_some_and(serves)
+            && let Some(shard) = self.find_shard(key, false)
+        {
+            return Ok((shard, None));
+        }
+        match self.find_session(key, method) {
+            Ok(Some(Server { session, types, route, .. })) => {
                 Ok((ServerEnd::Session { session, types }, Some(route)))
             }
-            (None, Target::Here) => Err(self.unserved(method)),
-            (None, _) => self.find_cluster(method).map(|cluster| (ServerEnd::Cluster { cluster }, None)),
+            Err(full) => self.find_shard(key, false).map(|shard| (shard, None)).ok_or(full),
+            Ok(None) => match self.find_shard(key, true) {
+                Some(shard) => Ok((shard, None)),
+                None if target == Target::Anyone => {
+                    self.find_cluster(method).map(|cluster| (ServerEnd::Cluster { cluster }, None))
+                }
+                None => Err(self.unserved(method)),
+            },
         }
+    }
+
+    /// The types of those who serve a method here, or on another shard if nobody does here.
+    pub(crate) fn types_served(&self, method: MethodKey) -> Option<&Arc<MethodTypes>> {
+        let here = self.registry.servers(method).first().map(|server| &server.types);
+        here.or_else(|| self.shards.types(method, self.registry.path(method)).next())
+    }
+
+    /// Whether any method of a service is served on this host.
+    pub(crate) fn serves_service(&self, service: &str) -> bool {
+        self.registry.serves_service(service) || self.shards.elsewhere.serves(service)
     }
 
     /// A session of this host that serves the method and has room; `None` if none serves it at all.
@@ -230,11 +266,24 @@ impl Engine {
     /// The method a peer means by a path, if somebody here has named it or serves its service as a whole.
     pub(crate) fn method_called(&mut self, path: &str) -> Option<Called> {
         let (telemetry, max) = (&mut self.telemetry, self.limits.methods_learned_per_service);
-        self.registry.called(path, max, |path| telemetry.method(path))
+        let called = self.registry.called(path, max, |path| telemetry.method(path));
+        if called.is_some() || !self.shards.elsewhere.has_whole(service_of(path)) || !is_path(path) {
+            return called;
+        }
+        let method = self.registry.learn_forwarded(path, max, |path| telemetry.method(path));
+        let shared = &**self.registry.path(method) != path;
+        Some(Called { method, path: shared.then(|| path.into()) })
+    }
+
+    /// Whether those who serve a method do so only while nobody else does.
+    pub(crate) fn is_stood_by(&self, method: MethodKey) -> bool {
+        let here = self.registry.servers(method).iter().all(|server| server.stands_by);
+        let mut elsewhere = self.shards.elsewhere.serving(method, self.registry.path(method));
+        here && elsewhere.all(|one| one.stands_by)
     }
 
     /// The configured endpoints of the method's service.
-    fn find_cluster(&self, method: MethodKey) -> Result<ClusterKey, Fault> {
+    pub(crate) fn find_cluster(&self, method: MethodKey) -> Result<ClusterKey, Fault> {
         let cluster = self.clusters.of_service(service_of(self.registry.path(method)));
         cluster.ok_or_else(|| self.unserved(method))
     }
@@ -243,7 +292,7 @@ impl Engine {
     fn unserved(&self, method: MethodKey) -> Fault {
         let path = self.registry.path(method);
         let service = service_of(path);
-        if self.registry.serves_service(service) {
+        if self.serves_service(service) {
             Fault::NoMethod { path: path.to_string() }
         } else {
             Fault::NoRoute { what: service.to_owned() }
@@ -253,7 +302,7 @@ impl Engine {
     /// Why a call of a peer for a service that has endpoints here is not taken, if it has.
     pub(crate) fn unserved_here(&self, path: &str) -> Option<Fault> {
         let service = service_of(path);
-        self.clusters.of_service(service).filter(|_| !self.registry.serves_service(service))?;
+        self.clusters.of_service(service).filter(|_| !self.serves_service(service))?;
         let why = "its endpoints are for applications of this host; calls from elsewhere are forwarded only where \
                    gateway.listen in the daemon's configuration says";
         Some(Fault::Unreachable { endpoint: service.to_owned(), why: why.into() })
@@ -330,6 +379,8 @@ impl Engine {
         let Some(call) = self.calls.find(key) else { return served };
         let made = call.policies.as_ref().map_or(WorkerChoice::default(), |policies| policies.choice());
         let asked = match opening {
+            // It was asked for where it comes from.
+            _ if matches!(call.client, ClientEnd::Shard { .. }) => WorkerChoice::default(),
             Item::Open { metadata, .. } => WorkerChoice::read(metadata).unwrap_or_default(),
             _ => WorkerChoice::default(),
         };
@@ -347,6 +398,7 @@ impl Engine {
             Some(ClientEnd::R2p2 { request }) => {
                 return key_of(Self::r2p2_label(request.client()).as_bytes());
             }
+            Some(ClientEnd::Shard { origin, .. }) => Some(origin.label()),
             Some(ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. }) | None => None,
         };
         key_of(label.unwrap_or_default().as_bytes())

@@ -37,12 +37,14 @@ impl Engine {
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
         self.settle_workers(turn);
+        self.settle_shards(turn);
     }
 
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.r2p2.next_timeout();
         let nested = (!self.nested.is_empty()).then(Instant::default);
-        self.timers.next_due().into_iter().chain(r2p2).chain(nested).min()
+        let shards = self.shards.has_parked().then(Instant::default);
+        self.timers.next_due().into_iter().chain(r2p2).chain(nested).chain(shards).min()
     }
 }

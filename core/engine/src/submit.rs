@@ -337,13 +337,3 @@ impl Engine {
         (call.handler() == Some(session)).then_some(key)
     }
 }
-
-/// The id under which a delivered call is known to its handler.
-pub(crate) fn delivered_id(key: CallKey) -> CallId {
-    CallId(key.to_bits() | CallId::DELIVERED)
-}
-
-/// Credit for a session's stream.
-pub(crate) fn credit(call: CallId, bytes: u32) -> Completion {
-    Completion::Credit { call, bytes }
-}

@@ -471,6 +471,7 @@ fn who_serves_no_new_calls_is_told_once_that_the_last_has_ended() {
         let payload = world.blob(&mut client, b"x");
         let call = client.call(0, Some(payload), true);
         world.submit(&client, Submission::Call(call)).unwrap();
+        while world.cross_shards(usize::MAX) {}
         for _ in 0..2 {
             world.submit(&server, Submission::Drain { answer: asks }).unwrap();
         }
@@ -495,10 +496,11 @@ fn a_call_that_waits_while_its_server_drains_reaches_its_method() {
     let mut world = World::new();
     let mut server = world.attach(0, PROTO, None, true);
     let mut client = world.attach(0, PROTO, None, false);
-    world.hosts[0].engine.plant(Plant { request_hold_ns: 1000, ..Plant::default() });
+    world.hosts[server.host].engine.plant(Plant { request_hold_ns: 1000, ..Plant::default() });
     let payload = world.blob(&mut client, b"x");
     let call = client.call(2, Some(payload), true);
     world.submit(&client, Submission::Call(call)).unwrap();
+    while world.cross_shards(usize::MAX) {}
     world.submit(&server, Submission::Drain { answer: false }).unwrap();
     world.settle(&mut [&mut client, &mut server]);
     assert_eq!(server.take(), [], "it is held");

@@ -345,7 +345,7 @@ fn peers_name_no_more_methods_than_they_may() {
         let path = format!("/world.Echo/Made{number}");
         let calls = [(path.clone(), TARGET.map(str::to_owned))];
         let request = BindRequest { schema: None, serves: &[], calls: &calls, permitted: &[] };
-        let binding = world.hosts[0].engine.bind(client.key, &request).unwrap();
+        let binding = world.hosts[client.host].engine.bind(client.key, &request).unwrap();
         client.routes[0] = binding.calls[0];
         let call = client.call(0, None, true);
         world.submit(&client, Submission::Call(call)).unwrap();
@@ -358,7 +358,7 @@ fn peers_name_no_more_methods_than_they_may() {
         let outcome = client.take_finish();
         world.submit(&client, release(outcome.call, None, outcome.metadata, 9)).unwrap();
     }
-    let services = world.hosts[1].engine.snapshot().services;
+    let services = world.hosts[server.host].engine.snapshot().services;
     let methods = &services.iter().find(|service| service.name == "world.Echo").unwrap().methods;
     let made = methods.iter().filter(|method| method.starts_with("Made")).count();
     assert_eq!(made, 4);

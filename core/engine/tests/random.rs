@@ -326,8 +326,11 @@ fn nth<V>(map: &BTreeMap<(usize, u64), V>, pick: u8) -> Option<(usize, u64)> {
     map.keys().nth(usize::from(pick) % map.len().max(1)).copied()
 }
 
+/// With shards there are twice as many engines, and each is replaced as often.
+const CASES: u32 = if module_path!().len() > "random".len() { 30 } else { 100 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: CASES, max_shrink_iters: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn histories(steps in steps(), piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)]) {

@@ -87,6 +87,10 @@ impl Inspection {
                 self.room(kept.bytes.len())?.copy_from_slice(&kept.bytes);
             }
             Body::Kept(kept) => return self.decode(limits, of, Some(&kept.bytes)),
+            Body::Crossed(crossed) if crossed.encoding == Encoding::Linear => {
+                self.room(crossed.bytes.len())?.copy_from_slice(&crossed.bytes);
+            }
+            Body::Crossed(crossed) => return self.decode(limits, of, Some(&crossed.bytes)),
             Body::Sealed { bytes, .. } | Body::Wire { bytes, .. } => {
                 return self.decode(limits, of, Some(bytes));
             }

@@ -13,6 +13,7 @@ use crate::r2p2::R2p2;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::Remotes;
 use crate::session::Session;
+use crate::shard::ShardLinks;
 use crate::table::Table;
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
@@ -40,6 +41,7 @@ struct Leaving<'a> {
     calls: &'a Table<Call>,
     nested: &'a Nested,
     registry: &'a Registry,
+    shards: &'a ShardLinks,
     remotes: &'a Remotes,
     clusters: &'a Clusters,
     r2p2: &'a R2p2,
@@ -71,8 +73,8 @@ impl Engine {
     }
 
     fn types(&self) -> Known {
-        let Self { sessions, registry, peers, calls, .. } = self;
-        Using { sessions, registry, peers, calls }.in_use()
+        let Self { sessions, registry, peers, calls, shards, .. } = self;
+        Using { sessions, registry, peers, calls, shards }.in_use()
     }
 
     /// Whose the services are that wait for their successors.
@@ -98,6 +100,7 @@ impl Engine {
             calls: &self.calls,
             nested: &self.nested,
             registry: &self.registry,
+            shards: &self.shards,
             remotes: &self.remotes,
             clusters: &self.clusters,
             r2p2: &self.r2p2,

@@ -4,6 +4,7 @@ use crate::call::{Body, Call, Half, Item};
 use crate::peer::{Lent, Peer};
 use crate::registry::Registry;
 use crate::session::{Route, Session};
+use crate::shard::ShardLinks;
 use crate::table::Table;
 
 /// More than any host counts of anything; sums of two stay within 64 bits.
@@ -20,6 +21,7 @@ pub(super) struct Sound<'a> {
     pub calls: &'a Table<Call>,
     pub lent: &'a Table<Lent>,
     pub registry: &'a Registry,
+    pub shards: &'a ShardLinks,
 }
 
 impl Sound<'_> {
@@ -29,6 +31,8 @@ impl Sound<'_> {
         let all = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
         all(self.sessions.iter().all(|(_, session)| self.session_is_sound(session)), "session")?;
         all(self.peers.iter().all(|(_, peer)| self.peer_is_sound(peer)), "peer")?;
+        let shards = self.shards.elsewhere.is_sound(|method| self.registry.knows(method));
+        all(shards, "another shard")?;
         all(self.calls.iter().all(|(_, call)| self.call_is_sound(call)), "call")?;
         let in_heap = |span: trunkline_call::entry::Span| span.offset.checked_add(span.len).is_some();
         all(self.lent.iter().all(|(_, lent)| in_heap(lent.span) && in_heap(lent.block)), "lent block")
@@ -80,7 +84,7 @@ fn body_is_sound(body: &Body<'_>) -> bool {
     let span = match body {
         Body::Lent { payload, .. } | Body::Sealed { payload, .. } => payload.span,
         Body::Placed { block, .. } => *block,
-        Body::Kept(_) | Body::Wire { .. } | Body::Packed { .. } => return true,
+        Body::Kept(_) | Body::Wire { .. } | Body::Packed { .. } | Body::Crossed(_) => return true,
     };
     span.offset.checked_add(span.len).is_some()
 }

@@ -12,6 +12,7 @@ use crate::r2p2::R2p2State;
 use crate::registry::{BoundSchema, Registry};
 use crate::remote::{LaneIndex, Remotes};
 use crate::session::{Route, Session};
+use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::{CallKey, SessionKey};
 use ciborium::de::Error as CborError;
@@ -54,6 +55,8 @@ struct Arriving {
     #[serde(default)]
     nested: Nested,
     registry: Registry,
+    #[serde(default)]
+    shards: ShardLinks,
     remotes: Remotes,
     clusters: Clusters,
     r2p2: R2p2State,
@@ -98,9 +101,12 @@ impl Engine {
         self.nested = arriving.nested;
         (self.registry, self.timers) = (arriving.registry, arriving.timers);
         (self.retired, self.abandoned) = (arriving.retired, arriving.abandoned);
+        if !self.shards.take_up(arriving.shards) {
+            return Err(HandoverError::Unsound("it is of another shard"));
+        }
         self.take_up_peers(arriving.peers)?;
-        let Self { sessions, registry, peers, calls, .. } = &mut self;
-        if !(Using { sessions, registry, peers, calls }).relink(&known) {
+        let Self { sessions, registry, peers, calls, shards, .. } = &mut self;
+        if !(Using { sessions, registry, peers, calls, shards }).relink(&known) {
             return Err(HandoverError::Types);
         }
         if !self.remotes.take_up(arriving.remotes) {
@@ -119,8 +125,8 @@ impl Engine {
         taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
-        let Self { sessions, peers, calls, lent, registry, .. } = &self;
-        Sound { sessions, peers, calls, lent, registry }.check().map_err(HandoverError::Unsound)?;
+        let Self { sessions, peers, calls, lent, registry, shards, .. } = &self;
+        Sound { sessions, peers, calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
         self.know_owners_again(&arriving.owners_left);
         self.plan_again();
         self.rebalance();

@@ -4,6 +4,7 @@ use crate::call::{Call, ClientEnd, ServerEnd};
 use crate::peer::Peer;
 use crate::registry::{BoundSchema, Form, MessageType, MethodTypes, Registry};
 use crate::session::{Route, Session};
+use crate::shard::ShardLinks;
 use crate::table::Table;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -92,14 +93,15 @@ impl MessageState {
 }
 
 /// All that names types.
-pub(super) struct Using<S, R, P, C> {
+pub(super) struct Using<S, R, P, C, L> {
     pub sessions: S,
     pub registry: R,
     pub peers: P,
     pub calls: C,
+    pub shards: L,
 }
 
-impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>> {
+impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>, &ShardLinks> {
     /// Every types somebody here uses.
     pub fn in_use(&self) -> Known {
         let mut known = Known::new();
@@ -112,6 +114,7 @@ impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>> {
             }
         }
         self.registry.every_server().for_each(|server| note(&server.types));
+        self.shards.all_types().for_each(&mut note);
         for (_, peer) in self.peers.iter() {
             peer.offered.values().filter_map(|offered| offered.agreed.as_ref()).for_each(&mut note);
         }
@@ -122,7 +125,7 @@ impl Using<&Table<Session>, &Registry, &Table<Peer>, &Table<Call>> {
     }
 }
 
-impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Table<Call>> {
+impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Table<Call>, &mut ShardLinks> {
     /// Puts types in the place of their numbers. `false`: a number nobody has.
     pub fn relink(&mut self, known: &Known) -> bool {
         let mut whole = true;
@@ -138,6 +141,7 @@ impl Using<&mut Table<Session>, &mut Registry, &mut Table<Peer>, &mut Table<Call
             }
         }
         self.registry.every_server_mut().for_each(|server| link(&mut server.types));
+        self.shards.all_types_mut().for_each(&mut link);
         for (_, peer) in self.peers.iter_mut() {
             peer.offered.values_mut().filter_map(|offered| offered.agreed.as_mut()).for_each(&mut link);
         }
@@ -153,11 +157,12 @@ fn types_of(call: &Call) -> [Option<&Arc<MethodTypes>>; 3] {
         ClientEnd::Session { types, .. }
         | ClientEnd::Attempt { types, .. }
         | ClientEnd::Mirror { types, .. }
-        | ClientEnd::Grpc { types: Some(types), .. } => Some(types),
+        | ClientEnd::Grpc { types: Some(types), .. }
+        | ClientEnd::Shard { types: Some(types), .. } => Some(types),
         _ => None,
     };
     let server = match &call.server {
-        ServerEnd::Session { types, .. } => Some(types),
+        ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(types),
         _ => None,
     };
     [client, server, call.agreed.as_ref()]
@@ -168,11 +173,12 @@ fn types_of_mut(call: &mut Call) -> [Option<&mut Arc<MethodTypes>>; 3] {
         ClientEnd::Session { types, .. }
         | ClientEnd::Attempt { types, .. }
         | ClientEnd::Mirror { types, .. }
-        | ClientEnd::Grpc { types: Some(types), .. } => Some(types),
+        | ClientEnd::Grpc { types: Some(types), .. }
+        | ClientEnd::Shard { types: Some(types), .. } => Some(types),
         _ => None,
     };
     let server = match &mut call.server {
-        ServerEnd::Session { types, .. } => Some(types),
+        ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(types),
         _ => None,
     };
     [client, server, call.agreed.as_mut()]

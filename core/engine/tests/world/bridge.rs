@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use trunkline_engine::{GrpcKey, PeerIdentity, Turn};
 use trunkline_grpc::{Command, Event, StreamTag};
 
-/// One connection, dialled by host 0.
+/// One connection, dialled by a shard of the near host.
 pub struct Bridge {
+    /// The shards it connects.
+    pub hosts: [usize; 2],
     pub ends: [GrpcKey; 2],
     pipes: [VecDeque<Under>; 2],
     pub up: bool,
@@ -19,18 +21,22 @@ struct Under {
 }
 
 impl World {
-    /// Host 0 has dialled: the other host speaks gRPC.
-    pub(super) fn build_bridge(&mut self, near: GrpcKey) {
+    /// A shard of the near host has dialled: the other host speaks gRPC.
+    pub(super) fn build_bridge(&mut self, host: usize, near: GrpcKey) {
         let label = format!("tcp://10.0.1.{}:4711", self.bridges.len() + 1);
         let far = self.hosts[1].engine.accept_grpc(self.now, label, PeerIdentity::default());
-        self.bridges.push(Bridge { ends: [near, far], pipes: Default::default(), up: true });
-        self.happen(0, near, Event::Ready { streams_max: 100 });
+        let hosts = [host, 1];
+        self.bridges.push(Bridge { hosts, ends: [near, far], pipes: Default::default(), up: true });
+        self.happen(host, near, Event::Ready { streams_max: 100 });
     }
 
     /// Takes a command for a connection between the hosts; gives back one for another.
     pub(super) fn cross(&mut self, host: usize, key: GrpcKey, command: Command) -> Option<Command> {
-        let found = self.bridges.iter().position(|bridge| bridge.ends[host] == key);
-        let Some(index) = found else { return Some(command) };
+        let side_of =
+            |bridge: &Bridge| (0..2).find(|side| (bridge.hosts[*side], bridge.ends[*side]) == (host, key));
+        let found =
+            self.bridges.iter().enumerate().find_map(|(index, bridge)| Some((index, side_of(bridge)?)));
+        let Some((index, side)) = found else { return Some(command) };
         if !self.bridges[index].up {
             return None;
         }
@@ -39,7 +45,7 @@ impl World {
             return None;
         }
         if let Some(under) = under(command) {
-            self.bridges[index].pipes[host].push_back(under);
+            self.bridges[index].pipes[side].push_back(under);
         }
         None
     }
@@ -48,17 +54,18 @@ impl World {
     pub(super) fn carry_bridges(&mut self, count: usize) -> bool {
         let mut moved = false;
         for index in 0..self.bridges.len() {
-            for host in 0..2 {
+            for side in 0..2 {
                 for _ in 0..count {
                     let bridge = &mut self.bridges[index];
-                    let (key, other) = (bridge.ends[host], bridge.ends[1 - host]);
+                    let (key, other) = (bridge.ends[side], bridge.ends[1 - side]);
+                    let (host, far) = (bridge.hosts[side], bridge.hosts[1 - side]);
                     let Some(Under { event, sent }) =
-                        bridge.pipes[host].pop_front().filter(|_| self.bridges[index].up)
+                        bridge.pipes[side].pop_front().filter(|_| self.bridges[index].up)
                     else {
                         break;
                     };
                     moved = true;
-                    self.happen(1 - host, other, event);
+                    self.happen(far, other, event);
                     if let Some((stream, bytes)) = sent {
                         self.happen(host, key, Event::Sent { stream, bytes });
                     }
@@ -74,7 +81,8 @@ impl World {
             return;
         }
         self.bridges[index].pipes.iter_mut().for_each(VecDeque::clear);
-        for (host, key) in self.bridges[index].ends.into_iter().enumerate() {
+        let bridge = &self.bridges[index];
+        for (host, key) in bridge.hosts.into_iter().zip(bridge.ends) {
             let Host { engine, heaps } = &mut self.hosts[host];
             engine.grpc_lost(&mut Turn { now: self.now, heaps }, key, "cut");
         }

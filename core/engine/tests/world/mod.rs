@@ -12,8 +12,9 @@ use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Brought, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port,
-    R2p2Settings, SessionFault, SessionKey, Turn,
+    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port,
+    R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, audit_crossings, handle_crossing, join_shards,
+    send_crossings,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -77,6 +78,16 @@ pub struct World {
     pub datagrams: Vec<Vec<u8>>,
     /// Says which datagrams arrive, by their number.
     pub arrives: fn(usize) -> bool,
+    /// The shards of the near host and of the far one, by their places among `hosts`.
+    pub shards: [Vec<usize>; 2],
+    /// What is on its way between them, by where it comes from and where it goes.
+    crossings: BTreeMap<(usize, usize), VecDeque<Crossing>>,
+    /// Items a queue between two shards takes.
+    pub crossings_max: usize,
+    /// The next application of a host goes to this one of its shards.
+    next_shard: usize,
+    /// The next application goes to this shard, by its place among `hosts`.
+    pub placed: Option<usize>,
     /// Engines are replaced: after every step of the world, and at every time a test says so.
     pub replaces: bool,
     /// How R2P2 is spoken on each host.
@@ -92,8 +103,10 @@ pub struct Host {
     pub heaps: VecHeaps,
 }
 
-/// A connection between host 0 and host 1.
+/// A connection between the near host and the far one.
 pub struct Link {
+    /// The shards it connects.
+    pub hosts: [usize; 2],
     pub ends: [PeerKey; 2],
     pub pipes: [VecDeque<u8>; 2],
     /// Bytes sent over it so far, both ways.
@@ -121,9 +134,24 @@ impl World {
     }
 
     pub fn with_limits(limits: Limits) -> Self {
+        // The tests of `sharded.rs` are those of other files.
+        Self::with_shards(limits, if module_path!().starts_with("sharded") { 2 } else { 1 })
+    }
+
+    /// Both hosts have so many shards. Applications go to them in turn.
+    pub fn with_shards(limits: Limits, count: usize) -> Self {
         let host = |name| Host { engine: Engine::new(limits.clone(), name, 1), heaps: VecHeaps::default() };
-        let hosts = vec![host("near"), host("far")];
+        let mut hosts: Vec<Host> = (0..count).flat_map(|_| [host("near"), host("far")]).collect();
+        for (place, host) in hosts.iter_mut().enumerate() {
+            join_shards(&mut host.engine, ShardIndex(place as u16 / 2), count as u16);
+        }
+        let shards = [0, 1].map(|host| (0..count).map(|shard| 2 * shard + host).collect());
         Self {
+            shards,
+            crossings: BTreeMap::new(),
+            crossings_max: usize::MAX,
+            next_shard: 0,
+            placed: None,
             now: Instant(1_000_000),
             hosts,
             links: Vec::new(),
@@ -152,7 +180,7 @@ impl World {
     /// Attaches an application that serves the service while nobody else does, as the daemon's own do.
     pub fn attach_standing_by(&mut self, host: usize) -> App {
         let mut app = self.attach(host, PROTO, None, false);
-        let engine = &mut self.hosts[host].engine;
+        let engine = &mut self.hosts[app.host].engine;
         engine.stand_by(app.key);
         let request = BindRequest {
             schema: Some(&app.schema),
@@ -161,6 +189,7 @@ impl World {
             permitted: &[],
         };
         app.served = engine.bind(app.key, &request).unwrap().serves;
+        while self.cross_shards(usize::MAX) {}
         app
     }
 
@@ -173,14 +202,16 @@ impl World {
         heap_bytes: u32,
     ) -> App {
         let schema = Arc::new(BoundSchema::new(Schema::from_proto_source("world.proto", proto).unwrap()));
+        let (label, host) = (format!("app{host}"), self.next_shard_of(host));
         let Host { engine, heaps } = &mut self.hosts[host];
-        let key = engine.attach(format!("app{host}"), heap_bytes.into());
+        let key = engine.attach(label, heap_bytes.into());
         heaps.insert(key, heap_bytes);
         let calls: Vec<_> =
             [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
         let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
         let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls, permitted: &[] };
         let binding = engine.bind(key, &request).unwrap();
+        while self.cross_shards(usize::MAX) {}
         App {
             host,
             key,
@@ -202,7 +233,8 @@ impl World {
             [ONCE, GATHER, SCATTER, CHAT].map(|path| (path.to_owned(), target.map(str::to_owned))).into();
         let services = if serves { vec!["world.Echo".to_owned()] } else { Vec::new() };
         let request = BindRequest { schema: None, serves: &services, calls: &calls, permitted: &[] };
-        let binding = self.hosts[host].engine.bind(app.key, &request).unwrap();
+        let binding = self.hosts[app.host].engine.bind(app.key, &request).unwrap();
+        while self.cross_shards(usize::MAX) {}
         (app.routes, app.served, app.is_opaque) = (binding.calls, binding.serves, true);
         app
     }
@@ -226,16 +258,18 @@ impl World {
     /// The same, without the memory of these sessions.
     pub fn replace_engine_without(&mut self, host: usize, left_behind: &[SessionKey]) {
         let exported = self.hosts[host].engine.export().unwrap();
-        let name = if host == 0 { "near" } else { "far" };
+        let name = if self.shards[0].contains(&host) { "near" } else { "far" };
         let mut fresh = Engine::new(self.limits.clone(), name, 1);
-        fresh.configure_r2p2(self.now, self.r2p2[host].clone());
+        join_shards(&mut fresh, ShardIndex(host as u16 / 2), self.shards[0].len() as u16);
+        fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
         let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
         let Host { engine: old, heaps } = &mut self.hosts[host];
         // Dialled, and neither carried nor refused yet: the host still has the order.
         while let Some(dial) = old.poll_dial() {
             drop(dial);
         }
-        let carried: Vec<PeerKey> = self.links.iter().map(|link| link.ends[host]).collect();
+        let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
+        let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
         let brought =
             Brought { socket: &|key| carried.contains(&key), memory: &|key| !left_behind.contains(&key) };
         engine.go_on_elsewhere(&mut Turn { now: self.now, heaps }, &brought);
@@ -295,6 +329,7 @@ impl World {
                 & !self.hear()
                 & !self.carry_bridges(usize::MAX)
                 & !self.flush_webs()
+                & !self.cross_shards(usize::MAX)
                 & !self.complete(apps)
             {
                 return self.audit();
@@ -310,6 +345,57 @@ impl World {
         for Host { engine, .. } in &self.hosts {
             engine.audit().unwrap();
         }
+        if self.crossings.values().all(VecDeque::is_empty) {
+            for shards in &self.shards {
+                let engines: Vec<&Engine> = shards.iter().map(|host| &self.hosts[*host].engine).collect();
+                audit_crossings(&engines).unwrap();
+            }
+        }
+    }
+
+    /// Carries what shards of one host have for each other, at most so many of each. Whether there was any.
+    pub fn cross_shards(&mut self, most: usize) -> bool {
+        let mut moved = false;
+        for shards in self.shards.clone() {
+            let pairs = shards.iter().flat_map(|from| shards.iter().map(move |to| (*from, *to)));
+            for (from, to) in pairs.filter(|(from, to)| from != to) {
+                let queue = self.crossings.entry((from, to)).or_default();
+                let Host { engine, heaps } = &mut self.hosts[from];
+                let mut turn = Turn { now: self.now, heaps };
+                let max = self.crossings_max;
+                let mut send = |crossing| {
+                    if queue.len() >= max {
+                        return Err(crossing);
+                    }
+                    queue.push_back(crossing);
+                    Ok(())
+                };
+                moved |= send_crossings(engine, &mut turn, ShardIndex(to as u16 / 2), &mut send) > 0;
+                for _ in 0..most {
+                    let Some(crossing) = self.crossings.get_mut(&(from, to)).and_then(VecDeque::pop_front)
+                    else {
+                        break;
+                    };
+                    let Host { engine, heaps } = &mut self.hosts[to];
+                    let mut turn = Turn { now: self.now, heaps };
+                    handle_crossing(engine, &mut turn, ShardIndex(from as u16 / 2), crossing);
+                    moved = true;
+                    if self.replaces {
+                        self.replace_engines();
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    fn next_shard_of(&mut self, host: usize) -> usize {
+        if let Some(placed) = self.placed.take() {
+            return placed;
+        }
+        let Some(shards) = self.shards.get(host).filter(|shards| shards.len() > 1) else { return host };
+        self.next_shard += 1;
+        shards[self.next_shard % shards.len()]
     }
 
     /// Moves one piece in every direction.
@@ -318,6 +404,7 @@ impl World {
         self.carry_datagrams();
         self.carry();
         self.hear();
+        self.cross_shards(1);
         self.carry_bridges(1);
         self.complete(apps);
     }
@@ -325,18 +412,23 @@ impl World {
     /// Cuts a connection; what is in its pipes is lost.
     pub fn cut(&mut self, link: usize) {
         self.links[link].up = false;
-        for (host, end) in self.links[link].ends.into_iter().enumerate() {
+        let link = &self.links[link];
+        for (host, end) in link.hosts.into_iter().zip(link.ends) {
             let Host { engine, heaps } = &mut self.hosts[host];
             engine.peer_lost(&mut Turn { now: self.now, heaps }, end, "cut");
         }
     }
 
     fn dial(&mut self) -> bool {
+        self.shards[0].clone().into_iter().fold(false, |moved, host| moved | self.dial_from(host))
+    }
+
+    fn dial_from(&mut self, host: usize) -> bool {
         let mut moved = false;
-        while let Some(dial) = self.hosts[0].engine.poll_dial() {
+        while let Some(dial) = self.hosts[host].engine.poll_dial() {
             moved = true;
             self.dials += 1;
-            let Host { engine, heaps } = &mut self.hosts[0];
+            let Host { engine, heaps } = &mut self.hosts[host];
             let mut turn = Turn { now: self.now, heaps };
             match dial.connection {
                 connection if self.unreachable || self.down.contains(&*dial.endpoint) => {
@@ -348,6 +440,7 @@ impl World {
                 Dialled::Native(near) => {
                     let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
                     self.links.push(Link {
+                        hosts: [host, 1],
                         ends: [near, far],
                         pipes: Default::default(),
                         carried: 0,
@@ -356,11 +449,11 @@ impl World {
                 }
                 Dialled::Grpc(key) if self.foreign => {
                     let endpoint = dial.endpoint.to_string();
-                    self.webs.push(web::Web { endpoint, ..web::Web::new(0, key) });
+                    self.webs.push(web::Web { endpoint, ..web::Web::new(host, key) });
                 }
                 // A daemon has one port for both: who was cut off before it had heard a word tries HTTP/2 next.
                 // Bridges do not move with an engine: where that is replaced all the time there are none.
-                Dialled::Grpc(key) if self.bridged || !self.replaces => self.build_bridge(key),
+                Dialled::Grpc(key) if self.bridged || !self.replaces => self.build_bridge(host, key),
                 Dialled::Grpc(_) => engine.handle_dial_failed(&mut turn, dial.connection, "no HTTP/2 here"),
             }
         }
@@ -402,18 +495,19 @@ impl World {
     fn carry(&mut self) -> bool {
         let mut moved = false;
         for index in 0..self.links.len() {
-            for host in 0..2 {
-                moved |= self.links[index].up && self.send(index, host);
-                moved |= self.links[index].up && self.receive(index, host);
+            for side in 0..2 {
+                moved |= self.links[index].up && self.send(index, side);
+                moved |= self.links[index].up && self.receive(index, side);
             }
         }
         moved
     }
 
-    fn send(&mut self, link: usize, host: usize) -> bool {
+    fn send(&mut self, link: usize, side: usize) -> bool {
+        let host = self.links[link].hosts[side];
         while self.hosts[host].engine.poll_transmitting().is_some() {}
         let Host { engine, heaps } = &mut self.hosts[host];
-        let peer = self.links[link].ends[host];
+        let peer = self.links[link].ends[side];
         let mut bytes = Vec::new();
         for piece in engine.poll_transmit(self.now, peer, 1 << 20) {
             match piece {
@@ -422,14 +516,15 @@ impl World {
             }
         }
         engine.transmitted(&mut Turn { now: self.now, heaps }, peer, bytes.len());
-        self.links[link].pipes[host].extend(&bytes);
+        self.links[link].pipes[side].extend(&bytes);
         self.links[link].carried += bytes.len();
         !bytes.is_empty()
     }
 
-    fn receive(&mut self, link: usize, host: usize) -> bool {
-        let peer = self.links[link].ends[host];
-        let pipe = &mut self.links[link].pipes[1 - host];
+    fn receive(&mut self, link: usize, side: usize) -> bool {
+        let host = self.links[link].hosts[side];
+        let peer = self.links[link].ends[side];
+        let pipe = &mut self.links[link].pipes[1 - side];
         if pipe.is_empty() {
             return false;
         }

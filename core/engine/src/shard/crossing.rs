@@ -1,0 +1,244 @@
+//! What goes from shard to shard.
+
+use crate::registry::MethodTypes;
+use crate::trace::Trace;
+use crate::{GrpcKey, PeerKey, SessionKey};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trunkline_call::{Caller, Code, Deadline, Encoding, Execution, ServerStamps, WorkerChoice};
+
+/// Names a shard of a host: its place among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ShardIndex(pub u16);
+
+/// One thing that goes from one shard of a host to another.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Crossing(pub(crate) ShardSaid);
+
+/// What is said. Calls go by the number they have at the shard that makes them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ShardSaid {
+    /// A call begins.
+    Open(Box<ShardOpening>),
+    /// A message of its request.
+    Message { call: u64, body: CrossedBody, end: bool },
+    /// No more of them.
+    HalfClose { call: u64 },
+    /// Nobody waits for it any more.
+    Cancel { call: u64, code: Code },
+    /// It is served there: what follows its opening may come.
+    Accepted { call: u64 },
+    /// Nobody there serves its method any more. The opening is as it came, and nobody has seen it.
+    Returned(Box<ShardOpening>),
+    /// Headers of its response.
+    Headers {
+        call: u64,
+        #[serde(with = "serde_bytes")]
+        metadata: Vec<u8>,
+    },
+    /// A message of its response, and the types of who has sent it.
+    Reply { call: u64, body: CrossedBody, types: Option<Arc<MethodTypes>> },
+    /// Its end.
+    Finish(Box<ShardFinish>),
+    /// Whoever sends may send so many bytes more: of the response if it goes `back`, else of the request.
+    Credit { call: u64, back: bool, bytes: u32 },
+    /// Messages of these senders were used.
+    Taken(Vec<(Payer, u64)>),
+    /// All that the shard serves.
+    Offers(Arc<Offers>),
+}
+
+/// The beginning of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ShardOpening {
+    pub call: u64,
+    pub path: Arc<str>,
+    /// Those of whoever makes it, if they are known.
+    pub types: Option<Arc<MethodTypes>>,
+    pub origin: Arc<Origin>,
+    /// The caller's shard writes its line into the access log.
+    pub logged: bool,
+    pub trace: Option<Box<Trace>>,
+    pub choice: WorkerChoice,
+    pub deadline: Deadline,
+    #[serde(with = "serde_bytes")]
+    pub metadata: Vec<u8>,
+    pub body: Option<CrossedBody>,
+    pub end: bool,
+}
+
+/// The end of a call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct ShardFinish {
+    pub call: u64,
+    pub code: Code,
+    pub execution: Execution,
+    #[serde(with = "serde_bytes")]
+    pub metadata: Vec<u8>,
+    pub body: Option<CrossedBody>,
+    pub types: Option<Arc<MethodTypes>>,
+    /// When things happened there, if its handler has said so.
+    pub stamps: ServerStamps,
+    pub measured: bool,
+}
+
+/// A message that has crossed: a private copy.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CrossedBody {
+    /// A linear one with its header.
+    #[serde(with = "trunkline_call::octets")]
+    pub bytes: Bytes,
+    pub encoding: Encoding,
+    /// What it took of its sender's window.
+    pub charged: u32,
+    /// The shard it comes from, which is told when it was used.
+    pub from: ShardIndex,
+    pub payer: Payer,
+}
+
+/// Whose messages they are that are under way between shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Payer {
+    Session(SessionKey),
+    Peer(PeerKey),
+    Grpc(GrpcKey),
+    R2p2,
+}
+
+/// Who makes a call, for the shard that serves it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Origin {
+    /// An application of this host: label and identity.
+    Application { label: Box<str>, identity: Box<str> },
+    /// An application of another host, by the daemon there.
+    Daemon { address: Box<str>, node: Box<str> },
+    /// A gRPC client.
+    Grpc { address: Box<str>, identity: Box<str>, encrypted: bool },
+    /// A client of R2P2.
+    R2p2 { address: Box<str> },
+    /// Somebody who has gone.
+    Gone,
+}
+
+/// How far a call is at the shard it goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ShardStage {
+    /// Its opening has not crossed.
+    Chosen,
+    /// It has, and nothing may follow yet.
+    Opened,
+    /// What follows may cross.
+    Accepted,
+}
+
+/// All that a shard serves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Offers {
+    pub methods: Vec<MethodOffer>,
+    /// Services, and the users that serve them.
+    pub owners: Vec<(Box<str>, Box<str>)>,
+}
+
+/// A method, or a whole service, that sessions of a shard serve.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct MethodOffer {
+    pub types: Arc<MethodTypes>,
+    /// Only while nobody else does.
+    pub stands_by: bool,
+    /// How many sessions.
+    pub workers: u32,
+}
+
+impl Origin {
+    /// Of who comes by a connection.
+    pub fn of(caller: Option<Caller>) -> Self {
+        match caller {
+            Some(Caller::Daemon { address, node }) => {
+                Self::Daemon { address: address.into(), node: node.into() }
+            }
+            Some(Caller::Grpc { address, identity, encrypted }) => {
+                Self::Grpc { address: address.into(), identity: identity.into(), encrypted }
+            }
+            Some(Caller::R2p2 { address }) => Self::R2p2 { address: address.into() },
+            _ => Self::Gone,
+        }
+    }
+
+    /// What its caller is called in logs, and what sticky calls of it have in common.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Application { label, .. } => label,
+            Self::Daemon { address, .. } | Self::Grpc { address, .. } | Self::R2p2 { address } => address,
+            Self::Gone => "",
+        }
+    }
+
+    /// Its address and identity, as policies know them.
+    pub fn address_and_identity(&self) -> (&str, &str) {
+        match self {
+            Self::Application { identity, .. } => ("", identity),
+            Self::Daemon { address, .. } | Self::R2p2 { address } => (address, ""),
+            Self::Grpc { address, identity, .. } => (address, identity),
+            Self::Gone => ("", ""),
+        }
+    }
+
+    /// Whether it comes from another host, or by gRPC.
+    pub fn is_elsewhere(&self) -> bool {
+        !matches!(self, Self::Application { .. })
+    }
+
+    /// What its handler is told, if it asks.
+    pub fn caller(&self) -> Option<Caller> {
+        Some(match self {
+            Self::Application { label, identity } => Caller::application(label, identity),
+            Self::Daemon { address, node } => {
+                Caller::Daemon { address: address.to_string(), node: node.to_string() }
+            }
+            Self::Grpc { address, identity, encrypted } => Caller::Grpc {
+                address: address.to_string(),
+                identity: identity.to_string(),
+                encrypted: *encrypted,
+            },
+            Self::R2p2 { address } => Caller::R2p2 { address: address.to_string() },
+            Self::Gone => return None,
+        })
+    }
+}
+
+impl ShardSaid {
+    /// The message in it.
+    pub fn body(&self) -> Option<&CrossedBody> {
+        match self {
+            Self::Open(opening) | Self::Returned(opening) => opening.body.as_ref(),
+            Self::Message { body, .. } | Self::Reply { body, .. } => Some(body),
+            Self::Finish(finish) => finish.body.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Types in it.
+    pub fn types(&self) -> Vec<&Arc<MethodTypes>> {
+        match self {
+            Self::Open(opening) | Self::Returned(opening) => opening.types.iter().collect(),
+            Self::Reply { types, .. } => types.iter().collect(),
+            Self::Finish(finish) => finish.types.iter().collect(),
+            Self::Offers(offers) => offers.methods.iter().map(|offer| &offer.types).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same, to be replaced.
+    pub fn types_mut(&mut self) -> Vec<&mut Arc<MethodTypes>> {
+        match self {
+            Self::Open(opening) | Self::Returned(opening) => opening.types.iter_mut().collect(),
+            Self::Reply { types, .. } => types.iter_mut().collect(),
+            Self::Finish(finish) => finish.types.iter_mut().collect(),
+            Self::Offers(offers) => {
+                Arc::make_mut(offers).methods.iter_mut().map(|offer| &mut offer.types).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}

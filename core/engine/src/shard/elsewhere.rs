@@ -1,0 +1,128 @@
+//! What other shards of this host serve, as they have said.
+
+use super::crossing::{MethodOffer, Offers, ShardIndex};
+use crate::registry::{MethodKey, MethodTypes, Registry, service_of};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trunkline_call::KeyedMap;
+
+/// Methods and services that other shards serve. Each shard's part is replaced as a whole; it is bounded by the routes
+/// of the sessions there.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Elsewhere {
+    methods: KeyedMap<MethodKey, Vec<ServingShard>>,
+    /// Services served as a whole, by full name.
+    whole: KeyedMap<Box<str>, Vec<ServingShard>>,
+    /// Who serves which service on which shard.
+    owners: Vec<(ShardIndex, Box<str>, Box<str>)>,
+}
+
+/// A shard that serves a method.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ServingShard {
+    pub shard: ShardIndex,
+    pub types: Arc<MethodTypes>,
+    pub stands_by: bool,
+    pub workers: u32,
+}
+
+impl Elsewhere {
+    /// A shard serves this from now on, and nothing else.
+    pub fn replace(
+        &mut self,
+        shard: ShardIndex,
+        offers: &Offers,
+        mut method_of: impl FnMut(&Arc<str>) -> MethodKey,
+    ) {
+        for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
+            serving.retain(|one| one.shard != shard);
+        }
+        for offer in &offers.methods {
+            let (types, stands_by, workers) = (Arc::clone(&offer.types), offer.stands_by, offer.workers);
+            let serving = ServingShard { shard, types, stands_by, workers };
+            let path = &offer.types.path;
+            if offer.types.whole_service {
+                self.whole.entry(service_of(path).into()).or_default().push(serving);
+            } else {
+                self.methods.entry(method_of(path)).or_default().push(serving);
+            }
+        }
+        self.methods.retain(|_, serving| !serving.is_empty());
+        self.whole.retain(|_, serving| !serving.is_empty());
+        self.owners.retain(|(at, ..)| *at != shard);
+        let owners = offers.owners.iter();
+        self.owners.extend(owners.map(|(service, identity)| (shard, service.clone(), identity.clone())));
+    }
+
+    /// Who serves a method of this path.
+    pub fn serving(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &ServingShard> {
+        let whole = if self.whole.is_empty() { None } else { self.whole.get(service_of(path)) };
+        self.methods.get(&method).into_iter().chain(whole).flatten()
+    }
+
+    /// Whether a service is served there as a whole.
+    pub fn has_whole(&self, service: &str) -> bool {
+        self.whole.contains_key(service)
+    }
+
+    /// Whether any method of a service is served there.
+    pub fn serves(&self, service: &str) -> bool {
+        self.has_whole(service)
+            || self.methods.values().flatten().any(|one| service_of(&one.types.path) == service)
+    }
+
+    /// A user other than this one that serves the service there.
+    pub fn owner_other_than(&self, identity: &str, service: &str) -> Option<&str> {
+        let mut owners = self.owners.iter();
+        owners.find(|(_, of, owner)| **of == *service && **owner != *identity).map(|(_, _, owner)| &**owner)
+    }
+
+    /// Everybody who serves anything.
+    pub fn iter(&self) -> impl Iterator<Item = &ServingShard> {
+        self.methods.values().chain(self.whole.values()).flatten()
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut ServingShard> {
+        self.methods.values_mut().chain(self.whole.values_mut()).flatten()
+    }
+
+    /// Whether every method it names is known to `knows`.
+    pub fn is_sound(&self, knows: impl Fn(MethodKey) -> bool) -> bool {
+        self.methods.keys().all(|method| knows(*method))
+    }
+}
+
+impl Offers {
+    /// What a shard serves; a session's service of a method counts as one worker.
+    pub fn of(registry: &Registry, owners: Vec<(Box<str>, Box<str>)>) -> Self {
+        let mut methods: Vec<MethodOffer> = Vec::new();
+        for (path, servers) in registry.iter() {
+            let first = methods.len();
+            // A service served as a whole stands beside each of its methods that is known.
+            for server in servers.iter().filter(|server| server.types.path == *path) {
+                let is_same = |offer: &&mut MethodOffer| {
+                    offer.stands_by == server.stands_by && are_alike(&offer.types, &server.types)
+                };
+                match methods[first..].iter_mut().find(is_same) {
+                    Some(offer) => offer.workers += 1,
+                    None => methods.push(MethodOffer {
+                        types: Arc::clone(&server.types),
+                        stands_by: server.stands_by,
+                        workers: 1,
+                    }),
+                }
+            }
+        }
+        Self { methods, owners }
+    }
+}
+
+/// Whether a message of the one can be taken for one of the other.
+fn are_alike(one: &MethodTypes, other: &MethodTypes) -> bool {
+    let of = |types: &MethodTypes| {
+        let prints = [types.input.fingerprint(), types.output.fingerprint()];
+        (prints, types.pattern, types.whole_service)
+    };
+    of(one) == of(other)
+}

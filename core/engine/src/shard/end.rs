@@ -1,0 +1,586 @@
+//! Handing items to another shard, what the host carries there, and doing what another shard says.
+
+use super::crossing::{
+    CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
+    ShardStage,
+};
+use super::links::ShardLine;
+use crate::CallKey;
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::convert::{conversion_fault, private};
+use crate::due::Due;
+use crate::engine::{Engine, Turn};
+use crate::pass::{Blocker, Refusal};
+use crate::registry::MethodTypes;
+use crate::target::Target;
+use std::borrow::Cow;
+use std::sync::Arc;
+use trunkline_call::{Deadline, Execution, Fault};
+
+/// Crossings that were kept and are handled in one go: more are left for the next step.
+const PARKED_PER_STEP_MAX: usize = 256;
+
+/// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
+pub fn join_shards(engine: &mut Engine, own: ShardIndex, count: u16) {
+    engine.shards.join(own, count);
+}
+
+/// Hands everything there is for a shard to `send`, which gives back what its queue has no room for. Calls that waited
+/// for room go on. How many were sent.
+pub fn send_crossings(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    to: ShardIndex,
+    send: &mut dyn FnMut(Crossing) -> Result<(), Crossing>,
+) -> usize {
+    tell_offers(engine);
+    let mut sent = 0;
+    loop {
+        while let Some(crossing) = engine.shards.pop(to) {
+            if let Err(crossing) = send(crossing) {
+                engine.shards.put_back(to, crossing);
+                return sent;
+            }
+            sent += 1;
+        }
+        if !engine.shards.is_stirred() {
+            return sent;
+        }
+        settle(engine, turn);
+        if !engine.shards.has_crossings(to) {
+            return sent;
+        }
+    }
+}
+
+/// Whether there is anything for a shard.
+pub fn has_crossings(engine: &Engine, to: ShardIndex) -> bool {
+    engine.shards.has_crossings(to)
+}
+
+/// Does what another shard of this host says.
+pub fn handle_crossing(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
+    engine.discard_abandoned(turn);
+    if engine.shards.has_parked() {
+        engine.shards.park_crossing(from, crossing);
+    } else {
+        handle(engine, turn, from, crossing);
+    }
+    engine.go_on(turn);
+}
+
+/// Keeps what another shard says until this engine goes on: here, or in another process.
+pub fn park_crossing(engine: &mut Engine, from: ShardIndex, crossing: Crossing) {
+    engine.shards.park_crossing(from, crossing);
+}
+
+/// Request items, to the shard that serves the call.
+pub(crate) fn hand_to_shard<'a>(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    (shard, stage): (ShardIndex, ShardStage),
+    item: Item<'a>,
+) -> Result<(), Refusal<'a>> {
+    if item.is_packed() {
+        return engine.hand_over_unpacked(Direction::Request, item, |engine, plain| {
+            hand_to_shard(engine, turn, key, (shard, stage), plain)
+        });
+    }
+    let opens = matches!(item, Item::Open { .. });
+    if !opens && stage != ShardStage::Accepted {
+        return Err(Refusal::Blocked(item, Blocker::Stream));
+    }
+    let (item, body) = cross(engine, turn, key, Direction::Request, shard, item)?;
+    let call = key.to_bits();
+    let said = match item {
+        Item::Open { metadata, end, .. } => match opening(engine, key, metadata.into_owned(), body, end) {
+            Some(opening) => ShardSaid::Open(Box::new(opening)),
+            None => return Err(Refusal::Fault(Fault::Ended)),
+        },
+        Item::Message { end, .. } => match body {
+            Some(body) => ShardSaid::Message { call, body, end },
+            None => return Err(Refusal::Fault(wrong_way())),
+        },
+        Item::HalfClose => ShardSaid::HalfClose { call },
+        Item::Headers { .. } | Item::Finish { .. } => return Err(Refusal::Fault(wrong_way())),
+    };
+    if let ShardSaid::Open(opening) = &said {
+        note_opened(engine, turn, key, opening.end);
+    }
+    engine.shards.push(shard, said);
+    Ok(())
+}
+
+/// Response items, to the shard that made the call.
+pub(crate) fn hand_to_caller<'a>(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    (shard, call): (ShardIndex, u64),
+    item: Item<'a>,
+) -> Result<(), Refusal<'a>> {
+    let (item, body) = cross(engine, turn, key, Direction::Response, shard, item)?;
+    let types = body.as_ref().and_then(|_| engine.calls.find(key)?.sender_types(Direction::Response));
+    match item {
+        Item::Headers { metadata } => {
+            let metadata = metadata.into_owned();
+            engine.shards.push(shard, ShardSaid::Headers { call, metadata });
+        }
+        Item::Message { .. } => match body {
+            Some(body) => engine.shards.push(shard, ShardSaid::Reply { call, body, types }),
+            None => return Err(Refusal::Fault(wrong_way())),
+        },
+        finish @ Item::Finish { .. } => {
+            finish_to_caller(engine, turn, key, (shard, call), finish, body, types)
+        }
+        Item::Open { .. } | Item::HalfClose => return Err(Refusal::Fault(wrong_way())),
+    }
+    Ok(())
+}
+
+/// The end of a call of another shard. It waits for nothing.
+pub(crate) fn finish_to_caller(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    (shard, call): (ShardIndex, u64),
+    finish: Item<'_>,
+    body: Option<CrossedBody>,
+    types: Option<Arc<MethodTypes>>,
+) {
+    let Item::Finish { code, execution, metadata, .. } = finish else { return };
+    let Some(found) = engine.calls.find_mut(key) else { return };
+    found.server_stamps.k14 = turn.now;
+    let (stamps, measured) = (found.server_stamps, found.server_measured);
+    let metadata = metadata.into_owned();
+    let finish = ShardFinish { call, code, execution, metadata, body, types, stamps, measured };
+    engine.shards.push(shard, ShardSaid::Finish(Box::new(finish)));
+    engine.end_policies(turn.now, key, code);
+    engine.forget(key);
+}
+
+/// Takes the message out of an item: a private copy of it, which its sender pays for until it is used. What cannot
+/// cross now comes back.
+fn cross<'a>(
+    engine: &mut Engine,
+    turn: &Turn<'_>,
+    key: CallKey,
+    direction: Direction,
+    to: ShardIndex,
+    item: Item<'a>,
+) -> Result<(Item<'a>, Option<CrossedBody>), Refusal<'a>> {
+    if engine.shards.is_full(to) {
+        return Err(Refusal::Blocked(item, Blocker::Shard(ShardLine::Link(to))));
+    }
+    let Some(body) = item.body() else { return Ok((item, None)) };
+    let len = body.len();
+    let Some(payer) = payer_of(engine, key, direction) else {
+        engine.drop_item(item);
+        return Err(Refusal::Fault(Fault::Ended));
+    };
+    // What comes back from one shard and goes to another is paid for already.
+    let is_new = !matches!(body, Body::Crossed(_));
+    if is_new && !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
+        return Err(Refusal::Blocked(item, Blocker::Shard(ShardLine::Sender(payer))));
+    }
+    let crossed = match private_copy(engine, turn, key, direction, payer, body) {
+        Ok(crossed) => crossed,
+        Err(fault) => {
+            engine.drop_item(item);
+            return Err(Refusal::Fault(fault));
+        }
+    };
+    if is_new {
+        engine.shards.charge(payer, crossed.bytes.len() as u32);
+    }
+    if let Some((session, payload)) = body.lent() {
+        engine.give_back(session, payload.span);
+    }
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.half(direction).count(len);
+    }
+    Ok((item, Some(crossed)))
+}
+
+fn private_copy(
+    engine: &Engine,
+    turn: &Turn<'_>,
+    key: CallKey,
+    direction: Direction,
+    payer: Payer,
+    body: &Body<'_>,
+) -> Result<CrossedBody, Fault> {
+    if let Body::Crossed(crossed) = body {
+        return Ok(crossed.clone());
+    }
+    let types = sent_types(engine, key, direction);
+    let sent = types.as_ref().map(|types| types.of(direction));
+    let (bytes, encoding) =
+        private(turn.heaps, sent, body).map_err(|error| conversion_fault(error, direction))?;
+    let (from, charged) = (engine.shards.own(), body.window_cost());
+    Ok(CrossedBody { bytes, encoding, charged, from, payer })
+}
+
+/// Who sends in this direction.
+fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer> {
+    let call = engine.calls.find(key)?;
+    match (direction, &call.client) {
+        (Direction::Response, _) => call.handler().map(Payer::Session),
+        (Direction::Request, ClientEnd::Session { session, .. }) => Some(Payer::Session(*session)),
+        (Direction::Request, ClientEnd::Peer { peer, .. }) => Some(Payer::Peer(*peer)),
+        (Direction::Request, ClientEnd::Grpc { peer, .. }) => Some(Payer::Grpc(*peer)),
+        (Direction::Request, ClientEnd::R2p2 { .. }) => Some(Payer::R2p2),
+        (
+            Direction::Request,
+            ClientEnd::Shard { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. },
+        ) => None,
+    }
+}
+
+/// The types of the messages of one direction, if anybody knows them.
+fn sent_types(engine: &Engine, key: CallKey, direction: Direction) -> Option<Arc<MethodTypes>> {
+    let call = engine.calls.find(key)?;
+    let known = call.sender_types(direction);
+    if direction == Direction::Response || known.is_some() {
+        return known;
+    }
+    // A peer that was told them later than it has sent this: it holds them all the same.
+    let agreed = || {
+        let receiver = call.receiver_types(direction)?;
+        let same = call.offered.is_some_and(|[request, _]| request == receiver.input.fingerprint());
+        same.then_some(receiver)
+    };
+    call.agreed.clone().or_else(agreed)
+}
+
+fn opening(
+    engine: &mut Engine,
+    key: CallKey,
+    metadata: Vec<u8>,
+    body: Option<CrossedBody>,
+    end: bool,
+) -> Option<ShardOpening> {
+    let types = sent_types(engine, key, Direction::Request);
+    let call = engine.calls.find(key)?;
+    let origin = match call.client.clone() {
+        ClientEnd::Session { session, .. } => {
+            let (sessions, shards) = (&engine.sessions, &mut engine.shards);
+            shards.origin(session, || {
+                sessions.find(session).map_or(Origin::Gone, |session| Origin::Application {
+                    label: session.label.as_str().into(),
+                    identity: session.identity.clone(),
+                })
+            })
+        }
+        client => Arc::new(Origin::of(engine.caller(&client))),
+    };
+    let path = match &call.path {
+        Some(path) => Arc::from(&**path),
+        None => Arc::clone(engine.registry.path(call.method)),
+    };
+    Some(ShardOpening {
+        call: key.to_bits(),
+        path,
+        types,
+        origin,
+        logged: call.policies.as_ref().is_some_and(|policies| policies.is_logged()),
+        trace: call.trace.clone(),
+        choice: call.choice,
+        deadline: call.deadline,
+        metadata,
+        body,
+        end,
+    })
+}
+
+fn note_opened(engine: &mut Engine, turn: &Turn<'_>, key: CallKey, end: bool) {
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    call.handed_over = true;
+    let stamps = &mut call.client_stamps;
+    (stamps.d3, stamps.d4, stamps.k6) = (turn.now, turn.now, turn.now);
+    if let ServerEnd::Shard { stage, .. } = &mut call.server {
+        *stage = if end { ShardStage::Accepted } else { ShardStage::Opened };
+    }
+}
+
+/// A shard that serves a method, or its service, if one does.
+pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
+    let call = engine.calls.find(key)?;
+    if engine.shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) {
+        return None;
+    }
+    let path = call.path.as_deref().unwrap_or_else(|| engine.registry.path(call.method));
+    let serving = engine.shards.serving(call.method, path, stands_by)?;
+    let (shard, types) = (serving.shard, Arc::clone(&serving.types));
+    Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
+}
+
+/// A call of another shard whose method nobody here serves any more: back to where it came from, if all of it is here
+/// and nobody has seen it.
+pub(crate) fn give_back<'a>(engine: &mut Engine, key: CallKey, opening: Item<'a>) -> Result<(), Item<'a>> {
+    let Some(call) = engine.calls.find(key) else { return Err(opening) };
+    let (&ClientEnd::Shard { shard, call: number, .. }, Item::Open { end: true, .. }, None, false) =
+        (&call.client, &opening, call.handler(), call.handed_over)
+    else {
+        return Err(opening);
+    };
+    let path = call.path.as_deref().map_or_else(|| Arc::clone(engine.registry.path(call.method)), Arc::from);
+    if !engine.registry.servers(call.method).is_empty() {
+        return Err(opening);
+    }
+    let Item::Open { metadata, body, end } = opening else { return Ok(()) };
+    let body = match body {
+        Some(Body::Crossed(body)) => Some(body),
+        None => None,
+        body => return Err(Item::Open { metadata, body, end }),
+    };
+    let returned = ShardOpening {
+        call: number,
+        path,
+        types: None,
+        origin: Arc::new(Origin::Gone),
+        logged: false,
+        trace: None,
+        choice: call.choice,
+        deadline: Deadline::NONE,
+        metadata: metadata.into_owned(),
+        body,
+        end,
+    };
+    send_back(engine, shard, returned);
+    engine.forget(key);
+    Ok(())
+}
+
+/// Returns an opening, after what is served here by now: it must not come again.
+pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpening) {
+    tell_offers(engine);
+    engine.shards.push(to, ShardSaid::Returned(Box::new(opening)));
+}
+
+/// Tells the others what is served, if that has changed; then does what has come back to this very shard, and lets
+/// those go on that waited.
+pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
+    if engine.shards.is_alone() {
+        return;
+    }
+    tell_offers(engine);
+    for _ in 0..PARKED_PER_STEP_MAX {
+        let Some((from, crossing)) = engine.shards.next_parked() else { break };
+        handle(engine, turn, from, crossing);
+    }
+    for line in engine.shards.take_stirred() {
+        while let Some((call, back)) = engine.shards.next_blocked(line) {
+            engine.unblock(turn, call, if back { Direction::Response } else { Direction::Request });
+            if engine.shards.is_blocked_again(line, (call, back)) {
+                break;
+            }
+        }
+    }
+}
+
+fn tell_offers(engine: &mut Engine) {
+    if !engine.shards.tells(engine.registry.version()) {
+        return;
+    }
+    let offers = Arc::new(Offers::of(&engine.registry, engine.owners.all()));
+    for shard in engine.shards.others() {
+        engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
+    }
+}
+
+fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: Crossing) {
+    match crossing.0 {
+        ShardSaid::Open(opening) => open(engine, turn, from, *opening),
+        ShardSaid::Message { call, body, end } => {
+            let item = Item::Message { body: Body::Crossed(body), end };
+            pass_request(engine, turn, from, call, item);
+        }
+        ShardSaid::HalfClose { call } => pass_request(engine, turn, from, call, Item::HalfClose),
+        ShardSaid::Cancel { call, code } => {
+            if let Some(key) = engine.shards.served(from, call) {
+                engine.cancel_as(turn, key, code);
+            }
+        }
+        ShardSaid::Accepted { call } => accepted(engine, turn, from, call),
+        ShardSaid::Returned(opening) => returned(engine, turn, from, *opening),
+        ShardSaid::Headers { call, metadata } => {
+            if let Some(key) = made(engine, from, call) {
+                let metadata = Cow::Owned(metadata);
+                engine.pass(turn, key, Direction::Response, Item::Headers { metadata });
+            }
+        }
+        ShardSaid::Reply { call, body, types } => match made(engine, from, call) {
+            Some(key) => {
+                note_types(engine, key, types);
+                let item = Item::Message { body: Body::Crossed(body), end: false };
+                engine.pass(turn, key, Direction::Response, item);
+            }
+            None => engine.shards.used(&body),
+        },
+        ShardSaid::Finish(finish) => finished(engine, turn, from, *finish),
+        ShardSaid::Credit { call, back: false, bytes } => {
+            if let Some(key) = made(engine, from, call) {
+                engine.credit_sender(key, Direction::Request, bytes);
+            }
+        }
+        ShardSaid::Credit { call, back: true, bytes } => {
+            if let Some(key) = engine.shards.served(from, call) {
+                engine.credit_sender(key, Direction::Response, bytes);
+            }
+        }
+        ShardSaid::Taken(taken) => {
+            taken.into_iter().for_each(|(payer, bytes)| engine.shards.discharge(payer, bytes));
+        }
+        ShardSaid::Offers(offers) => {
+            let Engine { shards, registry, telemetry, .. } = engine;
+            shards.elsewhere.replace(from, &offers, |path| registry.intern(path, || telemetry.method(path)));
+            engine.answer_again();
+        }
+    }
+}
+
+/// A call of another shard begins here, if somebody here serves it.
+fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
+    let called = match engine.registry.own_key_of(&opening.path) {
+        Some(method) => Some((method, None)),
+        None => engine.method_called(&opening.path).map(|called| (called.method, called.path)),
+    };
+    let served = called.filter(|(method, _)| !engine.registry.servers(*method).is_empty());
+    let Some((method, path)) = served else {
+        return send_back(engine, from, opening);
+    };
+    let ShardOpening {
+        call: number,
+        types,
+        origin,
+        logged,
+        trace,
+        choice,
+        deadline,
+        metadata,
+        body,
+        end,
+        ..
+    } = opening;
+    let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
+    let mut call = Call::new(method, client, ServerEnd::Nobody, deadline);
+    (call.path, call.trace, call.choice) = (path, trace, choice);
+    // Its own shard has admitted it.
+    call.admitted = true;
+    (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
+    let key = engine.calls.insert(call);
+    engine.shards.enter(from, number, key);
+    let timer = deadline.instant().map(|at| engine.timers.insert(at, Due::Deadline(key)));
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.timer = timer;
+    }
+    if !end {
+        engine.shards.push(from, ShardSaid::Accepted { call: number });
+    }
+    let item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
+    if deadline.has_passed(turn.now) {
+        engine.drop_item(item);
+        return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
+    }
+    engine.start(turn, key, Target::Here, item);
+}
+
+fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: Item<'_>) {
+    match engine.shards.served(from, call) {
+        Some(key) => engine.pass(turn, key, Direction::Request, item),
+        None => engine.drop_item(item),
+    }
+}
+
+/// A call made here, if it is at work there.
+fn made(engine: &Engine, there: ShardIndex, call: u64) -> Option<CallKey> {
+    let key = CallKey::from_bits(call);
+    let server = engine.calls.find(key).map(|call| &call.server);
+    matches!(server, Some(ServerEnd::Shard { shard, .. }) if *shard == there).then_some(key)
+}
+
+fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64) {
+    let Some(key) = made(engine, from, call) else { return };
+    if let Some(call) = engine.calls.find_mut(key)
+        && let ServerEnd::Shard { stage, .. } = &mut call.server
+    {
+        *stage = ShardStage::Accepted;
+    }
+    engine.unblock(turn, key, Direction::Request);
+}
+
+/// Nobody there serves the call any more, and what is served there by now was said before: it goes to another.
+fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
+    let body = opening.body.map(Body::Crossed);
+    let item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
+    let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(item) };
+    engine.leave_server(key);
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.handed_over = false;
+        // It is counted when it crosses again.
+        (call.request.messages, call.request.bytes) = (0, 0);
+    }
+    match next_server(engine, key, opening.end) {
+        Ok(server) => {
+            engine.set_server(key, server, None);
+            engine.hand_over(turn, key, Direction::Request, item);
+        }
+        Err(fault) => {
+            engine.drop_item(item);
+            engine.fail(turn, key, fault);
+        }
+    }
+}
+
+/// Where a call goes that came back. Its own shard takes it as any other would: what there is to judge there has not
+/// been judged.
+fn next_server(engine: &Engine, key: CallKey, end: bool) -> Result<ServerEnd, Fault> {
+    let call = engine.calls.find(key).ok_or(Fault::Ended)?;
+    let here = || {
+        let server = engine.registry.in_line(call.method).first()?;
+        let (shard, types) = (engine.shards.own(), Arc::clone(&server.types));
+        Some(ServerEnd::Shard { shard, types, stage: ShardStage::Chosen, late: false })
+    };
+    let found = find_shard(engine, key, false).or_else(here).or_else(|| find_shard(engine, key, true));
+    match found {
+        Some(server) => Ok(server),
+        None if end && call.maker().is_some() => {
+            Ok(ServerEnd::Cluster { cluster: engine.find_cluster(call.method)? })
+        }
+        None => Err(engine.unserved_call(key)),
+    }
+}
+
+fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>) {
+    if let (Some(said), Some(call)) = (said, engine.calls.find_mut(key))
+        && let ServerEnd::Shard { types, .. } = &mut call.server
+    {
+        *types = said;
+    }
+}
+
+fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, finish: ShardFinish) {
+    let ShardFinish { call, code, execution, metadata, body, types, stamps, measured } = finish;
+    let body = body.map(Body::Crossed);
+    let item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
+    let Some(key) = made(engine, from, call) else { return engine.drop_item(item) };
+    note_types(engine, key, types);
+    if let Some(call) = engine.calls.find_mut(key) {
+        (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
+        let own = call.server_stamps;
+        call.server_stamps = stamps;
+        if call.maker().is_none() {
+            // It came from elsewhere: it is served since it came here.
+            (call.server_stamps.k7, call.server_stamps.d8) = (own.k7, own.d8);
+        }
+        call.server_stamps.wait_ns = stamps.wait_ns.saturating_add(own.wait_ns);
+        call.server_measured = measured;
+    }
+    engine.pass(turn, key, Direction::Response, item);
+}
+
+fn wrong_way() -> Fault {
+    Fault::HandlerProtocol { why: "an item of the other direction" }
+}

@@ -1,0 +1,58 @@
+//! What the engine does of calls with an end on another shard: `end.rs`, where others meet it.
+
+use super::crossing::{ShardIndex, ShardStage};
+use super::end;
+use crate::CallKey;
+use crate::call::{Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::pass::Refusal;
+
+impl Engine {
+    /// Request items, to the shard that serves the call.
+    pub(crate) fn hand_to_shard<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: (ShardIndex, ShardStage),
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        end::hand_to_shard(self, turn, key, to, item)
+    }
+
+    /// Response items, to the shard that made the call.
+    pub(crate) fn hand_to_caller<'a>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: (ShardIndex, u64),
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        end::hand_to_caller(self, turn, key, to, item)
+    }
+
+    /// The end of a call of another shard, made here.
+    pub(crate) fn finish_to_caller(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: (ShardIndex, u64),
+        finish: Item<'_>,
+    ) {
+        end::finish_to_caller(self, turn, key, to, finish, None, None);
+    }
+
+    /// A shard that serves a call's method, or its service, if one does.
+    pub(crate) fn find_shard(&self, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
+        end::find_shard(self, key, stands_by)
+    }
+
+    /// A call of another shard whose method nobody here serves any more goes back, if nobody has seen it.
+    pub(crate) fn return_opening<'a>(&mut self, key: CallKey, opening: Item<'a>) -> Result<(), Item<'a>> {
+        end::give_back(self, key, opening)
+    }
+
+    /// Tells other shards what has changed, and lets those go on that waited for them.
+    pub(crate) fn settle_shards(&mut self, turn: &mut Turn<'_>) {
+        end::settle(self, turn);
+    }
+}

@@ -1,0 +1,385 @@
+//! What one shard keeps of the others: what is to go to them, who waits for that, and whose messages are under way.
+
+use super::crossing::{CrossedBody, Crossing, Origin, Payer, ShardIndex, ShardSaid};
+use super::elsewhere::{Elsewhere, ServingShard};
+use crate::registry::{MethodKey, MethodTypes};
+use crate::{CallKey, SessionKey};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use trunkline_call::KeyedMap;
+
+/// Items that wait to go to one shard before further ones wait in their calls: as many as the queue between two shards
+/// takes, so that one turn can fill it.
+pub(crate) const ITEMS_MAX: usize = 1024;
+
+/// The other shards. One that is alone has none, and pays for none.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ShardLinks {
+    own: u16,
+    /// One for each shard, its own among them: what comes back from another may go on here.
+    links: Vec<Link>,
+    accounts: KeyedMap<Payer, Account>,
+    /// What has come and was not handled yet, by where it comes from: from this very shard, or before it was handed
+    /// over.
+    inbox: VecDeque<(ShardIndex, Crossing)>,
+    /// Bytes of messages that the daemon holds itself until they may cross.
+    parked_bytes: usize,
+    pub elsewhere: Elsewhere,
+    /// Who the sessions are, for the shards they call.
+    #[serde(skip)]
+    origins: KeyedMap<SessionKey, Arc<Origin>>,
+    /// The registry's version the others were told of.
+    told: Option<u64>,
+    /// Lines in which somebody may go on.
+    stirred: Vec<ShardLine>,
+}
+
+/// The way to one other shard, and from it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Link {
+    outbox: VecDeque<Crossing>,
+    /// Bytes of its senders that were used here, to be said.
+    taken: Vec<(Payer, u64)>,
+    /// Calls with an item that waits for room among those that go there; `true` for a response.
+    blocked: VecDeque<(CallKey, bool)>,
+    /// Its calls that are served here, by the number they have there.
+    served: KeyedMap<u64, CallKey>,
+    /// Calls made here that are at work there.
+    made: usize,
+}
+
+/// What one sender has under way to other shards.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Account {
+    bytes: u64,
+    blocked: VecDeque<(CallKey, bool)>,
+}
+
+/// A line of calls that wait to send to another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum ShardLine {
+    /// For room among what goes there.
+    Link(ShardIndex),
+    /// For messages of the same sender to be used.
+    Sender(Payer),
+}
+
+impl ShardLinks {
+    /// This is one of `count` shards.
+    pub fn join(&mut self, own: ShardIndex, count: u16) {
+        self.own = own.0;
+        let count = if count > 1 { usize::from(count) } else { 0 };
+        self.links.resize_with(count, Link::default);
+    }
+
+    /// Goes on with what a shard before this one kept. `false`: that was one of another number.
+    pub fn take_up(&mut self, from: Self) -> bool {
+        if (from.own, from.links.len()) != (self.own, self.links.len()) {
+            return from.links.is_empty() && self.own == 0;
+        }
+        *self = from;
+        true
+    }
+
+    /// Queues something for a shard.
+    pub fn push(&mut self, to: ShardIndex, said: ShardSaid) {
+        let crossing = Crossing(said);
+        if to == self.own() {
+            return self.park_crossing(to, crossing);
+        }
+        if let Some(link) = self.link(to) {
+            link.outbox.push_back(crossing);
+        }
+    }
+
+    /// Keeps what has come from a shard, to be handled in this order.
+    pub fn park_crossing(&mut self, from: ShardIndex, crossing: Crossing) {
+        self.inbox.push_back((from, crossing));
+    }
+
+    /// The next of what has come and was kept.
+    pub fn next_parked(&mut self) -> Option<(ShardIndex, Crossing)> {
+        self.inbox.pop_front()
+    }
+
+    /// Whether there is any.
+    pub fn has_parked(&self) -> bool {
+        !self.inbox.is_empty()
+    }
+
+    /// The next thing for a shard: what was used, if nothing else is.
+    pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
+        let link = self.link(to)?;
+        let next = match link.outbox.pop_front() {
+            Some(next) => next,
+            None if link.taken.is_empty() => return None,
+            None => Crossing(ShardSaid::Taken(std::mem::take(&mut link.taken))),
+        };
+        if !link.blocked.is_empty() && link.outbox.len() < ITEMS_MAX {
+            self.stir(ShardLine::Link(to));
+        }
+        Some(next)
+    }
+
+    /// There was no room for it in the queue.
+    pub fn put_back(&mut self, to: ShardIndex, crossing: Crossing) {
+        if let Some(link) = self.link(to) {
+            link.outbox.push_front(crossing);
+        }
+    }
+
+    /// Whether anything is to go to a shard.
+    pub fn has_crossings(&self, to: ShardIndex) -> bool {
+        let link = self.links.get(usize::from(to.0));
+        link.is_some_and(|link| !link.outbox.is_empty() || !link.taken.is_empty())
+    }
+
+    /// Whether the next item for a shard has to wait.
+    pub fn is_full(&self, to: ShardIndex) -> bool {
+        self.links.get(usize::from(to.0)).is_none_or(|link| link.outbox.len() >= ITEMS_MAX)
+    }
+
+    /// Whether so many bytes more of a sender may cross. One message may, however large, if nothing else of it does.
+    pub fn may_send(&self, payer: Payer, bytes: u32, max: usize) -> bool {
+        let under_way = self.accounts.get(&payer).map_or(0, |account| account.bytes);
+        under_way == 0 || under_way + u64::from(bytes) <= max as u64
+    }
+
+    /// So many bytes of a sender cross.
+    pub fn charge(&mut self, payer: Payer, bytes: u32) {
+        self.accounts.entry(payer).or_default().bytes += u64::from(bytes);
+    }
+
+    /// They were used.
+    pub fn discharge(&mut self, payer: Payer, bytes: u64) {
+        let Some(account) = self.accounts.get_mut(&payer) else { return };
+        account.bytes = account.bytes.saturating_sub(bytes);
+        if !account.blocked.is_empty() {
+            self.stir(ShardLine::Sender(payer));
+        } else if account.bytes == 0 {
+            self.accounts.remove(&payer);
+        }
+    }
+
+    /// A message that has crossed was used, or thrown away.
+    pub fn used(&mut self, body: &CrossedBody) {
+        let bytes = body.bytes.len() as u64;
+        if body.from == self.own() {
+            return self.discharge(body.payer, bytes);
+        }
+        let Some(link) = self.link(body.from) else { return };
+        match link.taken.iter_mut().find(|(payer, _)| *payer == body.payer) {
+            Some((_, taken)) => *taken += bytes,
+            None => link.taken.push((body.payer, bytes)),
+        }
+    }
+
+    /// A call waits in a line.
+    pub fn line_up(&mut self, line: ShardLine, call: CallKey, back: bool) {
+        match line {
+            ShardLine::Link(shard) => {
+                if let Some(link) = self.link(shard) {
+                    link.blocked.push_back((call, back));
+                }
+            }
+            ShardLine::Sender(payer) => {
+                self.accounts.entry(payer).or_default().blocked.push_back((call, back));
+            }
+        }
+    }
+
+    /// Lines in which somebody may go on.
+    pub fn take_stirred(&mut self) -> Vec<ShardLine> {
+        std::mem::take(&mut self.stirred)
+    }
+
+    /// Whether somebody may.
+    pub fn is_stirred(&self) -> bool {
+        !self.stirred.is_empty()
+    }
+
+    /// The first in a line.
+    pub fn next_blocked(&mut self, line: ShardLine) -> Option<(CallKey, bool)> {
+        let next = self.blocked_in(line)?.pop_front();
+        if let (None, ShardLine::Sender(payer)) = (next, line)
+            && self.accounts.get(&payer).is_some_and(|account| account.bytes == 0)
+        {
+            self.accounts.remove(&payer);
+        }
+        next
+    }
+
+    /// Whether it is the last in the line by now: it has to wait on, and does so in front.
+    pub fn is_blocked_again(&mut self, line: ShardLine, first: (CallKey, bool)) -> bool {
+        let Some(blocked) = self.blocked_in(line) else { return false };
+        let again = blocked.back() == Some(&first);
+        if again {
+            blocked.rotate_right(1);
+        }
+        again
+    }
+
+    /// Bytes the daemon holds itself until they may cross, if so many more may be held.
+    pub fn park(&mut self, bytes: usize, max: usize) -> bool {
+        let fits = bytes == 0 || self.parked_bytes == 0 || self.parked_bytes + bytes <= max;
+        self.parked_bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
+    /// They are held no longer.
+    pub fn unpark(&mut self, bytes: usize) {
+        self.parked_bytes = self.parked_bytes.saturating_sub(bytes);
+    }
+
+    /// A call made there is served here.
+    pub fn enter(&mut self, from: ShardIndex, number: u64, call: CallKey) {
+        if let Some(link) = self.link(from) {
+            link.served.insert(number, call);
+        }
+    }
+
+    /// It is over.
+    pub fn forget(&mut self, from: ShardIndex, number: u64) {
+        if let Some(link) = self.link(from) {
+            link.served.remove(&number);
+        }
+    }
+
+    /// The call made there by this number.
+    pub fn served(&self, from: ShardIndex, number: u64) -> Option<CallKey> {
+        self.links.get(usize::from(from.0))?.served.get(&number).copied()
+    }
+
+    /// A call made here goes to work there.
+    pub fn note_made(&mut self, at: ShardIndex) {
+        if let Some(link) = self.link(at) {
+            link.made += 1;
+        }
+    }
+
+    /// It is over.
+    pub fn note_left(&mut self, at: ShardIndex) {
+        if let Some(link) = self.link(at) {
+            link.made = link.made.saturating_sub(1);
+        }
+    }
+
+    /// The shard with the fewest calls from here for each of its sessions that serve the method.
+    pub fn serving(&self, method: MethodKey, path: &str, stands_by: bool) -> Option<&ServingShard> {
+        if self.is_alone() {
+            return None;
+        }
+        let load = |one: &ServingShard| {
+            let made = self.links.get(usize::from(one.shard.0)).map_or(0, |link| link.made as u64);
+            (made + 1) * 1024 / u64::from(one.workers.max(1))
+        };
+        let serving = self.elsewhere.serving(method, path).filter(|one| one.stands_by == stands_by);
+        serving.min_by_key(|one| load(one))
+    }
+
+    /// The types of those who serve a method there, while they do.
+    pub fn types(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &Arc<MethodTypes>> {
+        self.elsewhere.serving(method, path).map(|one| &one.types)
+    }
+
+    /// Who a session is, for other shards.
+    pub fn origin(&mut self, session: SessionKey, made: impl FnOnce() -> Origin) -> Arc<Origin> {
+        Arc::clone(self.origins.entry(session).or_insert_with(|| Arc::new(made())))
+    }
+
+    /// A session has gone.
+    pub fn forget_session(&mut self, session: SessionKey) {
+        self.origins.remove(&session);
+    }
+
+    /// Whether the others are to be told what is served, at this version of it; they are, from now on.
+    pub fn tells(&mut self, version: u64) -> bool {
+        !self.is_alone() && self.told.replace(version) != Some(version)
+    }
+
+    /// Everybody but this one.
+    pub fn others(&self) -> impl Iterator<Item = ShardIndex> + use<> {
+        let own = self.own();
+        (0..self.links.len() as u16).map(ShardIndex).filter(move |shard| *shard != own)
+    }
+
+    /// Whether the host has no other shards.
+    pub fn is_alone(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Its own place.
+    pub fn own(&self) -> ShardIndex {
+        ShardIndex(self.own)
+    }
+
+    /// Types it names.
+    pub fn all_types(&self) -> impl Iterator<Item = &Arc<MethodTypes>> {
+        let said = self.crossings().flat_map(|crossing| crossing.0.types());
+        self.elsewhere.iter().map(|one| &one.types).chain(said)
+    }
+
+    /// The same, to be replaced.
+    pub fn all_types_mut(&mut self) -> impl Iterator<Item = &mut Arc<MethodTypes>> {
+        let out = self.links.iter_mut().flat_map(|link| &mut link.outbox);
+        let said = out
+            .chain(self.inbox.iter_mut().map(|(_, crossing)| crossing))
+            .flat_map(|crossing| crossing.0.types_mut());
+        self.elsewhere.iter_mut().map(|one| &mut one.types).chain(said)
+    }
+
+    /// Calls made there that are served here, and how many made here are at work there.
+    pub fn book(&self, of: ShardIndex) -> (Vec<CallKey>, usize) {
+        let link = self.links.get(usize::from(of.0));
+        link.map_or((Vec::new(), 0), |link| (link.served.values().copied().collect(), link.made))
+    }
+
+    /// What each sender has under way, and what of it waits to be said to the shards it comes from.
+    pub fn under_way(&self) -> impl Iterator<Item = (Payer, u64)> {
+        self.accounts.iter().map(|(payer, account)| (*payer, account.bytes))
+    }
+
+    /// Bytes of a shard's senders that are on their way there, or were used and it does not know.
+    pub fn bytes_of(&self, shard: ShardIndex, payer: Payer) -> u64 {
+        let bodies = self.crossings().filter_map(|crossing| crossing.0.body());
+        let bodies = bodies.filter(|body| (body.from, body.payer) == (shard, payer));
+        let said = self.links.get(usize::from(shard.0)).into_iter().flat_map(|link| {
+            let told = link.outbox.iter().flat_map(|crossing| match &crossing.0 {
+                ShardSaid::Taken(taken) => taken.as_slice(),
+                _ => &[],
+            });
+            told.chain(&link.taken)
+        });
+        let said = said.filter(|(of, _)| *of == payer).map(|(_, bytes)| *bytes);
+        bodies.map(|body| body.bytes.len() as u64).sum::<u64>() + said.sum::<u64>()
+    }
+
+    /// Bytes held here until they may cross.
+    pub fn parked_bytes(&self) -> usize {
+        self.parked_bytes
+    }
+
+    /// All that is here and on its way.
+    fn crossings(&self) -> impl Iterator<Item = &Crossing> {
+        let out = self.links.iter().flat_map(|link| &link.outbox);
+        out.chain(self.inbox.iter().map(|(_, crossing)| crossing))
+    }
+
+    fn blocked_in(&mut self, line: ShardLine) -> Option<&mut VecDeque<(CallKey, bool)>> {
+        match line {
+            ShardLine::Link(shard) => self.link(shard).map(|link| &mut link.blocked),
+            ShardLine::Sender(payer) => self.accounts.get_mut(&payer).map(|account| &mut account.blocked),
+        }
+    }
+
+    fn stir(&mut self, line: ShardLine) {
+        if !self.stirred.contains(&line) {
+            self.stirred.push(line);
+        }
+    }
+
+    fn link(&mut self, shard: ShardIndex) -> Option<&mut Link> {
+        self.links.get_mut(usize::from(shard.0))
+    }
+}

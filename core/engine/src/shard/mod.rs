@@ -1,0 +1,38 @@
+//! Other shards of this host, as ends of calls.
+//!
+//! A host has one engine per shard, and a call one end on each of two of them if nobody on its caller's shard serves
+//! it. The caller's engine makes the call as it makes every other, with a shard as server end; the other engine has a
+//! call of its own, with a shard as client end. Between them go values ([`Crossing`]): the host carries them from the
+//! one engine to the other, in order, through a bounded queue for each ordered pair of shards.
+//!
+//! ```text
+//!   session ── call ── shard 1 │ Open, Message, HalfClose, Cancel ▶ │ shard 0 ── call ── session
+//!                              │ ◀ Accepted, Headers, Reply, Finish │
+//!                              │ ◀ Credit, Taken, Offers ▶          │
+//! ```
+//!
+//! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `elsewhere.rs` what others serve;
+//! * `end.rs` hands items to another shard and does what another says.
+//!
+//! # Rules
+//! * The caller's shard judges the policies of whoever calls, the other those of whoever serves: each once.
+//! * A call that has crossed never crosses again. A shard that serves the method no more returns the opening as it
+//!   came, and what it serves by then was said before: the call goes to another.
+//! * Of a call that is not over with its opening nothing follows before the other shard has accepted it.
+//! * A message is copied out of its sender's heap when it crosses, and its sender pays for the copy until it is used:
+//!   more than [`crate::Limits::parked_bytes_per_session`] of one sender do not cross, and wait where they are.
+//! * No more than `ITEMS_MAX` items wait for a queue; more wait in their calls. Ends, credit and what was used go on
+//!   always: there are never more of them than calls and messages.
+
+mod audit;
+pub(crate) mod crossing;
+mod elsewhere;
+pub(crate) mod end;
+mod joint;
+mod links;
+
+pub use audit::audit_crossings;
+pub(crate) use crossing::{CrossedBody, Origin, ShardStage};
+pub use crossing::{Crossing, ShardIndex};
+pub use end::{handle_crossing, has_crossings, join_shards, park_crossing, send_crossings};
+pub(crate) use links::{ShardLine, ShardLinks};
