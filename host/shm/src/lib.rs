@@ -29,6 +29,7 @@
 //! * **Neither side can make the other block**: no lock lies in shared memory, and doorbells share no blocking flag.
 //! * **Publishing and sleeping cannot miss each other** (`ring.rs`; modelled in `tests/loom_ring.rs`).
 //! * **Nobody sleeps past what nobody rings for** ([`Sleepers`]; modelled in `tests/loom_sleepers.rs`).
+//! * **Nobody sleeps beside a queue that is not empty** ([`WakeFlag`]; modelled in `tests/loom_wake_flag.rs`).
 //! * **A forked child touches nothing of its parent** ([`ForkGuard`], [`PerProcess`]); rings and heaps check it
 //!   themselves.
 //!
@@ -42,8 +43,8 @@
 //! [`GATHER_PIECES_MAX`], [`SLEEP_FDS_MAX`]; each says why. A full ring ([`RingError::Full`]) and a full heap
 //! ([`HeapFull`]) are back-pressure, not errors.
 //!
-//! The models compile `ring`, `sleepers`, `wait` and the doors to their memory alone: `cfg(loom)` leaves out what needs
-//! a kernel.
+//! The models compile `ring`, `sleepers`, `wait`, `wake_flag` and the doors to their memory alone: `cfg(loom)` leaves
+//! out what needs a kernel.
 
 #![warn(clippy::undocumented_unsafe_blocks, clippy::multiple_unsafe_ops_per_block)]
 
@@ -53,6 +54,7 @@ mod ring_memory;
 mod sleepers;
 mod sync;
 mod wait;
+mod wake_flag;
 
 #[cfg(not(loom))]
 mod alleged;
@@ -101,6 +103,7 @@ pub use ring::model_ring;
 pub use ring::{Consumer, Producer, RingError};
 pub use sleepers::Sleepers;
 pub use wait::{Decision, WaitLimits, Waiter};
+pub use wake_flag::WakeFlag;
 
 #[cfg(not(loom))]
 pub use self::{
