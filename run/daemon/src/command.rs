@@ -1,6 +1,6 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
-use crate::handover::Leave;
+use crate::handover::Stand;
 use crate::names::LookedUp;
 use crate::pending::TlsKeys;
 use crate::waker::Waker;
@@ -28,6 +28,8 @@ pub(crate) enum Command {
     },
     /// Give a session routes.
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
+    /// Take in what other shards have said, and tell them all there is for them.
+    Meet { reply: Sender<()> },
     /// What a session has bound.
     Bound { session: SessionKey, reply: Sender<Bound> },
     /// Whether a session's application has been told of the heap that is to take its receive heap's place.
@@ -60,8 +62,8 @@ pub(crate) enum Command {
     LeaveGrpc { hold: bool, reply: Sender<GrpcLeft> },
     /// Not to hand over after all: gRPC is served as before.
     StayWithGrpc,
-    /// Hand everything over to another daemon.
-    Leave(Box<Leave>),
+    /// Stand still, and hand everything over to another daemon when all do.
+    Stand(Stand),
     /// Take no new calls.
     Drain,
     /// End the thread.
@@ -139,9 +141,8 @@ pub(crate) struct ShardReceiver {
 }
 
 /// A channel into a shard that wakes it.
-pub(crate) fn shard_channel(waker: Waker) -> (ShardSender, ShardReceiver) {
+pub(crate) fn shard_channel(waker: Arc<Waker>) -> (ShardSender, ShardReceiver) {
     let (sender, receiver) = channel();
-    let waker = Arc::new(waker);
     (ShardSender { commands: sender, waker: Arc::clone(&waker) }, ShardReceiver { commands: receiver, waker })
 }
 

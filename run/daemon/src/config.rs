@@ -26,7 +26,7 @@ pub use log::{Log, LogFormat};
 pub use metrics::Metrics;
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
-pub use value::{Address, Bytes, Mode, Principal, UdpAddress, Whom};
+pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -126,8 +126,8 @@ pub struct Daemon {
     pub socket: PathBuf,
     /// Permissions of that socket: who may attach is who may write to it.
     pub socket_mode: Mode,
-    /// Threads that carry calls. One carries several hundred thousand calls a second and costs no locks.
-    pub shards: usize,
+    /// Threads that carry calls. One carries several hundred thousand calls a second.
+    pub shards: Shards,
     /// Addresses other daemons reach this one at. None: nothing listens.
     pub listen: Vec<Address>,
     /// Accepted connections at once. Zero: three quarters of the descriptors the process may have.
@@ -489,7 +489,7 @@ impl Default for Daemon {
             node: String::new(),
             socket: PathBuf::new(),
             socket_mode: Mode(0o660),
-            shards: 1,
+            shards: Shards::Count(1),
             listen: Vec::new(),
             connections_max: 0,
             connections_per_source_max: 0,

@@ -66,6 +66,9 @@ pub(crate) struct Client {
     /// Whose it is, as far as the kernel says.
     uid: Option<u32>,
     session: Option<AttachedSession>,
+    /// What its application calls itself, and its process.
+    name: Box<str>,
+    pid: u32,
     /// Its library follows when the daemon is replaced.
     may_move: bool,
     closed: bool,
@@ -246,8 +249,9 @@ impl Control {
         let geometry = self.config.session_geometry(attach);
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
-        let shard = self.next_session as usize % self.shards.len();
+        let shard = self.shard_for(&name, attach.stands_by, peer.pid);
         let end = Box::new(end);
+        let attached_as = name.into_boxed_str();
         let (name, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let identity = format!("uid:{}", peer.uid);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
@@ -261,11 +265,41 @@ impl Control {
         let key = attached.ok_or("daemon is stopping")?;
         self.clients[index].session = Some(AttachedSession { shard, key });
         self.clients[index].may_move = attach.may_move;
+        self.clients[index].name = attached_as;
         self.next_session += 1;
         tracing::info!(session = self.next_session, application = %label, uid = peer.uid, shard, "attached");
         let reply = Attached { tells_callers, ..self.attached(&geometry) };
         self.clients[index].reply(tag, reply::Kind::Attached(reply), Some(&session_fds.as_fds()));
         Ok(())
+    }
+
+    /// The shard of a new session. Those of one process stay together: calls find whichever of its workers is free.
+    /// Else it is the one with the fewest sessions of that name, of these the one with the fewest sessions. The
+    /// daemon's own are where its successor's will be.
+    fn shard_for(&self, name: &str, stands_by: bool, pid: u32) -> usize {
+        if self.shards.len() < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
+            return 0;
+        }
+        let mut taken = vec![(0_usize, 0_usize); self.shards.len()];
+        for client in &self.clients {
+            let Some(attached) = client.session else { continue };
+            if client.pid == pid {
+                return attached.shard;
+            }
+            taken[attached.shard].0 += usize::from(*client.name == *name);
+            taken[attached.shard].1 += 1;
+        }
+        (0..taken.len()).min_by_key(|shard| taken[*shard]).unwrap_or(0)
+    }
+
+    /// Has every shard hear what the others have said so far.
+    fn have_shards_meet(&self) {
+        if self.shards.len() > 1 {
+            // All say it, and then all have heard it.
+            for _ in 0..2 {
+                self.shards.iter().for_each(|shard| _ = shard.ask(|reply| Command::Meet { reply }));
+            }
+        }
     }
 
     fn attached(&self, geometry: &SessionConfig) -> Attached {
@@ -321,9 +355,18 @@ impl Control {
             Ok(calls) => calls,
             Err(refused) => return Ok(Err(refused)),
         };
+        let serves = !bind.serves.is_empty();
         let bind = Box::new(BindCommand { schema, serves: bind.serves, calls, permitted });
+        if serves {
+            // Whoever has gone serves nothing any more, on every shard.
+            self.have_shards_meet();
+        }
         let answer =
             self.shards[session.shard].ask(|reply| Command::Bind { session: session.key, bind, reply });
+        if serves {
+            // Whoever calls from here on finds it, from every shard.
+            self.have_shards_meet();
+        }
         Ok(answer.ok_or("daemon is stopping")?.map_err(Refused::from))
     }
 
@@ -388,8 +431,9 @@ impl Control {
 
 impl Client {
     fn new(socket: ControlSocket) -> Self {
-        let uid = socket.peer_credentials().ok().map(|peer| peer.uid);
-        Self { socket, uid, session: None, may_move: false, closed: false }
+        let peer = socket.peer_credentials().ok();
+        let (uid, pid) = (peer.map(|peer| peer.uid), peer.map_or(0, |peer| peer.pid));
+        Self { socket, uid, session: None, name: Box::default(), pid, may_move: false, closed: false }
     }
 
     /// Whether the daemon's own services come by it.

@@ -4,7 +4,9 @@ use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
 use crate::control::{Client, Control, ControlMessage};
+use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
+use crate::fresh::fresh_engine;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
@@ -23,7 +25,6 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -31,10 +32,10 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use trunkline_call::{Instant, TimerTable};
-use trunkline_engine::{Engine, Plant, ServiceState};
+use trunkline_engine::{Engine, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{BindError, Buffers, Endpoint, Interest, Listener, Poller, TlsError};
+use trunkline_net::{BindError, Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::PolicyError;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
@@ -88,6 +89,8 @@ pub struct Daemon {
     endpoints: Vec<String>,
     admin_endpoints: Vec<String>,
     gateway_endpoints: Vec<String>,
+    /// Where the first shard listens, by what the configuration says of it.
+    bound: BTreeMap<String, String>,
     changes: Arc<Changes>,
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
@@ -107,6 +110,14 @@ pub struct TakenOver {
     pub calls: usize,
     /// From the other's last turn until every shard here had turned.
     pub paused_ns: u64,
+}
+
+/// A shard's place among the others.
+struct Among {
+    index: usize,
+    count: usize,
+    waker: Arc<Waker>,
+    crossings: Crossings,
 }
 
 /// A daemon whose threads have not begun.
@@ -137,7 +148,7 @@ impl Daemon {
         arrival: &Arrival,
         build: &str,
     ) -> Result<(Self, TakenOver), StartError> {
-        let own_shards = config.daemon.shards.max(1);
+        let own_shards = config.daemon.shards.count();
         if own_shards != arrival.shards {
             let why = format!("it has {} shards, and daemon.shards says {own_shards}", arrival.shards);
             arrival.refuse(&why);
@@ -326,6 +337,7 @@ impl Daemon {
             endpoints: Vec::new(),
             admin_endpoints: Vec::new(),
             gateway_endpoints: Vec::new(),
+            bound: BTreeMap::new(),
             changes: Arc::default(),
             modules: Loader::default(),
             kept,
@@ -333,9 +345,13 @@ impl Daemon {
         let mut shards = Vec::new();
         let keys = KeyFiles::new(config.tls.clone());
         let loaded = keys.load()?;
-        for index in 0..config.daemon.shards.max(1) {
+        let wakers = (0..config.daemon.shards.count()).map(|_| Ok(Arc::new(Waker::new()?)));
+        let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
+        let places = PendingConnections::budgets(config.connections());
+        for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
-            shards.push(daemon.make_shard(index, &config, loaded.clone(), shard)?);
+            let among = Among { index, count: wakers.len(), waker: Arc::clone(&wakers[index]), crossings };
+            shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         for (service, configured) in &config.services {
             let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
@@ -372,30 +388,20 @@ impl Daemon {
 
     fn make_shard(
         &mut self,
-        index: usize,
+        among: Among,
         config: &Config,
         tls: TlsKeys,
+        places: &[ConnectionBudget; 2],
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
-        let (sender, commands) = shard_channel(Waker::new()?);
+        let Among { index, count, waker, crossings } = among;
+        let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
-        let mut listening = Vec::new();
-        for (endpoint, purpose) in Purpose::of_all(config) {
-            let configured = purpose.name_of(endpoint);
-            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
-            let listener = match open {
-                Some(listener) => listener,
-                None => listen(&endpoint.to_string(), config.daemon.shards > 1)?,
-            };
-            if let Some(mode) = purpose.socket_mode(config) {
-                admit_mode(endpoint, mode)?;
-            }
-            listening.push(self.watch_listener(configured, listener, &poller, listening.len(), purpose)?);
-        }
+        let listening = self.listen_for(index, count, config, &poller, inherited.as_deref_mut())?;
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
-        let udp = self.open_udp(config, bound.unwrap_or_default(), &poller)?;
-        let engine = make_engine(config, inherited.as_deref())?;
+        let udp = self.open_udp(index, config, bound.unwrap_or_default(), &poller)?;
+        let engine = make_engine(index, count, config, inherited.as_deref())?;
         let waiting =
             WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
         let shard = Shard {
@@ -407,7 +413,7 @@ impl Daemon {
             accepts_are_held: false,
             https: HttpSockets::default(),
             udp,
-            pending: PendingConnections::new(config.connections(), config.call.clone()),
+            pending: PendingConnections::new(places.clone(), config.call.clone()),
             socket_timers: TimerTable::new(),
             tls,
             http_server: config.http2.server(),
@@ -421,6 +427,7 @@ impl Daemon {
             changes: Arc::clone(&self.changes),
             told: 0,
             names: Arc::clone(&self.names),
+            crossings,
             stopping: false,
             resumes: None,
             pressing: false,
@@ -433,6 +440,37 @@ impl Daemon {
         self.names.add_shard(sender.clone());
         self.shards.push(sender);
         Ok(shard)
+    }
+
+    /// The listeners of a shard. A port is shared by all, and the kernel spreads connections over them; a socket file
+    /// is the first one's, whose calls go to the others.
+    fn listen_for(
+        &mut self,
+        index: usize,
+        count: usize,
+        config: &Config,
+        poller: &Poller,
+        mut inherited: Option<&mut InheritedShard>,
+    ) -> Result<Vec<Listening>, StartError> {
+        let mut listening = Vec::new();
+        for (endpoint, purpose) in Purpose::of_all(config) {
+            let configured = purpose.name_of(endpoint);
+            if index > 0 && matches!(endpoint, Endpoint::Unix(_)) {
+                continue;
+            }
+            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
+            let listener = match open {
+                Some(listener) => listener,
+                None => listen(self.bound.get(&configured).unwrap_or(&endpoint.to_string()), index, count)?,
+            };
+            if let Some(mode) = purpose.socket_mode(config) {
+                admit_mode(endpoint, mode)?;
+            }
+            let one = self.watch_listener(configured, listener, poller, listening.len(), purpose)?;
+            self.bound.entry(one.configured.clone()).or_insert_with(|| one.endpoint.clone());
+            listening.push(one);
+        }
+        Ok(listening)
     }
 
     fn watch_listener(
@@ -459,11 +497,13 @@ impl Daemon {
 
     fn open_udp(
         &mut self,
+        index: usize,
         config: &Config,
         bound: [Option<OwnedFd>; 2],
         poller: &Poller,
     ) -> Result<UdpPorts, StartError> {
-        let listen = config.r2p2.listen.0;
+        // Requests that are sent twice must arrive where the first is known.
+        let listen = config.r2p2.listen.0.filter(|_| index == 0);
         let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
         let udp = UdpPorts::open(listen, bound, poller).map_err(failed)?;
         if let Some(address) = udp.address().map_err(failed)? {
@@ -499,18 +539,14 @@ impl Daemon {
 }
 
 /// An engine of this configuration; with what was handed over, if anything was.
-fn make_engine(config: &Config, inherited: Option<&InheritedShard>) -> Result<Engine, StartError> {
-    let mut engine = Engine::new(config.limits(), config.node(), clock_id());
-    engine.configure_grpc(config.grpc());
-    engine.configure_gateway(config.gateway.settings().map_err(StartError::Schemas)?);
-    // The standard library's only door to the system's randomness.
-    engine.seed(RandomState::new().hash_one(0));
-    engine.configure_r2p2(now(), config.r2p2());
-    engine.plant(Plant {
-        request_hold_ns: config.debug.request_hold_us.saturating_mul(1000),
-        response_hold_ns: config.debug.response_hold_us.saturating_mul(1000),
-        unrecorded: config.debug.unrecorded,
-    });
+fn make_engine(
+    index: usize,
+    count: usize,
+    config: &Config,
+    inherited: Option<&InheritedShard>,
+) -> Result<Engine, StartError> {
+    let gateway = config.gateway.settings().map_err(StartError::Schemas)?;
+    let engine = fresh_engine(index, count, config, gateway);
     let Some(inherited) = inherited else { return Ok(engine) };
     let taken = engine.take_over(&inherited.state, &inherited.schemas);
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
@@ -523,10 +559,14 @@ fn admit_mode(endpoint: &Endpoint, mode: u32) -> Result<(), StartError> {
     set.map_err(|error| StartError::Listen { endpoint: endpoint.to_string(), error })
 }
 
-fn listen(address: &str, share_port: bool) -> Result<Listener, StartError> {
+/// A port that several shards share is no other process's: the first takes it alone for a moment.
+fn listen(address: &str, index: usize, count: usize) -> Result<Listener, StartError> {
     let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
-    let endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
-    Listener::bind(&endpoint, share_port).map_err(|error| match error {
+    let endpoint: Endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
+    let bind = |shared| Listener::bind(&endpoint, shared);
+    let is_probed = index == 0 && count > 1 && !matches!(endpoint, Endpoint::Unix(_));
+    let first = if is_probed { bind(false).map(drop) } else { Ok(()) };
+    first.and_then(|()| bind(count > 1)).map_err(|error| match error {
         // Its own words say the address again.
         BindError::Kernel { source, .. } => failed(source),
         error => failed(io::Error::other(error)),
@@ -556,16 +596,5 @@ fn raise_descriptor_limit() {
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "cannot raise the descriptor limit");
-    }
-}
-
-/// Equal on two daemons exactly if they read the same clock: the same boot of the same kernel.
-fn clock_id() -> u64 {
-    use std::hash::{BuildHasherDefault, DefaultHasher};
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    match boot.trim() {
-        // Unknown: a number of our own, so that nobody takes our clock for theirs.
-        "" => RandomState::new().hash_one(std::process::id()),
-        boot => BuildHasherDefault::<DefaultHasher>::default().hash_one(boot),
     }
 }

@@ -13,10 +13,12 @@
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
+//! * `crossings.rs` has the queues between shards: calls whose ends sit on different ones go through them.
 //! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handover/` passes all of it to another process, which goes on in this one's place.
 //! * `check.rs` looks at the files a configuration names.
+//! * `fresh.rs` makes the engine of a shard.
 //! * `handle.rs` starts all of it from a [`Config`] and is what the binary, the tests and embedded applications hold.
 //!   `threads.rs` says what happens if one of its threads panics.
 //!
@@ -36,7 +38,9 @@ mod check;
 mod command;
 mod config;
 mod control;
+mod crossings;
 mod datagrams;
+mod fresh;
 mod handle;
 mod handover;
 mod heaps;
@@ -65,7 +69,7 @@ pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
-    Reach, ServiceRule, UdpAddress, Whom, check_log_level,
+    Reach, ServiceRule, Shards, UdpAddress, Whom, check_log_level,
 };
 pub use handle::{Daemon, StartError, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};

@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn who_asks_is_told_and_news_are_told_unasked() {
-        let (sender, receiver) = shard_channel(Waker::new().unwrap());
+        let (sender, receiver) = shard_channel(Waker::new().unwrap().into());
         let told = || match receiver.next() {
             Some(Command::LookedUp { found, .. }) => Some(found),
             _ => None,

@@ -66,15 +66,20 @@ pub(crate) enum PendingPhase {
 }
 
 impl PendingConnections {
-    /// None yet, with the limits of accepted connections and the rules for gRPC clients among them.
-    pub fn new(limits: ConnectionLimits, call_rules: Vec<ServiceRule>) -> Self {
+    /// Limits of accepted connections, and of those that are only told that there is no place.
+    pub fn budgets(limits: ConnectionLimits) -> [ConnectionBudget; 2] {
+        [ConnectionBudget::new(limits), ConnectionBudget::new(REFUSALS)]
+    }
+
+    /// None yet, with the places that all shards share and the rules for gRPC clients among them.
+    pub fn new([places, refusals]: [ConnectionBudget; 2], call_rules: Vec<ServiceRule>) -> Self {
         Self {
             open: HashMap::new(),
             lingering: HashMap::new(),
             next: 0,
             unidentified: UnidentifiedConnections::default(),
-            places: ConnectionBudget::new(limits),
-            refusals: ConnectionBudget::new(REFUSALS),
+            places,
+            refusals,
             call_rules,
             reserve: reserve(),
         }

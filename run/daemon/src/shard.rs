@@ -3,6 +3,7 @@
 use crate::changes::Changes;
 use crate::command::{Command, Exchanged, Notice, Observation, Services, ShardReceiver};
 use crate::control::ControlMessage;
+use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
@@ -27,6 +28,9 @@ use trunkline_telemetry::Ask;
 /// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
 /// all the time keeps its pages.
 const HEAP_REST_NS: u64 = 1_000_000_000;
+
+/// Looks at the queues while one of them is full, when other threads are to know what is said there.
+const MEETINGS_MAX: usize = 10_000;
 
 /// A shard. Lives on its own thread; see `turn.rs` for what it does all day.
 pub(crate) struct Shard {
@@ -55,6 +59,8 @@ pub(crate) struct Shard {
     pub changes: Arc<Changes>,
     pub told: u64,
     pub names: Arc<Names>,
+    /// The queues from and to the other shards.
+    pub crossings: Crossings,
     pub stopping: bool,
     /// It goes on where another daemon's stopped, at this instant.
     pub resumes: Option<Instant>,
@@ -147,6 +153,7 @@ impl Shard {
                 let _ = reply.send(key);
             }
             Command::Bind { session, bind, reply } => {
+                self.meet();
                 let request = BindRequest {
                     schema: bind.schema.as_ref(),
                     serves: &bind.serves,
@@ -156,7 +163,12 @@ impl Shard {
                 let bound = self.engine.bind(session, &request);
                 // Before the application knows: who asks after that must see it.
                 self.tell_changes();
+                self.meet();
                 let _ = reply.send(bound);
+            }
+            Command::Meet { reply } => {
+                self.meet();
+                let _ = reply.send(());
             }
             Command::Bound { session, reply } => _ = reply.send(self.engine.bound(session)),
             Command::Renewing { session, told } => self.heap_offered(session, told),
@@ -197,10 +209,26 @@ impl Shard {
                 let _ = reply.send(self.leave_grpc(hold));
             }
             Command::StayWithGrpc => self.stay_with_grpc(),
-            Command::Leave(leave) => self.hand_over(&leave),
+            Command::Stand(stand) => self.stand(&stand),
             Command::Drain => self.engine.drain(now()),
             Command::Stop => self.stopping = true,
         }
+    }
+
+    /// Takes in what other shards have said, and tells them all there is for them: a queue that is full is being
+    /// emptied, for its shard waits for nobody.
+    fn meet(&mut self) {
+        for _ in 0..MEETINGS_MAX {
+            let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+            self.crossings.take(&mut self.engine, &mut turn);
+            self.crossings.send(&mut self.engine, &mut turn);
+            if !self.crossings.has_more(&self.engine) {
+                break;
+            }
+            rustix::thread::sched_yield();
+        }
+        // What came of it is let out with the next turn.
+        self.pressing = true;
     }
 
     /// A step of emptying gRPC connections before a hand-over; how far that is.

@@ -1,9 +1,9 @@
 //! The daemon's loop. Everything a shard does is on this page.
 //!
-//! A turn looks once at everything that may have work, in this order: commands, submission rings, sockets, timers; then
-//! it lets out what came of it: bytes to sockets, completions to rings. A turn that found nothing is followed by a
-//! wait: look and yield for as long as the last waits make that worthwhile, then block until a doorbell, a socket or a
-//! timer.
+//! A turn looks once at everything that may have work, in this order: what other shards say, submission rings, sockets
+//! and commands, timers; then it lets out what came of it: to other shards, bytes to sockets, completions to rings. A
+//! turn that found nothing is followed by a wait: look and yield for as long as the last waits make that worthwhile,
+//! then block until a doorbell, a socket or a timer.
 
 use crate::shard::{Shard, Token, now};
 use trunkline_engine::{SessionKey, Turn};
@@ -37,7 +37,9 @@ impl Shard {
 
     /// One turn. Whether there was anything to do.
     fn turn(&mut self) -> bool {
-        let mut worked = self.drain_submissions() | std::mem::take(&mut self.pressing) | self.read_on();
+        let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
+        let mut worked =
+            crossed | self.drain_submissions() | std::mem::take(&mut self.pressing) | self.read_on();
         if worked {
             self.let_out();
         }
@@ -55,6 +57,7 @@ impl Shard {
     /// What came of the work goes where it belongs.
     pub(crate) fn let_out(&mut self) {
         self.tell_changes();
+        self.crossings.send(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         self.look_up_names();
         self.dial();
         self.transmit();
@@ -64,6 +67,8 @@ impl Shard {
         self.bury_retired();
         self.attend_heaps();
         self.report_policies();
+        // A queue was full, or something more came of the rest.
+        self.pressing |= self.crossings.has_more(&self.engine);
     }
 
     /// Names are looked up elsewhere; what they stand for comes back as a command.
@@ -106,6 +111,9 @@ impl Shard {
         if !self.sessions.active.is_empty() {
             return self.waiter.arrived(now().0);
         }
+        if !self.crossings.arm() {
+            return self.waiter.arrived(now().0);
+        }
         let due = self.engine.next_timeout().into_iter().chain(self.socket_timers.next_due()).min();
         let timer_ns = due.map(|at| at.since_ns(now()));
         let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
@@ -116,6 +124,7 @@ impl Shard {
         } else {
             self.waiter.ran_dry();
         }
+        self.crossings.disarm();
         self.fire_timers();
         self.let_out();
     }

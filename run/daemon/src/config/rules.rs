@@ -79,11 +79,6 @@ impl Config {
             let advice = format!("write at most {all}, or leave it out");
             return Err(breach("daemon.connections_per_source_max", problem, &advice));
         }
-        if self.daemon.shards != 1 {
-            let problem =
-                "this version runs one shard: a session on one would not reach a service on another";
-            return Err(breach("daemon.shards", problem.into(), "write 1, or leave it out"));
-        }
         Ok(())
     }
 

@@ -121,11 +121,6 @@ fn errors_say_where_what_and_what_instead() {
          \"/var/lib/trunkline/policies.toml\"",
         ),
         (
-            "[daemon]\n\nshards = 2",
-            "d.toml:3:10: daemon.shards: this version runs one shard: a session on one would not reach a \
-         service on another; write 1, or leave it out",
-        ),
-        (
             "[sessions]\nring_entries = 500",
             "d.toml:2:16: sessions.ring_entries: is 500; write a power of two from 16 to 16384",
         ),
@@ -247,7 +242,9 @@ fn errors_say_where_what_and_what_instead() {
 #[test]
 fn types_and_syntax_have_places_too() {
     for (text, start, part) in [
-        ("[daemon]\nshards = \"two\"", "d.toml:2:10: daemon.shards: ", "invalid type"),
+        ("[daemon]\nshards = \"two\"", "d.toml:2:10: daemon.shards: ", "a number from 1 to 32, or \"auto\""),
+        ("[daemon]\nshards = 0", "d.toml:2:10: daemon.shards: ", "a number from 1 to 32, or \"auto\""),
+        ("[daemon]\nshards = 2.5", "d.toml:2:10: daemon.shards: ", "invalid type"),
         ("[daemon]\nshards = ", "d.toml:2:10: ", ""),
         ("[limits]\nmessage_bytes = \"64 MB\"", "d.toml:2:17: limits.message_bytes: ", "units: B, KiB, MiB"),
         ("[daemon]\nnode = \"ä\" x", "d.toml:2:12: ", ""),

@@ -10,6 +10,15 @@ use trunkline_net::{Endpoint, Target};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
+/// Threads that carry calls: a number, or `"auto"`, as many as there are processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// One for each processor, up to [`Shards::MAX`].
+    Auto,
+    /// So many.
+    Count(u16),
+}
+
 /// Permission bits of a file, written as octal text: `"0660"`.
 ///
 /// Text only: the number 400 in a file would mean 0620 to a reader of decimals and 0400 to its writer.
@@ -44,6 +53,22 @@ pub enum Principal {
 /// Largest first: a size is shown in the largest unit that leaves no fraction.
 const UNITS: [(&str, u64); 5] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+impl Shards {
+    /// More than this is no use: each looks at a queue from every other in every turn.
+    pub const MAX: u16 = 32;
+
+    /// How many there are on this machine.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Auto => {
+                let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+                processors.min(Self::MAX.into())
+            }
+            Self::Count(count) => usize::from(count.clamp(1, Self::MAX)),
+        }
+    }
+}
 
 impl Principal {
     /// Whether a process is meant, by the kernel's word about it.
@@ -214,6 +239,39 @@ impl<'de> Deserialize<'de> for Whom {
 impl Serialize for Address {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl Serialize for Shards {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Count(count) => serializer.serialize_u16(*count),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Shards {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Threads;
+        impl Visitor<'_> for Threads {
+            type Value = Shards;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number from 1 to {}, or \"auto\"", Shards::MAX)
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Shards, E> {
+                let count = u16::try_from(value).ok().filter(|count| (1..=Shards::MAX).contains(count));
+                count.map(Shards::Count).ok_or_else(|| E::invalid_value(Unexpected::Signed(value), &self))
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<Shards, E> {
+                let known = (value == "auto").then_some(Shards::Auto);
+                known.ok_or_else(|| E::invalid_value(Unexpected::Str(value), &self))
+            }
+        }
+        deserializer.deserialize_any(Threads)
     }
 }
 

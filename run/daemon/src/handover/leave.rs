@@ -1,6 +1,6 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
-use super::parts::{Leave, LeaveError, Moved};
+use super::parts::{Leave, LeaveError, Moved, Stand};
 use super::wire::{Channel, ChannelError, VERSION, Word};
 use crate::command::{Command as ShardCommand, ShardSender};
 use crate::control::ControlMessage;
@@ -242,10 +242,10 @@ impl Daemon {
         tell: &mut dyn FnMut(Step),
     ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
         let (mut moved, mut standing) = (Moved::default(), Vec::new());
-        let mut part = |give: &dyn Fn(Leave)| {
+        let mut part = |give: &dyn Fn(Box<Leave>)| {
             let (done, sent) = channel();
             let (holds, in_vain) = channel();
-            give(Leave { channel: Arc::clone(to), done, in_vain });
+            give(Box::new(Leave { channel: Arc::clone(to), done, in_vain }));
             standing.push(holds);
             let part = match sent.recv_timeout(step_max) {
                 Ok(Ok(part)) => part,
@@ -262,14 +262,35 @@ impl Daemon {
             tell(Step::Standing(standing.len()));
             Ok(())
         };
-        part(&|leave| self.tell_control(ControlMessage::Leave(Box::new(leave))))?;
-        for shard in self.shards() {
+        part(&|leave| self.tell_control(ControlMessage::Leave(leave)))?;
+        let orders = self.stop_shards(step_max)?;
+        for order in &orders {
             part(&|leave| {
                 // A shard that has ended drops the order, which is noticed.
-                let _ = shard.send(ShardCommand::Leave(Box::new(leave)));
+                let _ = order.send(leave);
             })?;
         }
         Ok((moved, standing))
+    }
+
+    /// Has every shard stand still, with what it has said to the others in their queues. They go on when what gives
+    /// them the next order is dropped without.
+    fn stop_shards(&self, step_max: Duration) -> Result<Vec<Sender<Box<Leave>>>, HandOverError> {
+        let (stands, standing) = channel();
+        let mut orders = Vec::new();
+        for shard in self.shards() {
+            let (order, leave) = channel();
+            let _ = shard.send(ShardCommand::Stand(Stand { stands: stands.clone(), leave }));
+            orders.push(order);
+        }
+        drop(stands);
+        for _ in &orders {
+            standing.recv_timeout(step_max).map_err(|error| match error {
+                RecvTimeoutError::Timeout => HandOverError::Own("a thread hangs".into()),
+                RecvTimeoutError::Disconnected => HandOverError::Own("a thread has ended".into()),
+            })?;
+        }
+        Ok(orders)
     }
 }
 

@@ -41,4 +41,4 @@ mod wire;
 pub use arrive::{Arrival, TakeOverError};
 pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
-pub(crate) use parts::Leave;
+pub(crate) use parts::{Leave, Stand};

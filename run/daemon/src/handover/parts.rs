@@ -22,6 +22,14 @@ pub(crate) struct Leave {
     pub in_vain: Receiver<Infallible>,
 }
 
+/// An order to stop, until every shard has: what one says to another must not come when that has handed over.
+pub(crate) struct Stand {
+    /// Told when this one stands.
+    pub stands: Sender<()>,
+    /// The order to hand over; ends when it was in vain.
+    pub leave: Receiver<Box<Leave>>,
+}
+
 /// How much was handed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Moved {
@@ -74,10 +82,20 @@ impl Control {
 }
 
 impl Shard {
-    /// Hands everything over. Comes back only if that was in vain.
-    pub fn hand_over(&mut self, leave: &Leave) {
+    /// Stands still, and hands over when all do. Comes back only if that was in vain.
+    pub fn stand(&mut self, stand: &Stand) {
         // What can go, goes: it need not be carried.
         self.let_out();
+        let _ = stand.stands.send(());
+        match stand.leave.recv() {
+            Ok(leave) => self.hand_over(&leave),
+            Err(_) => self.pressing = true,
+        }
+    }
+
+    /// Hands everything over. Comes back only if that was in vain.
+    fn hand_over(&mut self, leave: &Leave) {
+        self.crossings.park(&mut self.engine);
         self.sockets.make_portable();
         let _ = leave.done.send(self.send_parts(&leave.channel));
         let _ = leave.in_vain.recv();

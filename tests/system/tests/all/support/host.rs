@@ -299,9 +299,10 @@ impl Host {
     fn config(&self) -> String {
         let node = Path::new(self.dir.path()).file_name().unwrap();
         let mut text = format!(
-            "[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\n",
+            "[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\nshards = {}\n",
             self.socket(),
-            self.streams()
+            self.streams(),
+            shards()
         );
         if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
@@ -326,6 +327,12 @@ impl Host {
         text.push_str(&self.more);
         text
     }
+}
+
+/// Threads that carry calls, on every host of a test: `TRUNKLINE_TEST_SHARDS` says how many.
+pub fn shards() -> u16 {
+    let said = std::env::var("TRUNKLINE_TEST_SHARDS");
+    said.map_or(1, |said| said.parse().expect("TRUNKLINE_TEST_SHARDS is a number"))
 }
 
 impl Keys {
