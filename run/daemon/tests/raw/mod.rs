@@ -244,7 +244,11 @@ fn bind_as(
 pub fn send(control: &ControlSocket, kind: request::Kind, fd: Option<&rustix::fd::OwnedFd>) {
     let packet = Request { tag: 1, kind: Some(kind) }.encode_to_vec();
     let fds: Vec<_> = fd.iter().map(|fd| fd.as_fd()).collect();
-    control.send(&packet, &fds).unwrap();
+    match control.send(&packet, &fds) {
+        // It has refused and closed already: the answer that lies there says why.
+        Err(error) if error.is_closed() => {}
+        sent => sent.unwrap(),
+    }
 }
 
 pub fn answer(control: &ControlSocket) -> Answer {
