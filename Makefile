@@ -8,7 +8,7 @@ CARGO ?= cargo
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
 
-test: ## every check: house rules, format, all tests, models of the lock-free code; a summary at the end
+test: ## every check: the project's rules, format, all tests (system tests with 1, 2 and 3 shards), models of the lock-free code; a summary at the end
 	@$(CARGO) xtask test
 
 counts: ## instructions of codec, rings and calls, beside those in docs/counts.toml; needs valgrind

@@ -22,24 +22,55 @@ struct Step {
     needs: Option<&'static str>,
     /// Arguments of cargo.
     cargo: &'static [&'static str],
-    /// Models of the lock-free code run with `--cfg loom`, which changes every crate; they get a target folder of their
-    /// own.
-    loom: bool,
+    /// Names of the tests that run, or parts of them: all of them if there is none.
+    only: &'static [&'static str],
+    variant: Variant,
 }
 
-const STEPS: [Step; 3] = [
-    Step { name: "format", needs: Some("rustfmt"), cargo: &["fmt", "--all", "--check"], loom: false },
+/// What is different from an ordinary build and run.
+#[derive(Clone, Copy)]
+enum Variant {
+    Ordinary,
+    /// Models of the lock-free code run with `--cfg loom`, which changes every crate; they get a target folder of their
+    /// own.
+    Loom,
+    /// Every daemon that a system test starts has so many shards.
+    Shards(&'static str),
+}
+
+/// The system tests, as the step of all tests has built them: of the whole workspace, or the crates they use would be
+/// built again with other features.
+const SYSTEM: &[&str] = &["test", "--workspace", "--locked", "--test", "all"];
+
+const STEPS: [Step; 5] = [
+    Step {
+        name: "format",
+        needs: Some("rustfmt"),
+        cargo: &["fmt", "--all", "--check"],
+        only: &[],
+        variant: Variant::Ordinary,
+    },
     Step {
         name: "tests",
         needs: None,
         cargo: &["test", "--workspace", "--locked", "--no-fail-fast"],
-        loom: false,
+        only: &[],
+        variant: Variant::Ordinary,
+    },
+    Step { name: "2 shards", needs: None, cargo: SYSTEM, only: &[], variant: Variant::Shards("2") },
+    Step {
+        name: "3 shards",
+        needs: None,
+        cargo: SYSTEM,
+        only: &["topologies", "workers", "kills", "upgrade::"],
+        variant: Variant::Shards("3"),
     },
     Step {
         name: "models",
         needs: None,
         cargo: &["test", "--locked", "--package", "trunkline-shm", "--test", "loom_*"],
-        loom: true,
+        only: &[],
+        variant: Variant::Loom,
     },
 ];
 
@@ -88,7 +119,13 @@ impl Step {
         let mut unsteady = Vec::new();
         let mut outcome = match self.needs.filter(|tool| !is_here(tool)) {
             Some(tool) => StepOutcome::Skipped(format!("{tool} is not installed")),
-            None => watched(self.command(), &mut counts),
+            None => {
+                let mut command = self.command();
+                if !self.only.is_empty() {
+                    command.arg("--").args(self.only);
+                }
+                watched(command, &mut counts)
+            }
         };
         if matches!(outcome, StepOutcome::Failed(_))
             && let Some(names) = counts.to_try_again(UNSTEADY_MAX)
@@ -113,11 +150,15 @@ impl Step {
     fn command(&self) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(self.cargo).current_dir(Tree::root()).stdin(Stdio::null()).stdout(Stdio::piped());
-        if self.loom {
-            let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-            command
-                .env("RUSTFLAGS", format!("{flags} --cfg loom"))
-                .env("CARGO_TARGET_DIR", target().join("loom"));
+        match self.variant {
+            Variant::Ordinary => {}
+            Variant::Loom => {
+                let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
+                command
+                    .env("RUSTFLAGS", format!("{flags} --cfg loom"))
+                    .env("CARGO_TARGET_DIR", target().join("loom"));
+            }
+            Variant::Shards(count) => _ = command.env("TRUNKLINE_TEST_SHARDS", count),
         }
         command
     }
@@ -173,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_step_passes_fails_or_is_skipped() {
-        let step = |cargo, needs| Step { name: "step", needs, cargo, loom: false };
+        let step = |cargo, needs| Step { name: "step", needs, cargo, only: &[], variant: Variant::Ordinary };
         assert_eq!(step(&["--version"], None).run().outcome, StepOutcome::Passed);
         assert!(matches!(step(&["no-such-task"], None).run().outcome, StepOutcome::Failed(_)));
         let skipped = step(&["no-such-task"], Some("a-tool-nobody-has")).run().outcome;
