@@ -11,6 +11,9 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use trunkline_shm::WakeFlag;
 
+/// How often a thread of the larger model is interrupted where it could go on.
+const PREEMPTIONS: usize = 3;
+
 /// What a shard has: queues (how many things were put into each, as a bounded queue publishes them), its flag, and an
 /// eventfd that stays readable until it is read.
 #[derive(Default)]
@@ -74,10 +77,13 @@ fn one_that_fills_a_queue_twice() {
     });
 }
 
-/// Two fill a queue each.
+/// Two fill a queue each. Threads are interrupted where they could go on three times at most: all interleavings of
+/// three threads take longer than a check may.
 #[test]
 fn two_that_fill_queues_of_their_own() {
-    loom::model(|| {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS);
+    builder.check(|| {
         let shard = Arc::new(Shard::default());
         let others = [0, 1].map(|queue| {
             let filling = Arc::clone(&shard);
