@@ -44,6 +44,10 @@ unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}
 
+#[expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "who made a CallerMemory has promised it for all of them"
+)]
 impl CallerMemory {
     /// # Safety
     /// As this type says, for all pointers that are passed to its methods.

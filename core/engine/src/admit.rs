@@ -252,10 +252,11 @@ impl Engine {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else { return };
         let is_logged = policies.is_logged();
         self.dismiss(key, policies, Some((now, code)));
-        if is_logged && self.admission.logs() {
-            if let Some(record) = self.access_record(now, key, code) {
-                self.admission.log(record);
-            }
+        if is_logged
+            && self.admission.logs()
+            && let Some(record) = self.access_record(now, key, code)
+        {
+            self.admission.log(record);
         }
     }
 

@@ -34,10 +34,11 @@ impl Owners {
 
     /// Every service with each of its users.
     pub fn all(&self) -> Vec<(Box<str>, Box<str>)> {
-        let each = |(service, owners): (&Box<str>, &Vec<Owner>)| {
-            owners.iter().map(|owner| (service.clone(), owner.identity.clone())).collect::<Vec<_>>()
-        };
-        self.services.iter().flat_map(each).collect()
+        let mut all = Vec::new();
+        for (service, owners) in &self.services {
+            all.extend(owners.iter().map(|owner| (service.clone(), owner.identity.clone())));
+        }
+        all
     }
 
     /// A session of this user serves a service from now on.

@@ -86,7 +86,7 @@ mod tests {
         let length = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]) as usize;
         assert_eq!((length, length % 6), (frame.len() - 9, 0), "whole settings");
         assert_eq!(&frame[3..9], [4, 0, 0, 0, 0, 0], "SETTINGS of the connection, no flags");
-        assert!(SETTING >= 0xf000);
+        const { assert!(SETTING >= 0xf000) };
         let length = u32::from_be_bytes([0, PROBE_END[0], PROBE_END[1], PROBE_END[2]]) as usize;
         assert_eq!((PROBE_END[3], length), (7, PROBE_END.len() - 9), "GOAWAY");
     }

@@ -62,10 +62,7 @@ impl Imports {
             return Some(&file.path);
         };
         let named = file.reexported.iter().find(|(known, _)| known == name);
-        let onward = match named {
-            Some((_, target)) => Some([target, &path[len + 1..]].concat()),
-            None => None,
-        };
+        let onward = named.map(|(_, target)| [target, &path[len + 1..]].concat());
         match onward {
             // A name may be of a crate elsewhere: then it is this file's own word for it.
             Some(target) if target != path => self.owner(&target, facades).or(Some(&file.path)),

@@ -177,7 +177,7 @@ impl Caller {
         let terms = self.terms();
         let sent = self.text(self.shared.extent.bytes_max);
         let mut call = pin!(self.shared.client.echo(terms.of(Text { text: sent })));
-        poll_fn(|cx| Poll::Ready(drop(call.as_mut().poll(cx)))).await;
+        let _begun = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await;
         pause(self.random.magnitude(2000));
         Ok(())
     }
