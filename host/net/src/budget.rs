@@ -1,9 +1,7 @@
 //! How many accepted connections there may be: from one source, and in all. Each holds its place for as long as its
 //! [`Stream`](crate::Stream) lives, whoever has it.
 
-use crate::Stream;
 use std::collections::HashMap;
-use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -59,19 +57,8 @@ pub enum Full {
 }
 
 impl Source {
-    /// Where a stream comes from.
-    ///
-    /// # Errors
-    /// What the kernel says: the peer may be gone.
-    pub fn of(stream: &Stream) -> io::Result<Self> {
-        match (stream.peer_address()?, stream.peer_credentials()?) {
-            (Some(address), _) => Ok(Self::of_address(address.ip())),
-            (None, Some(process)) => Ok(Self::User(process.uid)),
-            (None, None) => Err(io::ErrorKind::NotConnected.into()),
-        }
-    }
-
-    fn of_address(address: IpAddr) -> Self {
+    /// An address, as far as one party has it.
+    pub fn of_address(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -106,6 +106,15 @@ impl Endpoint {
         }
     }
 
+    /// Whether others than this host's programs can reach it.
+    pub fn is_beyond_host(&self) -> bool {
+        match self {
+            Self::Tcp(address) | Self::Tls(address, _) => !address.ip().to_canonical().is_loopback(),
+            Self::R2p2(address) => !address.ip().is_loopback(),
+            Self::Unix(_) | Self::Abstract(_) => false,
+        }
+    }
+
     /// The path of a Unix endpoint.
     pub fn path(&self) -> Option<&Path> {
         match self {

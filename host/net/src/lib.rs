@@ -47,6 +47,7 @@ mod poller;
 mod stream;
 mod target;
 mod tls;
+mod transfer;
 
 pub use budget::{ConnectionBudget, ConnectionLimits, Full, Place, Source};
 pub use datagram::{DatagramBatch, Datagrams, Disguised, Outgoing, RawDatagrams};
@@ -58,9 +59,10 @@ pub use http2::{
 pub use lingering_close::LingeringClose;
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};
-pub use stream::{PeerCredentials, Stream, Transfer};
+pub use stream::{PeerCredentials, Stream};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
     Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, TlsClient, TlsError, TlsServer,
     TlsVersion, TlsVersions, TlsWatch, Validity,
 };
+pub use transfer::Transfer;

@@ -1,8 +1,9 @@
 //! A connected stream socket.
 
 use crate::Endpoint;
-use crate::budget::Place;
+use crate::budget::{Place, Source};
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer};
+use crate::transfer::Transfer;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -27,17 +28,6 @@ pub struct Stream {
 struct Plain {
     socket: OwnedFd,
     family: Family,
-}
-
-/// How a read or write ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// So many bytes; at least one.
-    Bytes(usize),
-    /// Nothing could be read or written now.
-    NotReady,
-    /// Reading: the peer will send nothing more.
-    Ended,
 }
 
 /// Who is at the other end of a Unix socket, as the kernel recorded it when it was connected.
@@ -241,6 +231,18 @@ impl Stream {
             .and_then(|address| SocketAddr::try_from(address).ok()))
     }
 
+    /// Where it comes from, as far as one party is behind it.
+    ///
+    /// # Errors
+    /// What the kernel says: the peer may be gone.
+    pub fn source(&self) -> io::Result<Source> {
+        match (self.peer_address()?, self.peer_credentials()?) {
+            (Some(address), _) => Ok(Source::of_address(address.ip())),
+            (None, Some(process)) => Ok(Source::User(process.uid)),
+            (None, None) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
     /// Takes over a connected socket from another process.
     ///
     /// # Errors
@@ -317,7 +319,7 @@ impl crate::tls::Socket for Plain {
         let wanted = buffer.len();
         let receive =
             || rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
-        of_read(retry(receive), wanted)
+        Transfer::of_read(retry(receive), wanted)
     }
 
     fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
@@ -333,36 +335,13 @@ impl Plain {
         let count = buffers.len().min(Stream::PIECES_MAX);
         let buffers = &mut buffers[..count];
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
-        of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
-    }
-}
-
-impl Transfer {
-    /// Reads the outcome of a write made on the stream's descriptor by somebody else.
-    ///
-    /// # Errors
-    /// What the kernel says, except *would block* and *interrupted*.
-    pub fn of_write(result: rustix::io::Result<usize>) -> io::Result<Self> {
-        match result {
-            Ok(0) | Err(Errno::AGAIN | Errno::INTR) => Ok(Self::NotReady),
-            Ok(count) => Ok(Self::Bytes(count)),
-            Err(error) => Err(error.into()),
-        }
+        Transfer::of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.plain.socket.as_fd()
-    }
-}
-
-fn of_read(result: rustix::io::Result<usize>, wanted: usize) -> io::Result<Transfer> {
-    match result {
-        Ok(0) if wanted > 0 => Ok(Transfer::Ended),
-        Ok(0) | Err(Errno::AGAIN) => Ok(Transfer::NotReady),
-        Ok(count) => Ok(Transfer::Bytes(count)),
-        Err(error) => Err(error.into()),
     }
 }
 

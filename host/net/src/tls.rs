@@ -9,6 +9,7 @@
 //! TLS 1.2 and 1.3, the cipher suites of rustls over aws-lc-rs or ring (`provider.rs`). A server asks for ALPN and
 //! takes `trunkline` or `h2`; a client offers the one it is about to speak.
 
+mod alpn;
 mod files;
 mod identity;
 mod portable;
@@ -17,12 +18,12 @@ mod records;
 mod session;
 mod validity;
 
+pub use alpn::Alpn;
 pub use files::{
     ClientFiles, ServerFiles, TlsClient, TlsError, TlsServer, TlsVersion, TlsVersions, TlsWatch,
 };
 pub use identity::Identity;
 pub use portable::{Keys, Portable};
 pub use records::Records;
-pub use session::Alpn;
 pub(crate) use session::{Session, Socket};
 pub use validity::Validity;

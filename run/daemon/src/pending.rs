@@ -114,7 +114,7 @@ impl Shard {
 
     fn admit_accepted(&mut self, mut stream: Stream, purpose: &Purpose) {
         // One that is gone already has no source.
-        let Ok(source) = Source::of(&stream) else { return };
+        let Ok(source) = stream.source() else { return };
         match self.admit_source(source) {
             Ok(place) => stream.hold(place),
             Err(Some(full)) => return self.refuse(stream, source, full),
@@ -213,7 +213,7 @@ impl Shard {
     /// Takes over a pending connection of the daemon that was here before.
     pub fn adopt_pending(&mut self, mut stream: Stream, first: Vec<u8>) {
         let time_ns = self.http_server.unfinished_ns_max;
-        let source = Source::of(&stream).ok();
+        let source = stream.source().ok();
         if let Some(source) = source {
             stream.hold(self.pending.places.hold(source));
         }

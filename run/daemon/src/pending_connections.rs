@@ -8,9 +8,7 @@ use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use trunkline_call::TimerKey;
 use trunkline_engine::Dial;
-use trunkline_net::{
-    ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Source, Stream,
-};
+use trunkline_net::{ConnectionBudget, ConnectionLimits, Full, Interest, LingeringClose, Listener, Stream};
 
 /// Connections accepted from a listener before the others get their turn.
 pub(crate) const ACCEPTS_PER_TURN: usize = 64;
@@ -87,7 +85,7 @@ impl PendingConnections {
 
     /// A connection that another daemon had accepted has its place here.
     pub fn hold_place(&self, stream: &mut Stream) {
-        if let Ok(source) = Source::of(stream) {
+        if let Ok(source) = stream.source() {
             stream.hold(self.places.hold(source));
         }
     }

@@ -2,7 +2,6 @@
 
 use crate::config::{Admin, Config, OpenTo, ServiceRule};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use trunkline_engine::{CallRule, GrpcClient, GrpcKey, Operator, PeerIdentity};
 use trunkline_net::{Endpoint, PeerCredentials, Stream};
@@ -95,7 +94,7 @@ impl GatewayListener {
         Self {
             rules: config.call.clone(),
             rules_by_port: config.call.iter().map(by_port).collect(),
-            needs_tls: config.gateway.open_to == OpenTo::Tls && is_beyond_host(endpoint),
+            needs_tls: config.gateway.open_to == OpenTo::Tls && endpoint.is_beyond_host(),
         }
     }
 
@@ -183,16 +182,6 @@ pub(crate) fn take_in(
             let (label, identity, client) = client.into_parts(stream);
             engine.accept_at_gateway(now, label, identity, client)
         }
-    }
-}
-
-/// Whether others than this host's programs can reach an address.
-pub(crate) fn is_beyond_host(endpoint: &Endpoint) -> bool {
-    let by_port = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-    match endpoint {
-        Endpoint::Tcp(address) | Endpoint::Tls(address, _) => by_port(address),
-        Endpoint::R2p2(address) => by_port(&(*address).into()),
-        Endpoint::Unix(_) | Endpoint::Abstract(_) => false,
     }
 }
 

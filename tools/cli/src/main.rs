@@ -45,7 +45,7 @@ mod upgrade;
 
 use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trunkline::{Channel, Status};
@@ -86,8 +86,8 @@ fn main() -> ExitCode {
         },
         Verb::Router(args) => router::router(&args),
         Verb::Sim(args) => sim::sim(&args),
-        Verb::Completions(args) => manual::completions(&args),
-        Verb::Man(args) => manual::man(&args),
+        Verb::Completions(args) => manual::completions(&args, Trunkline::command()),
+        Verb::Man(args) => manual::man(&args, Trunkline::command()),
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
     };
     match outcome {

@@ -1,8 +1,7 @@
 //! `trunkline completions` and `trunkline man`: what shells and man(1) want to know of the command line, from its own
 //! definition.
 
-use crate::args::Trunkline;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -27,14 +26,14 @@ pub struct ManArgs {
     pub folder: PathBuf,
 }
 
-/// Prints a completion script.
+/// Prints a completion script for a command line.
 ///
 /// # Errors
 /// Standard output takes nothing.
-pub fn completions(args: &CompletionsArgs) -> Result<(), String> {
+pub fn completions(args: &CompletionsArgs, mut line: Command) -> Result<(), String> {
     // Into memory first: the generator does not bear a reader who goes away.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Trunkline::command(), NAME, &mut script);
+    clap_complete::generate(args.shell, &mut line, NAME, &mut script);
     io::stdout().write_all(&script).map_err(|error| error.to_string())
 }
 
@@ -42,8 +41,8 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), String> {
 ///
 /// # Errors
 /// The folder cannot be written.
-pub fn man(args: &ManArgs) -> Result<(), String> {
-    let written = clap_mangen::generate_to(Trunkline::command(), &args.folder);
+pub fn man(args: &ManArgs, line: Command) -> Result<(), String> {
+    let written = clap_mangen::generate_to(line, &args.folder);
     written.map_err(|error| format!("{}: {error}", args.folder.display()))
 }
 
@@ -51,12 +50,14 @@ pub fn man(args: &ManArgs) -> Result<(), String> {
 mod tests {
     //! Shows that pages and scripts know every verb.
     use super::*;
+    use crate::args::Trunkline;
+    use clap::CommandFactory;
     use clap_complete::Shell;
 
     #[test]
     fn every_verb_has_a_page() {
         let folder = tempfile::tempdir().unwrap();
-        man(&ManArgs { folder: folder.path().to_owned() }).unwrap();
+        man(&ManArgs { folder: folder.path().to_owned() }, Trunkline::command()).unwrap();
         let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         assert!(page("trunkline.1").contains("Remote procedure calls"));
         for verb in Trunkline::command().get_subcommands().filter(|verb| !verb.is_hide_set()) {

@@ -1,5 +1,6 @@
 //! One TLS session between a socket and its reader.
 
+use super::alpn::Alpn;
 use super::portable::{Capture, First, Keys, Portable};
 use super::records::{Records, has_record, record_bytes};
 use super::{Identity, TlsClient, TlsServer};
@@ -15,15 +16,6 @@ use std::sync::Arc;
 const READ_BYTES: usize = 64 << 10;
 /// Cipher text that waits for the socket at most; beyond it, no more plain text is taken.
 const UNSENT_BYTES_MAX: usize = 128 << 10;
-
-/// What is spoken inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Alpn {
-    /// The native protocol.
-    Trunkline,
-    /// HTTP/2.
-    H2,
-}
 
 /// A TLS session. The socket is lent with every call.
 pub(crate) struct Session {
@@ -60,18 +52,6 @@ pub(crate) trait Socket {
 thread_local! {
     /// Cipher text passes through here on its way in; a session at rest has no buffer of its own.
     static CIPHER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-impl Alpn {
-    pub(crate) const ALL: [Self; 2] = [Self::Trunkline, Self::H2];
-
-    /// As it is negotiated.
-    pub fn name(self) -> &'static [u8] {
-        match self {
-            Self::Trunkline => b"trunkline",
-            Self::H2 => b"h2",
-        }
-    }
 }
 
 impl Session {

@@ -32,6 +32,10 @@ pub(crate) struct Breach {
     pub advice: String,
 }
 
+pub(super) fn breach(key: &str, problem: String, advice: &str) -> Breach {
+    Breach { key: key.to_owned(), problem, advice: advice.to_owned() }
+}
+
 impl ConfigError {
     /// An error of the TOML parser or of a value's own form.
     pub(super) fn of_parser(error: &toml::de::Error, text: &str, origin: &str) -> Self {

@@ -1,9 +1,7 @@
 //! `[gateway]`: where gRPC clients have their calls forwarded.
 
-use super::error::{Breach, quoted};
-use super::rules::breach;
+use super::error::{Breach, breach, quoted};
 use super::{Address, Config, Mode};
-use crate::purpose::is_beyond_host;
 use crate::schemas::SchemaCache;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -81,14 +79,14 @@ impl Config {
                 let problem = format!("has {shown}, which is no place to listen at for gRPC");
                 return Err(breach(KEY, problem, "write tcp://, or unix: and a path"));
             }
-            if gateway.open_to == OpenTo::Host && is_beyond_host(endpoint) {
+            if gateway.open_to == OpenTo::Host && endpoint.is_beyond_host() {
                 let problem = format!("has {shown}, which others than this host's programs reach");
                 let advice = "write gateway.open_to = \"tls\" (with tls.certificate and tls.key), or \"anyone\" for \
                               all who reach it in the clear, or a loopback address";
                 return Err(breach(KEY, problem, advice));
             }
             if gateway.open_to == OpenTo::Tls
-                && is_beyond_host(endpoint)
+                && endpoint.is_beyond_host()
                 && self.tls.certificate.as_os_str().is_empty()
             {
                 let problem = "would refuse every connection: TLS is not served".to_owned();

@@ -1,7 +1,6 @@
 //! `[metrics]`: where Prometheus reads what the daemon has counted.
 
-use super::error::Breach;
-use super::rules::breach;
+use super::error::{Breach, breach};
 use super::{Address, Config};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;

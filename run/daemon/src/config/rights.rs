@@ -114,7 +114,7 @@ impl ServiceRule {
             Some(prefix) => prefix.strip_suffix('.'),
             None => Some(self.service.as_str()),
         };
-        name.is_some_and(super::rules::is_full_name)
+        name.is_some_and(is_full_name)
     }
 }
 
@@ -260,6 +260,14 @@ impl<'de> Deserialize<'de> for Reach {
                         \"[2001:db8::]/32\", \"db.example:80\", \"*.example\", or \"unix:/run/a.sock\"";
         text.parse().map_err(|()| D::Error::invalid_value(Unexpected::Str(&text), &expected))
     }
+}
+
+/// Whether a text can be the full name of a service.
+pub(super) fn is_full_name(text: &str) -> bool {
+    text.split('.').all(|part| {
+        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    })
 }
 
 #[cfg(test)]

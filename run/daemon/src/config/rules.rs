@@ -1,6 +1,7 @@
 //! What a well-typed configuration may still get wrong.
 
-use super::error::{Breach, quoted};
+use super::error::{Breach, breach, quoted};
+use super::rights::is_full_name;
 use super::{Address, Bytes, Config, ServiceRule, level, sizes};
 use std::fmt::Display;
 use std::path::Path;
@@ -257,14 +258,6 @@ impl Config {
     }
 }
 
-/// Whether a text can be the full name of a service.
-pub(super) fn is_full_name(text: &str) -> bool {
-    text.split('.').all(|part| {
-        part.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    })
-}
-
 fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
         let key = format!("{key}[{index}].service");
@@ -308,10 +301,6 @@ pub(crate) fn policy_breach(error: PolicyError) -> Breach {
     let place = format!("policy[{}]", error.index);
     let key = if error.key.is_empty() { place } else { format!("{place}.{}", error.key) };
     Breach { key, problem: format!("(policy {:?}) {}", error.name, error.problem), advice: error.advice }
-}
-
-pub(super) fn breach(key: &str, problem: String, advice: &str) -> Breach {
-    Breach { key: key.to_owned(), problem, advice: advice.to_owned() }
 }
 
 fn within<T: PartialOrd + Display>(key: &str, value: T, min: T, max: T) -> Result<(), Breach> {

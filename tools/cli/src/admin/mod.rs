@@ -1,21 +1,23 @@
 //! The admin API: what a daemon tells its operators.
 //!
 //! The service is an ordinary application of its own daemon: it attaches over the same socket as everybody and is
-//! called through the same rings. `service.rs` answers calls from what a [`Host`] says about itself, `policies.rs`
-//! changes it and `audit.rs` writes down who did; `convert.rs` turns
+//! called through the same rings. `host.rs` is what a daemon says about itself; `service.rs` answers calls from it,
+//! `policies.rs` changes it and `audit.rs` writes down who did; `convert.rs` turns
 //! telemetry into messages and back, so that the verbs render what the telemetry room renders. Services of the package
 //! `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the control
 //! thread see to that.
 
 mod audit;
 mod convert;
+mod host;
 mod policies;
 mod service;
 
 pub use audit::Audit;
 pub use convert::{explanation, top_row};
+pub use host::{Facts, Host, UpgradeState, UpgradeWish};
 pub use policies::ControlService;
-pub use service::{AdminService, Facts, Host, UpgradeState, UpgradeWish};
+pub use service::AdminService;
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
 pub mod proto {

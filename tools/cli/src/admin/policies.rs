@@ -1,12 +1,12 @@
 //! Policies over the admin API: shown, and changed as a whole or not at all.
 
 use super::audit::Audit;
+use super::host::{Host, UpgradeWish};
 use super::proto::control_server::Control;
 use super::proto::{
     ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange, PolicySource,
     UpgradeRequest, UpgradeResponse,
 };
-use super::service::{Host, UpgradeWish};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

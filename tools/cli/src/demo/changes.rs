@@ -1,7 +1,8 @@
 //! The act in which everything changes while calls are in flight: a rule, a module, both daemons.
 
+use super::error::DemoError;
 use super::load::{Load, Tally};
-use super::script::{DemoError, Play, say, title};
+use super::script::{Play, say, title};
 use crate::table::count;
 use std::path::{Path, PathBuf};
 use trunkline::Channel;

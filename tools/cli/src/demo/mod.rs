@@ -7,6 +7,7 @@
 
 mod changes;
 mod child;
+mod error;
 mod load;
 mod picture;
 mod script;

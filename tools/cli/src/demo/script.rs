@@ -1,5 +1,6 @@
 //! The play: what is called, and what is shown of it.
 
+use super::error::DemoError;
 use super::picture;
 use super::stage::{Host, Stage};
 use crate::admin::proto::ListRequest;
@@ -10,7 +11,7 @@ use crate::table::count;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use trunkline::{Status, Wait};
+use trunkline::Wait;
 use trunkline_telemetry::Side;
 
 /// Calls made one after the other for the percentiles: enough for a 99th, over in a second.
@@ -21,41 +22,6 @@ const LINES_SHOWN: usize = 8;
 const COLUMNS_SHOWN: usize = 108;
 /// What the interactive session is asked.
 const QUESTIONS: [&str; 4] = [":complete doorb", "\"shared memory\" in:docs", "+doorbell", ":undo"];
-
-/// Why the demo did not come to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum DemoError {
-    /// The example programs were not built.
-    #[error("{name} is not in {}; build it there: cargo build --package trunkline-example-search", folder.display())]
-    Programs {
-        /// The first one missing.
-        name: &'static str,
-        /// Where it was looked for.
-        folder: PathBuf,
-    },
-    /// A process did not start.
-    #[error("{name} did not become ready\n{log}")]
-    NotReady {
-        /// Which.
-        name: String,
-        /// The last lines of all logs.
-        log: String,
-    },
-    /// An act failed.
-    #[error("{act} failed\n{output}")]
-    Act {
-        /// The command.
-        act: String,
-        /// What it printed.
-        output: String,
-    },
-    /// A question to a daemon failed.
-    #[error("asking a daemon: {0}")]
-    Admin(#[from] Status),
-    /// Files, processes, the terminal.
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
 
 /// Plays the demo.
 ///

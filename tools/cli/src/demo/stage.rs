@@ -1,7 +1,7 @@
 //! What the demo runs on: two daemons, a server, a folder for their sockets and logs.
 
 use super::child::{Ran, Resident, run};
-use super::script::DemoError;
+use super::error::DemoError;
 use crate::admin::proto::ListRequest;
 use crate::admin::proto::admin_client::AdminClient;
 use std::fmt::Write;

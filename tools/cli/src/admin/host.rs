@@ -1,0 +1,72 @@
+//! What a daemon says about itself, and what it may be told to do: what the services ask.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
+use trunkline_policy::{Definition, PolicyRow};
+use trunkline_telemetry::Ask;
+
+/// A daemon, as far as it is asked about itself.
+pub trait Host: Send + Sync + 'static {
+    /// What every shard knows, in order.
+    fn observe(&self, ask: &Ask) -> Vec<Observation>;
+    /// What does not depend on a shard.
+    fn facts(&self) -> Facts;
+    /// The chain at work.
+    fn policies(&self) -> Vec<PolicyRow>;
+    /// How far a replacement of it is.
+    fn upgrade_state(&self) -> UpgradeState;
+    /// Begins to replace it.
+    ///
+    /// # Errors
+    /// Why not.
+    fn begin_upgrade(&self, wish: UpgradeWish) -> Result<(), String>;
+    /// Puts a chain to work, or only says whether it would do. Returns which modules are upgraded with it, in words.
+    ///
+    /// # Errors
+    /// What is wrong with it; nothing has changed then.
+    fn apply_policies(&self, definitions: &[Definition], dry_run: bool) -> Result<Vec<String>, ChangeError>;
+    /// What becomes of this chain, the one at work, when the daemon ends.
+    fn policies_kept(&self, at_work: &[Definition]) -> PoliciesKept;
+}
+
+/// What a daemon knows about itself as a process.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Name shown to peers.
+    pub node: String,
+    /// Time since it started, in nanoseconds.
+    pub uptime_ns: u64,
+    /// Where applications attach.
+    pub socket: String,
+    /// Where other daemons reach it.
+    pub listening: Vec<String>,
+    /// Where operators reach it.
+    pub admin_listening: Vec<String>,
+    /// Where gRPC clients have their calls forwarded.
+    pub gateway_listening: Vec<String>,
+    /// Memory of its process, in bytes.
+    pub resident_bytes: u64,
+}
+
+/// What a replacement is to be.
+#[derive(Clone, Debug)]
+pub struct UpgradeWish {
+    /// The program; the running one's file if nobody said.
+    pub binary: Option<PathBuf>,
+    /// Time gRPC connections get.
+    pub grace: Duration,
+}
+
+/// How far a replacement is.
+#[derive(Clone, Debug, Default)]
+pub struct UpgradeState {
+    /// It goes on.
+    pub under_way: bool,
+    /// What has happened, in words.
+    pub steps: Vec<String>,
+    /// Why the last one failed.
+    pub failure: String,
+    /// What this daemon took over itself.
+    pub taken: Option<TakenOver>,
+}
