@@ -90,6 +90,13 @@ impl ServerStamps {
         out
     }
 
+    /// Moves k14 of a trailer to `k14`, when it leaves. Earlier than what it says before it, it cannot be.
+    pub fn sent_at(trailer: &mut [u8; SERVER_TRAILER_BYTES], k14: Instant) {
+        let stamps = Self::decode(trailer);
+        let work_ns = k14.since_ns(stamps.d12).saturating_sub(stamps.wait_ns);
+        trailer[WORK_AT..WORK_AT + 4].copy_from_slice(&short(work_ns).to_le_bytes());
+    }
+
     /// Reads a trailer. Any 64 bytes decode; wild values saturate and are clipped by whoever adds them up.
     pub fn decode(bytes: &[u8; SERVER_TRAILER_BYTES]) -> Self {
         let long = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| bytes[i * 8 + k]));
@@ -104,6 +111,9 @@ impl ServerStamps {
         Self { k7, d8, d9, a10, a11, d12, wait_ns: long(4), k14, subtree: short(3), cpu_ns: long(5) }
     }
 }
+
+/// Where k14−d12−wait lies in a trailer.
+const WORK_AT: usize = 56;
 
 fn short(ns: u64) -> u32 {
     u32::try_from(ns).unwrap_or(u32::MAX)
@@ -130,6 +140,31 @@ mod tests {
             cpu_ns: 777,
         };
         assert_eq!(ServerStamps::decode(&stamps.encode()), stamps);
+    }
+
+    #[test]
+    fn a_trailer_leaves_later_than_it_was_written() {
+        let at = |ns: u64| Instant(1_000_000 + ns);
+        let (k7, a10, a11, d12) = (at(0), at(50), at(70), at(75));
+        let stamps = ServerStamps {
+            k7,
+            d8: k7,
+            d9: k7,
+            a10,
+            a11,
+            d12,
+            wait_ns: 5,
+            k14: at(90),
+            subtree: 1,
+            cpu_ns: 2,
+        };
+        let mut trailer = stamps.encode();
+        ServerStamps::sent_at(&mut trailer, at(7_000));
+        assert_eq!(ServerStamps::decode(&trailer), ServerStamps { k14: at(7_000), ..stamps });
+        ServerStamps::sent_at(&mut trailer, at(3));
+        assert_eq!(ServerStamps::decode(&trailer), ServerStamps { k14: at(80), ..stamps }, "behind its wait");
+        let mut wild = [0xff; SERVER_TRAILER_BYTES];
+        ServerStamps::sent_at(&mut wild, at(0));
     }
 
     #[test]

@@ -54,6 +54,16 @@ pub(crate) struct Call {
     pub message_bytes_max: [u32; 2],
     pub client_stamps: ClientStamps,
     pub server_stamps: ServerStamps,
+    /// What its request waited in front of whoever serves it here, in nanoseconds: for a free worker, or, if another
+    /// host makes the call, for anything else before it is delivered. Booked as the server's receive queue.
+    #[serde(default)]
+    pub receive_wait_ns: u64,
+    /// When it began, if it is an attempt at another call, or was one before it took that call's place.
+    #[serde(default)]
+    pub attempt_began: Instant,
+    /// Calls below it that are over: those its handler made, and what was below those.
+    #[serde(default)]
+    pub subtree_below: u32,
     /// Its last item, in either direction.
     #[serde(skip)]
     pub last_step: Option<Step>,
@@ -247,6 +257,9 @@ impl Call {
             message_bytes_max: [u32::MAX; 2],
             client_stamps: ClientStamps::default(),
             server_stamps: ServerStamps::default(),
+            receive_wait_ns: 0,
+            attempt_began: Instant::default(),
+            subtree_below: 0,
             last_step: None,
             server_measured: false,
             admitted: false,
@@ -313,6 +326,22 @@ impl Call {
     pub fn note_step(&mut self, steps: &mut Steps, now: Instant, direction: Direction, item: &Item<'_>) {
         let back = direction == Direction::Response;
         steps.note(&mut self.last_step, Step { at: now, back, message: item.body().is_some() });
+    }
+
+    /// An item waited so long here before it went on.
+    pub fn note_wait(&mut self, direction: Direction, waited_ns: u64) {
+        match direction {
+            Direction::Response => self.server_stamps.wait_ns += waited_ns,
+            Direction::Request if self.is_made_here() => self.client_stamps.wait_ns += waited_ns,
+            Direction::Request => self.note_receive_wait(waited_ns),
+        }
+    }
+
+    /// Its request waited so long in front of the server. What comes after it was delivered is the application's time.
+    pub fn note_receive_wait(&mut self, waited_ns: u64) {
+        if self.server_stamps.d9 == Instant::default() {
+            self.receive_wait_ns += waited_ns;
+        }
     }
 
     /// Whether it begins when its request, of which parts have come, is whole.

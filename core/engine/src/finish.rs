@@ -4,7 +4,7 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
-use crate::r2p2::Named;
+use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
 use crate::session::Session;
 use crate::session::delivered_id;
 use crate::shard::ShardStage;
@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use trunkline_call::entry::Completion;
 use trunkline_call::{CallId, Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
-use trunkline_telemetry::{PeerIndex, Record, Side};
 
 /// Time another shard gets to say how a call ended whose deadline has passed on both.
 const LATE_NS: u64 = 5_000_000;
@@ -68,6 +67,7 @@ impl Engine {
     /// The same, when the caller's side says why: its deadline may have passed there first.
     pub(crate) fn cancel_as(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         self.tell_balancer(turn.now, key, None, &[]);
+        record_abandoned(self, key, code, turn.now);
         self.stop_server(turn, key, code);
         self.end_children(key, code);
         self.end_policies(turn.now, key, code);
@@ -117,6 +117,7 @@ impl Engine {
         }
         let (code, execution) = (outcome.code, outcome.execution);
         self.tell_balancer(turn.now, key, Some(code), &[]);
+        take_stamps_of_attempt(self, key);
         self.stop_server(turn, key, code);
         self.end_children(key, code);
         let Some(call) = self.calls.find_mut(key) else { return };
@@ -159,67 +160,8 @@ impl Engine {
             return;
         }
         call.client_stamps.a18 = a18;
-        self.record(key, now);
+        record_made(self, key, now);
         self.forget(key);
-    }
-
-    // LIFE: 22
-    /// A call made here is over, from the first stamp to the last.
-    pub(crate) fn record(&mut self, key: CallKey, now: Instant) {
-        if self.plant.unrecorded {
-            return;
-        }
-        let Some(call) = self.calls.find(key) else { return };
-        let code = call.outcome.unwrap_or(Code::Unknown);
-        let server = call.server_measured.then_some(call.server_stamps);
-        let record = Record {
-            side: Side::Made,
-            method: self.registry.number(call.method),
-            peer: call.peer_index,
-            code,
-            request_bytes: call.request.bytes,
-            response_bytes: call.response.bytes,
-            client: call.client_stamps,
-            server,
-        };
-        self.telemetry.record(now, &record);
-    }
-
-    /// A call from another host was answered.
-    pub(crate) fn record_served(&mut self, key: CallKey, code: Code, now: Instant) {
-        self.end_policies(now, key, code);
-        if let Some(call) = self.calls.find_mut(key).filter(|call| call.is_forwarded()) {
-            // Made here for somebody who keeps no time: it ends where it leaves.
-            call.outcome = Some(code);
-            (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
-            return self.record(key, now);
-        }
-        if self.plant.unrecorded {
-            return;
-        }
-        let Some(client) = self.calls.find(key).map(|call| call.client.clone()) else { return };
-        let peer = match client {
-            ClientEnd::Peer { peer, .. } => self.peers.find(peer).map(|peer| peer.telemetry),
-            ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(peer).map(|peer| peer.telemetry),
-            ClientEnd::R2p2 { request } => Some(self.r2p2_number(Named::Client(*request.client().ip()))),
-            ClientEnd::Session { .. }
-            | ClientEnd::Attempt { .. }
-            | ClientEnd::Mirror { .. }
-            | ClientEnd::Shard { .. } => return,
-        };
-        let peer = peer.unwrap_or(PeerIndex::OTHER);
-        let Some(call) = self.calls.find(key) else { return };
-        let record = Record {
-            side: Side::Served,
-            method: self.registry.number(call.method),
-            peer,
-            code,
-            request_bytes: call.request.bytes,
-            response_bytes: call.response.bytes,
-            client: call.client_stamps,
-            server: Some(call.server_stamps),
-        };
-        self.telemetry.record(now, &record);
     }
 
     /// Tells the server end that nobody waits any more, if it does not know. What waits in the call goes first, while
@@ -305,6 +247,7 @@ impl Engine {
         self.leave_server(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
+        let subtree = call.server_stamps.subtree.max(1);
         let client = call.client.clone();
         // A call is large, and most of what it has is as it was when it began: it is not moved to be dropped.
         self.calls.discard(key);
@@ -316,6 +259,7 @@ impl Engine {
         }
         if let Some(parent) = parent.and_then(|parent| self.calls.find_mut(parent)) {
             parent.children.retain(|child| *child != key);
+            parent.subtree_below = parent.subtree_below.saturating_add(subtree);
         }
         match client {
             ClientEnd::Attempt { .. } => {}

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
 use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
+use crate::records::record_served;
 use crate::{CallKey, GrpcKey};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;
@@ -143,7 +144,7 @@ impl Engine {
         if let Some(call) = self.calls.find_mut(key) {
             call.server_stamps.k14 = now;
         }
-        self.record_served(key, code, now);
+        record_served(self, key, code, now);
         self.forget(key);
     }
 

@@ -135,10 +135,7 @@ impl Engine {
             let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-            match direction {
-                Direction::Request => call.client_stamps.wait_ns += waited,
-                Direction::Response => call.server_stamps.wait_ns += waited,
-            }
+            call.note_wait(direction, waited);
             self.unaccount(key, direction, &item);
             if !had_its_turn && self.paces(turn.now, key, direction, &item) {
                 return self.hold_first(turn, key, direction, item);

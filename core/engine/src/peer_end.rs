@@ -6,6 +6,7 @@ use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::pass::{Blocker, Refusal};
 use crate::peer::{Announced, Lent};
+use crate::records::record_served;
 use crate::registry::MethodTypes;
 use crate::session::credit;
 use crate::shard::crossing::ShardSaid;
@@ -19,8 +20,8 @@ use trunkline_native::{
 };
 
 impl Engine {
-    // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3,
-    // d4) |
+    // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3)
+    // |
     /// Opens a call at a peer.
     pub(crate) fn open_at_peer<'a>(
         &mut self,
@@ -63,8 +64,8 @@ impl Engine {
         }
     }
 
-    // LIFE: 18 | response framed with the server's stamps and queued, then written as at 11 | trailer (k14) | 8
-    // response processing + stack, B's part
+    // LIFE: 18 | response framed with the server's stamps and queued, then written as at 11 | trailer; when it is
+    // written (k14) | 8 response processing + stack, B's part
     /// Sends a later item of a call along the stream it has at a peer.
     pub(crate) fn hand_to_peer<'a>(
         &mut self,
@@ -115,7 +116,7 @@ impl Engine {
         match sent {
             Ok(()) => {
                 if let Item::Finish { code, .. } = item {
-                    self.record_served(key, code, turn.now);
+                    record_served(self, key, code, turn.now);
                     self.forget(key);
                 }
                 Ok(())
@@ -146,7 +147,7 @@ impl Engine {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
             self.transmit(peer);
-            self.end_policies(turn.now, key, *code);
+            record_served(self, key, *code, turn.now);
         }
         self.forget(key);
     }
@@ -345,7 +346,6 @@ impl Engine {
             call.handed_over = true;
             call.peer_index = telemetry.unwrap_or(call.peer_index);
             call.client_stamps.d3 = turn.now;
-            call.client_stamps.d4 = turn.now;
         }
     }
 
@@ -394,7 +394,7 @@ impl Engine {
         }
     }
 
-    /// The server's stamps, taken at the last moment before the frame that carries them is written.
+    /// The server's stamps. The connection says in them when they leave.
     fn trailer(&mut self, turn: &Turn<'_>, key: CallKey) -> trunkline_native::Trailer {
         let Some(call) = self.calls.find_mut(key) else { return [0; trunkline_call::SERVER_TRAILER_BYTES] };
         call.server_stamps.k14 = turn.now;

@@ -1,11 +1,12 @@
 //! Bytes of connections: the host reads and writes sockets, the engine says what, and what it means.
 
+use crate::call::ServerEnd;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
-use crate::{Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
+use crate::{CallKey, Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
@@ -25,6 +26,10 @@ pub enum Piece<'a> {
         span: Span,
     },
 }
+
+/// A call whose request is at the socket, for [`Engine::note_sent`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentCall(CallKey);
 
 impl Piece<'_> {
     fn lent(lent: &Table<Lent>, range: SharedRange) -> Self {
@@ -137,12 +142,30 @@ impl Engine {
         })
     }
 
-    /// The socket took so many of those bytes.
-    pub fn transmitted(&mut self, turn: &mut Turn<'_>, key: PeerKey, bytes: usize) {
+    /// The socket took so many of those bytes. The call whose request ended with the last of them, if one did.
+    pub fn transmitted(&mut self, turn: &mut Turn<'_>, key: PeerKey, bytes: usize) -> Option<SentCall> {
+        let mut last = None;
         if let Some(peer) = self.peers.find_mut(key) {
             peer.connection.transmitted(bytes);
+            while let Some(sent) = peer.connection.poll_sent() {
+                let key = CallKey::from_bits(sent.tag);
+                if let Some(call) = self.calls.find_mut(key) {
+                    call.client_stamps.d4 = sent.at;
+                }
+                last = sent.is_last.then_some(SentCall(key));
+            }
         }
         self.settle_peer(turn, key);
+        last
+    }
+
+    /// The kernel says when the last byte of a call's request left this host.
+    pub fn note_sent(&mut self, call: SentCall, at: Instant) {
+        if let Some(call) = self.calls.find_mut(call.0)
+            && matches!(call.server, ServerEnd::Peer { .. })
+        {
+            call.client_stamps.k6 = at;
+        }
     }
 
     /// The connection is over: its calls end, those that never left as *not executed*.

@@ -8,6 +8,7 @@ use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
 use crate::r2p2::Made;
 use crate::r2p2_remote::Ungreeted;
+use crate::records::record_served;
 use crate::registry::Form;
 use crate::remote::Speaks;
 use crate::{CallKey, RemoteKey};
@@ -394,7 +395,7 @@ impl Engine {
         if let (Some(call), Some(bytes)) = (self.calls.find_mut(key), bytes) {
             call.response.count(bytes as u32);
         }
-        self.record_served(key, outcome.code, turn.now);
+        record_served(self, key, outcome.code, turn.now);
         self.forget(key);
         Ok(())
     }

@@ -19,10 +19,11 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, KeptBody, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
+use crate::records::record_attempt;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Code, Encoding, Execution, Fault};
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::Outcome;
 
 impl Engine {
@@ -89,12 +90,13 @@ impl Engine {
                 *execution = Execution::Unknown;
             }
             if next != NextAttempt::Deliver {
-                let metadata = Cow::Owned(metadata.to_vec());
-                let last = Outcome { code: *code, execution: *execution, metadata };
+                let (code, metadata) = (*code, Cow::Owned(metadata.to_vec()));
+                let last = Outcome { code, execution: *execution, metadata };
                 if let Some(attempts) = self.attempts_of(call) {
                     attempts.last = Some(last);
                 }
                 self.drop_item(item);
+                record_attempt(self, attempt, code, turn.now);
                 self.forget(attempt);
                 self.follow(turn, call, next);
                 return None;
@@ -197,7 +199,9 @@ impl Engine {
 
     /// One more attempt, with all of the request there is.
     fn begin_attempt(&mut self, turn: &mut Turn<'_>, key: CallKey, counted: bool) {
-        let Some(attempt) = self.calls.find(key).and_then(|call| self.attempt_of(key, call)) else { return };
+        let Some(attempt) = self.calls.find(key).and_then(|call| self.attempt_of(turn.now, key, call)) else {
+            return;
+        };
         let attempt = self.calls.insert(attempt);
         let Some(attempts) = self.attempts_of(key) else { return };
         let before = attempts.begin(attempt, counted);
@@ -213,7 +217,7 @@ impl Engine {
     }
 
     /// The call that is an attempt of this one.
-    fn attempt_of(&self, key: CallKey, call: &Call) -> Option<Call> {
+    fn attempt_of(&self, now: Instant, key: CallKey, call: &Call) -> Option<Call> {
         let (attempts, types) = (call.attempts.as_ref()?, call.sender_types(Direction::Request)?);
         let client = ClientEnd::Attempt { call: key, types };
         let server = ServerEnd::Cluster { cluster: attempts.cluster };
@@ -226,6 +230,7 @@ impl Engine {
         attempt.choice = call.choice;
         attempt.message_bytes_max = call.message_bytes_max;
         attempt.client_stamps = call.client_stamps;
+        attempt.attempt_began = now;
         attempt.tried.clone_from(&attempts.tried);
         let beside = attempts.live.iter().filter_map(|live| self.calls.find(*live)?.placed);
         attempt.tried.extend(beside.map(|placed| placed.endpoint));

@@ -279,13 +279,15 @@ impl Engine {
         let mut deadline = trunkline_call::Deadline::NONE;
         if let Some(call) = self.calls.find_mut(key) {
             call.handed_over = true;
-            call.server_stamps.d9 = now;
+            // From when it waited for the server, if it did: that is the server's receive queue.
+            let ready = Instant(now.0.saturating_sub(call.receive_wait_ns));
+            call.server_stamps.d9 = ready;
             if call.maker().is_some() {
-                call.client_stamps.d3 = now;
-                call.client_stamps.d4 = now;
-                call.client_stamps.k6 = now;
-                call.server_stamps.k7 = now;
-                call.server_stamps.d8 = now;
+                call.client_stamps.d3 = ready;
+                call.client_stamps.d4 = ready;
+                call.client_stamps.k6 = ready;
+                call.server_stamps.k7 = ready;
+                call.server_stamps.d8 = ready;
             }
             deadline = call.deadline;
         }

@@ -435,7 +435,7 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         let Some(place) = call.place.take() else { return };
         self.workers.give_back(place, key);
-        self.workers.note(now, place, call.method, &call.server_stamps);
+        self.workers.note(now, place, call.method, &call.server_stamps, call.receive_wait_ns);
     }
 
     /// A call takes no place at its worker any more, for whatever reason.
@@ -493,7 +493,7 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
-        call.client_stamps.wait_ns += waited;
+        call.note_receive_wait(waited);
         let opening = call.request.backlog.pop_front();
         self.workers.taken_from_queue(&queued);
         match opening {

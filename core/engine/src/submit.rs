@@ -214,6 +214,7 @@ impl Engine {
             return Ok(());
         };
         let mut has_place = false;
+        let subtree = self.subtree(key).max(finish.subtree.saturating_add(1));
         if let Some(call) = self.calls.find_mut(key) {
             has_place = call.place.is_some();
             call.server_measured = true;
@@ -221,13 +222,22 @@ impl Engine {
             call.server_stamps.a11 = finish.published;
             call.server_stamps.d12 = turn.now;
             call.server_stamps.cpu_ns = finish.cpu_ns;
-            call.server_stamps.subtree = finish.subtree.saturating_add(1);
+            call.server_stamps.subtree = subtree;
         }
         if has_place {
             self.leave_worker(turn.now, key);
         }
         self.pass(turn, key, Direction::Response, item);
         Ok(())
+    }
+
+    /// A delivered call and all calls below it, as far as those that serve them told.
+    fn subtree(&self, key: CallKey) -> u32 {
+        let Some(call) = self.calls.find(key) else { return 1 };
+        let open = call.children.iter().filter_map(|child| self.calls.find(*child));
+        let below = open
+            .fold(call.subtree_below, |sum, child| sum.saturating_add(child.server_stamps.subtree.max(1)));
+        below.saturating_add(1)
     }
 
     fn submit_cancel(

@@ -186,11 +186,18 @@ impl Workers {
         }
     }
 
-    /// The handler of a call is through with it: what it took is measured.
-    pub fn note(&mut self, now: Instant, place: Place, method: MethodKey, stamps: &ServerStamps) {
+    /// The handler of a call is through with it: what it took is measured, without what it had waited for a worker.
+    pub fn note(
+        &mut self,
+        now: Instant,
+        place: Place,
+        method: MethodKey,
+        stamps: &ServerStamps,
+        waited_ns: u64,
+    ) {
         let service = &mut self.services[place.service];
         let service_ns = stamps.a11.since_ns(stamps.a10);
-        let travel_ns = now.since_ns(stamps.d9).saturating_sub(service_ns);
+        let travel_ns = now.since_ns(stamps.d9).saturating_sub(service_ns).saturating_sub(waited_ns);
         if place.alone && stamps_are_there(stamps.a10, stamps.a11) {
             service.dispatcher.note(travel_ns.min(TRAVEL_NS_MAX), service_ns);
         }

@@ -62,6 +62,9 @@ pub struct Connection {
     #[serde(skip)]
     pub(crate) failed: Option<ProtocolError>,
     pub(crate) ignored_frames: u64,
+    /// When what is being written was shown: just before it went to the kernel.
+    #[serde(skip)]
+    pub(crate) shown_at: Instant,
 }
 
 /// What the bytes to come are.
@@ -147,6 +150,7 @@ impl Connection {
             ending: Ending::default(),
             failed: None,
             ignored_frames: 0,
+            shown_at: now,
             limits,
             config,
         }

@@ -27,6 +27,9 @@ pub(crate) struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
+    /// Where the stamps begin in a frame that has some, without checksum: only a CALL has a deadline before them.
+    pub const TRAILER_AT: usize = HEADER_BYTES;
+
     pub fn new(frame: FrameType, stream: u32) -> Self {
         Self {
             frame,

@@ -3,7 +3,9 @@
 use crate::StreamId;
 use crate::body::{Chunk, SharedRange};
 use crate::checksum::seal;
+use crate::head::Head;
 use std::collections::VecDeque;
+use trunkline_call::{Instant, ServerStamps};
 
 /// Frames in the order they leave. Whole frames are appended; any number of bytes may be taken off the front.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -20,6 +22,9 @@ pub(crate) struct Lane {
     /// Bytes ever appended and ever taken, shared ranges included: positions that never repeat.
     appended: u64,
     taken: u64,
+    /// Where in `bytes` server stamps lie that are not gone: they are to say when they leave, and not when they queued.
+    #[serde(default)]
+    stamps: VecDeque<usize>,
 }
 
 /// One or more frames whose bytes are all the connection's own, or one frame with a shared body at its end.
@@ -48,6 +53,38 @@ impl Lane {
     const KEEP_BYTES: usize = 64 << 10;
     /// Bytes at the front that are gone are squeezed out when they are this many, and half of the buffer.
     const SQUEEZE_BYTES: usize = 128 << 10;
+    /// Stamps as far behind the front are written anew when the lane is shown: what one write takes, mostly. So a
+    /// socket that takes little does not have all that waits for it stamped again and again.
+    const STAMPED_BYTES: usize = 256 << 10;
+
+    /// Appends a frame that begins with `head`, as [`Lane::append`] does.
+    pub fn append_head(
+        &mut self,
+        stream: Option<StreamId>,
+        merge: bool,
+        head: &Head<'_>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let start = self.bytes.len();
+        self.append(stream, merge, write);
+        // A checksum covers the stamps as they were queued, and bytes of the body that are far away by now.
+        if head.trailer.is_some() && !self.seals {
+            self.stamps.push_back(start + Head::TRAILER_AT);
+        }
+    }
+
+    /// The stamps that are about to leave say so.
+    pub fn stamp(&mut self, now: Instant) {
+        let within = self.head + Self::STAMPED_BYTES;
+        for at in self.stamps.iter().take_while(|at| **at < within) {
+            if *at < self.head {
+                continue; // some of it is gone
+            }
+            if let Some(trailer) = self.bytes.get_mut(*at..).and_then(<[u8]>::first_chunk_mut) {
+                ServerStamps::sent_at(trailer, now);
+            }
+        }
+    }
 
     /// Appends the frame `write` puts into the buffer. With `merge`, they join the unit before them.
     pub fn append(&mut self, stream: Option<StreamId>, merge: bool, write: impl FnOnce(&mut Vec<u8>)) {
@@ -101,6 +138,10 @@ impl Lane {
             left(Left { stream: unit.stream, done: unit.done });
             self.units.pop_front();
             self.front_cut = false;
+        }
+        let head = self.head;
+        while self.stamps.front().is_some_and(|at| *at < head) {
+            self.stamps.pop_front();
         }
         self.compact();
         count
@@ -166,6 +207,8 @@ impl Lane {
             && all.is_some()
             && all == self.appended.checked_sub(self.taken)
             && self.appended <= POSITION_MAX
+            && self.stamps.iter().is_sorted()
+            && self.stamps.iter().all(|at| (self.head..=self.bytes.len()).contains(at))
             && offsets.into_iter().all(|range| range.offset.checked_add(range.len).is_some())
     }
 
@@ -176,6 +219,7 @@ impl Lane {
             self.bytes.shrink_to(Self::KEEP_BYTES);
         } else if self.head >= Self::SQUEEZE_BYTES && self.head * 2 >= self.bytes.len() {
             self.bytes.drain(..self.head);
+            self.stamps.iter_mut().for_each(|at| *at -= self.head);
             self.head = 0;
         }
     }
@@ -213,6 +257,7 @@ impl Unit {
 mod tests {
     //! Shows that bytes leave in order whatever the size of the writes, and that tokens come back with their last byte.
     use super::*;
+    use crate::frame_type::FrameType;
 
     fn lane() -> Lane {
         let mut lane = Lane::default();
@@ -248,6 +293,43 @@ mod tests {
         assert_eq!(seen, [(4, Some(1), None), (9, Some(3), Some(9)), (11, Some(5), None)]);
         assert_eq!((lane.len(), lane.own_bytes()), (0, 0));
         assert_eq!(lane.take(5, u64::MAX, |_| {}), 5);
+    }
+
+    #[test]
+    fn stamps_say_when_they_left() {
+        let at = |ns: u64| Instant(1_000 + ns);
+        let stamps = ServerStamps { k7: at(0), d8: at(0), d9: at(0), ..ServerStamps::default() };
+        let stamps = ServerStamps { a10: at(5), a11: at(7), d12: at(8), wait_ns: 2, k14: at(20), ..stamps };
+        let mut head = Head::new(FrameType::Result, 1);
+        head.trailer = Some(stamps.encode());
+        let mut lane = Lane::default();
+        for _ in 0..3 {
+            lane.append_head(None, true, &head, |out| head.encode(at(20), None, 0, out));
+        }
+        let frame_bytes = lane.len() as usize / 3;
+        let left = |lane: &Lane, frame: usize| {
+            let chunks = lane.chunks(0, usize::MAX).filter_map(|chunk| match chunk {
+                Chunk::Bytes(bytes) => Some(bytes),
+                Chunk::Shared(_) => None,
+            });
+            let bytes = chunks.collect::<Vec<_>>().concat();
+            let trailer = bytes[frame * frame_bytes + Head::TRAILER_AT..].first_chunk().unwrap();
+            ServerStamps::decode(trailer)
+        };
+        lane.stamp(at(900));
+        assert_eq!(left(&lane, 0), ServerStamps { k14: at(900), ..stamps });
+        lane.take(frame_bytes, u64::MAX, |_| {});
+        lane.stamp(at(2_000));
+        assert_eq!(left(&lane, 0), ServerStamps { k14: at(2_000), ..stamps }, "the second waited for longer");
+        // Half of it is gone: it said what it said.
+        lane.take(Head::TRAILER_AT + 3, u64::MAX, |_| {});
+        lane.stamp(at(3_000));
+        let rest = Lane { head: lane.head - Head::TRAILER_AT - 3, ..lane };
+        assert_eq!(
+            ServerStamps::decode(rest.bytes[rest.head + Head::TRAILER_AT..].first_chunk().unwrap()).k14,
+            at(2_000)
+        );
+        assert_eq!(rest.stamps.len(), 1, "the third");
     }
 
     #[test]

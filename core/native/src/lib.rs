@@ -68,5 +68,5 @@ pub use hello::Peer;
 pub use input::{INPUT_BYTES_MIN, Input};
 pub use probe::{PROBE, PROBE_END, Probed};
 pub use stream::MESSAGE_COST_BYTES;
-pub use transmit::Placement;
+pub use transmit::{CallSent, Placement};
 pub use wire::{HEADER_BYTES, Header, PREAMBLE};

@@ -36,6 +36,14 @@ pub(crate) struct Outgoing {
     shown_end: u64,
     /// Message bytes waiting in the queues of streams.
     pending_bytes: u64,
+    /// Calls whose opening is not wholly at the socket: where it ends in its lane, and the owner's name. Both ascend.
+    #[serde(default)]
+    unsent_prompt: VecDeque<(u64, u64)>,
+    #[serde(default)]
+    unsent_bulk: VecDeque<(u64, u64)>,
+    /// The last byte the socket took was of the bulk lane.
+    #[serde(skip)]
+    ended_in_bulk: bool,
 }
 
 /// Messages up to this size leave whole, in order, in the prompt lane; longer ones are cut. At 10 Gbit/s one takes 13
@@ -89,7 +97,7 @@ impl Outgoing {
         if is_small && stream.is_clear() && self.charge(stream, cost + len).is_ok() {
             write_frame(&mut self.prompt, None, now, &head, body);
             if is_call {
-                stream.call_end = CallEnd::Prompt(self.prompt.end());
+                self.call_is_prompt(stream);
             }
         } else if is_small && !is_call {
             self.queue(
@@ -113,7 +121,7 @@ impl Outgoing {
         notices: &mut VecDeque<Notice>,
     ) {
         self.purge(stream, notices);
-        self.prompt.append(None, true, |out| head.encode(now, None, 0, out));
+        self.prompt.append_head(None, true, head, |out| head.encode(now, None, 0, out));
     }
 
     /// Gives up everything that waits on a stream.
@@ -172,8 +180,10 @@ impl Outgoing {
     }
 
     /// What to write next, in order.
-    pub fn show(&mut self) -> impl Iterator<Item = Chunk<'_>> {
+    pub fn show(&mut self, now: Instant) -> impl Iterator<Item = Chunk<'_>> {
         self.shown_end = self.prompt.end();
+        self.prompt.stamp(now);
+        self.bulk.stamp(now);
         let cut = usize::from(self.bulk.is_front_cut());
         let first = self.bulk.chunks(0, cut);
         first.chain(self.prompt.chunks(0, usize::MAX)).chain(self.bulk.chunks(cut, usize::MAX))
@@ -187,9 +197,25 @@ impl Outgoing {
         if self.bulk.is_front_cut() {
             count = self.bulk.take(count, self.bulk.front_end(), &mut left);
         }
+        let behind_cut = count;
         count = self.prompt.take(count, self.shown_end, &mut left);
+        self.ended_in_bulk = count > 0 || behind_cut == 0;
         count = self.bulk.take(count, u64::MAX, &mut left);
         assert_eq!(count, 0, "more bytes were written than were shown");
+    }
+
+    /// A call whose opening has reached the socket, by its owner's name, each once; and whether the last write ended
+    /// with it.
+    pub fn poll_sent(&mut self) -> Option<(u64, bool)> {
+        let (prompt, bulk) = self.taken();
+        let sent = |calls: &mut VecDeque<(u64, u64)>, taken: u64| {
+            calls.front().is_some_and(|(end, _)| *end <= taken).then(|| calls.pop_front())?
+        };
+        if let Some((end, tag)) = sent(&mut self.unsent_prompt, prompt) {
+            return Some((tag, end == prompt && !self.ended_in_bulk));
+        }
+        let (end, tag) = sent(&mut self.unsent_bulk, bulk)?;
+        Some((tag, end == bulk && self.ended_in_bulk))
     }
 
     /// Everything that has not reached the socket.
@@ -240,6 +266,8 @@ impl Outgoing {
             && self.shown_end <= self.prompt.end()
             && self.pending_bytes == pending_bytes
             && self.window <= WINDOW_SUM_MAX
+            && self.unsent_prompt.iter().is_sorted_by_key(|(end, _)| *end)
+            && self.unsent_bulk.iter().is_sorted_by_key(|(end, _)| *end)
     }
 
     /// Every token of the lanes.
@@ -259,10 +287,16 @@ impl Outgoing {
                 Pending::Frame { head: head.into_owned(), total: None, body: Store::Nothing },
             );
         }
-        self.prompt.append(None, true, |out| head.encode(now, None, 0, out));
+        self.prompt.append_head(None, true, &head, |out| head.encode(now, None, 0, out));
         if head.frame == FrameType::Call {
-            stream.call_end = CallEnd::Prompt(self.prompt.end());
+            self.call_is_prompt(stream);
         }
+    }
+
+    /// The opening of a call ends at the end of the prompt lane.
+    fn call_is_prompt(&mut self, stream: &mut Stream) {
+        stream.call_end = CallEnd::Prompt(self.prompt.end());
+        self.unsent_prompt.push_back((self.prompt.end(), stream.tag));
     }
 
     /// Sends the head at once if it may go, and queues the body. A CALL's head always may: ids rise on the wire.
@@ -270,7 +304,7 @@ impl Outgoing {
         let of_call = head.frame == FrameType::Call;
         let total = Some(body.len());
         if stream.is_clear() && self.charge(stream, cost_bytes(head.frame)).is_ok() {
-            self.prompt.append(None, true, |out| head.encode(now, total, 0, out));
+            self.prompt.append_head(None, true, &head, |out| head.encode(now, total, 0, out));
         } else {
             self.queue(stream, Pending::Frame { head: head.into_owned(), total, body: Store::Nothing });
         }
@@ -327,7 +361,9 @@ impl Outgoing {
     fn commit_frame(&mut self, now: Instant, stream: &mut Stream) {
         let Some(Pending::Frame { head, total, body }) = stream.queue.pop_front() else { return };
         match body {
-            Store::Nothing => self.bulk.append(Some(stream.id), false, |out| head.encode(now, total, 0, out)),
+            Store::Nothing => {
+                self.bulk.append_head(Some(stream.id), false, &head, |out| head.encode(now, total, 0, out));
+            }
             Store::Owned(bytes) => {
                 write_frame(&mut self.bulk, Some(stream.id), now, &head, Body::Owned(bytes))
             }
@@ -357,6 +393,7 @@ impl Outgoing {
         if is_last {
             if *of_call {
                 stream.call_end = CallEnd::Bulk(self.bulk.end());
+                self.unsent_bulk.push_back((self.bulk.end(), stream.tag));
             }
             stream.queue.pop_front();
         }
@@ -378,7 +415,7 @@ impl Outgoing {
 /// Appends a whole frame; `counted` names the stream that counts it as a unit of its own.
 fn write_frame(lane: &mut Lane, counted: Option<StreamId>, now: Instant, head: &Head<'_>, body: Body<'_>) {
     let len = body.len();
-    lane.append(counted, counted.is_none(), |out| {
+    lane.append_head(counted, counted.is_none(), head, |out| {
         head.encode(now, None, len, out);
         match &body {
             Body::Inline(bytes) => out.extend_from_slice(bytes),

@@ -20,6 +20,17 @@ pub struct Placement {
     pub bytes: u32,
 }
 
+/// A call whose first message is at the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallSent {
+    /// The owner's name for it.
+    pub tag: u64,
+    /// When the write began that took its last byte.
+    pub at: Instant,
+    /// Nothing was written behind it.
+    pub is_last: bool,
+}
+
 impl Connection {
     // LIFE: 11
     /// What to write next, in order: about `max_bytes`, and at least one frame if there is one. A gather list may use
@@ -35,7 +46,8 @@ impl Connection {
                 notices.push_back(Notice::StreamWritable { stream: stream.id, tag: stream.tag });
             }
         });
-        self.outgoing.show()
+        self.shown_at = now;
+        self.outgoing.show(now)
     }
 
     /// The socket took `bytes` of what [`Connection::poll_transmit`] showed.
@@ -56,6 +68,12 @@ impl Connection {
             self.queue_refused = false;
             self.notices.push_back(Notice::Writable);
         }
+    }
+
+    /// A call opened here whose first message has reached the socket. Each once; ask after [`Connection::transmitted`].
+    pub fn poll_sent(&mut self) -> Option<CallSent> {
+        let (tag, is_last) = self.outgoing.poll_sent()?;
+        Some(CallSent { tag, at: self.shown_at, is_last })
     }
 
     /// Whether there is something to write now.

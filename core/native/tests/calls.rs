@@ -2,7 +2,7 @@
 
 mod pair;
 use pair::*;
-use trunkline_call::{Code, Deadline, Encoding, Execution};
+use trunkline_call::{Code, Deadline, Encoding, Execution, ServerStamps};
 use trunkline_native::*;
 
 fn established() -> Pair {
@@ -56,13 +56,58 @@ fn unary_call_and_result() {
         end: true,
     };
     assert_eq!(pair.south.told, [told]);
-    let trailer = [7; 64];
+    // It leaves now, and says so.
+    let [k7, d8, d9, a10, a11, d12, k14] = [NOW; 7];
+    let trailer = ServerStamps { k7, d8, d9, a10, a11, d12, wait_ns: 0, k14, subtree: 7, cpu_ns: 7 }.encode();
     let outcome = Outcome { trailer: Some(&trailer), metadata: b"after" };
     pair.south.connection.send_result(NOW, stream, &outcome, Some(linear(Body::Inline(b"world")))).unwrap();
     pair.settle();
     let (bytes, metadata) = (Some(b"world".to_vec()), b"after".to_vec());
     assert_eq!(pair.north.told, [Told::Result { stream, tag: 42, bytes, metadata, trailer: Some(trailer) }]);
     assert_eq!((pair.north.connection.stream_count(), pair.south.connection.stream_count()), (0, 0));
+}
+
+#[test]
+fn a_call_is_sent_with_its_last_byte() {
+    let mut pair = established();
+    let north = &mut pair.north;
+    let at = |ns: u64| NOW.plus_ns(ns);
+    for tag in [1, 2] {
+        north.connection.open_call(NOW, &unary(tag), Some(linear(Body::Inline(b"hello")))).unwrap();
+    }
+    north.write_at(at(10), 20);
+    assert_eq!(north.connection.poll_sent(), None, "a part of the first");
+    north.write_at(at(20), 10);
+    assert_eq!(north.connection.poll_sent(), Some(CallSent { tag: 1, at: at(20), is_last: false }));
+    assert_eq!(north.connection.poll_sent(), None, "each once");
+    north.write_at(at(30), 1000);
+    assert_eq!(north.connection.poll_sent(), Some(CallSent { tag: 2, at: at(30), is_last: true }));
+    let long = vec![7; 40_000];
+    north.connection.open_call(NOW, &unary(3), Some(linear(Body::Owned(long)))).unwrap();
+    while north.connection.wants_write() {
+        assert_eq!(north.connection.poll_sent(), None, "its head alone is no call");
+        north.write_at(at(40), 10_000);
+    }
+    assert_eq!(north.connection.poll_sent(), Some(CallSent { tag: 3, at: at(40), is_last: true }));
+}
+
+#[test]
+fn stamps_leave_as_late_as_their_frame() {
+    let mut pair = established();
+    let stream = pair.north.connection.open_call(NOW, &unary(5), Some(linear(Body::Inline(b"?")))).unwrap();
+    pair.settle();
+    let [k7, d8, d9, a10, a11, d12, k14] = [NOW; 7];
+    let queued = ServerStamps { k7, d8, d9, a10, a11, d12, wait_ns: 0, k14, subtree: 1, cpu_ns: 0 };
+    let outcome = Outcome { trailer: Some(&queued.encode()), metadata: b"" };
+    pair.south.connection.send_result(NOW, stream, &outcome, Some(linear(Body::Inline(b"!")))).unwrap();
+    // The socket took nothing for a millisecond, and then all.
+    let left = NOW.plus_ns(1_000_000);
+    let bytes = pair.south.write_at(left, 1000);
+    pair.north.read(&bytes).unwrap();
+    let Some(Told::Result { trailer: Some(trailer), .. }) = pair.north.told.last() else {
+        panic!("no result")
+    };
+    assert_eq!(ServerStamps::decode(trailer), ServerStamps { k14: left, ..queued });
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn unary_call(pair: &mut Pair) -> Vec<(&'static str, Vec<u8>)> {
     };
     let outcome = Outcome { trailer: Some(&stamps.encode()), metadata: &[] };
     pair.south.connection.send_result(NOW, stream, &outcome, Some(protobuf(b"\x0a\x06hello!"))).unwrap();
-    let result = pair.south.write(1000);
+    let result = pair.south.write_at(stamps.k14, 1000);
     pair.north.read(&result).unwrap();
     vec![("call", call), ("result", result)]
 }

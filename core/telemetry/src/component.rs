@@ -95,6 +95,10 @@ pub enum Coverage {
     ClientOnly,
     /// A call seen by its server's daemon: the server's five; the client and both wires are zero. Five of nine.
     ServerOnly,
+    /// Caller and server are on this host: there is no wire, and the other seven were measured.
+    OneHost,
+    /// The call ended in its client's daemon, before it was handed to anybody: the client's four.
+    Stayed,
 }
 
 impl Coverage {
@@ -102,8 +106,19 @@ impl Coverage {
     pub fn measured(self) -> usize {
         match self {
             Self::Whole => Component::COUNT,
+            Self::OneHost => 7,
             Self::ClientOnly | Self::ServerOnly => 5,
+            Self::Stayed => 4,
         }
+    }
+
+    /// All of them, each at its number.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Whole, Self::ClientOnly, Self::ServerOnly, Self::OneHost, Self::Stayed];
+
+    /// Whether every component there is was measured.
+    pub fn is_whole(self) -> bool {
+        matches!(self, Self::Whole | Self::OneHost)
     }
 }
 
@@ -121,6 +136,8 @@ pub struct Components {
     pub coverage: Coverage,
     /// Stamps that were missing or out of order; their neighbours stood in for them.
     pub stand_ins: StampSet,
+    /// The kernel said when the last byte left this host (k6).
+    pub kernel_sent: bool,
     /// The server claimed to have taken longer than the client waited; its parts were scaled down to fit.
     pub clipped: bool,
 }

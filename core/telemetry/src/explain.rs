@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::Snapshot;
-use crate::what_if::{WhatIf, what_if};
+use crate::what_if::{WhatIf, tail_calls, what_if};
 use serde::{Deserialize, Serialize};
 use trunkline_call::Code;
 
@@ -35,14 +35,24 @@ pub struct Explanation {
     pub client_only: u64,
     /// Calls whose server claimed more time than there was.
     pub clipped: u64,
-    /// Calls in which the kernel said when the last byte left.
+    /// Calls that never left this host: seven of seven measured.
+    pub one_host: u64,
+    /// Calls that ended before they were handed to anybody.
+    pub stayed: u64,
+    /// Calls in which the kernel said when the last byte left this host.
     pub kernel_stamped: u64,
+    /// Processor time of the handlers that told it. Its share is that of calls that did not end well.
+    pub cpu: Spread,
+    /// Calls below one call, itself included, on average over all calls whose server told.
+    pub subtree_mean: f64,
     /// Mean half-width of the clock offset, in nanoseconds: how much the two wires may have to give each other.
     pub half_width_ns: u64,
     /// What if a component were never worse than its median; empty if too few calls were seen one by one.
     pub what_if: Vec<WhatIf>,
     /// Calls the what-if rests on.
     pub samples: u64,
+    /// Those of them at or above the 95th percentile.
+    pub tail_calls: u64,
 }
 
 /// One component's part.
@@ -99,9 +109,14 @@ impl Explanation {
             wakeups: [spread(&sum.request_wakeup), spread(&sum.response_wakeup)],
             client_only: sum.client_only,
             clipped: sum.clipped,
+            one_host: sum.one_host,
+            stayed: sum.stayed,
+            cpu: Spread { share_percent: failed_cpu_percent(&sum), ..spread(&sum.cpu) },
+            subtree_mean: subtree_mean(&sum),
             kernel_stamped: sum.kernel_stamped,
             half_width_ns: sum.half_width_ns / sum.calls(),
             samples: snapshot.samples.iter().filter(|sample| sample.side == side).count() as u64,
+            tail_calls: tail_calls(&snapshot.samples, side),
             what_if,
         })
     }
@@ -128,6 +143,18 @@ impl Spread {
             max_ns: histogram.max(),
         }
     }
+}
+
+fn failed_cpu_percent(series: &Series) -> f64 {
+    let whole = series.cpu.sum();
+    if whole == 0 { 0.0 } else { 100.0 * series.failed_cpu_ns as f64 / whole as f64 }
+}
+
+/// Calls without any below them are not in the histogram, and count as one.
+fn subtree_mean(series: &Series) -> f64 {
+    let told = series.components[Component::ServerApplication as usize].count();
+    let leaves = told.saturating_sub(series.subtree.count());
+    if told == 0 { 1.0 } else { (series.subtree.sum() as f64 + leaves as f64) / told as f64 }
 }
 
 fn names(snapshot: &Snapshot, side: Side, name: fn(&crate::snapshot::Entry) -> &String) -> Vec<String> {

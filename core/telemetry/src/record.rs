@@ -1,7 +1,7 @@
 //! One finished call, and its division into components.
 
 use crate::clock::ClockOffset;
-use crate::component::{Component, Components, Coverage};
+use crate::component::{Component, Components, Coverage, Stamp};
 use crate::timeline::{ClientLine, ServerLine};
 use crate::{MethodIndex, PeerIndex};
 use serde::{Deserialize, Serialize};
@@ -15,14 +15,20 @@ pub enum Side {
     Made,
     /// An application here served a call from another host.
     Served,
+    /// One of the attempts at a call made here that may take several: retries and hedges.
+    Attempt,
 }
 
 impl Side {
+    /// All, each at its number.
+    pub const ALL: [Self; 3] = [Self::Made, Self::Served, Self::Attempt];
+
     /// The name in tables and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Made => "made",
             Self::Served => "served",
+            Self::Attempt => "attempt",
         }
     }
 }
@@ -62,9 +68,13 @@ impl Record {
 
     pub(crate) fn lines(&self) -> Lines {
         match (self.side, &self.server) {
-            (Side::Made, None) => Lines::Client(ClientLine::of(&self.client)),
-            (Side::Made, Some(server)) => Lines::Both(ClientLine::of(&self.client), ServerLine::of(server)),
             (Side::Served, server) => Lines::Server(ServerLine::of(&server.unwrap_or_default())),
+            (_, None) => Lines::Client(ClientLine::of(&self.client)),
+            (_, Some(server)) => {
+                let lines = (ClientLine::of(&self.client), ServerLine::of(server));
+                let is_one_host = self.peer == PeerIndex::LOCAL;
+                if is_one_host { Lines::OneHost(lines.0, lines.1) } else { Lines::Both(lines.0, lines.1) }
+            }
         }
     }
 }
@@ -72,6 +82,8 @@ impl Record {
 /// A record's stamps in order.
 pub(crate) enum Lines {
     Both(ClientLine, ServerLine),
+    /// Of one clock, and without a wire between them.
+    OneHost(ClientLine, ServerLine),
     Client(ClientLine),
     Server(ServerLine),
 }
@@ -80,6 +92,7 @@ impl Lines {
     pub fn divide(&self, clock: ClockOffset) -> Components {
         match self {
             Self::Both(client, server) => whole(client, server, clock),
+            Self::OneHost(client, server) => one_host(client, server),
             Self::Client(client) => client_only(client),
             Self::Server(server) => server_only(server),
         }
@@ -101,10 +114,25 @@ fn whole(client: &ClientLine, server: &ServerLine, clock: ClockOffset) -> Compon
     components
 }
 
+/// Without a wire: what passes between the two ends is a hop from one shard of the daemon to another.
+fn one_host(client: &ClientLine, server: &ServerLine) -> Components {
+    let mut components = whole(client, server, ClockOffset::SAME);
+    for (stack, wire) in [
+        (Component::RequestStack, Component::RequestWire),
+        (Component::ResponseStack, Component::ResponseWire),
+    ] {
+        components.ns[stack as usize] += std::mem::take(&mut components.ns[wire as usize]);
+    }
+    components.coverage = Coverage::OneHost;
+    components.kernel_sent = false;
+    components
+}
+
 fn client_only(client: &ClientLine) -> Components {
     let mut components = client_part(client);
     components.ns[Component::ServerApplication as usize] = client.away_ns();
-    components.coverage = if client.stayed { Coverage::Whole } else { Coverage::ClientOnly };
+    components.coverage = if client.stayed { Coverage::Stayed } else { Coverage::ClientOnly };
+    components.kernel_sent &= !client.stayed;
     components
 }
 
@@ -118,7 +146,8 @@ fn server_only(server: &ServerLine) -> Components {
 /// What the client's own stamps say: a0…k6 and k15…a18.
 fn client_part(client: &ClientLine) -> Components {
     let s = &client.stamps;
-    let mut components = Components { stand_ins: client.stand_ins, ..Components::default() };
+    let kernel_sent = !client.stand_ins.contains(Stamp::K6);
+    let mut components = Components { stand_ins: client.stand_ins, kernel_sent, ..Components::default() };
     let work_ns = s.d3.since_ns(s.d2) - s.wait_ns;
     components.ns[Component::ClientSendQueue as usize] = s.d2.since_ns(s.a1) + s.wait_ns;
     components.ns[Component::RequestStack as usize] = s.a1.since_ns(s.a0) + work_ns + s.k6.since_ns(s.d3);
@@ -204,7 +233,6 @@ impl Stay {
 mod tests {
     //! Shows the division by hand on one call, and that wild stamps still give nine parts that sum exactly.
     use super::*;
-    use crate::component::Stamp;
     use proptest::prelude::*;
     use trunkline_call::Instant;
 
@@ -312,7 +340,8 @@ mod tests {
         let stamps = ClientStamps { a0, a1, d2, d17, a18, ..ClientStamps::default() };
         let parts = made(stamps, None).components(ClockOffset::SAME);
         assert_eq!(parts.ns, [920, 10, 0, 0, 0, 0, 0, 0, 30]);
-        assert_eq!(parts.coverage, Coverage::Whole);
+        assert_eq!((parts.coverage, parts.coverage.measured()), (Coverage::Stayed, 4));
+        assert!(!parts.kernel_sent, "no byte left");
     }
 
     #[test]
@@ -331,9 +360,16 @@ mod tests {
             k14: back,
             ..ServerStamps::default()
         };
-        let parts = made(client, Some(server)).components(ClockOffset::SAME);
+        let here = Record { peer: PeerIndex::LOCAL, ..made(client, Some(server)) };
+        let parts = here.components(ClockOffset::SAME);
         assert_eq!(parts.ns, [70, 10 + 40, 0, 30, 500, 10, 0, 40, 260]);
         assert!(parts.stand_ins.is_empty());
+        assert_eq!((parts.coverage, parts.coverage.measured()), (Coverage::OneHost, 7));
+        assert!(!parts.kernel_sent, "no kernel has seen it");
+        // Between two shards there is a hop, which is no wire.
+        let later = ServerStamps { k7: at(125), d8: at(125), d9: at(125), ..server };
+        let parts = Record { server: Some(later), ..here }.components(ClockOffset::SAME);
+        assert_eq!(parts.ns, [70, 10 + 40 + 5, 0, 25, 500, 10, 0, 40, 260]);
     }
 
     #[test]
@@ -403,13 +439,14 @@ mod tests {
             client in wild_client(),
             server in prop::option::of(wild_server()),
             ns in any::<i64>(),
-            side in prop_oneof![Just(Side::Made), Just(Side::Served)],
+            side in prop::sample::select(&Side::ALL),
+            peer in prop_oneof![Just(PeerIndex(2)), Just(PeerIndex::LOCAL)],
         ) {
-            let record = Record { side, ..made(client, server) };
+            let record = Record { side, peer, ..made(client, server) };
             let parts = record.components(ClockOffset { ns, half_width_ns: 0 });
             let sum: u128 = parts.ns.iter().map(|ns| u128::from(*ns)).sum();
             let whole = match side {
-                Side::Made => {
+                Side::Made | Side::Attempt => {
                     let line = ClientLine::of(&client).stamps;
                     line.a18.since_ns(line.a0)
                 }

@@ -7,6 +7,8 @@ use trunkline_call::{Code, Instant};
 
 /// Calls in the ring. At 64 bytes each, 4 MiB per shard, of which only what was written is resident.
 pub const RING_CALLS: usize = 64 * 1024;
+/// Numbers of peers a row has room for.
+pub(crate) const PEERS_MAX: usize = 1 << 16;
 /// Calls each of the three strata keeps: 256 KiB.
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
@@ -78,9 +80,11 @@ struct Flight {
     response_bytes: u32,
     /// Nanoseconds >> `shift`.
     parts: [u32; Component::COUNT],
-    /// Bits 0…16 stand-ins, 17…18 coverage, 19 clipped, 20 side, 21…25 code, 26…31 shift.
+    /// Bits 0…16 stand-ins, 17 kernel sent, 19 clipped, 21…25 code, 26…31 shift.
     bits: u32,
-    peer: u32,
+    peer: u16,
+    /// Bits 0…2 coverage, 3…4 side.
+    ends: u16,
 }
 
 const _: () = assert!(size_of::<Flight>() == 64);
@@ -200,9 +204,8 @@ impl Flight {
         let largest = components.ns.iter().fold(0, |all, ns| all | ns);
         let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(u32::BITS);
         let bits = components.stand_ins.bits()
-            | (components.coverage as u32) << 17
+            | u32::from(components.kernel_sent) << 17
             | u32::from(components.clipped) << 19
-            | (record.side as u32) << 20
             | u32::from(record.code.number()) << 21
             | shift << 26;
         Self {
@@ -212,7 +215,8 @@ impl Flight {
             response_bytes: narrow(record.response_bytes),
             parts: components.ns.map(|ns| (ns >> shift) as u32),
             bits,
-            peer: record.peer.0,
+            peer: record.peer.0 as u16,
+            ends: components.coverage as u16 | (record.side as u16) << 3,
         }
     }
 
@@ -220,23 +224,28 @@ impl Flight {
         let shift = self.bits >> 26;
         let components = Components {
             ns: self.parts.map(|part| u64::from(part) << shift),
-            coverage: [Coverage::Whole, Coverage::ClientOnly, Coverage::ServerOnly, Coverage::Whole]
-                [(self.bits >> 17 & 3) as usize],
+            coverage: of(&Coverage::ALL, self.ends & 7),
+            kernel_sent: self.bits >> 17 & 1 == 1,
             stand_ins: StampSet::from_bits(self.bits),
             clipped: self.bits >> 19 & 1 == 1,
             ..Components::default()
         };
         FlightRow {
             at: Instant(self.at),
-            side: if self.bits >> 20 & 1 == 0 { Side::Made } else { Side::Served },
+            side: of(&Side::ALL, self.ends >> 3),
             method: MethodIndex(self.method),
-            peer: PeerIndex(self.peer),
+            peer: PeerIndex(self.peer.into()),
             code: Code::from_number((self.bits >> 21 & 31) as u16),
             components,
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
         }
     }
+}
+
+/// The value with this number.
+fn of<T: Copy>(all: &[T], number: u16) -> T {
+    all[usize::from(number).min(all.len() - 1)]
 }
 
 /// Makes room by doubling, but never for more than `max`.
@@ -277,21 +286,22 @@ mod tests {
             small in any::<bool>(),
             code in 0..17_u16,
             clipped in any::<bool>(),
-            served in any::<bool>(),
+            side in prop::sample::select(&Side::ALL),
+            coverage in prop::sample::select(&Coverage::ALL),
         ) {
             let ns = if small { ns.map(|ns| ns % (1 << 32)) } else { ns };
             let mut stand_ins = StampSet::default();
             stand_ins.insert(Stamp::A0);
             stand_ins.insert(Stamp::A18);
-            let coverage = if served { Coverage::ServerOnly } else { Coverage::ClientOnly };
-            let parts = Components { ns, coverage, clipped, stand_ins, ..Components::default() };
-            let side = if served { Side::Served } else { Side::Made };
+            let kernel_sent = !clipped;
+            let parts = Components { ns, coverage, clipped, kernel_sent, stand_ins, ..Components::default() };
             let row = Flight::pack(Instant(5), &record(side, Code::from_number(code)), &parts).unpack();
             prop_assert_eq!((row.side, row.code, row.at), (side, Code::from_number(code), Instant(5)));
             prop_assert_eq!((row.method, row.peer), (MethodIndex(7), PeerIndex(9)));
             prop_assert_eq!((row.request_bytes, row.response_bytes), (u32::MAX, 8));
             let back = row.components;
             prop_assert_eq!((back.coverage, back.clipped, back.stand_ins), (coverage, clipped, stand_ins));
+            prop_assert_eq!(back.kernel_sent, kernel_sent);
             let largest = ns.into_iter().max().unwrap_or(0);
             for (kept, exact) in back.ns.into_iter().zip(ns) {
                 prop_assert!(exact - kept <= largest >> 31, "{} for {}", kept, exact);

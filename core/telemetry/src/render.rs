@@ -100,8 +100,12 @@ fn head(out: &mut String, explanation: &Explanation) {
         [one] => one.clone(),
         many => format!("{} peers", many.len()),
     };
-    let (verb, preposition) = if explanation.side == Side::Made { ("made", "to") } else { ("served", "for") };
-    let calls = count(explanation.calls, "call");
+    let (noun, verb, preposition) = match explanation.side {
+        Side::Made => ("call", "made", "to"),
+        Side::Served => ("call", "served", "for"),
+        Side::Attempt => ("attempt", "made", "at"),
+    };
+    let calls = count(explanation.calls, noun);
     line(out, format_args!("{what}: {calls} {verb} here, {preposition} {peers}"));
     let errors = explanation.errors.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
     if errors > 0 {
@@ -113,7 +117,12 @@ fn head(out: &mut String, explanation: &Explanation) {
 
 fn table(out: &mut String, explanation: &Explanation) {
     let what_if = !explanation.what_if.is_empty();
-    let head = if what_if { "  P95 at median  escape" } else { "" };
+    let has_intervals = explanation.what_if.iter().any(|row| row.intervals.is_some());
+    let head = match (what_if, has_intervals) {
+        (false, _) => "",
+        (true, false) => "  P95 at median  escape",
+        (true, true) => "  P95 at median  escape  95 % interval",
+    };
     line(
         out,
         format_args!(
@@ -123,9 +132,7 @@ fn table(out: &mut String, explanation: &Explanation) {
     );
     for row in &explanation.components {
         let found = explanation.what_if.iter().find(|what_if| what_if.component == row.component);
-        let tail = found.map_or_else(String::new, |found| {
-            format!("{:>15} {:>7}", reduction(found.p95_reduction_percent), share(found.tail_escape_percent))
-        });
+        let tail = found.map_or_else(String::new, what_if_columns);
         spread(out, row.component.name(), &row.spread, &tail);
         match row.component {
             Component::RequestStack => wakeup(out, &explanation.wakeups[0]),
@@ -139,20 +146,22 @@ fn table(out: &mut String, explanation: &Explanation) {
     spread(out, "completion time", &explanation.total, "");
 }
 
+fn what_if_columns(found: &WhatIf) -> String {
+    let columns =
+        format!("{:>15} {:>7}", reduction(found.p95_reduction_percent), share(found.tail_escape_percent));
+    let Some(intervals) = &found.intervals else { return columns };
+    let [low, high] = intervals.p95_reduction_percent;
+    if high < 0.05 {
+        return format!("{columns} {:>14}", "–");
+    }
+    format!("{columns} {:>14}", format!("{}…{}", reduction(high), reduction(low)))
+}
+
 fn notes(out: &mut String, explanation: &Explanation) {
     verdict(out, explanation);
     line(out, format_args!("RPC latency tax: {:.1} % of completion time", explanation.tax_percent()));
-    match (explanation.side, explanation.client_only) {
-        (Side::Served, _) => line(out, format_args!("5 of 9 components: the server's own part of each call")),
-        (Side::Made, 0) => line(out, format_args!("9 of 9 components measured in every call")),
-        (Side::Made, n) => line(
-            out,
-            format_args!(
-                "5 of 9 components measured in {}: no stamps came back, so wires and server are one",
-                count(n, "call")
-            ),
-        ),
-    }
+    coverage(out, explanation);
+    handlers(out, explanation);
     if explanation.half_width_ns > 0 {
         line(
             out,
@@ -170,7 +179,64 @@ fn notes(out: &mut String, explanation: &Explanation) {
     }
     if !explanation.what_if.is_empty() {
         let samples = count(explanation.samples, "call");
-        line(out, format_args!("what-if columns: from {samples} seen one by one"));
+        let tail = explanation.tail_calls;
+        line(out, format_args!("what-if columns: from {samples} seen one by one, {tail} at or above P95"));
+    }
+}
+
+/// How much of the calls was measured.
+fn coverage(out: &mut String, explanation: &Explanation) {
+    let Explanation { calls, client_only, one_host, stayed, .. } = explanation;
+    if explanation.side == Side::Served {
+        return line(out, format_args!("5 of 9 components: the server's own part of each call"));
+    }
+    let whole = calls.saturating_sub(*client_only).saturating_sub(*one_host).saturating_sub(*stayed);
+    let of = |n: u64| if n == *calls { "every call".to_owned() } else { count(n, "call") };
+    if whole > 0 {
+        line(out, format_args!("9 of 9 components measured in {}", of(whole)));
+    }
+    if *one_host > 0 {
+        line(
+            out,
+            format_args!(
+                "7 of 7 components measured in {}: within this host there is no wire",
+                of(*one_host)
+            ),
+        );
+    }
+    if *client_only > 0 {
+        let of = of(*client_only);
+        line(
+            out,
+            format_args!(
+                "5 of 9 components measured in {of}: no stamps came back, so wires and server are one"
+            ),
+        );
+    }
+    if *stayed > 0 {
+        line(out, format_args!("{} ended before anybody was asked", count(*stayed, "call")));
+    }
+    if explanation.kernel_stamped > 0 {
+        let stamped = count(explanation.kernel_stamped, "call");
+        line(out, format_args!("the kernel said when the last byte left in {stamped}"));
+    }
+}
+
+/// What the handlers took and made.
+fn handlers(out: &mut String, explanation: &Explanation) {
+    let cpu = &explanation.cpu;
+    if cpu.calls > 0 {
+        let (mean, p99, told) = (duration(cpu.mean_ns), duration(cpu.p99_ns), count(cpu.calls, "call"));
+        line(out, format_args!("handler's processor time: {mean} on average, p99 {p99} (told by {told})"));
+    }
+    if cpu.share_percent > 0.0 {
+        line(out, format_args!("{:.1} % of it went into calls that did not end well", cpu.share_percent));
+    }
+    if explanation.subtree_mean > 1.0 {
+        line(
+            out,
+            format_args!("calls below each, itself included: {:.1} on average", explanation.subtree_mean),
+        );
     }
 }
 
@@ -182,15 +248,20 @@ fn verdict(out: &mut String, explanation: &Explanation) {
         line(out, format_args!("\nmost of the time: {name}, {percent:.1} %"));
     }
     let by_p95 = |a: &&WhatIf, b: &&WhatIf| a.p95_reduction_percent.total_cmp(&b.p95_reduction_percent);
-    if let Some(tail) =
+    let Some(tail) =
         explanation.what_if.iter().max_by(by_p95).filter(|tail| tail.p95_reduction_percent >= 1.0)
-    {
-        let (name, percent) = (tail.component, tail.p95_reduction_percent);
-        line(
-            out,
-            format_args!("most of the tail: {name}, P95 −{percent:.1} % if it were never above its median"),
-        );
+    else {
+        return;
+    };
+    if tail.intervals.is_some_and(|intervals| intervals.p95_reduction_percent[0] < 1.0) {
+        let few = count(explanation.tail_calls, "call");
+        return line(out, format_args!("most of the tail: not known, {few} at or above P95 are too few"));
     }
+    let (name, percent) = (tail.component, tail.p95_reduction_percent);
+    line(
+        out,
+        format_args!("most of the tail: {name}, P95 −{percent:.1} % if it were never above its median"),
+    );
 }
 
 fn spread(out: &mut String, name: &str, spread: &Spread, tail: &str) {

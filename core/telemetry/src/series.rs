@@ -1,6 +1,6 @@
 //! What is counted for one (side, method, peer).
 
-use crate::component::{Component, Components, Coverage, Stamp};
+use crate::component::{Component, Components, Coverage};
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use trunkline_call::Code;
@@ -31,8 +31,18 @@ pub struct Series {
     pub client_only: u64,
     /// Calls whose server claimed more time than there was.
     pub clipped: u64,
-    /// Calls in which the kernel's word on the last byte out (k6) was there.
+    /// Calls that never left this host: seven of seven measured.
+    pub one_host: u64,
+    /// Calls that ended before they were handed to anybody.
+    pub stayed: u64,
+    /// Calls in which the kernel said when the last byte left this host (k6).
     pub kernel_stamped: u64,
+    /// Processor time of handlers that told it, in nanoseconds.
+    pub cpu: Histogram,
+    /// The part of it that went into calls that ended with anything but OK.
+    pub failed_cpu_ns: u64,
+    /// Calls below one call, itself included, of calls whose handlers made any.
+    pub subtree: Histogram,
     /// Sum of clock offset half-widths, for their mean.
     pub half_width_ns: u64,
 }
@@ -49,6 +59,10 @@ pub(crate) struct Counted {
     /// Their sum.
     pub total_ns: u64,
     pub half_width_ns: u64,
+    /// Processor time of its handler; 0 if that was not told.
+    pub cpu_ns: u64,
+    /// Calls below it, itself included.
+    pub subtree: u32,
 }
 
 /// Number of gRPC status codes.
@@ -65,9 +79,12 @@ impl Series {
         for call in calls.clone() {
             self.codes[usize::from(call.code.number())] += 1;
             self.clipped += u64::from(call.parts.clipped);
-            self.kernel_stamped += u64::from(!call.parts.stand_ins.contains(Stamp::K6));
+            self.kernel_stamped += u64::from(call.parts.kernel_sent);
             self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
             self.client_only += u64::from(coverage == Coverage::ClientOnly);
+            self.one_host += u64::from(coverage == Coverage::OneHost);
+            self.stayed += u64::from(coverage == Coverage::Stayed);
+            self.note_handler(call.code, call.cpu_ns, call.subtree);
         }
         self.total.record_all(calls.clone().map(|call| call.total_ns));
         self.request_bytes.record_all(calls.clone().map(|call| call.request_bytes));
@@ -76,14 +93,26 @@ impl Series {
             let parts = calls.clone().map(|call| call.parts[*component]);
             self.components[*component as usize].record_all(parts);
         }
-        if coverage != Coverage::ClientOnly {
+        if matches!(coverage, Coverage::Whole | Coverage::ServerOnly) {
             self.request_wakeup.record_all(calls.clone().map(|call| call.parts.request_wakeup_ns));
         }
-        if coverage != Coverage::ServerOnly {
+        if matches!(coverage, Coverage::Whole | Coverage::ClientOnly) {
             self.response_wakeup.record_all(calls.clone().map(|call| call.parts.response_wakeup_ns));
         }
         if coverage == Coverage::ClientOnly {
             self.remote.record_all(calls.map(|call| call.parts[Component::ServerApplication]));
+        }
+    }
+
+    /// Counts what a handler took and made.
+    fn note_handler(&mut self, code: Code, cpu_ns: u64, subtree: u32) {
+        if cpu_ns > 0 {
+            self.cpu.record(cpu_ns);
+            let failed_ns = if code == Code::Ok { 0 } else { cpu_ns };
+            self.failed_cpu_ns = self.failed_cpu_ns.saturating_add(failed_ns);
+        }
+        if subtree > 1 {
+            self.subtree.record(subtree.into());
         }
     }
 
@@ -106,6 +135,8 @@ impl Series {
             &self.response_wakeup,
             &self.request_bytes,
             &self.response_bytes,
+            &self.cpu,
+            &self.subtree,
         ];
         self.components.iter().chain(more).map(Histogram::heap_bytes).sum()
     }
@@ -131,6 +162,11 @@ impl Series {
             remote: self.remote.sum_only(),
             client_only: self.client_only,
             clipped: self.clipped,
+            one_host: self.one_host,
+            stayed: self.stayed,
+            cpu: self.cpu.sum_only(),
+            failed_cpu_ns: self.failed_cpu_ns,
+            subtree: self.subtree.sum_only(),
             kernel_stamped: self.kernel_stamped,
             half_width_ns: self.half_width_ns,
             ..Self::default()
@@ -144,11 +180,16 @@ impl Series {
         }
         counter(&mut self.client_only, other.client_only);
         counter(&mut self.clipped, other.clipped);
+        counter(&mut self.one_host, other.one_host);
+        counter(&mut self.stayed, other.stayed);
+        counter(&mut self.failed_cpu_ns, other.failed_cpu_ns);
         counter(&mut self.kernel_stamped, other.kernel_stamped);
         counter(&mut self.half_width_ns, other.half_width_ns);
         for (a, b) in self.components.iter_mut().zip(&other.components) {
             histogram(a, b);
         }
+        histogram(&mut self.cpu, &other.cpu);
+        histogram(&mut self.subtree, &other.subtree);
         histogram(&mut self.remote, &other.remote);
         histogram(&mut self.total, &other.total);
         histogram(&mut self.request_wakeup, &other.request_wakeup);
@@ -163,7 +204,18 @@ fn measured(coverage: Coverage) -> &'static [Component] {
     use Component::*;
     match coverage {
         Coverage::Whole => &Component::ALL,
-        Coverage::ClientOnly => &[ClientSendQueue, RequestStack, ResponseStack, ClientReceiveQueue],
+        Coverage::OneHost => &[
+            ClientSendQueue,
+            RequestStack,
+            ServerReceiveQueue,
+            ServerApplication,
+            ServerSendQueue,
+            ResponseStack,
+            ClientReceiveQueue,
+        ],
+        Coverage::ClientOnly | Coverage::Stayed => {
+            &[ClientSendQueue, RequestStack, ResponseStack, ClientReceiveQueue]
+        }
         Coverage::ServerOnly => {
             &[RequestStack, ServerReceiveQueue, ServerApplication, ServerSendQueue, ResponseStack]
         }

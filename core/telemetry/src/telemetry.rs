@@ -26,6 +26,8 @@ pub struct Telemetry {
     pending: Vec<Counted>,
 }
 
+const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
+
 #[derive(Debug)]
 struct Keyed {
     side: Side,
@@ -69,11 +71,10 @@ impl Telemetry {
             methods: Names::new(Self::METHODS_MAX),
             peers: Names::new(Self::PEERS_MAX),
             clocks: vec![Clock::Same],
-            series: vec![Keyed::other(Side::Made), Keyed::other(Side::Served)],
-            by_method: vec![vec![
-                (PeerIndex::OTHER, Side::Made, Side::Made as u32),
-                (PeerIndex::OTHER, Side::Served, Side::Served as u32),
-            ]],
+            series: Side::ALL.into_iter().map(Keyed::other).collect(),
+            by_method: vec![
+                Side::ALL.into_iter().map(|side| (PeerIndex::OTHER, side, side as u32)).collect(),
+            ],
             recorder: FlightRecorder::new(),
             pending: Vec::with_capacity(Self::PENDING_CALLS),
         };
@@ -128,6 +129,8 @@ impl Telemetry {
             parts,
             total_ns,
             half_width_ns: clock.half_width_ns,
+            cpu_ns: record.server.map_or(0, |server| server.cpu_ns),
+            subtree: record.server.map_or(0, |server| server.subtree),
         });
         if self.pending.len() >= Self::PENDING_CALLS {
             self.settle();

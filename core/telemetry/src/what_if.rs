@@ -1,12 +1,17 @@
 //! What if one component were never worse than its median? (seed 004, Figure 15)
 
 use crate::component::{Component, Coverage};
+use crate::quantile::{percent, quantile};
 use crate::record::Side;
+use crate::resample::{Intervals, Resamples};
 use crate::snapshot::Sample;
 use serde::{Deserialize, Serialize};
 
 /// Fewer calls than this have no 95th percentile to speak of.
 pub const CALLS_MIN: usize = 20;
+/// With fewer calls at or above the 95th percentile, the figures have an interval: of a share of 400 calls it would be
+/// ±5 points at most.
+pub const TAIL_CALLS_MIN: usize = 400;
 
 /// What capping one component would do to the tail, by both readings of the study's figure.
 ///
@@ -20,21 +25,47 @@ pub struct WhatIf {
     pub p95_reduction_percent: f64,
     /// The share of calls at or above P95(T) that fall below it when this component is set to its median, in percent.
     pub tail_escape_percent: f64,
+    /// Where 95 % of resamples have the reduction and the escape; `None` if the tail has [`TAIL_CALLS_MIN`] calls.
+    pub intervals: Option<Intervals>,
 }
 
 /// Both figures for every component, from calls that ended well and were measured whole on that side; empty if there
 /// are fewer than twenty.
 pub fn what_if(samples: &[Sample], side: Side) -> Vec<WhatIf> {
-    let coverage = if side == Side::Made { Coverage::Whole } else { Coverage::ServerOnly };
-    let calls: Vec<&Sample> = samples
-        .iter()
-        .filter(|sample| (sample.side, sample.coverage, sample.code) == (side, coverage, 0))
-        .collect();
+    let calls = whole_calls(samples, side);
     if calls.len() < CALLS_MIN {
         return Vec::new();
     }
-    let p95 = quantile(calls.iter().map(|call| (call.total_ns(), call.weight)).collect(), 0.95);
-    Component::ALL.into_iter().map(|component| one(&calls, component, p95)).collect()
+    let p95 = p95_of(&calls);
+    let mut found: Vec<WhatIf> =
+        Component::ALL.into_iter().map(|component| one(&calls, component, p95)).collect();
+    if calls.iter().filter(|call| call.total_ns() >= p95).count() < TAIL_CALLS_MIN {
+        let mut resamples = Resamples::of(&calls);
+        for what_if in &mut found {
+            what_if.intervals = Some(resamples.intervals(what_if.component));
+        }
+    }
+    found
+}
+
+/// How many of the calls that [`what_if`] rests on are at or above their 95th percentile.
+pub fn tail_calls(samples: &[Sample], side: Side) -> u64 {
+    let calls = whole_calls(samples, side);
+    let p95 = p95_of(&calls);
+    calls.iter().filter(|call| call.total_ns() >= p95).count() as u64
+}
+
+fn whole_calls(samples: &[Sample], side: Side) -> Vec<&Sample> {
+    let is_measured = |coverage: Coverage| match side {
+        Side::Served => coverage == Coverage::ServerOnly,
+        Side::Made | Side::Attempt => coverage.is_whole(),
+    };
+    let wanted = |sample: &&Sample| (sample.side, sample.code) == (side, 0) && is_measured(sample.coverage);
+    samples.iter().filter(wanted).collect()
+}
+
+fn p95_of(calls: &[&Sample]) -> u64 {
+    quantile(calls.iter().map(|call| (call.total_ns(), call.weight)).collect(), 0.95)
 }
 
 fn one(calls: &[&Sample], component: Component, p95: u64) -> WhatIf {
@@ -49,28 +80,12 @@ fn one(calls: &[&Sample], component: Component, p95: u64) -> WhatIf {
         component,
         p95_reduction_percent: percent(p95.saturating_sub(reduced), p95),
         tail_escape_percent: percent(weigh(escaped), weigh(tail())),
+        intervals: None,
     }
 }
 
 fn weigh<'a>(calls: impl Iterator<Item = &'a &'a Sample>) -> u64 {
     calls.fold(0, |sum, call| sum.saturating_add(call.weight))
-}
-
-/// The smallest value that at least `share` of the weight does not exceed.
-pub(crate) fn quantile(mut values: Vec<(u64, u64)>, share: f64) -> u64 {
-    values.sort_unstable();
-    let whole = values.iter().fold(0, |sum: u64, (_, weight)| sum.saturating_add(*weight));
-    let rank = ((share * whole as f64).ceil() as u64).max(1);
-    let mut below = 0;
-    let reached = values.iter().find(|(_, weight)| {
-        below = weight.saturating_add(below);
-        below >= rank
-    });
-    reached.map_or(0, |(value, _)| *value)
-}
-
-pub(crate) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! * [`Stream`]: a connected (or connecting) TCP or Unix stream socket. Reads and writes end in a [`Transfer`]: bytes,
 //!   *not ready*, or *ended*; only real failures are errors. It may speak TLS ([`TlsServer`], [`TlsClient`]): the same
 //!   reads and writes then carry plain text.
+//!   A stream knows when the last bytes it read were in the kernel ([`Stream::arrived_ns`]).
 //! * [`First`]: what an accepted connection speaks, by its first bytes.
 //! * [`Http2`]: a connection of HTTP/2 over a stream: events up, commands down, without a runtime.
 //! * [`Datagrams`]: a UDP socket, read and written in batches ([`DatagramBatch`]); [`RawDatagrams`]: one that sends in
@@ -34,13 +35,14 @@
 //! # Limits
 //! One wait tells of at most [`Poller::EVENTS_MAX`] descriptors, one vectored call uses at most [`Stream::PIECES_MAX`]
 //! pieces; what is left comes with the next.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod budget;
 mod datagram;
 mod endpoint;
 mod first;
 mod http2;
+mod kernel_stamps;
 mod lingering_close;
 mod listener;
 mod poller;

@@ -2,6 +2,7 @@
 
 use crate::Endpoint;
 use crate::budget::{Place, Source};
+use crate::kernel_stamps::{self, WallClock, WallNs};
 use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer};
 use crate::transfer::Transfer;
 use rustix::io::Errno;
@@ -9,6 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     sockopt,
 };
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +30,13 @@ pub struct Stream {
 struct Plain {
     socket: OwnedFd,
     family: Family,
+    /// When the last bytes read were in the kernel, if it says so.
+    arrived: Cell<Option<WallNs>>,
+}
+
+thread_local! {
+    /// Of whoever reads on this thread.
+    static WALL_CLOCK: RefCell<WallClock> = RefCell::default();
 }
 
 /// Who is at the other end of a Unix socket, as the kernel recorded it when it was connected.
@@ -166,6 +175,36 @@ impl Stream {
         self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&self.plain))
     }
 
+    /// When the last of what was read last was in the kernel, on the monotonic clock, on which it is `now_ns`. `None`
+    /// for Unix sockets, and where the kernel does not say so.
+    pub fn arrived_ns(&self, now_ns: u64) -> Option<u64> {
+        self.on_monotonic_clock(self.plain.arrived.get()?, now_ns)
+    }
+
+    /// Has the kernel say when the last byte of the next write leaves this host, and of no other: to be called before
+    /// and after it. Only without TLS. [`Stream::sent_ns`] tells, when the poller says that the stream *is gone*
+    /// although it is not.
+    ///
+    /// # Errors
+    /// What the kernel says: it cannot (before Linux 6.2).
+    pub fn ask_sent(&self, asks: bool) -> io::Result<()> {
+        kernel_stamps::ask_sent(&self.plain.socket, asks)
+    }
+
+    /// How many bytes of the write that was asked about came before the one that has left, and when that was. Takes
+    /// whatever the kernel reports.
+    pub fn sent_ns(&self, now_ns: u64) -> Option<(u32, u64)> {
+        if self.plain.family != Family::Tcp {
+            return None;
+        }
+        let (before, stamp) = kernel_stamps::receive_sent(&self.plain.socket)?;
+        Some((before, self.on_monotonic_clock(stamp, now_ns)?))
+    }
+
+    fn on_monotonic_clock(&self, stamp: WallNs, now_ns: u64) -> Option<u64> {
+        WALL_CLOCK.with_borrow_mut(|clock| clock.monotonic_ns(stamp, now_ns, kernel_stamps::wall_ahead_ns))
+    }
+
     /// Whether bytes, or the peer's end, were taken from the socket and wait to be read here: the poller will not tell
     /// of them. Whoever stops reading before [`Transfer::NotReady`] asks, and comes back by itself.
     pub fn has_buffered(&self) -> bool {
@@ -283,7 +322,7 @@ impl Stream {
 
     /// Takes over an accepted socket.
     pub(crate) fn accepted(socket: OwnedFd, is_tcp: bool) -> io::Result<Self> {
-        Self::set_up(Plain { socket, family: if is_tcp { Family::Tcp } else { Family::Unix } })
+        Self::set_up(Plain::new(socket, if is_tcp { Family::Tcp } else { Family::Unix }))
     }
 
     fn unconnected(endpoint: &Endpoint) -> io::Result<Self> {
@@ -298,7 +337,7 @@ impl Stream {
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = rustix::net::socket_with(address_family, SocketType::STREAM, flags, None)?;
-        Self::set_up(Plain { socket, family })
+        Self::set_up(Plain::new(socket, family))
     }
 
     /// Small frames leave at once (the protocol batches by itself), dead hosts are noticed.
@@ -309,6 +348,7 @@ impl Stream {
             sockopt::set_tcp_keepidle(&plain.socket, KEEPALIVE_IDLE)?;
             sockopt::set_tcp_keepintvl(&plain.socket, KEEPALIVE_INTERVAL)?;
             sockopt::set_tcp_keepcnt(&plain.socket, KEEPALIVE_COUNT)?;
+            kernel_stamps::ask_received(&plain.socket);
         }
         Ok(Self { plain, tls: None, place: None })
     }
@@ -316,6 +356,11 @@ impl Stream {
 
 impl crate::tls::Socket for Plain {
     fn read(&self, buffer: &mut [u8]) -> io::Result<Transfer> {
+        if self.family == Family::Tcp {
+            let (moved, arrived) = kernel_stamps::receive(&self.socket, buffer)?;
+            self.arrived.set(arrived);
+            return Ok(moved);
+        }
         let wanted = buffer.len();
         let receive =
             || rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::DONTWAIT).map(|(count, _)| count);
@@ -331,10 +376,15 @@ impl crate::tls::Socket for Plain {
 }
 
 impl Plain {
+    fn new(socket: OwnedFd, family: Family) -> Self {
+        Self { socket, family, arrived: Cell::new(None) }
+    }
+
     fn read_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Transfer> {
         let count = buffers.len().min(Stream::PIECES_MAX);
         let buffers = &mut buffers[..count];
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
+        self.arrived.set(None);
         Transfer::of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
     }
 }

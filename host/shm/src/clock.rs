@@ -6,6 +6,17 @@ use rustix::time::{ClockId, clock_gettime};
 #[inline]
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    read_ns(ClockId::Monotonic)
+}
+
+/// Processor time the calling thread has taken, in nanoseconds. A system call: 170 ns.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    read_ns(ClockId::ThreadCPUTime)
+}
+
+#[inline]
+fn read_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }

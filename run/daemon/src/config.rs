@@ -249,6 +249,8 @@ pub struct Debug {
     pub request_hold_us: u64,
     /// Time every response waits before admission.
     pub response_hold_us: u64,
+    /// Time a shard lets pass between being told of bytes of a native connection and reading them.
+    pub read_stall_us: u64,
     /// Finished calls are not recorded.
     pub unrecorded: bool,
 }

@@ -409,7 +409,7 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
-            sockets: NativeSockets::default(),
+            sockets: NativeSockets::new(config.debug.read_stall_us),
             accepts_are_held: false,
             https: HttpSockets::default(),
             udp,

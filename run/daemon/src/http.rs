@@ -113,9 +113,13 @@ impl Shard {
     /// One turn of a connection, and what the engine makes of it.
     fn turn_http(&mut self, key: GrpcKey) {
         let Some(socket) = self.https.open.get_mut(&key) else { return };
-        let arrived = now();
+        let seen = now();
         let mut events = std::mem::take(&mut self.https.events);
-        let state = socket.http.turn(arrived, &mut self.buffers, &mut events);
+        let state = socket.http.turn(seen, &mut self.buffers, &mut events);
+        let arrived = match events.is_empty() {
+            true => seen,
+            false => socket.http.stream().arrived_ns(now().0).map_or(seen, Instant),
+        };
         for event in events.drain(..) {
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
             if let Err(fault) = self.engine.handle_http(&mut turn, key, arrived, event) {

@@ -4,8 +4,9 @@ use crate::heaps::SessionHeaps;
 use crate::shard::{Shard, Token, now};
 use crate::unidentified::UnidentifiedKey;
 use std::io::IoSlice;
+use std::time::Duration;
 use trunkline_call::{Instant, KeyedMap};
-use trunkline_engine::{Engine, Heaps, PeerKey, Piece, Turn};
+use trunkline_engine::{Engine, Heaps, PeerKey, Piece, SentCall, Turn};
 use trunkline_net::{Interest, LingeringClose, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
 
@@ -16,6 +17,10 @@ pub(crate) struct NativeSockets {
     /// Connections that were left before all was read that TLS holds, of which the poller does not know. Each at most
     /// once: those that are open bound it.
     unread: Vec<PeerKey>,
+    /// Writes since the kernel was asked when one left.
+    unasked: u32,
+    /// Planted (`debug.read_stall_us`): what is there is read so much later.
+    stall_us: u64,
 }
 
 /// One connection's socket.
@@ -24,6 +29,8 @@ pub(crate) struct Socket {
     state: State,
     /// It is among the unread.
     is_unread: bool,
+    /// A call, and how many bytes of the write that sent it came before its last: the kernel is to say when that left.
+    asked: Option<(SentCall, u32)>,
     /// Its key among the unidentified, if it was accepted.
     unidentified: Option<UnidentifiedKey>,
 }
@@ -39,8 +46,20 @@ enum State {
 }
 
 impl NativeSockets {
+    pub fn new(stall_us: u64) -> Self {
+        Self { stall_us, ..Self::default() }
+    }
+
+    /// Lets the planted time pass, as for a thread that has no core.
+    fn stall(&self) {
+        if self.stall_us > 0 {
+            std::thread::sleep(Duration::from_micros(self.stall_us));
+        }
+    }
+
     pub fn insert(&mut self, key: PeerKey, stream: Stream, unidentified: Option<UnidentifiedKey>) {
-        self.open.insert(key, Socket { stream, state: State::Open, is_unread: false, unidentified });
+        self.open
+            .insert(key, Socket { stream, state: State::Open, is_unread: false, asked: None, unidentified });
     }
 
     pub fn contains(&self, key: PeerKey) -> bool {
@@ -73,6 +92,17 @@ impl NativeSockets {
             && !std::mem::replace(&mut socket.is_unread, true)
         {
             self.unread.push(key);
+        }
+    }
+
+    /// The kernel reports when something left: it is the call's that was asked about.
+    fn take_report(&mut self, key: PeerKey, engine: &mut Engine) {
+        let Some(socket) = self.open.get_mut(&key) else { return };
+        let (reported, asked) = (socket.stream.sent_ns(now().0), socket.asked.take());
+        if let (Some((before, at)), Some((call, asked_before))) = (reported, asked)
+            && before == asked_before
+        {
+            engine.note_sent(call, Instant(at));
         }
     }
 
@@ -116,6 +146,8 @@ const SHORT_READ_BYTES: usize = 16 << 10;
 const WRITE_BYTES_PER_TURN: usize = 1 << 20;
 /// Reads of so much from a connection that takes nothing any more: above what a kernel keeps for a socket.
 const READS_OF_THE_GONE_MAX: usize = 16;
+/// One write in so many has the kernel say when it left: a report costs 1 µs.
+const WRITES_PER_REPORT: u32 = 1000;
 /// Bytes encrypted at once: several of the largest records.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Size of the read buffer: several small calls or the beginning of a large one; large bodies are read in place.
@@ -149,7 +181,8 @@ impl Shard {
         let start = self.engine.resume(key, &mut self.input);
         self.input[start..start + first.len()].copy_from_slice(first);
         if !first.is_empty() {
-            self.handle_frames(key, now(), start + first.len());
+            let seen = now();
+            self.handle_frames(key, seen, seen, start + first.len());
         }
         // What TLS has read already, the poller does not tell.
         self.read(key);
@@ -160,7 +193,11 @@ impl Shard {
         if ready.writable {
             self.become_writable(key);
         }
+        if ready.is_gone {
+            self.sockets.take_report(key, &mut self.engine);
+        }
         if ready.readable {
+            self.sockets.stall();
             self.read(key);
         }
     }
@@ -242,10 +279,11 @@ impl Shard {
     fn read_in_place(&mut self, key: PeerKey) -> Option<Result<Transfer, String>> {
         let socket = self.sockets.open.get_mut(&key)?;
         let room = self.engine.wanted(&mut self.heaps, key)?;
-        let arrived = now();
+        let seen = now();
         let moved = socket.stream.read(room).map_err(|e| e.to_string());
         if let Ok(Transfer::Bytes(bytes)) = moved {
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+            let arrived = socket.stream.arrived_ns(turn.now.0).map_or(seen, Instant);
             self.engine.placed(&mut turn, key, arrived, bytes);
         }
         Some(moved)
@@ -258,18 +296,20 @@ impl Shard {
             return Ok(Transfer::NotReady);
         };
         let start = self.engine.resume(key, &mut self.input);
-        let arrived = now();
+        let seen = now();
         let moved = socket.stream.read(&mut self.input[start..]).map_err(|e| e.to_string())?;
+        let read = now();
+        let arrived = socket.stream.arrived_ns(read.0).map_or(seen, Instant);
         let end = match moved {
             Transfer::Bytes(bytes) => start + bytes,
             Transfer::NotReady | Transfer::Ended => start,
         };
-        Ok(if self.handle_frames(key, arrived, end) { moved } else { Transfer::NotReady })
+        Ok(if self.handle_frames(key, arrived, read, end) { moved } else { Transfer::NotReady })
     }
 
     /// Hands the shared buffer to the engine. `false` if the peer broke the protocol.
-    fn handle_frames(&mut self, key: PeerKey, arrived: Instant, end: usize) -> bool {
-        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+    fn handle_frames(&mut self, key: PeerKey, arrived: Instant, now: Instant, end: usize) -> bool {
+        let mut turn = Turn { now, heaps: &mut self.heaps };
         let handled = self.engine.handle_input(&mut turn, key, arrived, &self.input[..end]);
         if let Err(fault) = &handled {
             tracing::warn!(peer = ?key, %fault, "peer broke the protocol");
@@ -284,7 +324,7 @@ impl Shard {
         self.sockets.open.get(&key).is_some_and(|socket| socket.stream.has_buffered())
     }
 
-    // LIFE: 11 | written to the socket | | 2 request processing + stack, A's part
+    // LIFE: 11 | written to the socket | (d4) | 2 request processing + stack, A's part
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
     fn write(&mut self, key: PeerKey) -> Visit {
         let mut left = WRITE_BYTES_PER_TURN;
@@ -293,6 +333,10 @@ impl Shard {
             if socket.state == State::Full {
                 return Visit::Done;
             }
+            let asks = self.sockets.unasked >= WRITES_PER_REPORT
+                && !socket.stream.is_secure()
+                && socket.asked.is_none()
+                && socket.stream.ask_sent(true).is_ok();
             let moved = if socket.stream.is_secure() {
                 let plain = seal(&mut self.engine, &self.heaps, key, left);
                 match plain.is_empty() {
@@ -310,11 +354,18 @@ impl Shard {
                 }
                 Transfer::of_write(send_gather(&socket.stream, &chunks))
             };
+            self.sockets.unasked = if asks { 0 } else { self.sockets.unasked.saturating_add(1) };
+            if asks {
+                let _ = socket.stream.ask_sent(false);
+            }
             match moved {
                 Ok(Transfer::Bytes(bytes)) => {
                     left = left.saturating_sub(bytes);
                     let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                    self.engine.transmitted(&mut turn, key, bytes);
+                    let ended = self.engine.transmitted(&mut turn, key, bytes);
+                    if asks {
+                        socket.asked = ended.map(|call| (call, bytes as u32 - 1));
+                    }
                 }
                 Ok(Transfer::NotReady | Transfer::Ended) => {
                     if socket.state == State::Closing {

@@ -107,6 +107,47 @@ fn expect_in(component: Component, near_debug: &str, far_debug: &str, pause: Dur
     }
 }
 
+/// Calls made at once, of servers that take [`PLANTED_NS`] each: most of their time is a queue in front of the servers.
+fn expect_queue_of(workers: usize) {
+    let (near, far) = (daemon(""), daemon(""));
+    for _ in 0..workers {
+        serve(RawApp::attach(&far, "", true), Duration::from_nanos(PLANTED_NS));
+    }
+    let mut client = RawApp::attach(&near, &far.endpoints()[0], false);
+    for _ in 0..CALLS {
+        let payload = client.blob(b"who is free");
+        let mut call = client.call(0, Some(payload), true);
+        (call.entered, call.published) = (stamp(), stamp());
+        client.submit(Submission::Call(call));
+    }
+    for _ in 0..CALLS {
+        let Completion::Finish(end) = client.next() else { panic!("no finish") };
+        let block = end.payload.map_or(Span::default(), |payload| payload.span);
+        client.submit(Submission::Release { call: end.call, block, metadata: end.metadata, a18: stamp() });
+    }
+    let samples = samples(&near);
+    let sum = |component: usize| samples.iter().map(|sample| sample.ns[component]).sum::<u64>();
+    let whole: u64 = samples.iter().map(Sample::total_ns).sum();
+    let most = (0..Component::COUNT).max_by_key(|component| sum(*component)).unwrap();
+    assert_eq!(Component::ALL[most], Component::ServerReceiveQueue, "{workers} workers");
+    // The n-th call waits for those before it: (CALLS / workers − 1) / 2 handlers on average, and one works for it.
+    let others = whole - sum(most) - sum(Component::ServerApplication as usize);
+    assert!(
+        others < sum(most) / 2,
+        "{workers} workers: {others} ns of {whole} are neither queue nor handler"
+    );
+}
+
+#[test]
+fn in_the_queue_of_one_worker() {
+    expect_queue_of(1);
+}
+
+#[test]
+fn in_the_queue_in_front_of_two_workers() {
+    expect_queue_of(2);
+}
+
 #[test]
 fn in_the_handler() {
     expect_in(Component::ServerApplication, "", "", Duration::from_nanos(PLANTED_NS));

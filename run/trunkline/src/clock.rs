@@ -2,6 +2,11 @@
 
 use trunkline_call::Instant;
 
+/// Processor time of the calling thread, in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    trunkline_shm::thread_cpu_ns()
+}
+
 /// The host's monotonic clock, which the daemon and every process of the host share.
 #[inline]
 pub(crate) fn now() -> Instant {

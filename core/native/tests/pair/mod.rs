@@ -112,8 +112,13 @@ impl End {
 
     /// Takes up to `count` bytes off the connection, as a socket would.
     pub fn write(&mut self, count: usize) -> Vec<u8> {
+        self.write_at(NOW, count)
+    }
+
+    /// The same at another time.
+    pub fn write_at(&mut self, now: Instant, count: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        for chunk in self.connection.poll_transmit(NOW, count) {
+        for chunk in self.connection.poll_transmit(now, count) {
             assert!(!chunk.is_empty(), "an empty chunk was shown");
             match chunk {
                 Chunk::Bytes(bytes) => out.extend(bytes),

@@ -51,7 +51,8 @@ impl Config {
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
-        within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)
+        within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)?;
+        within("debug.read_stall_us", self.debug.read_stall_us, 0, PAUSE_US_MAX)
     }
 
     fn check_daemon(&self) -> Result<(), Breach> {

@@ -93,6 +93,17 @@ impl RawApp {
         self.next_within(WATCHDOG).expect("no completion came")
     }
 
+    /// The next delivered call, as its completion; what else comes is forgotten. Something else if nothing came.
+    pub fn next_call(&mut self) -> Completion {
+        loop {
+            match self.next_within(WATCHDOG) {
+                Some(call @ Completion::Call(_)) => return call,
+                Some(_) => {}
+                None => return Completion::Drained,
+            }
+        }
+    }
+
     fn next_within(&mut self, patience: Duration) -> Option<Completion> {
         let until_ns = monotonic_ns() + patience.as_nanos() as u64;
         // Sleeps when nothing comes: tests run side by side on few cores.

@@ -1,6 +1,7 @@
 //! From what a handler returns to the answer of its call.
 
 use super::call::Call;
+use super::meter;
 use crate::clock;
 use crate::message::{NotPlaced, Raw, Response, Sendable, write_metadata};
 use crate::opaque::Outcome;
@@ -111,6 +112,7 @@ impl Answer {
         self.given = true;
         let (call, taken) = (self.call.id(), self.taken);
         let published = clock::now();
+        let cpu_ns = meter::taken_ns(published.since_ns(taken));
         self.call.session().with(|books, effects| {
             let is_wanted = books.call(call).is_some_and(|state| state.end.is_none());
             if !is_wanted {
@@ -123,7 +125,7 @@ impl Answer {
             let metadata = trailers.map(Written::lend).unwrap_or_default();
             let execution = Execution::Executed;
             let finish =
-                Finish { call, code, execution, payload, metadata, taken, published, cpu_ns: 0, subtree: 0 };
+                Finish { call, code, execution, payload, metadata, taken, published, cpu_ns, subtree: 0 };
             books.answer(finish, effects);
         });
     }

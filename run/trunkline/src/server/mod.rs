@@ -5,6 +5,7 @@ mod builder;
 mod call;
 mod delivered;
 mod handle;
+mod meter;
 mod routes;
 mod service;
 mod shared;

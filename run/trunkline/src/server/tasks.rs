@@ -1,6 +1,7 @@
 //! Handlers at work on one worker: polled by its thread alone, woken from anywhere.
 
 use super::answer::Handling;
+use super::meter::CpuTaken;
 use crate::context::{self, Parent};
 use crate::kick::Kick;
 use crate::session::IdMap;
@@ -32,6 +33,7 @@ struct Slot {
 struct Task {
     handling: Handling,
     parent: Parent,
+    cpu: CpuTaken,
 }
 
 /// Which tasks are to be polled, and the thread that does it.
@@ -59,7 +61,7 @@ impl Tasks {
     /// Polls a new handler, and keeps it if it is not done. Most are.
     pub(super) fn start(&mut self, handling: Handling, parent: Parent) {
         let index = self.free.pop().unwrap_or_else(|| self.add_slot());
-        if let Some(unfinished) = self.slots[index].poll(Task { handling, parent }) {
+        if let Some(unfinished) = self.slots[index].poll(Task { handling, parent, cpu: CpuTaken::begin() }) {
             self.by_call.insert(parent.call, index);
             self.slots[index].task = Some(unfinished);
         } else {
@@ -126,9 +128,9 @@ impl Slot {
     /// it, and tells the caller.
     fn poll(&self, mut task: Task) -> Option<Task> {
         let mut cx = Context::from_waker(&self.waker);
-        let handling = &mut task.handling;
-        let polled = context::on_behalf(task.parent, &self.waker, || {
-            catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(&mut cx)))
+        let Task { handling, parent, cpu } = &mut task;
+        let polled = context::on_behalf(*parent, &self.waker, || {
+            cpu.during(|| catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(&mut cx))))
         });
         match polled {
             Ok(Poll::Pending) => Some(task),

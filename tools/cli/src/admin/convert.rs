@@ -1,7 +1,7 @@
 //! Telemetry to messages and back.
 
 use super::proto;
-use trunkline_telemetry::{Component, Explanation, Row, Side, Spread, TopRow, WhatIf};
+use trunkline_telemetry::{Component, Explanation, Intervals, Row, Side, Spread, TopRow, WhatIf};
 
 /// An explanation as a message.
 pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation {
@@ -24,6 +24,11 @@ pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation
         half_width_ns: explained.half_width_ns,
         what_if: what_if.map(what_if_message).collect(),
         samples: explained.samples,
+        one_host: explained.one_host,
+        stayed: explained.stayed,
+        cpu: Some(spread_message(&explained.cpu)),
+        subtree_mean: explained.subtree_mean,
+        tail_calls: explained.tail_calls,
     }
 }
 
@@ -55,10 +60,16 @@ pub fn explanation(message: proto::Explanation) -> Option<Explanation> {
                     component: component(row.component)?,
                     p95_reduction_percent: row.p95_reduction_percent,
                     tail_escape_percent: row.tail_escape_percent,
+                    intervals: intervals(&row),
                 })
             })
             .collect(),
         samples: message.samples,
+        one_host: message.one_host,
+        stayed: message.stayed,
+        cpu: message.cpu.as_ref().map(spread).unwrap_or_default(),
+        subtree_mean: message.subtree_mean,
+        tail_calls: message.tail_calls,
     })
 }
 
@@ -102,7 +113,21 @@ fn what_if_message(row: &WhatIf) -> proto::WhatIf {
         component: component_message(row.component),
         p95_reduction_percent: row.p95_reduction_percent,
         tail_escape_percent: row.tail_escape_percent,
+        p95_reduction_interval: row.intervals.map(|ends| interval_message(ends.p95_reduction_percent)),
+        tail_escape_interval: row.intervals.map(|ends| interval_message(ends.tail_escape_percent)),
     }
+}
+
+fn interval_message([low, high]: [f64; 2]) -> proto::Interval {
+    proto::Interval { low, high }
+}
+
+fn intervals(row: &proto::WhatIf) -> Option<Intervals> {
+    let ends = |interval: &Option<proto::Interval>| interval.as_ref().map(|ends| [ends.low, ends.high]);
+    Some(Intervals {
+        p95_reduction_percent: ends(&row.p95_reduction_interval)?,
+        tail_escape_percent: ends(&row.tail_escape_interval)?,
+    })
 }
 
 fn spread_message(spread: &Spread) -> proto::Spread {
@@ -157,6 +182,7 @@ fn side_message(side: Side) -> proto::Side {
     match side {
         Side::Made => proto::Side::Made,
         Side::Served => proto::Side::Served,
+        Side::Attempt => proto::Side::Attempt,
     }
 }
 
@@ -164,6 +190,7 @@ fn side(message: proto::Side) -> Option<Side> {
     match message {
         proto::Side::Made => Some(Side::Made),
         proto::Side::Served => Some(Side::Served),
+        proto::Side::Attempt => Some(Side::Attempt),
         _ => None,
     }
 }
@@ -206,8 +233,17 @@ mod tests {
                 component: Component::RequestWire,
                 p95_reduction_percent: 1.5,
                 tail_escape_percent: 2.5,
+                intervals: Some(Intervals {
+                    p95_reduction_percent: [0.5, 3.5],
+                    tail_escape_percent: [2.0, 4.5],
+                }),
             }],
             samples: 5,
+            one_host: 6,
+            stayed: 8,
+            cpu: some_spread(500),
+            subtree_mean: 1.25,
+            tail_calls: 9,
         }
     }
 

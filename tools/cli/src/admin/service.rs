@@ -55,7 +55,7 @@ impl<H: Host> Admin for AdminService<H> {
         let samples_max = asked.samples_max.min(SAMPLES_MAX) as usize;
         let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max };
         let snapshot = self.telemetry(&ask);
-        let sides = [Side::Made, Side::Served].into_iter();
+        let sides = Side::ALL.into_iter();
         let explained = sides.filter_map(|side| Explanation::of(&snapshot, side));
         let mut response = ExplainResponse {
             explanations: explained.map(|explanation| explanation_message(&explanation)).collect(),

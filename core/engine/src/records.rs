@@ -1,0 +1,141 @@
+//! The books of calls that are over: what telemetry is told of each, whoever ended it.
+//!
+//! Every call that had a method is in the books once: as *made* for an application or a client of the gateway of this
+//! host, as *served* for another host, and as *attempt* beside its call where that may take several. Who waits for an
+//! answer says when it has it; a call that was cancelled, whose caller died or whose deadline passed ends here and now,
+//! with the stamps it has.
+
+use crate::CallKey;
+use crate::call::{Call, ClientEnd};
+use crate::engine::Engine;
+use crate::r2p2::Named;
+use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
+use trunkline_telemetry::{PeerIndex, Record, Side};
+
+// LIFE: 22
+/// A call made here is over, from the first stamp to the last.
+pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {
+    let Some(call) = engine.calls.find(key) else { return };
+    let code = call.outcome.unwrap_or(Code::Unknown);
+    let record = record_of(engine, call, Side::Made, call.peer_index, code);
+    let is_attempt = call.attempt_began != Instant::default();
+    enter(engine, now, &record);
+    if is_attempt {
+        record_attempt(engine, key, code, now);
+    }
+}
+
+/// A call from another host was answered, by its handler or by this daemon.
+pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
+    engine.end_policies(now, key, code);
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    if call.is_forwarded() {
+        // Made here for somebody who keeps no time: it ends where it leaves.
+        call.outcome = Some(code);
+        (call.client_stamps.d17, call.client_stamps.a18) = (now, now);
+        return record_made(engine, key, now);
+    }
+    close(&mut call.server_stamps, now);
+    let peer = match call.client.clone() {
+        ClientEnd::Peer { peer, .. } => engine.peers.find(peer).map(|peer| peer.telemetry),
+        ClientEnd::Grpc { peer, .. } => engine.grpc_peers.find(peer).map(|peer| peer.telemetry),
+        ClientEnd::R2p2 { request } => Some(engine.r2p2_number(Named::Client(*request.client().ip()))),
+        ClientEnd::Session { .. }
+        | ClientEnd::Attempt { .. }
+        | ClientEnd::Mirror { .. }
+        | ClientEnd::Shard { .. } => return,
+    };
+    let Some(call) = engine.calls.find(key) else { return };
+    let record = record_of(engine, call, Side::Served, peer.unwrap_or(PeerIndex::OTHER), code);
+    enter(engine, now, &record);
+}
+
+/// An attempt is over: it failed, another was faster, or its answer is the call's.
+pub(crate) fn record_attempt(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
+    let Some(call) = engine.calls.find(key) else { return };
+    let mut record = record_of(engine, call, Side::Attempt, call.peer_index, code);
+    let began = call.attempt_began;
+    let stamps = &mut record.client;
+    // What the call did before is not this attempt's.
+    (stamps.a0, stamps.a1, stamps.d2) = (began, began, began);
+    end_at(stamps, now);
+    enter(engine, now, &record);
+}
+
+/// Nobody takes the end of a call: it was cancelled, its caller is gone, or another attempt was faster.
+pub(crate) fn record_abandoned(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    match call.client {
+        ClientEnd::Session { .. } => {
+            if call.outcome.is_none() {
+                call.outcome = Some(code);
+                take_stamps_of_attempt(engine, key);
+                if let Some(call) = engine.calls.find_mut(key) {
+                    end_at(&mut call.client_stamps, now);
+                }
+            }
+            record_made(engine, key, now);
+        }
+        ClientEnd::Attempt { .. } => record_attempt(engine, key, code, now),
+        ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => {
+            take_stamps_of_attempt(engine, key);
+            record_served(engine, key, code, now);
+        }
+        // A copy is nobody's; of a call from another shard that shard knows.
+        ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => {}
+    }
+}
+
+/// A call ends while its attempts are under way: it was as far as the first of them.
+pub(crate) fn take_stamps_of_attempt(engine: &mut Engine, key: CallKey) {
+    let attempts = engine.calls.find(key).and_then(|call| call.attempts.as_ref());
+    let Some(first) = attempts.and_then(|attempts| attempts.live.first().copied()) else { return };
+    let Some(first) = engine.calls.find(first) else { return };
+    let (stamps, peer) = (first.client_stamps, first.peer_index);
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.client_stamps = stamps;
+        call.peer_index = peer;
+    }
+}
+
+fn record_of(engine: &Engine, call: &Call, side: Side, peer: PeerIndex, code: Code) -> Record {
+    let is_told = side == Side::Served || call.server_measured;
+    Record {
+        side,
+        method: engine.registry.number(call.method),
+        peer,
+        code,
+        request_bytes: call.request.bytes,
+        response_bytes: call.response.bytes,
+        client: call.client_stamps,
+        server: is_told.then_some(call.server_stamps),
+    }
+}
+
+fn enter(engine: &mut Engine, now: Instant, record: &Record) {
+    if !engine.plant.unrecorded {
+        engine.telemetry.record(now, record);
+    }
+}
+
+/// The end of a call whose application does not say when it took it.
+fn end_at(stamps: &mut ClientStamps, now: Instant) {
+    if stamps.d17 == Instant::default() {
+        (stamps.d17, stamps.a18) = (now, now);
+    }
+}
+
+/// The end of a call that its handler did not answer. One that was not delivered waited until now, and one that was
+/// is the handler's.
+fn close(stamps: &mut ServerStamps, now: Instant) {
+    if stamps.k14 == Instant::default() {
+        stamps.k14 = now;
+    }
+    if stamps.d12 != Instant::default() {
+        return;
+    }
+    stamps.d12 = now;
+    if stamps.d9 == Instant::default() {
+        (stamps.a10, stamps.a11) = (now, now);
+    }
+}

@@ -1,0 +1,270 @@
+//! When bytes came and left, by the kernel's word: SO_TIMESTAMPING (Documentation/networking/timestamping.rst).
+//!
+//! A daemon that is woken reads 15 to 40 µs after the bytes were there; only the kernel knows when that was. Receive
+//! stamps cost 0.1 µs a read and are always asked for. A send stamp costs a message on the socket's error queue, so it
+//! is asked for one write in many ([`ask_sent`]), one at a time.
+//!
+//! The kernel stamps by the wall clock, and everything else here is monotonic: [`WallClock`] converts, by a pair of
+//! readings that is renewed every 100 ms and whenever a stamp does not fit it.
+#![allow(
+    unsafe_code,
+    reason = "no crate we have reads these control messages; three calls of the kernel, all here"
+)]
+
+use crate::transfer::Transfer;
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Renewed after so long: in this time a slewed clock (500 ppm at most) drifts by 50 µs.
+const PAIR_NS: u64 = 100_000_000;
+/// A stamp that seems older is held against a new pair first: the wall clock may have been set.
+const OLD_NS: u64 = 1_000_000;
+/// A pair that differs from the one before by more was not slewed: the clock was set, and stamps from before say
+/// nothing.
+const STEP_NS: u64 = 1_000_000;
+
+const RECEIVED: libc::c_uint = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+/// The last byte of what is written next, named by how many bytes are written before it. The last bit has TCP count
+/// what was written and not what was acknowledged (Linux 6.2).
+const SENT: libc::c_uint = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY
+    | libc::SOF_TIMESTAMPING_OPT_ID_TCP;
+/// What a report is about: SCM_TSTAMP_SND (linux/errqueue.h), the driver has it. Only this is asked for.
+const LEFT: u32 = 0;
+/// Room for the control messages of one read: a stamp takes 64 bytes, a report beside it 64.
+const CONTROL_WORDS: usize = 32;
+
+/// Nanoseconds since 1970, by the host's wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WallNs(u64);
+
+/// Has the kernel stamp what this socket receives. A kernel that cannot stamps nothing.
+pub(crate) fn ask_received(socket: impl AsFd) {
+    let _ = set(socket, RECEIVED);
+}
+
+/// Has the kernel stamp the last byte of the next write, and of no other: to be called before and after it.
+pub(crate) fn ask_sent(socket: impl AsFd, asks: bool) -> io::Result<()> {
+    set(socket, if asks { RECEIVED | SENT } else { RECEIVED })
+}
+
+fn set(socket: impl AsFd, flags: libc::c_uint) -> io::Result<()> {
+    let size = size_of::<libc::c_uint>() as libc::socklen_t;
+    let (fd, value) = (socket.as_fd().as_raw_fd(), &raw const flags);
+    // SAFETY: the descriptor is open while it is borrowed, and the value is as long as it is said to be.
+    let done = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, value.cast(), size) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads without waiting; and when the last byte of it came, if the kernel says so.
+pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(Transfer, Option<WallNs>)> {
+    let wanted = buffer.len();
+    let (count, control) = receive_message(socket, buffer, 0)?;
+    let moved = match count {
+        None => Transfer::NotReady,
+        Some(0) if wanted > 0 => Transfer::Ended,
+        Some(0) => Transfer::NotReady,
+        Some(count) => Transfer::Bytes(count),
+    };
+    Ok((moved, control.stamp))
+}
+
+/// When the byte left this host that was asked for last, and its number; `None` if nothing is said. What else lies in
+/// the error queue is taken out of it, or the poller would tell of it for ever.
+pub(crate) fn receive_sent(socket: impl AsFd) -> Option<(u32, WallNs)> {
+    let mut found = None;
+    for _ in 0..REPORTS_MAX {
+        match receive_message(socket.as_fd(), &mut [], libc::MSG_ERRQUEUE) {
+            Ok((Some(_), control)) => found = control.sent.zip(control.stamp).or(found),
+            Ok((None, _)) | Err(_) => break,
+        }
+    }
+    found
+}
+
+/// Reports read at once: one is asked for at a time.
+const REPORTS_MAX: usize = 16;
+
+/// What the control messages of a read say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    stamp: Option<WallNs>,
+    /// The number of the byte that was sent then.
+    sent: Option<u32>,
+}
+
+/// One call of the kernel. No bytes: *not now*.
+fn receive_message(
+    socket: impl AsFd,
+    buffer: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(Option<usize>, Control)> {
+    let mut control = [0u64; CONTROL_WORDS];
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let flags = flags | libc::MSG_DONTWAIT;
+    loop {
+        // SAFETY: all of its fields are numbers and pointers, for which zero is a value.
+        let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        // SAFETY: the descriptor is borrowed, and the message names a buffer and a control buffer that outlive the
+        // call, with their lengths.
+        let count = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, flags) };
+        if let Ok(count) = usize::try_from(count) {
+            let bytes = message.msg_controllen.min(size_of_val(&control));
+            return Ok((Some(count), read_control(&control, bytes)));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted => {}
+            io::ErrorKind::WouldBlock => return Ok((None, Control::default())),
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Walks the control messages: each has its length (with itself), level and kind in two words, then its data, and the
+/// next begins at a whole word.
+fn read_control(words: &[u64; CONTROL_WORDS], bytes: usize) -> Control {
+    let mut control = Control::default();
+    let mut rest = &words[..bytes / 8];
+    while let [length, head, data @ ..] = rest {
+        let length = usize::try_from(*length).unwrap_or(usize::MAX);
+        let (level, kind) = (*head as u32 as libc::c_int, (*head >> 32) as libc::c_int);
+        match (level, kind, data) {
+            // Three stamps of two words: by software, one that is unused, by the network card.
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, [seconds, nanoseconds, ..]) => {
+                let ns = seconds.saturating_mul(1_000_000_000).saturating_add(*nanoseconds);
+                control.stamp = (ns > 0).then_some(WallNs(ns));
+            }
+            // A `sock_extended_err`: errno; origin, type, code and pad in a byte each; info; data.
+            (libc::SOL_IP, libc::IP_RECVERR, [first, second, ..])
+            | (libc::SOL_IPV6, libc::IPV6_RECVERR, [first, second, ..]) => {
+                let (origin, info) = ((first >> 32) as u8, *second as u32);
+                if origin == libc::SO_EE_ORIGIN_TIMESTAMPING && info == LEFT {
+                    control.sent = Some((*second >> 32) as u32);
+                }
+            }
+            _ => {}
+        }
+        let whole = length.div_ceil(8).max(2);
+        let Some(next) = rest.get(whole..) else { break };
+        rest = next;
+    }
+    control
+}
+
+/// The wall clock beside the monotonic one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WallClock {
+    /// Wall time minus monotonic time.
+    ahead_ns: i128,
+    /// When that was read, on the monotonic clock; zero before the first time.
+    read_ns: u64,
+}
+
+impl WallClock {
+    /// A stamp on the monotonic clock, on which it is `now_ns`; `None` if that cannot be known, because the wall clock
+    /// was set in between. `read` reads both clocks: wall minus monotonic.
+    pub fn monotonic_ns(&mut self, stamp: WallNs, now_ns: u64, read: impl FnOnce() -> i128) -> Option<u64> {
+        let at = |clock: &Self| i128::from(stamp.0) - clock.ahead_ns;
+        let age_ns = i128::from(now_ns) - at(self);
+        let is_odd = age_ns < 0 || age_ns > OLD_NS.into();
+        if is_odd || now_ns.saturating_sub(self.read_ns) >= PAIR_NS {
+            let before = std::mem::replace(self, Self { ahead_ns: read(), read_ns: now_ns });
+            let was_set = before.ahead_ns.abs_diff(self.ahead_ns) > STEP_NS.into();
+            if was_set && before.read_ns > 0 {
+                return None;
+            }
+        }
+        u64::try_from(at(self).min(now_ns.into())).ok()
+    }
+}
+
+/// Both clocks, read so close together that the pair is good to some tens of nanoseconds: the closest of three.
+pub(crate) fn wall_ahead_ns() -> i128 {
+    let read = || {
+        let (before, wall, after) = (ns(ClockId::Monotonic), ns(ClockId::Realtime), ns(ClockId::Monotonic));
+        (after - before, wall - (before + after) / 2)
+    };
+    let pairs = [read(), read(), read()];
+    pairs.into_iter().min_by_key(|(apart, _)| *apart).map_or(0, |(_, ahead)| ahead)
+}
+
+fn ns(clock: ClockId) -> i128 {
+    let now = clock_gettime(clock);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows how stamps are read and converted, and what a wall clock that is set does to them.
+    use super::*;
+
+    const HEAD: u64 = (libc::SOL_SOCKET as u64) | (libc::SCM_TIMESTAMPING as u64) << 32;
+    const REPORT: u64 = (libc::SOL_IP as u64) | (libc::IP_RECVERR as u64) << 32;
+    const SENT_THEN: u64 = (libc::SO_EE_ORIGIN_TIMESTAMPING as u64) << 32;
+
+    fn control(words: &[u64]) -> Control {
+        let mut all = [0; CONTROL_WORDS];
+        all[..words.len()].copy_from_slice(words);
+        read_control(&all, words.len() * 8)
+    }
+
+    #[test]
+    fn control_messages_are_read() {
+        let stamp = control(&[64, HEAD, 3, 7, 0, 0, 0, 0]);
+        assert_eq!((stamp.stamp, stamp.sent), (Some(WallNs(3_000_000_007)), None));
+        let sent = control(&[64, HEAD, 3, 7, 0, 0, 0, 0, 48, REPORT, SENT_THEN, 99 << 32, 0, 0]);
+        assert_eq!((sent.stamp, sent.sent), (Some(WallNs(3_000_000_007)), Some(99)));
+        let other = control(&[48, REPORT, 1 << 32, 99 << 32, 0, 0]);
+        assert_eq!((other.stamp, other.sent), (None, None), "an error of the network");
+        for words in [&[][..], &[u64::MAX, HEAD], &[0, HEAD, 3, 7], &[64, HEAD, 3], &[16, 0, 16, 0, 16]] {
+            assert_eq!(control(words).sent, None, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn stamps_become_monotonic() {
+        let mut clock = WallClock::default();
+        let mut at = |stamp: u64, now: u64, ahead: i128| clock.monotonic_ns(WallNs(stamp), now, || ahead);
+        let (start, ahead) = (PAIR_NS * 10, 5_000_000_000_000);
+        assert_eq!(at(start - 100 + ahead as u64, start, ahead), Some(start - 100));
+        // 60 µs of slewing later the pair is old, and read again.
+        let (later, ahead) = (start + PAIR_NS, ahead + 60_000);
+        assert_eq!(at(later - 30 + ahead as u64, later, ahead), Some(later - 30));
+        // Not old: the pair holds, whatever would be read.
+        let next = later + 1_000_000;
+        assert_eq!(at(next - 40 + ahead as u64, next, 0), Some(next - 40));
+        // What lay in the kernel for long is held against a new pair, and found to be as old as it says.
+        assert_eq!(at(next - 3_000_000 + ahead as u64, next, ahead), Some(next - 3_000_000));
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_is_noticed() {
+        for step in [-3_600_000_000_000_i128, -2_000_000, 2_000_000, 3_600_000_000_000] {
+            let mut clock = WallClock::default();
+            let (start, ahead) = (PAIR_NS * 10, 5_000_000_000_000_i128);
+            let mut at = |stamp: i128, now: u64, ahead: i128| {
+                clock.monotonic_ns(WallNs(u64::try_from(stamp).unwrap()), now, || ahead)
+            };
+            let stamp = |at: u64, ahead: i128| i128::from(at) - 100 + ahead;
+            assert_eq!(at(stamp(start, ahead), start, ahead), Some(start - 100));
+            let now = start + 1_000;
+            assert_eq!(at(stamp(now, ahead + step), now, ahead + step), None, "{step}: nobody knows");
+            let then = now + 1_000;
+            assert_eq!(at(stamp(then, ahead + step), then, ahead + step), Some(then - 100), "{step}");
+        }
+    }
+
+    #[test]
+    fn both_clocks_are_read_together() {
+        let (one, two) = (wall_ahead_ns(), wall_ahead_ns());
+        assert!(one.abs_diff(two) < 1_000_000_000, "{one} and {two}");
+    }
+}
