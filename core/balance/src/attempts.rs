@@ -82,6 +82,11 @@ impl Budget {
         self.hundredths = (self.hundredths + u64::from(self.percent)).min(SAVED_MAX * 100);
     }
 
+    /// Attempts that are saved up.
+    pub fn left(&self) -> u64 {
+        self.hundredths / 100
+    }
+
     /// Takes an attempt out, if there is one.
     pub fn withdraw(&mut self, now: Instant) -> bool {
         self.accrue(now);

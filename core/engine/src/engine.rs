@@ -24,7 +24,7 @@ use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
@@ -88,6 +88,8 @@ pub struct Engine {
     pub(crate) dials: VecDeque<Dial>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
+    /// Calls that ended at a limit, by its name: there are as many as the code has.
+    pub(crate) limits_met: BTreeMap<&'static str, u64>,
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
 }
@@ -190,6 +192,7 @@ impl Engine {
             dials: VecDeque::new(),
             attempts,
             draining: false,
+            limits_met: BTreeMap::new(),
             arrived: Instant::default(),
         }
     }

@@ -21,6 +21,9 @@ const LATE_NS: u64 = 5_000_000;
 impl Engine {
     /// The infrastructure ends a call: the client end gets the fault's status, the server end is told to stop.
     pub(crate) fn fail(&mut self, turn: &mut Turn<'_>, key: CallKey, fault: Fault) {
+        if let Fault::Limit { name, .. } = &fault {
+            *self.limits_met.entry(name).or_default() += 1;
+        }
         let mut status = fault.status();
         let handed_over = self.calls.find(key).is_some_and(|call| call.handed_over);
         if handed_over && status.execution() == Execution::NotExecuted && !fault.knows_execution() {

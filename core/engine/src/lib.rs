@@ -131,7 +131,9 @@ pub use shard::{
     Crossing, ShardIndex, audit_crossings, handle_crossing, has_crossings, join_shards, park_crossing,
     send_crossings,
 };
-pub use snapshot::{PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot};
+pub use snapshot::{
+    AttemptFigures, BalancedRow, PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot,
+};
 pub use table::{Key, Table};
 pub use trunkline_call::CALLER_KEY;
 

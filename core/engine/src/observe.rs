@@ -2,11 +2,13 @@
 
 use crate::engine::Engine;
 use crate::registry::service_of;
-use crate::snapshot::{PeerRow, Protocol, ServiceRow, SessionRow, Snapshot};
+use crate::snapshot::{BalancedRow, PeerRow, Protocol, ServiceRow, SessionRow, Snapshot};
 use crate::{GrpcKey, PeerKey, SessionKey};
 use core::net::SocketAddrV4;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use trunkline_balance::EndpointRow;
+use trunkline_call::Instant;
 
 /// Marks the numbers of rows that are no connection's, and of those the outgoing ones.
 const R2P2_ROW: u64 = 1 << 63;
@@ -21,7 +23,21 @@ impl Engine {
             peers: peer_rows(self),
             remotes: self.remotes.rows(),
             calls: self.calls.len(),
+            balanced: Vec::new(),
+            waiting: self.workers.waiting(),
+            attempts: self.attempts.figures(),
+            limits_met: self.limits_met.iter().map(|(name, calls)| (*name, *calls)).collect(),
+            memory: memory(self),
         }
+    }
+
+    /// Endpoints of services, as balancing sees them now.
+    pub fn balanced(&self, now: Instant) -> Vec<BalancedRow> {
+        let row = |(service, row): (String, EndpointRow<Arc<str>>)| {
+            let EndpointRow { endpoint, outstanding, ejected, weight } = row;
+            BalancedRow { service, endpoint, outstanding, ejected, weight }
+        };
+        self.endpoint_rows(now).into_iter().map(row).collect()
     }
 
     /// Holds every count against what it counts. Walks everything several times: for tests.
@@ -31,6 +47,23 @@ impl Engine {
     pub fn audit(&self) -> Result<(), String> {
         crate::books::audit(self)
     }
+}
+
+/// Bytes the shard holds, by what for.
+fn memory(engine: &Engine) -> Vec<(&'static str, u64)> {
+    let assembling: usize = engine.peers.iter().map(|(_, peer)| peer.assembling_bytes).sum();
+    let native = engine.peers.iter().map(|(_, peer)| peer.connection.send_queue_bytes());
+    let grpc = engine.grpc_peers.iter().map(|(_, peer)| peer.queued_bytes);
+    let arriving = engine.grpc_peers.iter().map(|(_, peer)| peer.arriving_bytes as u64);
+    vec![
+        ("telemetry", engine.telemetry.heap_bytes() as u64),
+        ("requests kept for further attempts", engine.attempts.kept_bytes() as u64),
+        ("requests kept for R2P2", engine.r2p2.made_bytes as u64),
+        ("messages put together", assembling as u64),
+        ("messages of gRPC clients and servers", arriving.fold(0, u64::saturating_add)),
+        ("queues of connections", native.chain(grpc).fold(0, u64::saturating_add)),
+        ("calls waiting for a worker", engine.workers.queued_bytes()),
+    ]
 }
 
 fn session_rows(engine: &Engine) -> Vec<SessionRow> {

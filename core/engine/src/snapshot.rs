@@ -16,6 +16,53 @@ pub struct Snapshot {
     pub remotes: Vec<RemoteRow>,
     /// Calls in flight.
     pub calls: usize,
+    /// Endpoints of services, as balancing sees them. Filled in by the host
+    /// ([`Engine::balanced`](crate::Engine::balanced)): they depend on the time.
+    pub balanced: Vec<BalancedRow>,
+    /// Services with calls that wait for a worker, and how many.
+    pub waiting: Vec<(String, usize)>,
+    /// Further attempts at calls made here, and what kept others from being made.
+    pub attempts: AttemptFigures,
+    /// Limits at which calls ended, and how many did.
+    pub limits_met: Vec<(&'static str, u64)>,
+    /// Bytes by owner. What applications hold is with their sessions.
+    pub memory: Vec<(&'static str, u64)>,
+}
+
+/// An endpoint of a service, as balancing sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BalancedRow {
+    /// Whose calls go there.
+    pub service: String,
+    /// Where.
+    pub endpoint: Arc<str>,
+    /// Calls under way there.
+    pub outstanding: u32,
+    /// Whether it is left out, because its calls fail more than others do.
+    pub ejected: bool,
+    /// What its server says it can do, relative to the others.
+    pub weight: Option<f64>,
+}
+
+/// Attempts at calls that may take several, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttemptFigures {
+    /// Calls that may take several.
+    pub calls: u64,
+    /// Attempts behind a failed one.
+    pub retries: u64,
+    /// Attempts beside one that takes long.
+    pub hedges: u64,
+    /// Attempts because a server said that it had not seen the one before.
+    pub unseen: u64,
+    /// Times a server said when, or that it wants no more.
+    pub pushed_back: u64,
+    /// Attempts that were not made because too many of the service fail.
+    pub throttled: u64,
+    /// Attempts that were not made because all calls have spent what they may.
+    pub over_budget: u64,
+    /// Attempts that could be paid for now.
+    pub budget_left: u64,
 }
 
 /// An attached session.

@@ -239,6 +239,20 @@ impl Workers {
         self.services.iter_mut().for_each(|service| service.remove(session));
     }
 
+    /// Services with calls that wait, and how many, for operators.
+    pub fn waiting(&self) -> Vec<(String, usize)> {
+        let queued = self.by_service.iter().map(|(name, index)| {
+            let calls = self.services[*index].dispatcher.queued();
+            (name.to_string(), calls)
+        });
+        queued.filter(|(_, calls)| *calls > 0).collect()
+    }
+
+    /// Bytes of waiting calls that the daemon holds.
+    pub fn queued_bytes(&self) -> u64 {
+        self.services.iter().map(|service| service.queued_bytes as u64).sum()
+    }
+
     /// Whether calls wait for a worker.
     pub fn is_waited_for(&self) -> bool {
         self.services.iter().any(|service| service.dispatcher.queued() > 0)

@@ -153,8 +153,26 @@ pub fn text(snapshot: &Snapshot) -> String {
             histogram(&mut out, family.name, &labels, (family.of)(&entry.series), family.bounds, family.unit);
         }
     }
+    handlers(&mut out, snapshot);
     components(&mut out, snapshot);
     out
+}
+
+/// What handlers told of their processor time. Not all do (docs/telemetry.md), so calls are counted beside it.
+fn handlers(out: &mut String, snapshot: &Snapshot) {
+    let name = "trunkline_handler_cpu_seconds_total";
+    head(out, name, "counter", "Processor time of handlers that told it, by how their calls ended.");
+    for entry in &snapshot.series {
+        let (whole, failed) = (entry.series.cpu.sum() as f64 * NS, entry.series.failed_cpu_ns as f64 * NS);
+        for (ended, seconds) in [("ok", whole - failed), ("failed", failed)] {
+            line(out, format_args!("{name}{{{}}} {seconds}", keyed(entry, &[Label("ended", ended)])));
+        }
+    }
+    let name = "trunkline_handler_cpu_calls_total";
+    head(out, name, "counter", "Calls whose handlers told their processor time.");
+    for entry in &snapshot.series {
+        line(out, format_args!("{name}{{{}}} {}", keyed(entry, &[]), entry.series.cpu.count()));
+    }
 }
 
 fn calls(out: &mut String, snapshot: &Snapshot) {

@@ -380,6 +380,7 @@ impl Shard {
 
     fn observe(&mut self, ask: &Ask) -> Observation {
         let mut snapshot = self.engine.snapshot();
+        snapshot.balanced = self.engine.balanced(now());
         for row in &mut snapshot.sessions {
             row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
         }

@@ -164,6 +164,8 @@ fn the_loser_of_a_hedge_is_in_the_books() {
     assert_eq!(end(&mut client), Code::Ok);
     expect(&near, Side::Made, &[("OK", 1)]);
     expect(&near, Side::Attempt, &[("CANCELLED", 1), ("OK", 1)]);
+    let figures = near.observe(&Ask::default()).remove(0).snapshot.attempts;
+    assert_eq!((figures.calls, figures.hedges, figures.retries), (1, 1, 0), "{figures:?}");
     let mut served = codes(&servers[0], Side::Served);
     let began = std::time::Instant::now();
     while served.len() + codes(&servers[1], Side::Served).len() < 2 {
@@ -190,6 +192,8 @@ fn an_attempt_that_failed_is_in_the_books() {
     assert_eq!(end(&mut client), Code::Ok);
     expect(&near, Side::Made, &[("OK", 1)]);
     expect(&near, Side::Attempt, &[("OK", 1), ("UNAVAILABLE", 1)]);
+    let figures = near.observe(&Ask::default()).remove(0).snapshot.attempts;
+    assert_eq!((figures.calls, figures.hedges, figures.retries), (1, 0, 1), "{figures:?}");
     expect(&server, Side::Served, &[("OK", 1), ("UNAVAILABLE", 1)]);
 }
 

@@ -4,6 +4,7 @@ use super::call_attempts::{CallAttempts, KeptItem};
 use crate::cluster::ClusterKey;
 use crate::limits::Limits;
 use crate::registry::service_of;
+use crate::snapshot::AttemptFigures;
 use crate::{CallKey, RemoteKey};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct AttemptControl {
     call_bytes_max: usize,
     /// Chance, for waits between attempts.
     random: Random,
+    figures: AttemptFigures,
 }
 
 /// How an attempt ended in vain.
@@ -72,6 +74,7 @@ impl AttemptControl {
             kept_bytes_max: limits.attempts_bytes,
             call_bytes_max: limits.grpc_replay_bytes_per_call,
             random: Random::new(seed),
+            figures: AttemptFigures::default(),
         }
     }
 
@@ -109,12 +112,18 @@ impl AttemptControl {
             return None;
         }
         self.budget.deposit();
+        self.figures.calls += 1;
         Some(Box::new(CallAttempts::new(config, cluster, service_of(path).into())))
     }
 
     /// What calls that were handed over keep.
     pub fn take_up(&mut self, kept_bytes: impl Iterator<Item = usize>) {
         self.kept_bytes = kept_bytes.fold(0, usize::saturating_add);
+    }
+
+    /// What has become of attempts so far.
+    pub fn figures(&self) -> AttemptFigures {
+        AttemptFigures { budget_left: self.budget.left(), ..self.figures }
     }
 
     /// Bytes that are kept.
@@ -144,9 +153,19 @@ impl AttemptControl {
 
     /// Whether a call may have another attempt; if so it is paid for.
     pub fn may_try(&mut self, now: Instant, attempts: &CallAttempts) -> bool {
-        let wanted = attempts.made < attempts.attempts_max() && !attempts.is_stopped;
-        let permitted = self.throttles.get(&attempts.service).is_none_or(Throttle::permits);
-        wanted && permitted && self.budget.withdraw(now)
+        if attempts.made >= attempts.attempts_max() || attempts.is_stopped {
+            return false;
+        }
+        let is_permitted = self.throttles.get(&attempts.service).is_none_or(Throttle::permits);
+        let is_paid = is_permitted && self.budget.withdraw(now);
+        let figure = match (is_permitted, is_paid) {
+            (false, _) => &mut self.figures.throttled,
+            (true, false) => &mut self.figures.over_budget,
+            (true, true) if attempts.hedges() => &mut self.figures.hedges,
+            (true, true) => &mut self.figures.retries,
+        };
+        *figure += 1;
+        is_paid
     }
 
     /// An attempt of a call has been answered.
@@ -172,9 +191,11 @@ impl AttemptControl {
         let unseen =
             end.handed_over && end.execution == Execution::NotExecuted && end.code == Code::Unavailable;
         if unseen && attempts.transparent < TRANSPARENT_MAX && self.budget.withdraw(now) {
+            self.figures.unseen += 1;
             return (NextAttempt::AgainUncounted, None);
         }
         let said = pushback(end.trailers);
+        self.figures.pushed_back += u64::from(said.is_some());
         let goes_on = match &attempts.config.attempts {
             Policy::One => false,
             Policy::Retry(policy) => policy.retryable.contains(end.code),

@@ -3,6 +3,7 @@
 //! Names come from applications and peers, so what is told apart is bounded: beyond [`NAMES_MAX`] of a family, the rest
 //! counts as [`OTHER`].
 
+use super::live::{self, NAMES_MAX};
 use super::process;
 use crate::admin::Host;
 use crate::daemon::{LostLines, lost_lines};
@@ -13,8 +14,6 @@ use trunkline_policy::PolicyRow;
 use trunkline_telemetry::prometheus::{self, Exposition};
 use trunkline_telemetry::{Ask, Snapshot};
 
-/// Names of applications, services, endpoints or policies in one family.
-const NAMES_MAX: usize = 500;
 /// Whose figures are those of names beyond that.
 const OTHER: &str = "_OTHER";
 
@@ -33,6 +32,10 @@ pub fn text(host: &impl Host) -> String {
     applications(&mut text, &shards);
     services(&mut text, &shards);
     endpoints(&mut text, &shards);
+    balanced(&mut text, &shards);
+    attempts(&mut text, &shards);
+    limits(&mut text, &shards);
+    memory(&mut text, &shards);
     connections(&mut text, &shards);
     policies(&mut text, &host.policies());
     text.append(&prometheus::text(&measured));
@@ -123,6 +126,12 @@ fn services(text: &mut Exposition, shards: &[Observation]) {
     }
     let help = "Sessions of this host that serve the service.";
     show(text, "service", [["trunkline_service_servers", "gauge", help]], &rows);
+    let mut rows = Rows::new();
+    for (service, calls) in shards.iter().flat_map(|shard| &shard.snapshot.waiting) {
+        add(&mut rows, service, [*calls as u64]);
+    }
+    let help = "Calls that wait for a free worker of the service.";
+    show(text, "service", [["trunkline_service_calls_waiting", "gauge", help]], &rows);
 }
 
 fn endpoints(text: &mut Exposition, shards: &[Observation]) {
@@ -137,6 +146,56 @@ fn endpoints(text: &mut Exposition, shards: &[Observation]) {
         for (state, count) in ["idle", "connecting", "ready", "failing"].iter().zip(counts) {
             text.sample(name, &[("endpoint", endpoint), ("state", state)], count);
         }
+    }
+}
+
+/// Endpoints as balancing sees them. An endpoint may have calls of several services.
+fn balanced(text: &mut Exposition, shards: &[Observation]) {
+    let mut rows = Rows::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.balanced) {
+        add(&mut rows, &row.endpoint, [u64::from(row.outstanding), u64::from(row.ejected)]);
+    }
+    let families = [
+        ["trunkline_endpoint_calls", "gauge", "Calls under way at the endpoint."],
+        [
+            "trunkline_endpoint_ejected",
+            "gauge",
+            "Shards and services for which the endpoint is left out, because its calls fail.",
+        ],
+    ];
+    show(text, "endpoint", families, &rows);
+}
+
+fn attempts(text: &mut Exposition, shards: &[Observation]) {
+    let mut figures = live::attempts(shards);
+    let budget_left = figures.remove("budget_left").unwrap_or(0);
+    let name = "trunkline_attempts_total";
+    text.family(
+        name,
+        "counter",
+        "Calls that may take several attempts, attempts behind the first, and why there were no more.",
+    );
+    for (what, count) in figures {
+        text.sample(name, &[("what", what)], count);
+    }
+    let name = "trunkline_attempt_budget";
+    text.family(name, "gauge", "Attempts behind the first that could be paid for now.");
+    text.sample(name, &[], budget_left);
+}
+
+fn limits(text: &mut Exposition, shards: &[Observation]) {
+    let name = "trunkline_limit_met_total";
+    text.family(name, "counter", "Calls that ended because a limit was reached.");
+    for (limit, calls) in live::limits(shards) {
+        text.sample(name, &[("limit", limit)], calls);
+    }
+}
+
+fn memory(text: &mut Exposition, shards: &[Observation]) {
+    let name = "trunkline_memory_bytes";
+    text.family(name, "gauge", "Bytes the daemon holds, by what for.");
+    for (owner, bytes) in live::memory(shards) {
+        text.sample(name, &[("owner", &owner)], bytes);
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Pages are made on threads of the listener's own. Shards are asked as `trunkline top` asks them, once a second at
 //! most whatever readers do. `daemon.rs` tells of the daemon, `process.rs` of its process; completion times, components
-//! and sizes are `trunkline_telemetry::prometheus`'s.
+//! and sizes are `trunkline_telemetry::prometheus`'s. `live.rs` makes the page for people.
 
 mod daemon;
+mod live;
 mod process;
 
 use crate::admin::Host;
+use live::Pictures;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,10 +18,8 @@ use trunkline_pages::{Page, PageServer};
 
 /// Reading twice within this time reads the same text.
 const FRESH: Duration = Duration::from_secs(1);
-/// At `/`, until there is more to show.
-const INDEX: &str = "<!doctype html><title>Trunkline</title><p><a href=\"/metrics\">metrics</a>";
 
-/// Serves `/metrics` at each address, for as long as what it returns lives.
+/// Serves `/metrics`, the live page and its JSON at each address, for as long as what it returns lives.
 ///
 /// # Errors
 /// The address, and what the kernel says of it.
@@ -27,12 +27,14 @@ pub fn serve<H: Host + Clone>(
     host: &H,
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<PageServer>, (SocketAddr, io::Error)> {
-    let latest = Arc::new(Latest::default());
+    let metrics = Arc::new(Latest::default());
+    let live = Arc::new(Latest::<Pictures>::default());
     let bind = |address: SocketAddr| {
-        let (host, latest) = (host.clone(), Arc::clone(&latest));
+        let (host, metrics, live) = (host.clone(), Arc::clone(&metrics), Arc::clone(&live));
         let make = move |path: &str| match path {
-            "/metrics" => Some(Page::metrics(latest.text(|| daemon::text(&host)))),
-            "/" => Some(Page::html(INDEX)),
+            "/metrics" => Some(Page::metrics(metrics.text(|()| daemon::text(&host)))),
+            "/live.json" => Some(Page::json(live.text(|pictures| pictures.next(&host)))),
+            "/" => Some(live::page()),
             _ => None,
         };
         PageServer::bind(address, "metrics", make).map_err(|error| (address, error))
@@ -40,16 +42,17 @@ pub fn serve<H: Host + Clone>(
     addresses.map(bind).collect()
 }
 
-/// The text read last, and when it was made. Who comes while it is made waits for it.
+/// The text read last, and when it was made, with what its maker remembers. Who comes while it is made waits for it.
 #[derive(Default)]
-struct Latest(Mutex<Option<(Instant, String)>>);
+struct Latest<M = ()>(Mutex<(M, Option<(Instant, String)>)>);
 
-impl Latest {
-    fn text(&self, make: impl FnOnce() -> String) -> String {
+impl<M> Latest<M> {
+    fn text(&self, make: impl FnOnce(&mut M) -> String) -> String {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*latest {
+        let (memory, text) = &mut *latest;
+        match text {
             Some((made, text)) if made.elapsed() < FRESH => text.clone(),
-            _ => latest.insert((Instant::now(), make())).1.clone(),
+            _ => text.insert((Instant::now(), make(memory))).1.clone(),
         }
     }
 }

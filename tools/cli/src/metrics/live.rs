@@ -1,0 +1,413 @@
+//! The live page: what `trunkline list`, `top`, `explain` and `policy list` show, as a page for browsers and as JSON.
+//!
+//! The page (`live.html`) is one file that asks for `/live.json` every two seconds. Names are chosen by applications
+//! and peers: the page puts them in as text, and the response allows it no other script than its own
+//! ([`Page::with_script`]), so that no name can become one.
+
+use crate::admin::{Facts, Host, UpgradeState};
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use trunkline_daemon::Observation;
+use trunkline_engine::{AttemptFigures, RemoteState};
+use trunkline_pages::Page;
+use trunkline_policy::PolicyRow;
+use trunkline_telemetry::{Ask, Explanation, Side, Snapshot, Spread, top};
+
+/// Rows of one table of the page, and names of applications, services, endpoints or policies in one family of figures.
+pub const NAMES_MAX: usize = 500;
+
+const PAGE: &str = include_str!("live.html");
+
+/// The page.
+pub fn page() -> Page {
+    Page::html(PAGE).with_script(script())
+}
+
+/// The text of its script.
+fn script() -> &'static str {
+    let (_, rest) = PAGE.split_once("<script>").unwrap_or_default();
+    rest.split_once("</script>").unwrap_or_default().0
+}
+
+/// What the page shows.
+#[derive(Debug, Default, Serialize)]
+struct Picture {
+    node: String,
+    version: &'static str,
+    process_id: u32,
+    uptime_ns: u64,
+    resident_bytes: u64,
+    listening: Vec<String>,
+    calls_in_flight: u64,
+    connections: usize,
+    methods: Vec<Method>,
+    services: Vec<Service>,
+    endpoints: Vec<Endpoint>,
+    policies: Vec<PolicyLine>,
+    applications: Vec<Application>,
+    attempts: BTreeMap<&'static str, u64>,
+    limits: BTreeMap<&'static str, u64>,
+    memory: Vec<(String, u64)>,
+    upgrade: Upgrade,
+}
+
+#[derive(Debug, Serialize)]
+struct Method {
+    method: String,
+    side: &'static str,
+    /// Calls per second since the picture before.
+    rate: f64,
+    calls: u64,
+    errors: u64,
+    codes: Vec<(String, u64)>,
+    p50_ns: u64,
+    p99_ns: u64,
+    tax_percent: f64,
+    /// The nine, and what could not be divided.
+    parts: Vec<Spread>,
+    measured: String,
+    peers: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Service {
+    name: String,
+    methods: Vec<String>,
+    servers: usize,
+    waiting: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Endpoint {
+    endpoint: Arc<str>,
+    service: Option<String>,
+    state: &'static str,
+    outstanding: Option<u64>,
+    ejected: Option<bool>,
+    weight: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct PolicyLine {
+    name: String,
+    kind: String,
+    side: String,
+    seen: u64,
+    refused: u64,
+    delayed: u64,
+    errors: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Application {
+    name: String,
+    shard: usize,
+    serves: Vec<String>,
+    calls_made: usize,
+    calls_delivered: usize,
+    completions_queued: usize,
+    messages_parked: usize,
+    receive_heap_bytes: u64,
+    draining: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Upgrade {
+    under_way: bool,
+    steps: Vec<String>,
+    failure: String,
+    taken: Option<TakenFrom>,
+}
+
+#[derive(Debug, Serialize)]
+struct TakenFrom {
+    from: u32,
+    sessions: usize,
+    connections: usize,
+    calls: usize,
+    paused_ns: u64,
+}
+
+/// Pictures, one after the other: a rate is that since the one before.
+#[derive(Debug, Default)]
+pub struct Pictures(Option<Snapshot>);
+
+impl Pictures {
+    /// The next, as JSON.
+    pub fn next(&mut self, host: &impl Host) -> String {
+        let mut shards = host.observe(&Ask::default());
+        let mut measured = Snapshot::default();
+        shards.iter_mut().for_each(|shard| measured.merge(std::mem::take(&mut shard.telemetry)));
+        let methods = methods(&measured, self.0.as_ref());
+        let picture =
+            Picture { methods, ..of(&shards, host.facts(), &host.policies(), host.upgrade_state()) };
+        self.0 = Some(measured);
+        serde_json::to_string(&picture).unwrap_or_default()
+    }
+}
+
+fn of(shards: &[Observation], facts: Facts, chain: &[PolicyRow], state: UpgradeState) -> Picture {
+    let seen = || shards.iter().map(|shard| &shard.snapshot);
+    Picture {
+        node: facts.node,
+        version: env!("CARGO_PKG_VERSION"),
+        process_id: std::process::id(),
+        uptime_ns: facts.uptime_ns,
+        resident_bytes: facts.resident_bytes,
+        listening: facts.listening,
+        calls_in_flight: seen().map(|shard| shard.calls as u64).sum(),
+        connections: seen().map(|shard| shard.peers.len()).sum(),
+        methods: Vec::new(),
+        services: services(shards),
+        endpoints: endpoints(shards),
+        policies: chain.iter().take(NAMES_MAX).map(policy).collect(),
+        applications: applications(shards),
+        attempts: attempts(shards),
+        limits: limits(shards),
+        memory: memory(shards),
+        upgrade: upgrade(state),
+    }
+}
+
+/// The methods with the most calls, with what they have been since the start.
+fn methods(measured: &Snapshot, earlier: Option<&Snapshot>) -> Vec<Method> {
+    let elapsed_ns = earlier.map_or(0, |earlier| measured.at_ns.saturating_sub(earlier.at_ns));
+    let recent = if earlier.is_some() { top(measured, earlier, elapsed_ns) } else { Vec::new() };
+    let rates: HashMap<(Side, String), f64> =
+        recent.into_iter().map(|row| ((row.side, row.method), row.rate)).collect();
+    let mut of_method: BTreeMap<(&str, Side), Snapshot> = BTreeMap::new();
+    for entry in &measured.series {
+        let part = of_method.entry((&entry.method, entry.side)).or_default();
+        part.series.push(entry.clone());
+    }
+    let explained = of_method.into_iter().filter_map(|((method, side), part)| {
+        let rate = rates.get(&(side, method.to_owned())).copied().unwrap_or(0.0);
+        Some(Method { rate, ..of_explanation(method, Explanation::of(&part, side)?) })
+    });
+    let mut methods: Vec<Method> = explained.collect();
+    methods.sort_by_key(|method| std::cmp::Reverse(method.calls));
+    methods.truncate(NAMES_MAX);
+    methods
+}
+
+fn of_explanation(method: &str, explained: Explanation) -> Method {
+    let tax_percent = explained.tax_percent();
+    let parts = explained.components.iter().map(|row| row.spread);
+    Method {
+        method: method.to_owned(),
+        side: explained.side.name(),
+        rate: 0.0,
+        calls: explained.calls,
+        errors: explained.errors.iter().map(|(_, calls)| calls).sum(),
+        p50_ns: explained.total.p50_ns,
+        p99_ns: explained.total.p99_ns,
+        tax_percent,
+        parts: parts.chain([explained.remote.unwrap_or_default()]).collect(),
+        measured: measured(&explained),
+        codes: explained.errors,
+        peers: explained.peers.into_iter().take(NAMES_MAX).collect(),
+    }
+}
+
+/// How much of a method's calls is known, in words.
+fn measured(explained: &Explanation) -> String {
+    let Explanation { calls, client_only, one_host, stayed, .. } = explained;
+    if explained.side == Side::Served {
+        return "5 of 9 components: the server's own part".to_owned();
+    }
+    let whole = calls.saturating_sub(*client_only).saturating_sub(*one_host).saturating_sub(*stayed);
+    let kinds = [
+        (whole, "9 of 9 components"),
+        (*one_host, "7 of 7, within this host"),
+        (*client_only, "5 of 9, no stamps came back"),
+        (*stayed, "ended before anybody was asked"),
+    ];
+    let told = kinds.into_iter().filter(|(calls, _)| *calls > 0);
+    told.map(|(calls, kind)| format!("{kind}: {calls}")).collect::<Vec<_>>().join("; ")
+}
+
+fn services(shards: &[Observation]) -> Vec<Service> {
+    let mut found: BTreeMap<&str, Service> = BTreeMap::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.services) {
+        let (name, methods) = (row.name.clone(), row.methods.clone());
+        let new = Service { name, methods, servers: 0, waiting: 0 };
+        found.entry(&row.name).or_insert(new).servers += row.sessions.len();
+    }
+    for (service, calls) in shards.iter().flat_map(|shard| &shard.snapshot.waiting) {
+        if let Some(row) = found.get_mut(service.as_str()) {
+            row.waiting += calls;
+        }
+    }
+    found.into_values().take(NAMES_MAX).collect()
+}
+
+/// Endpoints as shards see them: where one is connected it is, and where one leaves it out it is left out.
+fn endpoints(shards: &[Observation]) -> Vec<Endpoint> {
+    let mut states: BTreeMap<Arc<str>, RemoteState> = BTreeMap::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.remotes) {
+        let state = states.entry(Arc::clone(&row.endpoint)).or_insert(row.state);
+        if rank(row.state) > rank(*state) {
+            *state = row.state;
+        }
+    }
+    let mut found: BTreeMap<(Arc<str>, String), Endpoint> = BTreeMap::new();
+    for row in shards.iter().flat_map(|shard| &shard.snapshot.balanced) {
+        let endpoint = Arc::clone(&row.endpoint);
+        let state = name(states.get(&endpoint).copied().unwrap_or(RemoteState::Idle));
+        let (outstanding, ejected, weight) = (Some(0), Some(false), row.weight);
+        let service = Some(row.service.clone()).filter(|service| !service.is_empty());
+        let new = Endpoint { endpoint: Arc::clone(&endpoint), service, state, outstanding, ejected, weight };
+        let known = found.entry((endpoint, row.service.clone())).or_insert(new);
+        known.outstanding = known.outstanding.map(|calls| calls + u64::from(row.outstanding));
+        known.ejected = known.ejected.map(|ejected| ejected || row.ejected);
+    }
+    let known: Vec<Arc<str>> = found.keys().map(|(endpoint, _)| Arc::clone(endpoint)).collect();
+    let alone = states.into_iter().filter(|(endpoint, _)| !known.contains(endpoint));
+    let alone = alone.map(|(endpoint, state)| {
+        let (service, outstanding, ejected, weight) = (None, None, None, None);
+        Endpoint { endpoint, service, state: name(state), outstanding, ejected, weight }
+    });
+    found.into_values().chain(alone).take(NAMES_MAX).collect()
+}
+
+fn rank(state: RemoteState) -> u8 {
+    match state {
+        RemoteState::Idle => 0,
+        RemoteState::Failing => 1,
+        RemoteState::Connecting => 2,
+        RemoteState::Ready => 3,
+    }
+}
+
+fn name(state: RemoteState) -> &'static str {
+    match state {
+        RemoteState::Idle => "idle",
+        RemoteState::Connecting => "connecting",
+        RemoteState::Ready => "ready",
+        RemoteState::Failing => "failing",
+    }
+}
+
+fn policy(row: &PolicyRow) -> PolicyLine {
+    let word = |value: Result<serde_json::Value, _>| match value {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    };
+    PolicyLine {
+        name: row.definition.name.clone(),
+        kind: word(serde_json::to_value(row.definition.kind)),
+        side: word(serde_json::to_value(row.definition.side)),
+        seen: row.figures.seen,
+        refused: row.figures.refused,
+        delayed: row.figures.delayed,
+        errors: row.figures.errors,
+    }
+}
+
+fn applications(shards: &[Observation]) -> Vec<Application> {
+    let of_shard = |(shard, seen): (usize, &Observation)| -> Vec<Application> {
+        let services = &seen.snapshot.services;
+        let sessions = seen.snapshot.sessions.iter().map(|row| {
+            let serves = services.iter().filter(|service| service.sessions.contains(&row.key));
+            Application {
+                name: row.label.clone(),
+                shard,
+                serves: serves.map(|service| service.name.clone()).collect(),
+                calls_made: row.calls_made,
+                calls_delivered: row.calls_delivered,
+                completions_queued: row.completions_queued,
+                messages_parked: row.parked,
+                receive_heap_bytes: row.receive_heap_bytes,
+                draining: row.draining,
+            }
+        });
+        sessions.collect()
+    };
+    let mut all: Vec<Application> = shards.iter().enumerate().flat_map(of_shard).collect();
+    all.sort_by(|a, b| b.receive_heap_bytes.cmp(&a.receive_heap_bytes).then_with(|| a.name.cmp(&b.name)));
+    all.truncate(NAMES_MAX);
+    all
+}
+
+/// Figures of attempts over all shards, by name.
+pub fn attempts(shards: &[Observation]) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for AttemptFigures { calls, retries, hedges, unseen, pushed_back, throttled, over_budget, budget_left } in
+        shards.iter().map(|shard| shard.snapshot.attempts)
+    {
+        let figures = [
+            ("calls", calls),
+            ("retries", retries),
+            ("hedges", hedges),
+            ("sent_again_unseen", unseen),
+            ("pushed_back", pushed_back),
+            ("throttled", throttled),
+            ("over_budget", over_budget),
+            ("budget_left", budget_left),
+        ];
+        for (name, count) in figures {
+            *sums.entry(name).or_default() += count;
+        }
+    }
+    sums
+}
+
+/// Calls ended at limits, over all shards.
+pub fn limits(shards: &[Observation]) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, calls) in shards.iter().flat_map(|shard| &shard.snapshot.limits_met) {
+        *sums.entry(*name).or_default() += calls;
+    }
+    sums
+}
+
+/// Bytes by owner, over all shards, those of applications together.
+pub fn memory(shards: &[Observation]) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for (owner, bytes) in shards.iter().flat_map(|shard| &shard.snapshot.memory) {
+        match sums.iter_mut().find(|(known, _)| known == owner) {
+            Some((_, sum)) => *sum += bytes,
+            None => sums.push(((*owner).to_owned(), *bytes)),
+        }
+    }
+    let heaps = shards.iter().flat_map(|shard| &shard.snapshot.sessions).map(|row| row.receive_heap_bytes);
+    sums.push(("receive heaps of applications".to_owned(), heaps.sum()));
+    sums
+}
+
+fn upgrade(state: UpgradeState) -> Upgrade {
+    let UpgradeState { under_way, steps, failure, taken } = state;
+    let taken = taken.map(|taken| TakenFrom {
+        from: taken.from,
+        sessions: taken.sessions,
+        connections: taken.connections,
+        calls: taken.calls,
+        paused_ns: taken.paused_ns,
+    });
+    Upgrade { under_way, steps, failure, taken }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that the page is one file whose script is the one allowed, and that it puts names in as text only.
+    use super::*;
+
+    #[test]
+    fn it_is_one_file_and_asks_for_nothing_elsewhere() {
+        assert_eq!(PAGE.matches("<script").count(), 1);
+        for outside in ["http://", "https://", "@import", "url(", "<link", "src="] {
+            assert!(!PAGE.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn names_are_text() {
+        for door in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
+        {
+            assert!(!script().contains(door), "{door}");
+        }
+        assert!(script().contains("createTextNode"));
+    }
+}

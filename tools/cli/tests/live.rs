@@ -1,0 +1,186 @@
+//! Shows the live page of a running daemon: what it says as JSON, that the page may run its own script and no other,
+//! that hostile names stay names, and, where there is a browser, that it shows all of this.
+
+mod support;
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use support::{Host, watched};
+use trunkline::Wait;
+use trunkline_example_search::proto::QueryRequest;
+
+/// A name that would be more than a name, if it were put in as markup.
+const HOSTILE: &str = "</script><img src=x onerror=\"document.title='owned'\">";
+const CALLS: usize = 10;
+
+fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn config(address: SocketAddr) -> String {
+    format!(
+        "[daemon]\nnode = {HOSTILE:?}\n[metrics]\nlisten = [\"tcp://{address}\"]\n\
+         [limits]\nmessage_bytes = 65536\n\
+         [services.\"far.Away\"]\nendpoints = [\"tcp://127.0.0.1:1\"]\n\
+         [[policy]]\nname = \"no-bells\"\nkind = \"access\"\nside = \"server\"\ndeny = 'application == \"bell\"'\n"
+    )
+}
+
+/// The head and body of a page.
+fn read(address: SocketAddr, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    (head.to_owned(), text.to_owned())
+}
+
+/// A daemon with calls, of which one was too long.
+fn busy(address: SocketAddr) -> (Host, impl Sized) {
+    let host = Host::start(&config(address));
+    let (server, client) = host.serve_search();
+    let query = |query: String| client.query(QueryRequest { query, ..QueryRequest::default() }).wait();
+    for _ in 0..CALLS {
+        query("bell".into()).unwrap();
+    }
+    let refused = query("b".repeat(100_000)).unwrap_err();
+    assert_eq!(refused.code(), trunkline::Code::ResourceExhausted, "{refused:?}");
+    (host, (server, client))
+}
+
+/// The JSON, once it knows of all calls: it is up to a second old.
+fn seen(address: SocketAddr) -> Value {
+    let look = || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        serde_json::from_str::<Value>(&read(address, "/live.json").1).unwrap()
+    };
+    let known = |seen: &Value| seen["methods"][0]["calls"] == CALLS + 1;
+    let mut seen = std::iter::repeat_with(look).take(1000);
+    seen.find(known).expect("the calls are there in time")
+}
+
+#[test]
+fn it_says_what_the_verbs_say() {
+    watched();
+    let address = free();
+    let _busy = busy(address);
+    let (head, _) = read(address, "/live.json");
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let seen = seen(address);
+    assert_eq!(seen["node"], HOSTILE, "a name is a name");
+    let method = &seen["methods"][0];
+    assert_eq!((&method["method"], &method["side"]), (&"/search.v1.Search/Query".into(), &"made".into()));
+    assert_eq!(method["codes"], serde_json::json!([["RESOURCE_EXHAUSTED", 1]]));
+    let parts = method["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 10, "the nine, and what could not be divided");
+    let whole: f64 = parts.iter().map(|part| part["share_percent"].as_f64().unwrap()).sum();
+    assert!((whole - 100.0).abs() < 0.1, "{whole} % of the time");
+    assert!(method["measured"].as_str().unwrap().contains("7 of 7, within this host: 10"), "{method}");
+    let named = |list: &str, key: &str, name: &str| {
+        let rows = seen[list].as_array().unwrap();
+        rows.iter().find(|row| row[key].as_str().is_some_and(|found| found.starts_with(name))).cloned()
+    };
+    let application = named("applications", "name", "searcher").expect("the server");
+    assert_eq!(application["serves"], serde_json::json!(["search.v1.Search"]));
+    assert_eq!(named("services", "name", "search.v1.Search").unwrap()["servers"], 1);
+    let endpoint =
+        named("endpoints", "endpoint", "tcp://127.0.0.1:1").expect("an endpoint nobody has called");
+    assert_eq!((&endpoint["service"], &endpoint["ejected"]), (&"far.Away".into(), &false.into()));
+    assert_eq!(named("policies", "name", "no-bells").unwrap()["seen"], CALLS);
+    let limits = seen["limits"].as_object().unwrap();
+    assert!(
+        limits.iter().any(|(name, calls)| name.contains("limits.message_bytes") && *calls == 1),
+        "{seen}"
+    );
+    assert!(
+        seen["memory"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|row| row[0] == "telemetry" && row[1].as_u64() > Some(0))
+    );
+    assert_eq!(seen["upgrade"]["under_way"], false);
+}
+
+#[test]
+fn figures_for_prometheus_tell_the_same() {
+    watched();
+    let address = free();
+    let _busy = busy(address);
+    seen(address);
+    let known = |text: &String| {
+        text.contains("trunkline_limit_met_total{limit=\"bytes of a message (limits.message_bytes)\"} 1")
+    };
+    let look = || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        read(address, "/metrics").1
+    };
+    let text = std::iter::repeat_with(look).take(1000).find(known).unwrap_or_else(look);
+    for line in [
+        "trunkline_limit_met_total{limit=\"bytes of a message (limits.message_bytes)\"} 1",
+        "trunkline_endpoint_ejected{endpoint=\"tcp://127.0.0.1:1\"} 0",
+        "trunkline_endpoint_calls{endpoint=\"tcp://127.0.0.1:1\"} 0",
+        "trunkline_attempts_total{what=\"retries\"} 0",
+        "trunkline_attempts_total{what=\"pushed_back\"} 0",
+        "trunkline_memory_bytes{owner=\"calls waiting for a worker\"} 0",
+        "trunkline_handler_cpu_calls_total{side=\"made\",method=\"search.v1.Search/Query\",peer=\"(local)\"}",
+    ] {
+        assert!(text.lines().any(|found| found.starts_with(line)), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn the_page_runs_its_own_script_and_no_other() {
+    watched();
+    let address = free();
+    let _host = Host::start(&config(address));
+    let (head, page) = read(address, "/");
+    assert!(head.contains("content-type: text/html"), "{head}");
+    let policy = head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'sha256-"), "{policy}");
+    assert!(
+        !policy.split(';').any(|part| part.contains("script-src") && part.contains("unsafe")),
+        "{policy}"
+    );
+    assert!(!page.contains("onerror"), "the page is the same whatever names there are");
+    let (head, _) = read(address, "/metrics");
+    assert!(!head.contains("script-src"), "{head}");
+}
+
+/// What a browser makes of the page. A host without one shows the rest.
+#[test]
+fn a_browser_shows_it() {
+    watched();
+    let address = free();
+    let _busy = busy(address);
+    seen(address);
+    let named = std::env::var("TRUNKLINE_BROWSER").ok();
+    let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
+    let is_there = |name: &&str| {
+        let mut command = Command::new(name);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let Some(browser) = names.into_iter().find(is_there) else {
+        assert!(named.is_none(), "TRUNKLINE_BROWSER names no browser");
+        return;
+    };
+    let profile = tempfile::tempdir().unwrap();
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]);
+    command.arg(format!("--user-data-dir={}", profile.path().display())).arg(format!("http://{address}/"));
+    let shown = command.stderr(Stdio::null()).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    for text in
+        ["/search.v1.Search/Query", "no-bells", "far.Away", "searcher", "limits.message_bytes", "telemetry"]
+    {
+        assert!(shown.contains(text), "{text} in {shown}");
+    }
+    assert!(shown.contains("&lt;/script&gt;&lt;img src=x"), "the name is text: {shown}");
+    assert!(!shown.contains("<img"), "and nothing else: {shown}");
+    assert!(!shown.contains("<title>owned"), "{shown}");
+}
