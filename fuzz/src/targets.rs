@@ -11,7 +11,7 @@ use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::framing::Deframer;
 use trunkline_grpc::{request, response};
 use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, View, check};
-use trunkline_native::{Connection, INPUT_BYTES_MIN, Input, Side};
+use trunkline_native::{Connection, Features, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::{Buffers, Endpoint, First, Http2, Http2Settings, Listener, State, Stream};
 use trunkline_policy::{Expression, Inputs, Wanted};
 use trunkline_schema::{MessageIndex, Schema};
@@ -134,6 +134,7 @@ fn expression(bytes: &[u8]) {
         path: "/fuzz.Any/One",
         application: "fuzz",
         peer_identity: "",
+        caller: None,
         peer_address: "",
         deadline: trunkline_call::Deadline::NONE,
         request_bytes: 0,
@@ -273,12 +274,18 @@ fn wire_seeds() -> Vec<Vec<u8>> {
     vec![Vec::new(), inner, nested, lists, map, choice, unknown]
 }
 
-/// The native protocol, with a peer that at least said hello.
+/// The native protocol, with a peer that at least said hello, and offers callers or not.
 fn native(bytes: &[u8]) {
+    native_with(Features::default(), bytes);
+    native_with(Features::CALLERS, bytes);
+}
+
+fn native_with(features: Features, bytes: &[u8]) {
     let now = Instant(1_000);
-    let mut server = Connection::new(Side::Acceptor, Arc::default(), now);
+    let config = Arc::new(trunkline_native::Config { features, ..trunkline_native::Config::default() });
+    let mut server = Connection::new(Side::Acceptor, Arc::clone(&config), now);
     let mut rest = bytes;
-    for piece in [hello(), announced()] {
+    for piece in [hello(config), announced()] {
         feed(&mut server, &piece, now);
     }
     // In two pieces, so that frames are cut as well.
@@ -308,8 +315,8 @@ fn feed(connection: &mut Connection, bytes: &[u8], now: Instant) -> bool {
 }
 
 /// What a client says first.
-fn hello() -> Vec<u8> {
-    let mut client = Connection::new(Side::Initiator, Arc::default(), Instant(1_000));
+fn hello(config: Arc<trunkline_native::Config>) -> Vec<u8> {
+    let mut client = Connection::new(Side::Initiator, config, Instant(1_000));
     let mut out = Vec::new();
     for chunk in client.poll_transmit(Instant(1_000), 1 << 20) {
         if let trunkline_native::Chunk::Bytes(bytes) = chunk {
@@ -338,7 +345,10 @@ fn native_seeds() -> Vec<Vec<u8>> {
     let every = (0..24).flat_map(|kind| frame(kind, 0, 0, 1, &[0; 8]));
     let call = frame(trunkline_native::FrameType::Call as u8, 0x43, 0, 1, b"\x08\x01");
     let ping = frame(trunkline_native::FrameType::Ping as u8, 0, 0, 0, &[7; 8]);
-    vec![every.collect(), [call.clone(), ping.clone(), call].concat(), ping]
+    let named = [&4_u16.to_le_bytes()[..], &[2, 0, 0, 0, 1, 0], b"uid:ab\x03\0a.B"].concat();
+    let caller = frame(trunkline_native::FrameType::Caller as u8, 0, 1, 0, &named);
+    let by_caller = frame(trunkline_native::FrameType::Call as u8, 0x43, 0, 1, b"\x01\0\0\0\x08\x01");
+    vec![every.collect(), [call.clone(), ping.clone(), call].concat(), ping, [caller, by_caller].concat()]
 }
 
 /// Ring entries, 64 bytes each: what decodes encodes to something that decodes to the same.

@@ -1,6 +1,6 @@
 //! Who makes a call, as the daemon that delivers it knows: metadata that it sets, and nobody else can.
 
-use crate::Metadata;
+use crate::{Metadata, VouchedCaller};
 use std::fmt::{self, Write as _};
 
 /// Metadata in which a daemon says who calls, to those that are told: its own services, and sessions that have asked to
@@ -26,6 +26,11 @@ pub enum Caller {
         address: String,
         /// The name that daemon has given itself; empty if none.
         node: String,
+        /// Who that daemon has proved to be: the SPIFFE id, or else the first name, of its verified certificate, or its
+        /// user, over a Unix socket; empty if nothing was proven.
+        identity: String,
+        /// What it says of the application, if it is one of the operator's hosts (`daemon.hosts`).
+        vouched: Option<Box<VouchedCaller>>,
     },
     /// A gRPC client.
     Grpc {
@@ -80,7 +85,15 @@ impl Caller {
             Self::Application { name, pid, uid } => {
                 write("application", &[&uid.to_string(), &pid.to_string(), name]);
             }
-            Self::Daemon { address, node } => write("daemon", &[address, node]),
+            Self::Daemon { address, node, identity, vouched: None } => {
+                write("daemon", &[address, node, identity]);
+            }
+            Self::Daemon { address, node, identity, vouched: Some(vouched) } => {
+                let mut fields: Vec<&str> = vec![address, node, identity];
+                fields.extend([&*vouched.identity, &vouched.name, &vouched.program]);
+                fields.extend(vouched.services.iter().map(|service| &**service));
+                write("daemon", &fields);
+            }
             Self::Grpc { address, identity, encrypted } => {
                 write("grpc", &[address, identity, if *encrypted { "tls" } else { "" }]);
             }
@@ -98,7 +111,16 @@ impl Caller {
                 let (uid, pid) = (next()?.parse().ok()?, next()?.parse().ok()?);
                 Some(Self::Application { name: next()?, pid, uid })
             }
-            "daemon" => Some(Self::Daemon { address: next()?, node: next()? }),
+            "daemon" => {
+                let (address, node, identity) = (next()?, next()?, next()?);
+                let vouched = next().and_then(|identity| {
+                    let (name, program) = (next()?, next()?);
+                    let services = std::iter::from_fn(&mut next).map(Into::into).collect();
+                    let identity = identity.into();
+                    Some(VouchedCaller { identity, name: name.into(), program: program.into(), services })
+                });
+                Some(Self::Daemon { address, node, identity, vouched: vouched.map(Box::new) })
+            }
             "grpc" => Some(Self::Grpc { address: next()?, identity: next()?, encrypted: next()? == "tls" }),
             "r2p2" => Some(Self::R2p2 { address: next()? }),
             _ => None,
@@ -110,8 +132,17 @@ impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Application { name, pid, uid } => write!(f, "application {name} (pid {pid}, uid {uid})"),
-            Self::Daemon { address, node } if node.is_empty() => write!(f, "daemon at {address}"),
-            Self::Daemon { address, node } => write!(f, "daemon {node} at {address}"),
+            Self::Daemon { address, node, identity, vouched } => {
+                if let Some(vouched) = vouched {
+                    write!(f, "{vouched} by the word of ")?;
+                }
+                f.write_str("daemon")?;
+                let name = if identity.is_empty() { node } else { identity };
+                if !name.is_empty() {
+                    write!(f, " {name}")?;
+                }
+                write!(f, " at {address}")
+            }
             Self::Grpc { address, identity, .. } if identity.is_empty() => {
                 write!(f, "gRPC client at {address}")
             }
@@ -158,11 +189,22 @@ mod tests {
     //! Shows that callers survive metadata, whatever their names are, and that there is one of them.
     use super::*;
 
-    fn all(name: &str) -> [Caller; 5] {
+    fn all(name: &str) -> [Caller; 6] {
         let text = || name.to_owned();
         [
             Caller::Application { name: text(), pid: 77, uid: 1000 },
-            Caller::Daemon { address: text(), node: text() },
+            Caller::Daemon { address: text(), node: text(), identity: text(), vouched: None },
+            Caller::Daemon {
+                address: text(),
+                node: text(),
+                identity: text(),
+                vouched: Some(Box::new(VouchedCaller {
+                    identity: name.into(),
+                    name: name.into(),
+                    program: name.into(),
+                    services: vec![name.into(), "b.v1.B".into()],
+                })),
+            },
             Caller::Grpc { address: text(), identity: text(), encrypted: true },
             Caller::Grpc { address: text(), identity: String::new(), encrypted: false },
             Caller::R2p2 { address: text() },
@@ -205,7 +247,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_no_caller() {
-        for text in ["", "application", "application;x;1;name", "king;1", "daemon;1.2.3.4"] {
+        for text in
+            ["", "application", "application;x;1;name", "king;1", "daemon;1.2.3.4", "daemon;1.2.3.4;a"]
+        {
             assert_eq!(Caller::parse(text), None, "{text}");
         }
     }

@@ -18,6 +18,7 @@
 //! * [`TimerTable`]: deadlines of many calls, asked "who is due at this instant?".
 //! * [`Steps`]: how many answers came soon, for whoever must decide how to wait for the next.
 //! * [`KeyedMap`], [`KeyedSet`]: tables whose hash is cheap, with keys nobody outside knows.
+//! * [`Caller`], [`VouchedCaller`]: who makes a call, as its handler is told, and by the word of another host's daemon.
 //!
 //! # Invariants
 //! * Decoding never panics: every `decode` takes hostile bytes and returns a value or a [`Fault`].
@@ -40,6 +41,7 @@ mod steps;
 mod time;
 mod timer;
 mod trailers;
+mod vouched;
 
 pub use caller::{CALLER_KEY, Caller};
 pub use choice::{STICKY_KEY, WORKER_CLASS_KEY, WorkerChoice};
@@ -53,3 +55,4 @@ pub use status::{Code, Execution, Status};
 pub use steps::{Step, Steps};
 pub use time::{Deadline, Instant};
 pub use timer::{TimerKey, TimerTable};
+pub use vouched::VouchedCaller;

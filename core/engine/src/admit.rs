@@ -33,7 +33,7 @@ use crate::retry::keep_body;
 use crate::session::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Instant, Pattern};
+use trunkline_call::{Code, Deadline, Fault, Instant, Pattern, VouchedCaller};
 use trunkline_policy::{Admission, Mirror, Permits, Plan, Side, Verdict};
 
 /// A copy that has not left yet, and its opening.
@@ -169,6 +169,7 @@ impl Engine {
             applications: [application(call, maker), application(call, handler)],
             peer_address: Cow::Borrowed(""),
             peer_identity: "",
+            caller: None,
             path: call.path.as_deref().unwrap_or(registry.path(call.method)),
             deadline: call.deadline,
             types,
@@ -178,13 +179,19 @@ impl Engine {
             ClientEnd::R2p2 { request } => facts.peer_address = Self::r2p2_label(request.client()).into(),
             ClientEnd::Session { .. } => {
                 facts.peer_identity = maker.map_or("", |session| &*session.identity);
+                facts.caller = maker.map(|session| &*session.caller);
             }
             ClientEnd::Shard { ref origin, .. } => {
                 let (address, identity) = origin.address_and_identity();
                 (facts.peer_address, facts.peer_identity) = (address.into(), identity);
+                facts.caller = origin.described();
             }
             ClientEnd::Peer { peer, .. } => {
-                facts.peer_address = peers.find(peer).map_or("", |peer| peer.label.as_str()).into();
+                if let Some(peer) = peers.find(peer) {
+                    facts.peer_address = peer.label.as_str().into();
+                    facts.peer_identity = peer.identity.proven();
+                }
+                facts.caller = call.caller.as_deref();
             }
             ClientEnd::Grpc { peer, .. } => {
                 if let Some(peer) = grpc_peers.find(peer) {
@@ -276,13 +283,22 @@ impl Engine {
         let call = self.calls.find(key)?;
         let caller = match &call.client {
             ClientEnd::Session { session, .. } => self.sessions.find(*session)?.label.clone(),
-            ClientEnd::Peer { peer, .. } => self.peers.find(*peer)?.label.clone(),
-            ClientEnd::Grpc { peer, .. } => self.grpc_peers.find(*peer)?.label.clone(),
+            ClientEnd::Peer { peer, .. } => {
+                let peer = self.peers.find(*peer)?;
+                named(&peer.label, peer.identity.proven(), call.caller.as_deref())
+            }
+            ClientEnd::Grpc { peer, .. } => {
+                let peer = self.grpc_peers.find(*peer)?;
+                named(&peer.label, peer.identity.proven(), None)
+            }
             // Attempts and copies are not logged; the call they are made for is.
             ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } => return None,
             ClientEnd::R2p2 { request } => Self::r2p2_label(request.client()),
             // Its own shard writes the line, unless only policies here want one.
             ClientEnd::Shard { logged: true, .. } => return None,
+            ClientEnd::Shard { origin, .. } if origin.is_elsewhere() => {
+                named(origin.label(), origin.address_and_identity().1, origin.described())
+            }
             ClientEnd::Shard { origin, .. } => origin.label().to_owned(),
         };
         let entered = if call.is_made_here() { call.client_stamps.d2 } else { call.server_stamps.d8 };
@@ -482,6 +498,15 @@ impl Engine {
     fn mirror_cluster(&mut self, mirror: &Mirror, service: &str) -> Option<ClusterKey> {
         let remote = self.remotes.intern(&mirror.target, self.limits.endpoints)?;
         self.cluster_of_target(remote, service)
+    }
+}
+
+/// A caller from elsewhere in the access log: its address, who it has proved to be, and who calls by its word.
+fn named(address: &str, identity: &str, vouched: Option<&VouchedCaller>) -> String {
+    let vouched = vouched.map(|caller| format!(": {caller}"));
+    match (identity, vouched.unwrap_or_default()) {
+        ("", _) => address.to_owned(),
+        (identity, vouched) => format!("{address} ({identity}{vouched})"),
     }
 }
 

@@ -143,6 +143,9 @@ impl Engine {
         if let Some(session_here) = self.sessions.find(session) {
             request.serves.iter().for_each(|name| self.owners.enter(session, &session_here.identity, name));
         }
+        if changes {
+            self.describe_again(session);
+        }
         for types in serves {
             let types = self.numbered(types);
             binding.serves.push((types.path.to_string(), self.bind_service(session, types)));
@@ -200,6 +203,7 @@ impl Engine {
     /// The same, while the registry still knows with which types.
     pub(crate) fn leave_services(&mut self, session: SessionKey) {
         self.owners.leave(session);
+        self.describe_again(session);
         self.stop_serving(session);
     }
 
@@ -222,6 +226,8 @@ impl Engine {
                 self.owners.enter(server.session, identity, service);
             }
         }
+        let sessions: Vec<SessionKey> = self.sessions.iter().map(|(key, _)| key).collect();
+        sessions.into_iter().for_each(|session| self.describe_again(session));
     }
 
     fn check_room(&self, session: SessionKey, routes: usize) -> Result<(), BindError> {

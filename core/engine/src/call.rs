@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{
     CallId, ClientStamps, Code, Deadline, Execution, Instant, RouteIndex, ServerStamps, Step, Steps,
-    TimerKey, WorkerChoice,
+    TimerKey, VouchedCaller, WorkerChoice,
 };
 use trunkline_grpc::StreamTag;
 use trunkline_grpc::compress::{Accepts, Encoding as Compression};
@@ -92,6 +92,9 @@ pub(crate) struct Call {
     pub resent: u32,
     /// Whether any byte of the request left for the server end: decides *not executed* against *unknown*.
     pub handed_over: bool,
+    /// A call from another host of the operator's: who makes it there, by the word of that host's daemon.
+    #[serde(default)]
+    pub caller: Option<Arc<VouchedCaller>>,
     /// A call from a peer: the request and response types it holds. Linear messages have these fingerprints.
     pub offered: Option<[u64; 2]>,
     /// A call from a peer: the types this host has told it of, if they are the peer's too. Linear requests are of
@@ -272,6 +275,7 @@ impl Call {
             tried: Vec::new(),
             resent: 0,
             handed_over: false,
+            caller: None,
             offered: None,
             agreed: None,
             path: None,

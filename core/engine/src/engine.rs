@@ -22,6 +22,7 @@ use crate::services::ServiceState;
 use crate::session::Session;
 use crate::shard::ShardLinks;
 use crate::table::Table;
+use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +30,7 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
-use trunkline_native::Config;
+use trunkline_native::{Config, Features};
 use trunkline_telemetry::Telemetry;
 
 /// What one turn of the host lends the engine: the time, and the heaps.
@@ -69,6 +70,10 @@ pub struct Engine {
     /// The other shards of this host.
     pub(crate) shards: ShardLinks,
     pub(crate) owners: Owners,
+    /// The peers that are daemons of the operator's hosts.
+    pub(crate) hosts: Hosts,
+    /// What those that come over the network may call.
+    pub(crate) peer_rules: Vec<PeerRule>,
     /// Types of methods ever bound here: each has a number by which it is handed over.
     pub(crate) types_bound: u32,
     pub(crate) timers: TimerTable<Due>,
@@ -109,6 +114,7 @@ impl NativeConfigs {
         small.limits.stream_window_bytes = limits.stream_window_bytes;
         small.limits.message_bytes_max = limits.message_bytes;
         small.queue_bytes_max = limits.connection_queue_bytes as u64;
+        small.features = Features::CALLERS;
         let bulk = Config { segment_bytes: BULK_SEGMENT_BYTES, ..small.clone() };
         Self { small: Arc::new(small), bulk: Arc::new(bulk) }
     }
@@ -178,6 +184,8 @@ impl Engine {
             registry: Registry::default(),
             shards: ShardLinks::default(),
             owners: Owners::default(),
+            hosts: Hosts::default(),
+            peer_rules: Vec::new(),
             types_bound: 0,
             timers: TimerTable::new(),
             scratch: Scratch::new(limits.message_bytes),
@@ -202,12 +210,33 @@ impl Engine {
         self.sessions.insert(Session::new(label, send_heap_bytes))
     }
 
-    /// Says who a session's process is, as the kernel has it: what policies know its calls by.
-    pub fn identify(&mut self, key: SessionKey, identity: &str) {
+    /// Says who a session's process is, and which program it runs (empty if nobody knows), as the kernel has it: what
+    /// policies know its calls by.
+    pub fn identify(&mut self, key: SessionKey, identity: &str, program: &str) {
         if let Some(session) = self.sessions.find_mut(key) {
-            session.identity = identity.into();
+            (session.identity, session.program) = (identity.into(), program.into());
+            self.describe_again(key);
+        }
+    }
+
+    /// Something is known of a session that is said of its calls.
+    pub(crate) fn describe_again(&mut self, key: SessionKey) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            session.describe(self.owners.services_of(key).to_vec());
             self.shards.forget_session(key);
         }
+    }
+
+    /// Names the peers that are daemons of the operator's hosts, by identity, whole or up to a `*`: callers are named
+    /// to them, and their word about callers is taken. Nobody is until this is called. To be called before anybody
+    /// connects.
+    pub fn configure_hosts(&mut self, patterns: &[String]) {
+        self.hosts = Hosts::new(patterns);
+    }
+
+    /// Says who of the network may call what; a service that no rule names may be called by all of it.
+    pub fn configure_peer_rules(&mut self, rules: Vec<PeerRule>) {
+        self.peer_rules = rules;
     }
 
     /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once

@@ -20,6 +20,7 @@ use crate::opaque::{is_path, shown};
 use crate::registry::{Called, MessageType, MethodTypes, is_own_service, service_of};
 use crate::target::Target;
 use crate::unproven::Whose;
+use crate::vouching::PeerRule;
 use crate::{CallKey, GrpcKey};
 use std::sync::Arc;
 use trunkline_call::{
@@ -73,7 +74,15 @@ impl Engine {
     pub(crate) fn route_from_grpc(&mut self, peer: GrpcKey, head: &RequestHead<'_>) -> Result<Route, Status> {
         let found = self.grpc_peers.find(peer);
         let client = found.and_then(|peer| peer.client.as_ref());
-        client.map_or(Ok(()), |client| client.check(service_of(head.path)))?;
+        let identity = found.map_or("", |peer| peer.identity.proven());
+        let comes_by_tls = found.is_some_and(|peer| peer.identity.encrypted);
+        let (rules, service) = (&self.peer_rules, service_of(head.path));
+        match client {
+            // At a port of the gateway a certificate may do what nobody may who shows none.
+            Some(_) if comes_by_tls && PeerRule::permit(rules, identity, service) => {}
+            Some(client) => client.check(service)?,
+            None => PeerRule::check(rules, identity, service)?,
+        }
         if found.is_some_and(|peer| peer.forwards) {
             return self.route_at_gateway(peer, head);
         }

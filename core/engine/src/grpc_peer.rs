@@ -57,7 +57,7 @@ pub struct GrpcPeer {
 }
 
 /// What a peer has proved about itself, by its certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PeerIdentity {
     /// Whether the connection is encrypted.
     pub encrypted: bool,

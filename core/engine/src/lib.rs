@@ -109,6 +109,7 @@ mod table;
 mod target;
 mod trace;
 mod unproven;
+mod vouching;
 mod workers;
 
 pub use admission::AccessRecord;
@@ -136,6 +137,7 @@ pub use snapshot::{
 };
 pub use table::{Key, Table};
 pub use trunkline_call::CALLER_KEY;
+pub use vouching::PeerRule;
 
 /// Names an attached session.
 pub type SessionKey = Key<session::Session>;

@@ -61,6 +61,11 @@ impl Owners {
         self.brought.get(&session).map(|brought| &*brought.identity)
     }
 
+    /// The services a session serves.
+    pub fn services_of(&self, session: SessionKey) -> &[Box<str>] {
+        self.brought.get(&session).map_or(&[], |brought| &brought.services)
+    }
+
     /// A session serves nothing any more.
     pub fn leave(&mut self, session: SessionKey) {
         let Some(Brought { identity, services }) = self.brought.remove(&session) else { return };

@@ -1,9 +1,11 @@
 //! A connection to another daemon, and what is known of it.
 
 use crate::assembly::Assembly;
+use crate::grpc_peer::PeerIdentity;
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
+use crate::vouching::{CallersHeard, CallersSaid};
 use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +22,19 @@ pub struct Peer {
     pub(crate) lane: Option<(RemoteKey, LaneIndex)>,
     /// Address, for operators.
     pub(crate) label: String,
+    /// Who it has proved to be.
+    #[serde(default)]
+    pub(crate) identity: PeerIdentity,
+    /// It is a daemon of the operator's hosts: callers are named, and its word about them is taken. Said by the
+    /// configuration, whenever the identity is.
+    #[serde(skip)]
+    pub(crate) is_host: bool,
+    /// Callers named to it. Another process names them anew.
+    #[serde(skip)]
+    pub(crate) callers_said: CallersSaid,
+    /// Callers it has named.
+    #[serde(default)]
+    pub(crate) callers_heard: CallersHeard,
     /// Methods this side calls there.
     pub(crate) announced: KeyedMap<(MethodKey, [u64; 2]), MethodIndex>,
     /// The request types the peer last said it has for them. The connection goes by what was ever agreed, for that may

@@ -11,12 +11,14 @@ use crate::registry::MethodTypes;
 use crate::session::credit;
 use crate::shard::crossing::ShardSaid;
 use crate::table::Key;
+use crate::vouching::Maker;
 use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Code, Deadline, Fault};
+use trunkline_call::{Code, Deadline, Fault, Status, VouchedCaller};
 use trunkline_native::{
-    Body as FrameBody, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange, StreamId,
+    Body as FrameBody, CallerNumber, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange,
+    StreamId,
 };
 
 impl Engine {
@@ -41,6 +43,7 @@ impl Engine {
         let call = NewCall {
             tag: key.to_bits(),
             method: announced.index,
+            caller: self.name_caller(key, peer),
             deadline,
             stamps: true,
             metadata,
@@ -158,10 +161,10 @@ impl Engine {
         turn: &mut Turn<'_>,
         peer: PeerKey,
         stream: StreamId,
-        fault: &Fault,
+        status: &Status,
     ) {
         let trunkline_grpc::Outcome { code, execution, metadata } =
-            trunkline_grpc::Outcome::of(&self.said_here(&fault.status()));
+            trunkline_grpc::Outcome::of(&self.said_here(status));
         if let Some(found) = self.peers.find_mut(peer) {
             let failure = Failure { code, execution, metadata: &metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
@@ -373,6 +376,38 @@ impl Engine {
             }
         };
         Ok(Announced { index, agreed: peer.takes_linear(index, fingerprints[0]) })
+    }
+
+    /// The number of whoever makes a call, named now if that is new on this connection. Only the operator's own hosts
+    /// are told.
+    fn name_caller(&mut self, key: CallKey, peer: PeerKey) -> Option<CallerNumber> {
+        let Self { peers, calls, sessions, grpc_peers, .. } = self;
+        let peer = peers.find_mut(peer).filter(|peer| peer.is_host && peer.connection.names_callers())?;
+        let call = calls.find(key)?;
+        let client = match &call.client {
+            ClientEnd::Attempt { call, .. } => &calls.find(*call)?.client,
+            client => client,
+        };
+        match client {
+            ClientEnd::Session { session, .. } => {
+                let maker = sessions.find(*session)?;
+                let named = Maker::Session(*session, maker.caller_revision);
+                peer.callers_said.number(named, &mut peer.connection, || Some(Arc::clone(&maker.caller)))
+            }
+            ClientEnd::Grpc { peer: client, .. } => {
+                let named = Maker::Grpc(*client);
+                peer.callers_said.number(named, &mut peer.connection, || {
+                    let identity = grpc_peers.find(*client)?.identity.proven().into();
+                    Some(Arc::new(VouchedCaller { identity, ..VouchedCaller::default() }.within_bounds()))
+                })
+            }
+            // Nobody makes a copy, and what came from elsewhere is not vouched for here.
+            ClientEnd::Attempt { .. }
+            | ClientEnd::Mirror { .. }
+            | ClientEnd::Peer { .. }
+            | ClientEnd::R2p2 { .. }
+            | ClientEnd::Shard { .. } => None,
+        }
     }
 
     /// Whether linear messages may pass in this direction of a call.

@@ -6,6 +6,7 @@ use crate::engine::{Engine, Turn};
 use crate::peer::Offered;
 use crate::registry::{Called, MethodKey, MethodTypes};
 use crate::target::Target;
+use crate::vouching::PeerRule;
 use crate::{CallKey, PeerKey};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -50,6 +51,11 @@ impl Engine {
             Event::SchemaAnswer { method, request_fingerprint, .. } => {
                 if let Some(peer) = self.peers.find_mut(peer) {
                     peer.answers.insert(method, request_fingerprint);
+                }
+            }
+            Event::Caller { number, caller } => {
+                if let Some(peer) = self.peers.find_mut(peer) {
+                    peer.callers_heard.hear(number, caller);
                 }
             }
             Event::Pong { .. } => {}
@@ -99,6 +105,12 @@ impl Engine {
     fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
         let stream = incoming.stream;
         let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
+        if let Some((found, offered)) = self.peers.find(peer).zip(offered.as_ref()) {
+            let service = crate::registry::service_of(&offered.path);
+            if let Err(status) = PeerRule::check(&self.peer_rules, found.identity.proven(), service) {
+                return self.refuse_stream(turn, peer, stream, &status);
+            }
+        }
         let called = offered.as_ref().and_then(|offered| match offered.method {
             Some(method) => Some(Called { method, path: None }),
             None => self.method_called(&offered.path),
@@ -111,7 +123,7 @@ impl Engine {
             } else {
                 self.unserved_here(&path).unwrap_or(Fault::NoRoute { what: service })
             };
-            return self.refuse_stream(turn, peer, stream, &fault);
+            return self.refuse_stream(turn, peer, stream, &fault.status());
         };
         let deadline =
             incoming.deadline_remaining_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
@@ -119,6 +131,11 @@ impl Engine {
         call.server_stamps.k7 = self.arrived;
         call.server_stamps.d8 = turn.now;
         call.path = path;
+        call.caller = self
+            .peers
+            .find(peer)
+            .filter(|peer| peer.is_host)
+            .and_then(|peer| incoming.caller.and_then(|number| peer.callers_heard.find(number).cloned()));
         if let Some(offered) = offered {
             call.offered = Some(offered.fingerprints);
             call.agreed = offered.agreed;

@@ -6,7 +6,8 @@ use crate::engine::{Engine, Turn};
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
-use crate::{CallKey, Heaps, PeerFault, PeerKey, RemoteKey, SessionKey};
+use crate::vouching::{CallersHeard, CallersSaid};
+use crate::{CallKey, Heaps, PeerFault, PeerIdentity, PeerKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
@@ -45,6 +46,14 @@ impl Engine {
     pub fn accept_peer(&mut self, now: Instant, label: String) -> PeerKey {
         let config = Arc::clone(&self.native.small);
         self.insert_peer(Side::Acceptor, config, now, label, None)
+    }
+
+    /// Says who the other end of a connection has proved to be, by its certificate or the kernel's word.
+    pub fn peer_identified(&mut self, key: PeerKey, identity: PeerIdentity) {
+        if let Some(peer) = self.peers.find_mut(key) {
+            peer.is_host = self.hosts.include(identity.proven());
+            peer.identity = identity;
+        }
     }
 
     /// Whether a connection has said its hello.
@@ -263,6 +272,10 @@ impl Engine {
             connection: Connection::new(side, config, now),
             lane,
             label,
+            identity: PeerIdentity::default(),
+            is_host: false,
+            callers_said: CallersSaid::default(),
+            callers_heard: CallersHeard::default(),
             announced: KeyedMap::default(),
             answers: KeyedMap::default(),
             offered: KeyedMap::default(),

@@ -8,7 +8,7 @@ use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Completion, FREED_MAX, Span};
-use trunkline_call::{CallId, KeyedMap};
+use trunkline_call::{CallId, KeyedMap, VouchedCaller};
 use trunkline_policy::Plan;
 
 /// An application gets its send blocks back when there are so many bytes of them, however large its heap is: what it
@@ -23,6 +23,15 @@ pub struct Session {
     pub(crate) routes: Vec<Route>,
     /// Who its process is; empty if nobody said.
     pub(crate) identity: Box<str>,
+    /// The program of that process; empty if nobody said.
+    #[serde(default)]
+    pub(crate) program: Box<str>,
+    /// What is said of its calls to the operator's other hosts.
+    #[serde(skip)]
+    pub(crate) caller: Arc<VouchedCaller>,
+    /// Rises whenever that changes.
+    #[serde(skip)]
+    pub(crate) caller_revision: u32,
     /// Calls this session has made and not yet released, by the id it chose. The hash is keyed, and cheap: each call
     /// asks three times.
     pub(crate) made: KeyedMap<CallId, CallKey>,
@@ -76,10 +85,13 @@ pub(crate) enum Route {
 
 impl Session {
     pub(crate) fn new(label: String, send_heap_bytes: u64) -> Self {
-        Self {
+        let mut session = Self {
             label,
             routes: Vec::new(),
             identity: Box::default(),
+            program: Box::default(),
+            caller: Arc::default(),
+            caller_revision: 0,
             made: KeyedMap::default(),
             delivered: 0,
             outbox: VecDeque::new(),
@@ -96,7 +108,21 @@ impl Session {
             stands_by: false,
             told_callers: false,
             gone: false,
-        }
+        };
+        session.describe(Vec::new());
+        session
+    }
+
+    /// Puts together what is said of its calls elsewhere, with the services it serves.
+    pub(crate) fn describe(&mut self, services: Vec<Box<str>>) {
+        let caller = VouchedCaller {
+            identity: self.identity.clone(),
+            name: self.application().into(),
+            program: self.program.clone(),
+            services,
+        };
+        self.caller = Arc::new(caller.within_bounds());
+        self.caller_revision = self.caller_revision.wrapping_add(1);
     }
 
     /// Whether its counts can be those of a session.

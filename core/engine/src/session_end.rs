@@ -1,6 +1,6 @@
 //! Handing items to a session: into its receive heap and its completion ring.
 
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, conversion_fault, place};
 use crate::engine::{Engine, Turn};
 use crate::opaque;
@@ -337,11 +337,8 @@ impl Engine {
             return Cow::Borrowed(metadata);
         };
         let told = self.sessions.find(to).is_some_and(|session| session.told_callers);
-        let metadata = if told {
-            Cow::Owned(self.naming_caller(&call.client, metadata))
-        } else {
-            Cow::Borrowed(metadata)
-        };
+        let metadata =
+            if told { Cow::Owned(self.naming_caller(call, metadata)) } else { Cow::Borrowed(metadata) };
         match &call.server {
             ServerEnd::Session { types, .. } if types.whole_service => {
                 let path = call.path.as_deref().unwrap_or_else(|| self.registry.path(call.method));
@@ -352,11 +349,11 @@ impl Engine {
     }
 
     /// A call's metadata with who makes it, whatever it says of that itself.
-    fn naming_caller(&self, client: &ClientEnd, metadata: &[u8]) -> Vec<u8> {
+    fn naming_caller(&self, call: &Call, metadata: &[u8]) -> Vec<u8> {
         // It was read when the call came in; what cannot be read is nobody's to believe.
         let mut decoded = Metadata::decode(metadata).unwrap_or_default();
         decoded.remove(trunkline_call::CALLER_KEY);
-        if let Some(caller) = self.caller(client) {
+        if let Some(caller) = self.caller(call) {
             caller.put_into(&mut decoded);
         }
         let mut named = Vec::with_capacity(decoded.encoded_len());
@@ -365,22 +362,24 @@ impl Engine {
     }
 
     /// Who makes a call. `None` of a copy, which nobody makes, and where the caller has gone.
-    pub(crate) fn caller(&self, client: &ClientEnd) -> Option<Caller> {
-        match client {
+    pub(crate) fn caller(&self, call: &Call) -> Option<Caller> {
+        match &call.client {
             ClientEnd::Session { session, .. } => {
                 let session = self.sessions.find(*session)?;
                 Some(Caller::application(&session.label, &session.identity))
             }
             // Attempts are made of calls, not of attempts.
-            ClientEnd::Attempt { call, .. } => match &self.calls.find(*call)?.client {
-                ClientEnd::Attempt { .. } => None,
-                client => self.caller(client),
+            ClientEnd::Attempt { call, .. } => match self.calls.find(*call)? {
+                Call { client: ClientEnd::Attempt { .. }, .. } => None,
+                call => self.caller(call),
             },
             ClientEnd::Mirror { .. } => None,
             ClientEnd::Peer { peer, .. } => {
                 let peer = self.peers.find(*peer)?;
                 let node = peer.connection.peer().map_or_else(String::new, |said| said.node_name.to_string());
-                Some(Caller::Daemon { address: peer.label.clone(), node })
+                let (address, identity) = (peer.label.clone(), peer.identity.proven().to_owned());
+                let vouched = call.caller.as_deref().cloned().map(Box::new);
+                Some(Caller::Daemon { address, node, identity, vouched })
             }
             ClientEnd::Grpc { peer, .. } => {
                 let peer = self.grpc_peers.find(*peer)?;

@@ -1413,7 +1413,7 @@ fn a_client_that_goes_away_leaves_its_line_in_the_access_log() {
             scene.world.hosts[0].engine.poll_access_record().unwrap_or_else(|| panic!("{gone}: a line"));
         assert_eq!(
             (&*line.path, line.code, line.caller.as_str()),
-            (ONCE, Code::Cancelled, "tcp://10.0.0.1:4711")
+            (ONCE, Code::Cancelled, "tcp://10.0.0.1:4711 (uid:7)")
         );
         scene.nothing_left();
     }

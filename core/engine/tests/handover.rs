@@ -45,7 +45,7 @@ fn a_name_keeps_its_owner() {
         let Host { engine, heaps } = &mut world.hosts[0];
         let key = engine.attach("app".into(), 1 << 20);
         heaps.insert(key, 1 << 20);
-        engine.identify(key, identity);
+        engine.identify(key, identity, "");
         key
     };
     let keys = ["uid:1", "uid:1", "uid:2"].map(|identity| attach(&mut world, identity));
@@ -290,7 +290,7 @@ fn names_of_the_daemons_own_services_stay_its_users() {
         let Host { engine, heaps } = &mut house.world.hosts[0];
         let other = engine.attach("other".into(), 1 << 20);
         heaps.insert(other, 1 << 20);
-        engine.identify(other, "uid:4711");
+        engine.identify(other, "uid:4711", "");
         let refused = engine.bind(other, &wish).unwrap_err().to_string();
         assert!(refused.contains("world.Echo is served by"), "{hand_overs}: {refused}");
         // It is there for whom nobody succeeds, once nobody is waited for any more.

@@ -462,7 +462,7 @@ fn callers_are_known_by_name_and_user() {
     let mut world = World::new();
     let mut server = world.attach(0, PROTO, None, true);
     let mut client = world.attach(0, PROTO, None, false);
-    world.hosts[0].engine.identify(client.key, "uid:1000");
+    world.hosts[0].engine.identify(client.key, "uid:1000", "");
     apply(
         &mut world,
         0,
@@ -477,7 +477,7 @@ fn callers_are_known_by_name_and_user() {
         ],
     );
     assert_eq!(call(&mut world, &mut client, &mut server, b"x").0, Code::Ok);
-    world.hosts[0].engine.identify(client.key, "uid:0");
+    world.hosts[0].engine.identify(client.key, "uid:0", "");
     assert_eq!(call(&mut world, &mut client, &mut server, b"x"), REFUSED);
 }
 

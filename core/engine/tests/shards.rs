@@ -353,13 +353,17 @@ fn policies_of_both_sides_judge_once() {
     };
     let definitions = [
         access("made", Side::Client, "application == 'app0'"),
-        access("served", Side::Server, "peer.identity == 'uid:7'"),
+        access(
+            "served",
+            Side::Server,
+            "peer.identity == 'uid:7' && caller.uid == 7 && caller.name == 'app0'",
+        ),
         Definition { name: "log".into(), kind: Kind::AccessLog, ..Definition::default() },
     ];
     let mut world = world(2);
     let mut server = attach(&mut world, 2, true);
     let mut client = attach(&mut world, 0, false);
-    world.hosts[0].engine.identify(client.key, "uid:7");
+    world.hosts[0].engine.identify(client.key, "uid:7", "");
     for host in [0, 2] {
         world.hosts[host].engine.apply_policies(Chain::build(&definitions).unwrap()).unwrap();
     }
@@ -401,8 +405,8 @@ fn names_have_owners_across_shards() {
         while world.cross_shards(usize::MAX) {}
         bound
     };
-    world.hosts[0].engine.identify(owner.key, "uid:1");
-    world.hosts[2].engine.identify(other.key, "uid:2");
+    world.hosts[0].engine.identify(owner.key, "uid:1", "");
+    world.hosts[2].engine.identify(other.key, "uid:2", "");
     bind(&mut world, &owner).unwrap();
     assert!(matches!(bind(&mut world, &other), Err(BindError::Owned { owner, .. }) if owner == "uid:1"));
     world.detach(&owner);

@@ -7,7 +7,7 @@ use crate::frame_type::{FrameType, flag};
 use crate::head::Head;
 use crate::hello::Peer;
 use crate::stream::{CallEnd, State, Stream};
-use crate::{Body, Features, MethodIndex, Refused, Side, StreamId};
+use crate::{Body, CallerNumber, Features, MethodIndex, Refused, Side, StreamId};
 use std::borrow::Cow;
 use trunkline_call::{Code, Deadline, Encoding, Execution, Instant};
 
@@ -18,6 +18,8 @@ pub struct NewCall<'a> {
     pub tag: u64,
     /// Which method.
     pub method: MethodIndex,
+    /// Who makes it, if that was named; of no meaning where callers are not.
+    pub caller: Option<CallerNumber>,
     /// When it must have ended. Travels as the time left when the frame is written.
     pub deadline: Deadline,
     /// Whether to ask for the server's stamps.
@@ -66,7 +68,11 @@ impl Connection {
         let peer = self.may_open()?;
         let (send_window, metadata_max) = (peer.limits.stream_window_bytes, peer.limits.metadata_bytes_max);
         let method = *self.methods_made.find(call.method.0).ok_or(Refused::UnknownMethod)?;
+        let names_callers = peer.features.contains(Features::CALLERS);
         check_metadata(call.metadata, metadata_max)?;
+        if call.caller.is_some_and(|caller| names_callers && caller.0 > self.callers_made) {
+            return Err(Refused::OutOfPlace);
+        }
         if let Some(message) = &message {
             self.check_message_out(message, method.linear_request)?;
         }
@@ -78,6 +84,7 @@ impl Connection {
         let stream = self.streams.insert(stream);
         let mut head = Head::new(FrameType::Call, id.0);
         head.code = call.method.0;
+        head.caller = names_callers.then(|| call.caller.map_or(0, |caller| caller.0.into()));
         head.deadline = call.deadline;
         head.metadata = Cow::Borrowed(call.metadata);
         head.flags = if call.end { flag::END } else { 0 } | if call.stamps { flag::STAMPS } else { 0 };

@@ -111,6 +111,8 @@ impl Limits {
 impl Features {
     /// Every frame behind HELLO carries a CRC-32C.
     pub const CHECKSUM: Self = Self(1);
+    /// Every CALL names who makes it ([`crate::Connection::announce_caller`]).
+    pub const CALLERS: Self = Self(2);
 
     /// Whether all of `other`'s bits are here.
     pub fn contains(self, other: Self) -> bool {

@@ -46,6 +46,11 @@ pub struct Connection {
     /// Methods announced here, and there.
     pub(crate) methods_made: Methods,
     pub(crate) methods_taken: Methods,
+    /// Callers named here, and there.
+    #[serde(default)]
+    pub(crate) callers_made: u16,
+    #[serde(default)]
+    pub(crate) callers_taken: u16,
     pub(crate) outgoing: Outgoing,
     pub(crate) receive_window: ReceiveWindow,
     pub(crate) reading: Reading,
@@ -139,6 +144,8 @@ impl Connection {
             newest_taken: 0,
             methods_made: Methods::default(),
             methods_taken: Methods::default(),
+            callers_made: 0,
+            callers_taken: 0,
             outgoing,
             receive_window: ReceiveWindow { left: limits.connection_window_bytes.into(), unreturned: 0 },
             reading: Reading::Frame,

@@ -1,11 +1,12 @@
 //! What the owner tells a connection to do beside calls: agree on methods, ask, leave.
 
+use crate::caller::{self, CALLERS_MAX};
 use crate::connection::Connection;
 use crate::control::{PATH_BYTES_MAX, REASON_BYTES_MAX};
 use crate::frame_type::FrameType;
 use crate::methods::Fingerprints;
-use crate::{MethodIndex, Refused, StreamId};
-use trunkline_call::{Code, Instant};
+use crate::{CallerNumber, Features, MethodIndex, Refused, StreamId};
+use trunkline_call::{Code, Instant, VouchedCaller};
 
 impl Connection {
     /// Names a method, before its first call. Fingerprint zero: this side knows only protobuf.
@@ -55,6 +56,37 @@ impl Connection {
         self.control(FrameType::SchemaAck, method.0, 0, &body);
         Ok(())
     }
+
+    /// Whether calls say who makes them: both sides offered it.
+    pub fn names_callers(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.features.contains(Features::CALLERS))
+    }
+
+    /// Names somebody who makes calls here, for the calls that follow. Numbers count from 1 to
+    /// [`Connection::CALLERS_MAX`]; `instead_of` gives one that is in use to somebody else: calls opened before keep
+    /// who they had, because all of it goes one way in order.
+    ///
+    /// # Errors
+    /// [`Refused`] if callers are not named on this connection, all numbers are in use, or `instead_of` is not.
+    pub fn announce_caller(
+        &mut self,
+        caller: &VouchedCaller,
+        instead_of: Option<CallerNumber>,
+    ) -> Result<CallerNumber, Refused> {
+        self.established()?;
+        let number = instead_of.map_or(self.callers_made + 1, |number| number.0);
+        let is_in_use = (1..=self.callers_made).contains(&number);
+        if !self.names_callers() || number > CALLERS_MAX || instead_of.is_some() && !is_in_use {
+            return Err(Refused::OutOfPlace);
+        }
+        self.callers_made = self.callers_made.max(number);
+        let body = caller::encode(&caller.clone().within_bounds());
+        self.control(FrameType::Caller, number, 0, &body);
+        Ok(CallerNumber(number))
+    }
+
+    /// Callers one side may have named at once.
+    pub const CALLERS_MAX: u16 = CALLERS_MAX;
 
     /// Whether both sides agreed on the fingerprints of a method announced here: linear (request, response).
     pub fn agreed(&self, method: MethodIndex) -> (bool, bool) {

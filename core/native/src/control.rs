@@ -1,5 +1,6 @@
 //! Frames without a message: of a stream, and of the connection.
 
+use crate::caller::{self, CALLER_BYTES_MAX, CALLER_BYTES_MIN, CALLERS_MAX};
 use crate::connection::{Connection, Step};
 use crate::event::Event;
 use crate::frame_type::FrameType;
@@ -8,7 +9,7 @@ use crate::methods::Fingerprints;
 use crate::outgoing::WINDOW_SUM_MAX;
 use crate::stream::{State, Stream};
 use crate::wire::{Header, check_limit, field, out_of_place};
-use crate::{Limits, MethodIndex, Notice, ProtocolError, StreamId};
+use crate::{CallerNumber, Limits, MethodIndex, Notice, ProtocolError, StreamId};
 use trunkline_call::{Code, Execution};
 
 /// Longest method path in a SCHEMA frame. gRPC's header limit is the practical bound elsewhere; 1 KiB names anything.
@@ -24,7 +25,7 @@ const BLOCKS_FIXED_BYTES: u32 = 8 + 64 + 4 + 4;
 impl Connection {
     /// The length a frame without a message may have, before any of it is waited for.
     pub(crate) fn check_length(&self, header: &Header) -> Result<(), ProtocolError> {
-        use FrameType::{Cancel, Close, Error, GoAway, HalfClose, Headers, Ping, Pong, Schema};
+        use FrameType::{Caller, Cancel, Close, Error, GoAway, HalfClose, Headers, Ping, Pong, Schema};
         use FrameType::{SchemaAck, VoidResult, Window};
         let (min, max) = match header.frame {
             HalfClose | Cancel => (0, 0),
@@ -33,6 +34,7 @@ impl Connection {
             Schema => (SCHEMA_FIXED_BYTES + 1, SCHEMA_FIXED_BYTES + PATH_BYTES_MAX),
             SchemaAck => (SCHEMA_ACK_BYTES, SCHEMA_ACK_BYTES),
             Close => (0, REASON_BYTES_MAX),
+            Caller => (CALLER_BYTES_MIN, CALLER_BYTES_MAX),
             VoidResult | Error | Headers => (0, BLOCKS_FIXED_BYTES + self.limits.metadata_bytes_max),
             _ => return Err(out_of_place(header, "HELLO comes once")),
         };
@@ -49,7 +51,7 @@ impl Connection {
         body: &'a [u8],
     ) -> Result<Step<'a>, ProtocolError> {
         let metadata_max = self.limits.metadata_bytes_max;
-        let blocks = Blocks::parse(header, body, metadata_max)?.unwrap_or_default();
+        let blocks = Blocks::parse(header, body, metadata_max, false)?.unwrap_or_default();
         if blocks.bytes != header.length {
             return Err(field(header, "length", header.length.into(), "that of its blocks: it has no body"));
         }
@@ -105,6 +107,7 @@ impl Connection {
             FrameType::Pong => Ok(Step::Event(Event::Pong { payload: read.u64() })),
             FrameType::Schema => self.on_schema(header, read),
             FrameType::SchemaAck => self.on_schema_ack(header, read),
+            FrameType::Caller => self.on_caller(header, body),
             FrameType::GoAway => self.on_go_away(header, read.u32()),
             _ => {
                 self.ending.closed = true;
@@ -148,6 +151,21 @@ impl Connection {
         let event =
             Event::Schema { method, path, request_fingerprint: request, response_fingerprint: response };
         Ok(Step::Event(event))
+    }
+
+    fn on_caller<'a>(&mut self, header: &Header, body: &[u8]) -> Result<Step<'a>, ProtocolError> {
+        if !self.names_callers() {
+            return Err(out_of_place(header, "callers were not offered by both sides"));
+        }
+        let next = self.callers_taken + 1;
+        check_limit(header, "caller number", header.code.into(), CALLERS_MAX.into())?;
+        if !(1..=next).contains(&header.code) {
+            let rule = "one that was named before, or the next one: they count from 1";
+            return Err(field(header, "caller number", header.code.into(), rule));
+        }
+        let caller = caller::decode(header, body)?;
+        self.callers_taken = self.callers_taken.max(header.code);
+        Ok(Step::Event(Event::Caller { number: CallerNumber(header.code), caller }))
     }
 
     fn on_schema_ack<'a>(

@@ -1,6 +1,6 @@
 //! What a connection tells its owner.
 
-use trunkline_call::{Code, Encoding, Execution, SERVER_TRAILER_BYTES};
+use trunkline_call::{Code, Encoding, Execution, SERVER_TRAILER_BYTES, VouchedCaller};
 
 /// A stream: one call on one connection. Odd ids were opened by the initiator, even ones by the acceptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -9,6 +9,10 @@ pub struct StreamId(pub u32);
 /// A method announced on this connection; each direction has its own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct MethodIndex(pub u16);
+
+/// Somebody who makes calls, as named on this connection; each direction has its own numbers, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct CallerNumber(pub u16);
 
 /// The server's stamps as they travel ([`trunkline_call::ServerStamps::encode`]).
 pub type Trailer = [u8; SERVER_TRAILER_BYTES];
@@ -55,6 +59,8 @@ pub enum Event<'a> {
     Schema { method: MethodIndex, path: &'a str, request_fingerprint: u64, response_fingerprint: u64 },
     /// What the peer has for a method announced here. May come again when it changes there.
     SchemaAnswer { method: MethodIndex, found: bool, request_fingerprint: u64, response_fingerprint: u64 },
+    /// The peer names somebody who makes calls on its host, instead of whoever had this number before.
+    Caller { number: CallerNumber, caller: VouchedCaller },
     /// The answer to a `ping`, or to a question of the keep-alive.
     Pong { payload: u64 },
     /// The peer takes no new calls. Those it did not take follow as [`Notice::Ended`].
@@ -70,6 +76,8 @@ pub struct IncomingCall<'a> {
     pub stream: StreamId,
     /// Which method, of those the peer announced.
     pub method: MethodIndex,
+    /// Who makes it, of those the peer has named; `None` if it does not say.
+    pub caller: Option<CallerNumber>,
     /// Time left when the frame was written, in nanoseconds.
     pub deadline_remaining_ns: Option<u64>,
     /// Whether the caller wants the server's stamps with the outcome.

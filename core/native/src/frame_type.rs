@@ -40,6 +40,8 @@ pub enum FrameType {
     Segment = 16,
     /// Response metadata before the first response message.
     Headers = 17,
+    /// Names who makes calls on the sender's host.
+    Caller = 18,
 }
 
 /// Flag bits. A type allows some of them ([`FrameType::flags_allowed`]); any other is a protocol error.
@@ -64,7 +66,7 @@ pub(crate) mod flag {
 
 impl FrameType {
     /// Every type, by number.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Hello,
         Self::Call,
         Self::Message,
@@ -82,6 +84,7 @@ impl FrameType {
         Self::Close,
         Self::Segment,
         Self::Headers,
+        Self::Caller,
     ];
 
     /// The type with this number.
@@ -135,6 +138,7 @@ impl FrameType {
             Self::Close => "CLOSE",
             Self::Segment => "SEGMENT",
             Self::Headers => "HEADERS",
+            Self::Caller => "CALLER",
         }
     }
 }
@@ -157,6 +161,6 @@ mod tests {
             assert_eq!(FrameType::from_number(frame as u8), Some(frame));
         }
         assert_eq!(FrameType::from_number(0), None);
-        assert_eq!(FrameType::from_number(18), None);
+        assert_eq!(FrameType::from_number(19), None);
     }
 }

@@ -7,6 +7,7 @@
 //! What is read back may be anything. Whatever could make a later step panic or count wrong (sums that do not add up,
 //! windows beyond the format's, ids that occur twice) is refused here, so that the rest of the room need not know.
 
+use crate::caller::CALLERS_MAX;
 use crate::connection::{Connection, Reading};
 use crate::outgoing::WINDOW_SUM_MAX;
 use crate::stream::Stream;
@@ -53,6 +54,7 @@ impl Connection {
             (self.outgoing.is_sound(&self.streams), "queues"),
             (self.streams.iter().all(is_sound), "stream"),
             (self.opened <= u64::MAX / 4, "streams opened"),
+            (self.callers_made.max(self.callers_taken) <= CALLERS_MAX, "callers"),
             (self.reading_is_sound(), "message under way"),
         ];
         checks.into_iter().find(|(holds, _)| !holds).map(|(_, what)| what)

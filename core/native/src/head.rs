@@ -1,6 +1,6 @@
 //! What stands between the header and the body: the optional fixed blocks, written and read.
 //!
-//! Order on the wire: CHECKSUM (if negotiated), DEADLINE, STAMPS, METADATA, TOTAL, then the body.
+//! Order on the wire: CHECKSUM and CALLER (each if negotiated), DEADLINE, STAMPS, METADATA, TOTAL, then the body.
 
 use crate::frame_type::{FrameType, flag};
 use crate::wire::{DEADLINE_BYTES, HEADER_BYTES, Header, U32_BYTES};
@@ -19,6 +19,9 @@ pub(crate) struct Head<'a> {
     pub flags: u8,
     pub code: u16,
     pub stream: u32,
+    /// On a CALL where both sides offered callers: the number of who makes it, zero for nobody who was named.
+    #[serde(default)]
+    pub caller: Option<u32>,
     pub deadline: Deadline,
     #[serde(with = "trunkline_call::octets::trailer")]
     pub trailer: Option<Trailer>,
@@ -36,6 +39,7 @@ impl<'a> Head<'a> {
             flags: 0,
             code: 0,
             stream,
+            caller: None,
             deadline: Deadline::NONE,
             trailer: None,
             metadata: Cow::Borrowed(&[]),
@@ -47,6 +51,9 @@ impl<'a> Head<'a> {
         let start = out.len();
         out.extend_from_slice(&[0; HEADER_BYTES]);
         let mut flags = self.flags;
+        if let Some(caller) = self.caller {
+            out.extend_from_slice(&caller.to_le_bytes());
+        }
         if let Some(remaining_ns) = self.deadline.remaining_ns(now) {
             flags |= flag::DEADLINE;
             out.extend_from_slice(&remaining_ns.to_le_bytes());
@@ -79,6 +86,8 @@ impl<'a> Head<'a> {
 /// The blocks of a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blocks<'a> {
+    /// Zero where callers are not named.
+    pub caller: u32,
     pub deadline_remaining_ns: Option<u64>,
     pub trailer: Option<&'a Trailer>,
     pub metadata: &'a [u8],
@@ -96,9 +105,14 @@ impl<'a> Blocks<'a> {
         header: &Header,
         arrived: &'a [u8],
         metadata_bytes_max: u32,
+        names_callers: bool,
     ) -> Result<Option<Self>, ProtocolError> {
         let mut blocks = Self::default();
         let mut cursor = Cursor { rest: arrived, left: header.length, header };
+        if names_callers && header.frame == FrameType::Call {
+            let Some(bytes) = cursor.array::<U32_BYTES>("CALLER")? else { return Ok(None) };
+            blocks.caller = u32::from_le_bytes(*bytes);
+        }
         let Some(()) = blocks.fill(&mut cursor, metadata_bytes_max)? else { return Ok(None) };
         blocks.bytes = header.length - cursor.left;
         Ok(Some(blocks))
@@ -173,6 +187,7 @@ impl<'a> Cursor<'a, '_> {
 
 fn block_rule(block: &str) -> &'static str {
     match block {
+        "CALLER" => "at least enough for the CALLER block both sides agreed on",
         "DEADLINE" => "at least enough for the DEADLINE block its flags announce",
         "STAMPS" => "at least enough for the STAMPS block its flags announce",
         "METADATA" => "at least enough for the METADATA block its flags announce",
@@ -194,6 +209,7 @@ mod tests {
 
     fn full() -> Head<'static> {
         let mut head = Head::new(FrameType::Call, 1);
+        head.caller = Some(7);
         head.deadline = Deadline::at(Instant(350));
         head.metadata = Cow::Borrowed(b"meta");
         head
@@ -203,17 +219,18 @@ mod tests {
     fn blocks_round_trip_at_every_cut() {
         let (header, bytes) = written(&full(), Some(99));
         for cut in 0..bytes.len() {
-            assert_eq!(Blocks::parse(&header, &bytes[..cut], 100), Ok(None), "cut at {cut}");
+            assert_eq!(Blocks::parse(&header, &bytes[..cut], 100, true), Ok(None), "cut at {cut}");
         }
-        let blocks = Blocks::parse(&header, &bytes, 100).unwrap().unwrap();
+        let blocks = Blocks::parse(&header, &bytes, 100, true).unwrap().unwrap();
         assert_eq!(blocks.deadline_remaining_ns, Some(250));
-        assert_eq!((blocks.metadata, blocks.total), (&b"meta"[..], Some(99)));
+        assert_eq!((blocks.metadata, blocks.total, blocks.caller), (&b"meta"[..], Some(99), 7));
         assert_eq!(blocks.bytes as usize, bytes.len());
     }
 
     #[test]
     fn a_unary_call_without_metadata_has_24_bytes_of_header() {
         let mut head = full();
+        head.caller = None;
         head.metadata = Cow::Borrowed(&[]);
         head.flags = flag::STAMPS | flag::MESSAGE | flag::END;
         let mut out = Vec::new();
@@ -224,11 +241,11 @@ mod tests {
     #[test]
     fn lengths_that_lie_are_refused() {
         let (mut header, bytes) = written(&full(), None);
-        header.length = 7;
-        let error = Blocks::parse(&header, &bytes, 100).unwrap_err();
-        assert!(error.to_string().contains("CALL frame on stream 1: length is 7"), "{error}");
+        header.length = 11;
+        let error = Blocks::parse(&header, &bytes, 100, true).unwrap_err();
+        assert!(error.to_string().contains("CALL frame on stream 1: length is 11"), "{error}");
         let (header, bytes) = written(&full(), None);
-        let error = Blocks::parse(&header, &bytes, 3).unwrap_err();
+        let error = Blocks::parse(&header, &bytes, 3, true).unwrap_err();
         assert_eq!(error.to_string(), "CALL frame on stream 1: metadata length is 4, limit 3");
     }
 }

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod caller;
 mod checksum;
 mod command;
 mod config;
@@ -61,7 +62,9 @@ pub use command::{Failure, NewCall, Outcome};
 pub use config::{Config, Features, Limits, Side};
 pub use connection::{Connection, Windows};
 pub use error::{ProtocolError, Refused};
-pub use event::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer};
+pub use event::{
+    Arriving, CallerNumber, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer,
+};
 pub use frame_type::FrameType;
 pub use handover::Unsound;
 pub use hello::Peer;

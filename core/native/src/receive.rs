@@ -9,7 +9,7 @@ use crate::hello::AwaitHello;
 use crate::input::Input;
 use crate::stream::{Partial, State, Stream, Then, cost_bytes};
 use crate::wire::{HEADER_BYTES, Header, U32_BYTES, check_limit, field, out_of_place};
-use crate::{Config, Features, MethodIndex, ProtocolError, Side, StreamId};
+use crate::{CallerNumber, Config, Features, MethodIndex, ProtocolError, Side, StreamId};
 use trunkline_call::{Code, Encoding, Execution};
 
 /// A frame that carries (a part of) a message, its head read and checked.
@@ -193,7 +193,9 @@ impl Connection {
     ) -> Result<Step<'a>, ProtocolError> {
         let Framed { header, behind, head_bytes, mut check } = framed;
         let metadata_max = self.limits.metadata_bytes_max;
-        let Some(blocks) = Blocks::parse(&header, behind, metadata_max)? else { return Ok(Step::More) };
+        let Some(blocks) = Blocks::parse(&header, behind, metadata_max, self.names_callers())? else {
+            return Ok(Step::More);
+        };
         let arrival = self.check_message(header, blocks)?;
         // What is here in one piece is judged before anything is done with it; a long body at its end.
         let in_hand = if arrival.is_whole { header.length } else { blocks.bytes };
@@ -249,7 +251,7 @@ impl Connection {
     fn admit(&mut self, arrival: &Arrival<'_>) -> Result<bool, ProtocolError> {
         let header = &arrival.header;
         if header.frame == FrameType::Call {
-            return self.admit_call(header);
+            return self.admit_call(header, arrival.blocks.caller);
         }
         let Some(stream) = self.known_stream(header)? else { return Ok(false) };
         if header.frame == FrameType::Segment {
@@ -283,7 +285,7 @@ impl Connection {
     }
 
     /// A new stream: its id, its method. `false` if it is not taken (too many, or leaving).
-    fn admit_call(&mut self, header: &Header) -> Result<bool, ProtocolError> {
+    fn admit_call(&mut self, header: &Header, caller: u32) -> Result<bool, ProtocolError> {
         if !self.is_peers(header.stream) {
             return Err(out_of_place(header, "the id's parity is this side's"));
         }
@@ -293,6 +295,9 @@ impl Connection {
         }
         if self.methods_taken.find(header.code).is_none() {
             return Err(field(header, "method index", header.code.into(), "one announced by SCHEMA"));
+        }
+        if caller > self.callers_taken.into() {
+            return Err(field(header, "caller number", caller.into(), "0, or one named by CALLER"));
         }
         if header.has(flag::MESSAGE) {
             self.check_agreed(header, header.code, false)?;
@@ -337,6 +342,7 @@ impl Connection {
             (FrameType::Call, message) => Event::Call(IncomingCall {
                 stream: id,
                 method: MethodIndex(header.code),
+                caller: (blocks.caller != 0).then_some(CallerNumber(blocks.caller as u16)),
                 deadline_remaining_ns: blocks.deadline_remaining_ns,
                 stamps_wanted: header.has(flag::STAMPS),
                 metadata: blocks.metadata,

@@ -74,7 +74,8 @@ mod tests {
 
     fn open(connection: &mut Connection) -> u32 {
         let (method, deadline) = (MethodIndex(0), Deadline::NONE);
-        let call = NewCall { tag: 0, method, deadline, stamps: false, metadata: &[], end: true };
+        let call =
+            NewCall { tag: 0, method, caller: None, deadline, stamps: false, metadata: &[], end: true };
         connection.open_call(NOW, &call, None).unwrap().0
     }
 

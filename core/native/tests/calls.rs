@@ -49,6 +49,7 @@ fn unary_call_and_result() {
     let told = Told::Call {
         stream,
         method: 0,
+        caller: None,
         deadline_ns: Some(500),
         stamps: true,
         metadata: b"meta".to_vec(),

@@ -54,7 +54,20 @@ fn written() -> Vec<(&'static str, Vec<u8>)> {
     let mut sealed = Pair::established(&checked());
     sealed.north.connection.ping(0x0807_0605_0403_0201);
     out.push(("ping-checksum", sealed.north.write(1000)));
+    out.extend(caller());
     out
+}
+
+fn caller() -> Vec<(&'static str, Vec<u8>)> {
+    let mut pair = Pair::established(&naming());
+    let number = pair.north.connection.announce_caller(&till(), None).unwrap();
+    let named = pair.north.write(1000);
+    pair.south.read(&named).unwrap();
+    let call = NewCall { caller: Some(number), ..unary(1) };
+    pair.north.connection.open_call(NOW, &call, Some(protobuf(b"\x08\x01"))).unwrap();
+    let call = pair.north.write(1000);
+    pair.south.read(&call).unwrap();
+    vec![("caller", named), ("call-of-a-caller", call)]
 }
 
 fn unary_call(pair: &mut Pair) -> Vec<(&'static str, Vec<u8>)> {

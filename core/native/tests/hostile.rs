@@ -309,7 +309,7 @@ proptest! {
     #[test]
     fn any_frames_at_all(
         frames in prop::collection::vec(
-            (1u8..18, prop_oneof![Just(0u8), any::<u8>()], 0u16..3, 0u32..6, prop::collection::vec(any::<u8>(), 0..40)),
+            (1u8..19, prop_oneof![Just(0u8), any::<u8>()], 0u16..3, 0u32..6, prop::collection::vec(any::<u8>(), 0..40)),
             0..60,
         ),
         cut in 1..200usize,
@@ -319,6 +319,7 @@ proptest! {
             raw(frame, flags & frame.flags_allowed(), *code, *stream, body)
         }).collect();
         survives(server(Config::default()), &bytes, cut);
+        survives(server(naming()), &bytes, cut);
         let mut pair = Pair::established(&Config::default());
         for tag in 0..3 {
             pair.north.connection.open_call(NOW, &unary(tag), None).unwrap();

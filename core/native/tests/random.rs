@@ -112,8 +112,16 @@ impl Speaker {
         let Ok(stream) = opened else { return self.take_back(message) };
         self.tags.insert(stream, call.tag);
         let metadata = Vec::new();
-        let told =
-            Told::Call { stream, method: 0, deadline_ns: None, stamps: false, metadata, message: bytes, end };
+        let told = Told::Call {
+            stream,
+            method: 0,
+            caller: None,
+            deadline_ns: None,
+            stamps: false,
+            metadata,
+            message: bytes,
+            end,
+        };
         self.say(stream, told);
     }
 

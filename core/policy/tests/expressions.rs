@@ -5,7 +5,7 @@ mod support;
 use proptest::prelude::*;
 use support::{SCHEMA, compile, inputs, metadata, order, sample};
 use trunkline_message::View;
-use trunkline_policy::{EvalError, Expression, Wanted};
+use trunkline_policy::{EvalError, Expression, Inputs, Wanted};
 
 fn test(text: &str) -> Result<bool, EvalError> {
     let program = compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -43,6 +43,9 @@ fn true_of_the_sample() {
         "int(metadata['retries']) + 1 == 4",
         "service == 'shop.v1.Shop' && method == 'Buy' && path == '/shop.v1.Shop/Buy'",
         "application == 'till' && peer.identity == 'uid:1000' && peer.address == ''",
+        "caller.uid == 1000 && caller.identity == 'uid:1000' && caller.name == 'till' && has(caller.uid)",
+        "caller.program.startsWith('/usr/') && 'shop.v1.Till' in caller.services && !('x' in caller.services)",
+        "size(caller.services) == 2 && caller.services[1] == 'shop.v1.Till' && caller.services.all(s, s != '')",
         "(request.urgent ? request.small : request.small + 1) == -3",
         "-request.small == 3 && - -3 == 3 && -9223372036854775808 < 0 && 0x10 == 16 && 1e3 == 1000.0",
         "7 / 2 == 3 && -7 / 2 == -3 && -7 % 2 == -1 && 7u / 2u == 3u && 1.0 / 0.0 > 1e300",
@@ -54,6 +57,22 @@ fn true_of_the_sample() {
     ];
     for text in all {
         assert_eq!(test(text), Ok(true), "{text}");
+    }
+}
+
+#[test]
+fn a_caller_nobody_vouches_for_has_no_value() {
+    let compiled = |text: &str| compile(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let inputs = Inputs { caller: None, ..inputs(View::EMPTY, &[]) };
+    let table = [
+        ("caller.uid == 0", Err(EvalError::NoSuchKey)),
+        ("caller.uid != 0", Err(EvalError::NoSuchKey)),
+        ("!has(caller.uid) && caller.identity == '' && caller.name == '' && caller.program == ''", Ok(true)),
+        ("size(caller.services) == 0 && !('shop.v1.Shop' in caller.services)", Ok(true)),
+        ("caller.services[0] == ''", Err(EvalError::OutOfRange)),
+    ];
+    for (text, expected) in table {
+        assert_eq!(compiled(text).test(&inputs), expected, "{text}");
     }
 }
 
@@ -104,7 +123,7 @@ fn wrong_ones_are_refused_with_place_and_remedy() {
         ("request.tenent == 'a'", "1:9: shop.v1.Order has no field \"tenent\"; did you mean \"tenant\"?"),
         ("requst.tenant == 'a'", "1:1: there is no \"requst\"; did you mean \"request\"?"),
         ("request.tenant == blue", "1:19: there is no \"blue\"; names here: request, metadata, method, service, path, \
-          application, peer; text stands in quotes"),
+          application, peer, caller; text stands in quotes"),
         ("request.tenant", "1:1: the expression must be true or false, and this is string; compare it with something"),
         ("request.tenant == 5", "1:16: == does not compare string and int; write the text in quotes"),
         ("request.count + 1 == 2", "1:15: + is not defined for uint and int; write a number with u (5u), or uint(...)"),
@@ -131,11 +150,14 @@ fn wrong_ones_are_refused_with_place_and_remedy() {
           field"),
         ("request.tenant in ['a', 1]", "1:25: the list has elements of types string and int; give all the same type"),
         ("request.mood == shop.v1.Mood.WILT", "1:30: there is no \"shop.v1.Mood.WILT\"; names here: request, metadata, \
-          method, service, path, application, peer, and values of enums by their full name"),
+          method, service, path, application, peer, caller, and values of enums by their full name"),
         ("'abc", "1:1: literal is not closed; end it with '"),
         ("5 == 99999999999999999999", "1:6: integer does not fit 64 bits; write it with u if it is unsigned"),
         ("metadata['x user'] == 'a'", "1:10: no call has it: metadata key \"x user\": use 0-9 a-z - _ . only"),
         ("':path' in metadata", "1:9: no call has it: metadata key \":path\": use 0-9 a-z - _ . only"),
+        ("caller.host == 'a'", "1:8: caller has no member \"host\"; write caller.uid, caller.identity, caller.name, \
+          caller.program or caller.services"),
+        ("has(caller.name)", "1:12: caller.name is always there; compare it with what is empty: '' or size() 0"),
         ("peer.name == 'a'", "1:6: peer has no member \"name\"; write peer.identity or peer.address"),
         ("{'a': 1}.a == 1", "1:1: map literals are not supported here; compare the keys one by one"),
         ("request.package == 1", "1:9: \"package\" is a reserved word of CEL; a field of that name cannot be named \

@@ -52,6 +52,7 @@ impl Host {
             path: "/shop.v1.Shop/Buy",
             application: caller,
             peer_identity: "",
+            caller: None,
             peer_address: "",
             deadline: trunkline_call::Deadline::NONE,
             request_bytes: 0,

@@ -22,6 +22,7 @@ pub(crate) enum Command {
         end: Box<DaemonEnd>,
         label: String,
         identity: String,
+        program: String,
         stands_by: bool,
         tells_callers: bool,
         reply: Sender<SessionKey>,

@@ -10,6 +10,7 @@ mod http2;
 mod level;
 mod log;
 mod metrics;
+mod r2p2;
 mod rights;
 mod rules;
 mod sizes;
@@ -24,13 +25,13 @@ pub use http2::{Http2Keys, Tls};
 pub use level::check_log_level;
 pub use log::{Log, LogFormat};
 pub use metrics::Metrics;
+pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
 pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::SocketAddrV4;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -130,6 +131,8 @@ pub struct Daemon {
     pub shards: Shards,
     /// Addresses other daemons reach this one at. None: nothing listens.
     pub listen: Vec<Address>,
+    /// Identities of other hosts' daemons, whole or up to a `*`: they are told who calls, and believed about it.
+    pub hosts: Vec<String>,
     /// Accepted connections at once. Zero: three quarters of the descriptors the process may have.
     pub connections_max: usize,
     /// Accepted connections at once from one address, or one user of this host. Zero: three quarters of all.
@@ -204,33 +207,6 @@ pub enum Compression {
     Gzip,
     Deflate,
     Zstd,
-}
-
-/// `[r2p2]`: requests and replies over datagrams.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct R2p2 {
-    /// Where requests are served. Empty: nowhere.
-    pub listen: UdpAddress,
-    /// What may be said beyond the authors' protocol.
-    pub mode: R2p2Mode,
-    /// Control ports of the routers requests may come from.
-    pub routers: Vec<SocketAddrV4>,
-    /// Requests worked on at once, as routers are told. Zero: as many as there are processors.
-    pub slots: u16,
-}
-
-/// What may be said beyond the protocol of R2P2's authors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum R2p2Mode {
-    /// The extended mode is shown, and spoken with whoever shows it, too.
-    #[default]
-    Offer,
-    /// It is spoken from the first datagram on: every server and router named understands it.
-    Extended,
-    /// Nothing.
-    Compatible,
 }
 
 /// `[waiting]`: how threads wait.
@@ -493,6 +469,7 @@ impl Default for Daemon {
             socket_mode: Mode(0o660),
             shards: Shards::Count(1),
             listen: Vec::new(),
+            hosts: Vec::new(),
             connections_max: 0,
             connections_per_source_max: 0,
         }

@@ -258,6 +258,7 @@ impl Control {
             end,
             label: name,
             identity,
+            program: program_of(peer.pid),
             stands_by,
             tells_callers,
             reply,
@@ -427,6 +428,12 @@ impl Control {
             request_bytes = record.request_bytes, response_bytes = record.response_bytes,
         );
     }
+}
+
+/// The program a process runs now, as far as this daemon may look; empty if not.
+fn program_of(pid: u32) -> String {
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    path.into_os_string().into_string().unwrap_or_default()
 }
 
 impl Client {

@@ -1,9 +1,11 @@
 //! The engine of a shard, as the configuration says.
 
-use crate::config::Config;
+use crate::config::{Config, ServiceRule};
 use std::hash::{BuildHasher, RandomState};
 use trunkline_call::Instant;
-use trunkline_engine::{Engine, GatewaySettings, Limits, Plant, R2p2Settings, ShardIndex, join_shards};
+use trunkline_engine::{
+    Engine, GatewaySettings, Limits, PeerRule, Plant, R2p2Settings, ShardIndex, join_shards,
+};
 use trunkline_shm::monotonic_ns;
 
 /// A shard's engine, one of `count`, with nobody attached.
@@ -12,6 +14,8 @@ pub(crate) fn fresh_engine(index: usize, count: usize, config: &Config, gateway:
     join_shards(&mut engine, ShardIndex(index as u16), count as u16);
     engine.configure_grpc(config.grpc());
     engine.configure_gateway(gateway);
+    engine.configure_hosts(&config.daemon.hosts);
+    engine.configure_peer_rules(config.call.iter().filter_map(peer_rule).collect());
     // The standard library's only door to the system's randomness.
     engine.seed(RandomState::new().hash_one(0));
     // Requests arrive at the first shard: one that is sent twice must come where it is known.
@@ -24,6 +28,11 @@ pub(crate) fn fresh_engine(index: usize, count: usize, config: &Config, gateway:
         unrecorded: config.debug.unrecorded,
     });
     engine
+}
+
+/// What a rule says about those that come over the network, if it does.
+fn peer_rule(rule: &ServiceRule) -> Option<PeerRule> {
+    Some(PeerRule { service: rule.service.as_str().into(), peers: rule.peers.clone()? })
 }
 
 /// What all calls of the host may take together is divided among its shards.

@@ -200,6 +200,14 @@ pub(crate) fn identity(stream: &Stream) -> PeerIdentity {
     PeerIdentity { encrypted: stream.is_secure(), names, spiffe_id }
 }
 
+/// Who another daemon's connection proved to be: by its certificate, or over a Unix socket by the kernel's word.
+pub(crate) fn identity_of_daemon(stream: &Stream) -> PeerIdentity {
+    match stream.peer_credentials() {
+        Ok(Some(user)) => of_user(user.uid).1,
+        _ => identity(stream),
+    }
+}
+
 /// Who connected to the operators' listener, and what they may do.
 fn operator(stream: &Stream, admin: &Admin) -> io::Result<Operator> {
     let process = stream.peer_credentials()?.ok_or(io::ErrorKind::Unsupported)?;

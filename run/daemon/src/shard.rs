@@ -146,9 +146,9 @@ impl Shard {
     /// Does what was asked for.
     pub fn obey(&mut self, command: Command) {
         match command {
-            Command::Attach { end, label, identity, stands_by, tells_callers, reply } => {
+            Command::Attach { end, label, identity, program, stands_by, tells_callers, reply } => {
                 let key = self.attach(*end, label);
-                self.engine.identify(key, &identity);
+                self.engine.identify(key, &identity, &program);
                 self.introduce(key, stands_by, tells_callers);
                 let _ = reply.send(key);
             }

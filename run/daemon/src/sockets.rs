@@ -1,6 +1,7 @@
 //! The sockets of a shard: bytes in to the engine, bytes out of it.
 
 use crate::heaps::SessionHeaps;
+use crate::purpose::identity_of_daemon;
 use crate::shard::{Shard, Token, now};
 use crate::unidentified::UnidentifiedKey;
 use std::io::IoSlice;
@@ -172,6 +173,7 @@ impl Shard {
         first: &[u8],
         unidentified: Option<UnidentifiedKey>,
     ) {
+        self.engine.peer_identified(key, identity_of_daemon(&stream));
         let interest = Interest::Read;
         if let Err(error) = self.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
             tracing::error!(%error, "cannot watch a socket");

@@ -113,8 +113,15 @@ impl Speaker {
 
     fn call(&mut self, bytes: &[u8], encoding: Encoding) {
         let method = self.connection.announce_schema("/raw.Echo/Once", 0, 0).unwrap();
-        let call =
-            NewCall { tag: 1, method, deadline: Deadline::NONE, stamps: true, metadata: &[], end: true };
+        let call = NewCall {
+            tag: 1,
+            method,
+            caller: None,
+            deadline: Deadline::NONE,
+            stamps: true,
+            metadata: &[],
+            end: true,
+        };
         let message = Payload { encoding, body: Body::Inline(bytes) };
         self.connection.open_call(Instant(1), &call, Some(message)).unwrap();
         self.flush();
@@ -284,7 +291,15 @@ fn a_peer_that_never_reads_its_answers() {
     prost::encoding::bytes::encode(1, &vec![5u8; 10_000], &mut wire);
     speaker.stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     for tag in 0..2000 {
-        let call = NewCall { tag, method, deadline: Deadline::NONE, stamps: true, metadata: &[], end: true };
+        let call = NewCall {
+            tag,
+            method,
+            caller: None,
+            deadline: Deadline::NONE,
+            stamps: true,
+            metadata: &[],
+            end: true,
+        };
         let message = Payload { encoding: Encoding::Protobuf, body: Body::Inline(&wire) };
         if speaker.connection.open_call(Instant(1), &call, Some(message)).is_err() {
             break;

@@ -11,7 +11,7 @@ use crate::registry::MessageType;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, TimerKey};
+use trunkline_call::{Code, Deadline, Fault, Instant, Metadata, TimerKey, VouchedCaller};
 use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
 use trunkline_message::transcode::DecodeLimits;
@@ -50,6 +50,8 @@ pub(crate) struct CallFacts<'a> {
     pub peer_address: Cow<'a, str>,
     /// Who its maker has proved to be.
     pub peer_identity: &'a str,
+    /// The application that makes it, on this host or by the word of another's daemon.
+    pub caller: Option<&'a VouchedCaller>,
     /// `/package.Service/Method`
     pub path: &'a str,
     pub deadline: Deadline,
@@ -274,6 +276,7 @@ impl AdmissionControl {
             path: facts.path,
             application,
             peer_identity: facts.peer_identity,
+            caller: facts.caller,
             peer_address: &facts.peer_address,
             deadline: facts.deadline,
             request_bytes: item.body().map_or(0, |body| body.len().into()),

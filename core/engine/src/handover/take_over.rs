@@ -142,6 +142,7 @@ impl Engine {
             };
             let taken = std::mem::replace(&mut peer.connection, placeholder()).take_up(Arc::clone(config));
             peer.connection = taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
+            peer.is_host = self.hosts.include(peer.identity.proven());
         }
         self.peers = peers;
         Ok(())

@@ -6,7 +6,9 @@ use crate::{GrpcKey, PeerKey, SessionKey};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use trunkline_call::{Caller, Code, Deadline, Encoding, Execution, ServerStamps, WorkerChoice};
+use trunkline_call::{
+    Caller, Code, Deadline, Encoding, Execution, ServerStamps, VouchedCaller, WorkerChoice,
+};
 
 /// Names a shard of a host: its place among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -110,9 +112,21 @@ pub(crate) enum Payer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Origin {
     /// An application of this host: label and identity.
-    Application { label: Box<str>, identity: Box<str> },
+    Application {
+        label: Box<str>,
+        identity: Box<str>,
+        #[serde(default)]
+        described: Arc<VouchedCaller>,
+    },
     /// An application of another host, by the daemon there.
-    Daemon { address: Box<str>, node: Box<str> },
+    Daemon {
+        address: Box<str>,
+        node: Box<str>,
+        #[serde(default)]
+        identity: Box<str>,
+        #[serde(default)]
+        vouched: Option<Box<VouchedCaller>>,
+    },
     /// A gRPC client.
     Grpc { address: Box<str>, identity: Box<str>, encrypted: bool },
     /// A client of R2P2.
@@ -154,8 +168,9 @@ impl Origin {
     /// Of who comes by a connection.
     pub fn of(caller: Option<Caller>) -> Self {
         match caller {
-            Some(Caller::Daemon { address, node }) => {
-                Self::Daemon { address: address.into(), node: node.into() }
+            Some(Caller::Daemon { address, node, identity, vouched }) => {
+                let (address, node, identity) = (address.into(), node.into(), identity.into());
+                Self::Daemon { address, node, identity, vouched }
             }
             Some(Caller::Grpc { address, identity, encrypted }) => {
                 Self::Grpc { address: address.into(), identity: identity.into(), encrypted }
@@ -178,9 +193,20 @@ impl Origin {
     pub fn address_and_identity(&self) -> (&str, &str) {
         match self {
             Self::Application { identity, .. } => ("", identity),
-            Self::Daemon { address, .. } | Self::R2p2 { address } => (address, ""),
-            Self::Grpc { address, identity, .. } => (address, identity),
+            Self::R2p2 { address } => (address, ""),
+            Self::Daemon { address, identity, .. } | Self::Grpc { address, identity, .. } => {
+                (address, identity)
+            }
             Self::Gone => ("", ""),
+        }
+    }
+
+    /// What is known of the process that makes the call, here or by the word of another host.
+    pub fn described(&self) -> Option<&VouchedCaller> {
+        match self {
+            Self::Application { described, .. } => Some(described),
+            Self::Daemon { vouched, .. } => vouched.as_deref(),
+            Self::Grpc { .. } | Self::R2p2 { .. } | Self::Gone => None,
         }
     }
 
@@ -192,10 +218,13 @@ impl Origin {
     /// What its handler is told, if it asks.
     pub fn caller(&self) -> Option<Caller> {
         Some(match self {
-            Self::Application { label, identity } => Caller::application(label, identity),
-            Self::Daemon { address, node } => {
-                Caller::Daemon { address: address.to_string(), node: node.to_string() }
-            }
+            Self::Application { label, identity, .. } => Caller::application(label, identity),
+            Self::Daemon { address, node, identity, vouched } => Caller::Daemon {
+                address: address.to_string(),
+                node: node.to_string(),
+                identity: identity.to_string(),
+                vouched: vouched.clone(),
+            },
             Self::Grpc { address, identity, encrypted } => Caller::Grpc {
                 address: address.to_string(),
                 identity: identity.to_string(),

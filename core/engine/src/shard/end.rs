@@ -270,10 +270,11 @@ fn opening(
                 sessions.find(session).map_or(Origin::Gone, |session| Origin::Application {
                     label: session.label.as_str().into(),
                     identity: session.identity.clone(),
+                    described: Arc::clone(&session.caller),
                 })
             })
         }
-        client => Arc::new(Origin::of(engine.caller(&client))),
+        _ => Arc::new(Origin::of(engine.caller(call))),
     };
     let path = match &call.path {
         Some(path) => Arc::from(&**path),

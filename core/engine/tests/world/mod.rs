@@ -12,9 +12,9 @@ use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, R2p2Port,
-    R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, audit_crossings, handle_crossing, join_shards,
-    send_crossings,
+    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerIdentity, PeerKey,
+    Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, audit_crossings,
+    handle_crossing, join_shards, send_crossings,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -66,6 +66,8 @@ pub struct World {
     pub bridges: Vec<bridge::Bridge>,
     /// Endpoints are the other host, called by gRPC.
     pub bridged: bool,
+    /// Who the near host and the far one prove to be to each other.
+    pub identities: [PeerIdentity; 2],
     /// Dialling fails while this is set.
     pub unreachable: bool,
     /// Endpoints that cannot be dialled.
@@ -165,6 +167,7 @@ impl World {
             limits,
             in_line: Vec::new(),
             piece_bytes: usize::MAX,
+            identities: Default::default(),
             unreachable: false,
             down: BTreeSet::new(),
             foreign: false,
@@ -438,7 +441,9 @@ impl World {
                     engine.peer_lost(&mut turn, near, "closed")
                 }
                 Dialled::Native(near) => {
+                    engine.peer_identified(near, self.identities[1].clone());
                     let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
+                    self.hosts[1].engine.peer_identified(far, self.identities[0].clone());
                     self.links.push(Link {
                         hosts: [host, 1],
                         ends: [near, far],

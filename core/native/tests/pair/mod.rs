@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use trunkline_call::{Code, Encoding, Execution, Instant};
+use trunkline_call::{Code, Encoding, Execution, Instant, VouchedCaller};
 use trunkline_native::*;
 
 /// What one side was told, with bodies put together: events in order, and notices apart.
@@ -13,6 +13,7 @@ pub enum Told {
     Call {
         stream: StreamId,
         method: u16,
+        caller: Option<u16>,
         deadline_ns: Option<u64>,
         stamps: bool,
         metadata: Vec<u8>,
@@ -56,6 +57,10 @@ pub enum Told {
     SchemaAnswer {
         method: u16,
         found: bool,
+    },
+    Caller {
+        number: u16,
+        caller: VouchedCaller,
     },
     Pong {
         payload: u64,
@@ -173,6 +178,7 @@ impl End {
                 let told = Told::Call {
                     stream: call.stream,
                     method: call.method.0,
+                    caller: call.caller.map(|caller| caller.0),
                     deadline_ns: call.deadline_remaining_ns,
                     stamps: call.stamps_wanted,
                     metadata: call.metadata.to_vec(),
@@ -209,6 +215,7 @@ impl End {
             Event::SchemaAnswer { method, found, .. } => {
                 self.told.push(Told::SchemaAnswer { method: method.0, found });
             }
+            Event::Caller { number, caller } => self.told.push(Told::Caller { number: number.0, caller }),
             Event::Pong { payload } => self.told.push(Told::Pong { payload }),
             Event::GoAway { code } => self.told.push(Told::GoAway { code }),
             Event::Closed { code, why } => self.told.push(Told::Closed { code, why: why.to_owned() }),
@@ -252,8 +259,8 @@ impl End {
 
 fn filled(told: Told, body: Vec<u8>) -> Told {
     match told {
-        Told::Call { stream, method, deadline_ns, stamps, metadata, end, .. } => {
-            Told::Call { stream, method, deadline_ns, stamps, metadata, message: Some(body), end }
+        Told::Call { stream, method, caller, deadline_ns, stamps, metadata, end, .. } => {
+            Told::Call { stream, method, caller, deadline_ns, stamps, metadata, message: Some(body), end }
         }
         Told::Message { stream, end, .. } => Told::Message { stream, bytes: body, end },
         Told::Result { stream, tag, metadata, trailer, .. } => {
@@ -326,11 +333,27 @@ pub fn checked() -> Config {
     Config { features: Features::CHECKSUM, ..Config::default() }
 }
 
+/// Both sides offer to name callers.
+pub fn naming() -> Config {
+    Config { features: Features::CALLERS, ..Config::default() }
+}
+
+/// Somebody to name.
+pub fn till() -> VouchedCaller {
+    VouchedCaller {
+        identity: "uid:1000".into(),
+        name: "till".into(),
+        program: "/bin/till".into(),
+        services: vec!["pay.v1.Pay".into()],
+    }
+}
+
 /// A unary call of method 0.
 pub fn unary(tag: u64) -> NewCall<'static> {
     NewCall {
         tag,
         method: MethodIndex(0),
+        caller: None,
         deadline: trunkline_call::Deadline::NONE,
         stamps: false,
         metadata: &[],

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use trunkline_schema::{MessageIndex, Schema};
 
 /// Names every expression may use.
-pub(super) const NAMES: [&str; 8] =
-    ["request", "metadata", "method", "service", "path", "application", "peer", "true"];
+pub(super) const NAMES: [&str; 9] =
+    ["request", "metadata", "method", "service", "path", "application", "peer", "caller", "true"];
 
 /// One check.
 pub(super) struct Checker<'c> {
@@ -88,6 +88,7 @@ impl Checker<'_> {
             }
             "metadata" => Ok((Type::Metadata, Node::Unknown)),
             "peer" => Ok((Type::Peer, Node::Unknown)),
+            "caller" => Ok((Type::Caller, Node::Unknown)),
             "method" => input(Input::Method),
             "service" => input(Input::Service),
             "path" => input(Input::Path),
@@ -95,7 +96,8 @@ impl Checker<'_> {
             _ => {
                 let advice = did_you_mean(name, NAMES.into_iter());
                 let advice = advice.unwrap_or_else(|| {
-                    "names here: request, metadata, method, service, path, application, peer; text stands in quotes"
+                    "names here: request, metadata, method, service, path, application, peer, \
+                     caller; text stands in quotes"
                         .into()
                 });
                 Err(Complaint::new(at, format!("there is no {name:?}"), advice))

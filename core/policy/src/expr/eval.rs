@@ -30,6 +30,9 @@ impl<'a> Frame<'a> {
         Ok(match node {
             Node::Constant(constant) => Value::of_constant(constant),
             Node::Input(input) => Value::Str(self.input(*input).as_bytes()),
+            Node::CallerUid => Value::Int(self.uid().ok_or(EvalError::NoSuchKey)?),
+            Node::HasCallerUid => Value::Bool(self.uid().is_some()),
+            Node::CallerServices => Value::Names(self.inputs.caller.map_or(&[], |caller| &caller.services)),
             Node::Request => Value::Message(self.inputs.request),
             Node::Variable(index) => self.variables[usize::from(*index) % VARIABLES_MAX],
             Node::Field(of, slot) => Value::of_field(self.message(of)?, slot),
@@ -137,6 +140,9 @@ impl<'a> Frame<'a> {
         match list {
             Value::Repeated(view, slot) => Value::of_item(view, slot, index).ok_or(EvalError::OutOfRange),
             Value::Written(nodes) => self.eval(nodes.get(index).ok_or(EvalError::OutOfRange)?),
+            Value::Names(names) => {
+                names.get(index).map(|name| Value::Str(name.as_bytes())).ok_or(EvalError::OutOfRange)
+            }
             _ => Err(EvalError::OutOfRange),
         }
     }
@@ -287,8 +293,16 @@ impl<'a> Frame<'a> {
         Ok(distinct)
     }
 
+    fn uid(&self) -> Option<i64> {
+        self.inputs.caller?.uid().map(i64::from)
+    }
+
     fn input(&self, input: Input) -> &'a str {
+        let caller = self.inputs.caller;
         match input {
+            Input::CallerIdentity => caller.map_or("", |caller| &caller.identity),
+            Input::CallerName => caller.map_or("", |caller| &caller.name),
+            Input::CallerProgram => caller.map_or("", |caller| &caller.program),
             Input::Path => self.inputs.path,
             Input::Service => self.inputs.service(),
             Input::Method => self.inputs.method(),
@@ -315,6 +329,7 @@ fn count(list: Value<'_>) -> usize {
     match list {
         Value::Repeated(view, slot) => Value::count(view, slot),
         Value::Written(nodes) => nodes.len(),
+        Value::Names(names) => names.len(),
         _ => 0,
     }
 }

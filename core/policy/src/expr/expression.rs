@@ -127,7 +127,9 @@ impl Program {
             Ok(Value::Double(value)) => FieldValue::Double(value),
             Ok(Value::Str(text)) => FieldValue::Text(text),
             Ok(Value::Bytes(bytes)) => FieldValue::Bytes(bytes),
-            Ok(Value::Message(_) | Value::Repeated(..) | Value::Written(_)) | Err(_) => FieldValue::None,
+            Ok(Value::Message(_) | Value::Repeated(..) | Value::Written(_) | Value::Names(_)) | Err(_) => {
+                FieldValue::None
+            }
         }
     }
 

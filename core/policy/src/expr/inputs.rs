@@ -1,7 +1,7 @@
 //! What an expression may ask about a call, and what its value may be.
 
 use super::types::Type;
-use trunkline_call::Deadline;
+use trunkline_call::{Deadline, VouchedCaller};
 use trunkline_message::View;
 
 /// What an expression is to result in.
@@ -58,6 +58,9 @@ pub struct Inputs<'a> {
     /// Who calls, as far as it is proven: `uid:1000` for a process of this host, the name in the certificate for a
     /// peer over TLS, empty for anybody else.
     pub peer_identity: &'a str,
+    /// The application that calls, as this host knows it, or by the word of another host's daemon. `None` for anybody
+    /// else.
+    pub caller: Option<&'a VouchedCaller>,
     /// Where the call comes from: a peer's address, empty for this host.
     pub peer_address: &'a str,
     /// When the call must have ended.

@@ -23,6 +23,7 @@ impl Checker<'_> {
                 Ok((*value, Node::Entry { map: node.into(), key: text(name).into() }))
             }
             Type::Peer => peer(expr.at, name),
+            Type::Caller => caller(expr.at, name),
             other => {
                 let problem = format!("{} has no member {name:?}", self.name(&other));
                 Err(Complaint::new(expr.at, problem, "only messages and maps have members"))
@@ -71,6 +72,16 @@ impl Checker<'_> {
         let (found, node) = self.check(of)?;
         let node = match found {
             Type::Unknown => Node::Unknown,
+            Type::Caller if name == "uid" => Node::HasCallerUid,
+            Type::Caller => {
+                caller(*member_at, name)?;
+                let problem = format!("caller.{name} is always there");
+                return Err(Complaint::new(
+                    *member_at,
+                    problem,
+                    "compare it with what is empty: '' or size() 0",
+                ));
+            }
             Type::Metadata => Node::HasMetadata(metadata_key(*member_at, name)?.into()),
             Type::Map(key, _) if *key == Type::Str => {
                 Node::HasEntry { map: node.into(), key: text(name).into() }
@@ -128,8 +139,8 @@ impl Checker<'_> {
                 return Ok(Some((Type::Int, Node::Constant(Constant::Int(number.into())))));
             }
             if scope.is_empty() {
-                let advice = "names here: request, metadata, method, service, path, application, peer, and values of \
-                              enums by their full name";
+                let advice = "names here: request, metadata, method, service, path, application, peer, caller, and \
+                              values of enums by their full name";
                 return Err(Complaint::new(expr.at, format!("there is no {dotted:?}"), advice));
             }
             scope = scope.rsplit_once('.').map_or("", |(outer, _)| outer);
@@ -145,6 +156,21 @@ fn peer(at: u32, name: &str) -> Checked {
             at,
             format!("peer has no member {name:?}"),
             "write peer.identity or peer.address",
+        )),
+    }
+}
+
+fn caller(at: u32, name: &str) -> Checked {
+    match name {
+        "uid" => Ok((Type::Int, Node::CallerUid)),
+        "identity" => Ok((Type::Str, Node::Input(Input::CallerIdentity))),
+        "name" => Ok((Type::Str, Node::Input(Input::CallerName))),
+        "program" => Ok((Type::Str, Node::Input(Input::CallerProgram))),
+        "services" => Ok((Type::List(Type::Str.into()), Node::CallerServices)),
+        _ => Err(Complaint::new(
+            at,
+            format!("caller has no member {name:?}"),
+            "write caller.uid, caller.identity, caller.name, caller.program or caller.services",
         )),
     }
 }

@@ -13,6 +13,11 @@ pub(super) enum Node {
     Unknown,
     Constant(Constant),
     Input(Input),
+    /// The user of the application that calls; no value if it has none.
+    CallerUid,
+    HasCallerUid,
+    /// The services that one serves.
+    CallerServices,
     /// The root message.
     Request,
     /// The element a quantifier is at; counted from the outermost.
@@ -85,6 +90,9 @@ pub(super) enum Input {
     Application,
     PeerIdentity,
     PeerAddress,
+    CallerIdentity,
+    CallerName,
+    CallerProgram,
 }
 
 /// A field: where it lies and how it is read.

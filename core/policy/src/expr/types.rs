@@ -22,6 +22,8 @@ pub(super) enum Type {
     Metadata,
     /// What `peer` is before its member is named.
     Peer,
+    /// What `caller` is before its member is named.
+    Caller,
 }
 
 impl Type {
@@ -76,6 +78,7 @@ impl Type {
             Self::Map(key, value) => format!("map({}, {})", key.name(schema), value.name(schema)),
             Self::Metadata => "map(string, string)".into(),
             Self::Peer => "peer".into(),
+            Self::Caller => "caller".into(),
         }
     }
 }

@@ -18,6 +18,8 @@ pub(super) enum Value<'a> {
     Repeated(View<'a>, &'a Slot),
     /// A list that stands in the expression; its elements are evaluated when they are asked for.
     Written(&'a [Node]),
+    /// A list of names that is known of the call.
+    Names(&'a [Box<str>]),
 }
 
 impl<'a> Value<'a> {
@@ -107,7 +109,7 @@ impl<'a> Value<'a> {
             // Of the two zeros only the positive one is the default; protobuf writes the other.
             Self::Double(value) => value.to_bits() == 0,
             Self::Str(value) | Self::Bytes(value) => value.is_empty(),
-            Self::Message(_) | Self::Repeated(..) | Self::Written(_) => false,
+            Self::Message(_) | Self::Repeated(..) | Self::Written(_) | Self::Names(_) => false,
         }
     }
 

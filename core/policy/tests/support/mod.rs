@@ -77,6 +77,14 @@ pub fn compile(text: &str) -> Result<Program, String> {
     expression.compile(Some((&SCHEMA, order()))).map_err(|error| error.to_string())
 }
 
+/// The application that calls.
+static CALLER: LazyLock<trunkline_call::VouchedCaller> = LazyLock::new(|| trunkline_call::VouchedCaller {
+    identity: "uid:1000".into(),
+    name: "till".into(),
+    program: "/usr/bin/till".into(),
+    services: vec!["shop.v1.Shop".into(), "shop.v1.Till".into()],
+});
+
 pub fn inputs<'a>(request: View<'a>, metadata: &'a [u8]) -> Inputs<'a> {
     Inputs {
         request,
@@ -84,6 +92,7 @@ pub fn inputs<'a>(request: View<'a>, metadata: &'a [u8]) -> Inputs<'a> {
         path: "/shop.v1.Shop/Buy",
         application: "till",
         peer_identity: "uid:1000",
+        caller: Some(&CALLER),
         peer_address: "",
         deadline: trunkline_call::Deadline::NONE,
         request_bytes: 0,

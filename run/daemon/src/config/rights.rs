@@ -25,8 +25,12 @@ pub struct Egress {
 pub struct ServiceRule {
     /// `search.v1.Search`, `search.v1.*` or `*`.
     pub service: String,
-    /// Who may. Empty: nobody.
+    /// Who may, of this host. Empty: nobody.
     pub who: Vec<Principal>,
+    /// `[[call]]`: who may, of those that come over the network, by identity, whole or up to a `*`. Without it the rule
+    /// says nothing about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<Vec<String>>,
 }
 
 /// Targets that may be named: `10.0.0.0/8:8000-8999`, `[2001:db8::]/32:443`, `db.example:80`, `*.example`,
@@ -365,8 +369,11 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_names_a_service_decides() {
-        let rule =
-            |service: &str, uid| ServiceRule { service: service.into(), who: vec![Principal::User(uid)] };
+        let rule = |service: &str, uid| ServiceRule {
+            service: service.into(),
+            who: vec![Principal::User(uid)],
+            peers: None,
+        };
         let rules = [rule("a.v1.B", 1), rule("a.v1.*", 2), rule("*", 3)];
         let uid = |service| (1..4).find(|uid| ServiceRule::of(&rules, service).unwrap().covers(*uid, 0));
         let found = ["a.v1.B", "a.v1.C", "a.v1.sub.C", "a.v10.B"].map(uid);

@@ -28,6 +28,8 @@ const YEAR_S: u64 = 365 * 24 * HOUR_S;
 const ROUTERS_MAX: usize = 64;
 /// A node's name travels in the native HELLO.
 const NODE_BYTES_MAX: usize = 255;
+/// Nobody's identity is longer: a SPIFFE id has at most 2048 bytes, and a name in a certificate 255.
+const NAME_BYTES_MAX: usize = 2048;
 
 impl Config {
     /// Checks every value against its bounds and its neighbours.
@@ -48,6 +50,11 @@ impl Config {
         }
         check_service_rules("serve", &self.serve)?;
         check_service_rules("call", &self.call)?;
+        check_peers(&self.call)?;
+        if let Some(index) = self.serve.iter().position(|rule| rule.peers.is_some()) {
+            let problem = "means nothing: who serves is of this host".into();
+            return Err(breach(&format!("serve[{index}].peers"), problem, "write who, or leave it out"));
+        }
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
@@ -72,6 +79,7 @@ impl Config {
             let problem = "says r2p2://, which has a port of its own".into();
             return Err(breach("daemon.listen", problem, "write r2p2.listen instead"));
         }
+        check_identities("daemon.hosts", &self.daemon.hosts)?;
         within("daemon.connections_max", self.daemon.connections_max, 0, COUNT_MAX)?;
         let (all, of_source) = (self.daemon.connections_max, self.daemon.connections_per_source_max);
         within("daemon.connections_per_source_max", of_source, 0, COUNT_MAX)?;
@@ -272,6 +280,30 @@ fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
         }
     }
     Ok(())
+}
+
+/// Who comes over the network, in `[[call]]`.
+fn check_peers(rules: &[ServiceRule]) -> Result<(), Breach> {
+    for (index, rule) in rules.iter().enumerate() {
+        check_identities(&format!("call[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// Identities of peers: a SPIFFE id, a name of a certificate, a user, or the beginning of one.
+fn check_identities(key: &str, identities: &[String]) -> Result<(), Breach> {
+    let is_one = |text: &&String| {
+        let beginning = text.strip_suffix('*').unwrap_or(text);
+        !text.is_empty() && text.len() <= NAME_BYTES_MAX && !beginning.contains(['*', ' '])
+    };
+    match identities.iter().find(|text| !is_one(text)) {
+        Some(text) => {
+            let advice = "write a SPIFFE id, such as \"spiffe://example.org/host/7\", a name in a certificate, or \
+                          \"uid:0\" of a Unix socket's peer, whole or with * at the end";
+            Err(breach(key, format!("has {text:?}, which is nobody's identity"), advice))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Checks policies by themselves and against each other; what fits a method is known when it is bound.

@@ -27,8 +27,12 @@ impl Keys {
     }
 
     pub fn issue(&self, file: &str, name: &str) {
+        self.issue_as(file, name, "spiffe://example.org/search");
+    }
+
+    pub fn issue_as(&self, file: &str, name: &str, spiffe_id: &str) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.subject_alt_names.push(SanType::URI("spiffe://example.org/search".try_into().unwrap()));
+        params.subject_alt_names.push(SanType::URI(spiffe_id.try_into().unwrap()));
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.path(&format!("{file}.new")), key.serialize_pem()).unwrap();
@@ -38,8 +42,14 @@ impl Keys {
     }
 
     pub fn config(&self, more: &str) -> String {
-        let path = |name| format!("{:?}", self.path(name));
-        let (certificate, key, ca) = (path("server.pem"), path("server.key"), path("ca.pem"));
+        self.config_as("server", more)
+    }
+
+    /// The configuration of a daemon with this certificate.
+    pub fn config_as(&self, file: &str, more: &str) -> String {
+        let path = |name: &str| format!("{:?}", self.path(name));
+        let (certificate, key, ca) =
+            (path(&format!("{file}.pem")), path(&format!("{file}.key")), path("ca.pem"));
         format!("[tls]\ncertificate = {certificate}\nkey = {key}\nca = {ca}\n{more}")
     }
 

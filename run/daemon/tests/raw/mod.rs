@@ -51,9 +51,16 @@ pub enum Answer {
 impl RawApp {
     /// Attaches and binds. `target` as in `CallMethod`.
     pub fn attach(daemon: &Daemon, target: &str, serves: bool) -> Self {
+        Self::attach_as(daemon, "raw", target, serves)
+    }
+
+    /// The same under another name.
+    pub fn attach_as(daemon: &Daemon, name: &str, target: &str, serves: bool) -> Self {
         trunkline_test_logs::watch();
         let control = daemon.connect().unwrap();
-        let end = match attach_on(&control, ABI_VERSION) {
+        let attach = Attach { abi_version: ABI_VERSION, name: name.into(), ..Attach::default() };
+        send(&control, request::Kind::Attach(attach), None);
+        let end = match answer(&control) {
             Answer::Attached(end) => *end,
             Answer::Bound(_) => panic!("bound before attached"),
             Answer::Detached(reason) => panic!("detached: {reason}"),
