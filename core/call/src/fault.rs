@@ -35,6 +35,9 @@ pub enum Fault {
     Unreachable { endpoint: String, why: String },
     /// The connection to the peer ended with the call in flight.
     ConnectionLost { endpoint: String, executed: Execution },
+    /// Bytes were changed on their way from or to an endpoint: a checksum says so. Nothing of them is believed, and the
+    /// connection is over.
+    Corrupted { endpoint: String, executed: Execution },
     /// The serving application went away with the call in flight.
     HandlerGone { executed: Execution },
     /// The daemon is leaving and takes no new calls.
@@ -77,7 +80,10 @@ impl Fault {
                 Blame::Caller
             }
             Self::Limit { .. } => Blame::Caller,
-            Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::PeerProtocol { .. } => Blame::Peer,
+            Self::Unreachable { .. }
+            | Self::ConnectionLost { .. }
+            | Self::Corrupted { .. }
+            | Self::PeerProtocol { .. } => Blame::Peer,
             Self::SchemaMismatch { .. } | Self::Streams { .. } => Blame::Operator,
             Self::Dropped { .. } => Blame::Peer,
             Self::Cardinality { executed: Execution::NotExecuted, .. } => Blame::Caller,
@@ -94,6 +100,7 @@ impl Fault {
             Self::DeadlinePassed { executed }
             | Self::Cancelled { executed }
             | Self::ConnectionLost { executed, .. }
+            | Self::Corrupted { executed, .. }
             | Self::HandlerGone { executed }
             | Self::Cardinality { executed, .. }
             | Self::Dropped { executed, .. }
@@ -120,6 +127,7 @@ impl Fault {
             Self::DeadlinePassed { .. }
                 | Self::Cancelled { .. }
                 | Self::ConnectionLost { .. }
+                | Self::Corrupted { .. }
                 | Self::HandlerGone { .. }
                 | Self::Cardinality { .. }
                 | Self::Dropped { .. }
@@ -143,6 +151,7 @@ impl Fault {
             Self::NoRoute { .. }
             | Self::Unreachable { .. }
             | Self::ConnectionLost { .. }
+            | Self::Corrupted { .. }
             | Self::HandlerGone { .. }
             | Self::Draining => Code::Unavailable,
             Self::Denied { code, .. } | Self::Dropped { code, .. } => *code,
@@ -167,6 +176,9 @@ impl Fault {
             Self::NoMethod { path } => format!("{path} is not implemented"),
             Self::Unreachable { endpoint, why } => format!("cannot reach {endpoint}: {why}"),
             Self::ConnectionLost { endpoint, .. } => format!("connection to {endpoint} lost"),
+            Self::Corrupted { endpoint, .. } => {
+                format!("bytes between here and {endpoint} were changed on the way: a checksum does not fit")
+            }
             Self::HandlerGone { .. } => "the serving application went away".into(),
             Self::Draining => "the daemon is draining and takes no new calls".into(),
             Self::Ended => "the call has ended already".into(),
@@ -208,6 +220,7 @@ mod tests {
             (Fault::NoMethod { path: s() }, Code::Unimplemented, Blame::Caller, NotExecuted),
             (Fault::Unreachable { endpoint: s(), why: s() }, Code::Unavailable, Blame::Peer, NotExecuted),
             (Fault::ConnectionLost { endpoint: s(), executed: Unknown }, Code::Unavailable, Blame::Peer, Unknown),
+            (Fault::Corrupted { endpoint: s(), executed: Unknown }, Code::Unavailable, Blame::Peer, Unknown),
             (Fault::HandlerGone { executed: Unknown }, Code::Unavailable, Blame::Handler, Unknown),
             (Fault::Draining, Code::Unavailable, Blame::Circumstance, NotExecuted),
             (Fault::Ended, Code::Cancelled, Blame::Circumstance, Unknown),

@@ -282,6 +282,19 @@ impl Engine {
         self.attempts.seed(seed);
     }
 
+    /// Offers checksums on connections to other daemons made from now on; where both sides do, every frame has one.
+    pub fn configure_integrity(&mut self, offered: bool) {
+        let NativeConfigs { small, bulk } = &mut self.native;
+        for config in [small, bulk] {
+            let features = &mut Arc::make_mut(config).features;
+            *features = if offered {
+                features.with(Features::CHECKSUM)
+            } else {
+                features.without(Features::CHECKSUM)
+            };
+        }
+    }
+
     /// Plants delays; zero takes them out.
     pub fn plant(&mut self, plant: Plant) {
         self.plant = plant;

@@ -10,7 +10,7 @@ use crate::{CallKey, RemoteKey, SessionKey};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Instant, KeyedMap};
+use trunkline_call::{Execution, Fault, Instant, KeyedMap};
 use trunkline_native::{Connection, MethodIndex, StreamId};
 use trunkline_telemetry::PeerIndex;
 
@@ -29,6 +29,9 @@ pub struct Peer {
     /// configuration, whenever the identity is.
     #[serde(skip)]
     pub(crate) is_host: bool,
+    /// It has ended because bytes were changed on their way.
+    #[serde(skip)]
+    pub(crate) is_corrupted: bool,
     /// Callers named to it. Another process names them anew.
     #[serde(skip)]
     pub(crate) callers_said: CallersSaid,
@@ -85,7 +88,7 @@ pub(crate) struct Offered {
     pub agreed: Option<Arc<MethodTypes>>,
 }
 
-/// Why a connection must end: the peer broke the protocol.
+/// Why a connection must end: the peer broke the protocol, or what it said has changed on the way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PeerFault(pub String);
@@ -112,6 +115,16 @@ impl Peer {
         let assembly = self.assemblies.remove(&stream)?;
         self.assembling_bytes = self.assembling_bytes.saturating_sub(assembly.private_bytes());
         Some(assembly)
+    }
+
+    /// What a call's end is that the connection took along.
+    pub(crate) fn lost_with(&self, executed: Execution) -> Fault {
+        let endpoint = self.label.clone();
+        if self.is_corrupted {
+            Fault::Corrupted { endpoint, executed }
+        } else {
+            Fault::ConnectionLost { endpoint, executed }
+        }
     }
 
     /// Whether a request of this type may go out linear: the peer has agreed, and not changed its mind.

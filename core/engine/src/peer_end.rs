@@ -292,7 +292,9 @@ impl Engine {
         let call = self.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
         let types = call.sender_types(direction).ok_or_else(|| Unsent::Fault(untyped()))?;
         let sent = types.of(direction);
-        let inline_max = self.limits.inline_body_bytes;
+        // What has a checksum must not change any more: it is copied.
+        let inline_max =
+            if peer.connection.has_checksums() { u32::MAX } else { self.limits.inline_body_bytes };
         let (wire, encoding) = for_wire(turn.heaps, &mut self.scratch, sent, agreed, inline_max, body)
             .map_err(Unsent::Convert)?;
         let (frame, token) = match wire {

@@ -61,6 +61,10 @@ impl Engine {
             Event::Pong { .. } => {}
             Event::GoAway { .. } => self.handle_go_away(turn, peer, "peer is draining"),
             Event::Closed { code, why } => {
+                if let Some(peer) = self.peers.find_mut(peer) {
+                    // Its checksums say so: it has read what was not written here.
+                    peer.is_corrupted = code == Code::DataLoss && peer.connection.has_checksums();
+                }
                 self.lose_peer(turn, peer, &format!("peer closed: {code}: {why}"), false);
             }
         }
@@ -80,8 +84,8 @@ impl Engine {
                 self.unblock(turn, key, direction);
             }
             Notice::Ended { tag, execution, .. } => {
-                let endpoint = self.peers.find(peer).map_or_else(String::new, |peer| peer.label.clone());
-                let fault = Fault::ConnectionLost { endpoint, executed: execution };
+                let lost = || Fault::ConnectionLost { endpoint: String::new(), executed: execution };
+                let fault = self.peers.find(peer).map_or_else(lost, |peer| peer.lost_with(execution));
                 self.fail(turn, CallKey::from_bits(tag), fault);
             }
             Notice::Orphaned { tag, .. } => self.cancel(turn, CallKey::from_bits(tag)),

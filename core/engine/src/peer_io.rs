@@ -11,7 +11,7 @@ use crate::{CallKey, Heaps, PeerFault, PeerIdentity, PeerKey, RemoteKey, Session
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::Span;
-use trunkline_call::{Execution, Fault, Instant, KeyedMap};
+use trunkline_call::{Execution, Instant, KeyedMap};
 use trunkline_native::{Chunk, Config, Connection, Input, SharedRange, Side};
 
 /// A piece of what a connection writes.
@@ -96,6 +96,7 @@ impl Engine {
                 Ok(Some(event)) => self.handle_event(turn, key, event),
                 Ok(None) => break,
                 Err(error) => {
+                    peer.is_corrupted = error.is_corruption();
                     self.transmit(key);
                     return Err(PeerFault(error.to_string()));
                 }
@@ -192,12 +193,8 @@ impl Engine {
         for (_, assembly) in peer.assemblies.drain() {
             self.abandoned.extend(assembly.block());
         }
-        for (call, _) in peer.blocked {
-            self.fail(
-                turn,
-                call,
-                Fault::ConnectionLost { endpoint: peer.label.clone(), executed: Execution::Unknown },
-            );
+        for (call, _) in std::mem::take(&mut peer.blocked) {
+            self.fail(turn, call, peer.lost_with(Execution::Unknown));
         }
         self.discard_abandoned(turn);
         if let Some((remote, lane)) = lane {
@@ -274,6 +271,7 @@ impl Engine {
             label,
             identity: PeerIdentity::default(),
             is_host: false,
+            is_corrupted: false,
             callers_said: CallersSaid::default(),
             callers_heard: CallersHeard::default(),
             announced: KeyedMap::default(),

@@ -119,6 +119,18 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
+    /// These, and the bits of another.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These, but for the bits of another.
+    #[must_use]
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// The bits both have.
     pub fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)

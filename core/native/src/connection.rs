@@ -10,7 +10,7 @@ use crate::methods::Methods;
 use crate::outgoing::Outgoing;
 use crate::table::Streams;
 use crate::wire::Header;
-use crate::{Config, Limits, Notice, ProtocolError, Side, StreamId};
+use crate::{Config, Features, Limits, Notice, ProtocolError, Side, StreamId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{Code, Instant};
@@ -231,6 +231,11 @@ impl Connection {
         self.notices.pop_front()
     }
 
+    /// Whether frames have checksums.
+    pub fn has_checksums(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.features.contains(Features::CHECKSUM))
+    }
+
     /// Who the peer is; `None` before its HELLO.
     pub fn peer(&self) -> Option<&Peer> {
         self.peer.as_ref()
@@ -272,7 +277,8 @@ impl Connection {
     /// Records an error and queues the CLOSE that tells the peer.
     pub(crate) fn fail(&mut self, error: ProtocolError) -> ProtocolError {
         if !self.ending.closed {
-            self.close(Code::Internal, &error.to_string());
+            let code = if error.is_corruption() { Code::DataLoss } else { Code::Internal };
+            self.close(code, &error.to_string());
         }
         self.failed = Some(error.clone());
         error

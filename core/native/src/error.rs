@@ -123,6 +123,13 @@ pub enum ProtocolError {
     Closed,
 }
 
+impl ProtocolError {
+    /// Whether bytes were changed on their way, by a checksum, and nobody is to blame but the way.
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Self::Checksum { .. })
+    }
+}
+
 /// Why a command was not taken. Nothing was queued; a body stays with the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {

@@ -133,6 +133,8 @@ pub struct Daemon {
     pub listen: Vec<Address>,
     /// Identities of other hosts' daemons, whole or up to a `*`: they are told who calls, and believed about it.
     pub hosts: Vec<String>,
+    /// Connections to other daemons have checksums where those want them, too.
+    pub integrity: bool,
     /// Accepted connections at once. Zero: three quarters of the descriptors the process may have.
     pub connections_max: usize,
     /// Accepted connections at once from one address, or one user of this host. Zero: three quarters of all.
@@ -470,6 +472,7 @@ impl Default for Daemon {
             shards: Shards::Count(1),
             listen: Vec::new(),
             hosts: Vec::new(),
+            integrity: false,
             connections_max: 0,
             connections_per_source_max: 0,
         }

@@ -14,6 +14,7 @@ pub(crate) fn fresh_engine(index: usize, count: usize, config: &Config, gateway:
     join_shards(&mut engine, ShardIndex(index as u16), count as u16);
     engine.configure_grpc(config.grpc());
     engine.configure_gateway(gateway);
+    engine.configure_integrity(config.daemon.integrity);
     engine.configure_hosts(&config.daemon.hosts);
     engine.configure_peer_rules(config.call.iter().filter_map(peer_rule).collect());
     // The standard library's only door to the system's randomness.

@@ -188,16 +188,25 @@ impl RawApp {
 
     /// A whole unary call.
     pub fn unary(&mut self, data: &[u8]) -> Finish {
+        self.unary_told(data).0
+    }
+
+    /// The same with what its metadata says.
+    pub fn unary_told(&mut self, data: &[u8]) -> (Finish, String) {
         let payload = self.blob(data);
         let call = self.call(0, Some(payload), true);
         self.submit(Submission::Call(call));
         let Completion::Finish(finish) = self.next() else { panic!("a unary call ends in a finish") };
         assert_eq!(finish.call, call.call);
+        let told = match finish.metadata {
+            Span { len: 0, .. } => Vec::new(),
+            span => self.received(Payload { span, encoding: Encoding::Protobuf }),
+        };
         let block = finish.payload.map_or(Span::default(), |payload| payload.span);
         let release =
             Submission::Release { call: finish.call, block, metadata: finish.metadata, a18: Stamp(9) };
         self.submit(release);
-        finish
+        (finish, String::from_utf8_lossy(&told).into_owned())
     }
 
     /// The same with a message that may have to wait until the ones before it are given back.
