@@ -64,6 +64,8 @@ type Delays = Arc<[Delay; Component::COUNT]>;
 /// A network: what is written to it comes out at `to`, and back.
 fn relay(to: SocketAddr, delays: &Delays) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // A short queue, so that what is not read waits at its sender.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 64 << 10).unwrap();
     let address = listener.local_addr().unwrap();
     let delays = Arc::clone(delays);
     std::thread::spawn(move || {
@@ -238,12 +240,17 @@ fn expect_of_late_reads(component: Component, ns: u64, calls: usize) {
             Component::ResponseStack => (debug.as_str(), ""),
             _ => ("", debug.as_str()),
         };
-        let lows = |mut stage: Stage| -> [i64; Component::COUNT] {
-            stage.run(calls, component, 0, |_| false);
+        let (mut without, mut with) = (Stage::new("", ""), Stage::new(near, far));
+        // In turn, so that whatever else this host does is the same to both.
+        for _ in 0..calls {
+            without.run(1, component, 0, |_| false);
+            with.run(1, component, 0, |_| false);
+        }
+        let lows = |stage: &Stage| -> [i64; Component::COUNT] {
             let samples = samples(&stage.near, calls);
             std::array::from_fn(|part| low(samples.iter().map(|one| one.ns[part] as i64).collect()))
         };
-        let (without, with) = (lows(Stage::new("", "")), lows(Stage::new(near, far)));
+        let (without, with) = (lows(&without), lows(&with));
         let mut moved: [i64; Component::COUNT] = std::array::from_fn(|part| with[part] - without[part]);
         moved[component as usize] -= slept(ns);
         if moved.iter().all(|ns| ns.abs() <= tolerated) {
@@ -342,4 +349,37 @@ fn a_late_read_is_no_wire() {
     for ns in delays() {
         expect_of_late_reads(Component::RequestStack, *ns, 40);
     }
+}
+
+/// The network takes nothing for two seconds, and the socket fills: what waits in the daemon for it is no wire.
+#[test]
+fn a_full_socket_is_no_wire() {
+    const PAUSE_NS: u64 = 2_000_000_000;
+    const CALLS: usize = 700;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut stage = Stage::new("", "");
+    stage.run(1, Component::RequestWire, 0, |_| false);
+    stage.delays[Component::RequestWire as usize].plant(PAUSE_NS);
+    // More than the kernel keeps for two sockets, in messages that are not cut.
+    let message = vec![7; 15_000];
+    for _ in 0..CALLS {
+        let client = &mut stage.client;
+        let entered = stamp();
+        let payload = client.blob(&message);
+        let mut call = client.call(0, Some(payload), true);
+        (call.entered, call.published) = (entered, stamp());
+        client.submit(Submission::Call(call));
+    }
+    for _ in 0..CALLS {
+        let Completion::Finish(end) = stage.client.next() else { panic!("no finish") };
+        let block = end.payload.map_or(Span::default(), |payload| payload.span);
+        let (call, metadata, a18) = (end.call, end.metadata, stamp());
+        stage.client.submit(Submission::Release { call, block, metadata, a18 });
+    }
+    let samples = samples(&stage.near, CALLS + 1);
+    let part = |sample: &Sample, component: Component| sample.ns[component as usize];
+    let waited = samples.iter().max_by_key(|sample| part(sample, Component::RequestStack)).unwrap();
+    let (stack, wire) = (part(waited, Component::RequestStack), part(waited, Component::RequestWire));
+    assert!(stack > PAUSE_NS / 2, "{stack} ns in the daemon's queue, {wire} ns on the wire");
+    assert!(stack > wire, "{stack} ns in the daemon's queue, {wire} ns on the wire");
 }
