@@ -6,6 +6,7 @@ use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
 use crate::due::Due;
+use crate::ended::EndedCalls;
 use crate::gateway_client::Gateway;
 use crate::grpc_peer::{GrpcLeaving, GrpcPeer};
 use crate::grpc_settings::GrpcSettings;
@@ -93,6 +94,8 @@ pub struct Engine {
     pub(crate) dials: VecDeque<Dial>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
+    /// Calls that ended before their handlers did.
+    pub(crate) ended: EndedCalls,
     /// Calls that ended at a limit, by its name: there are as many as the code has.
     pub(crate) limits_met: BTreeMap<&'static str, u64>,
     /// When the bytes being handled were first known to be there.
@@ -200,6 +203,7 @@ impl Engine {
             dials: VecDeque::new(),
             attempts,
             draining: false,
+            ended: EndedCalls::default(),
             limits_met: BTreeMap::new(),
             arrived: Instant::default(),
         }

@@ -4,7 +4,7 @@ use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
-use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
+use crate::records::{await_handler, record_abandoned, record_made, take_stamps_of_attempt};
 use crate::session::Session;
 use crate::session::delivered_id;
 use crate::shard::ShardStage;
@@ -174,6 +174,7 @@ impl Engine {
         let Some(call) = self.calls.find(key) else { return };
         match call.server.clone() {
             ServerEnd::Session { session, .. } if call.handed_over => {
+                await_handler(self, key, session);
                 self.complete(session, Completion::Cancelled { call: delivered_id(key), code });
             }
             ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),

@@ -59,6 +59,7 @@ mod chain;
 mod cluster;
 mod convert;
 mod due;
+mod ended;
 mod engine;
 mod finish;
 mod gateway;

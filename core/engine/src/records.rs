@@ -5,10 +5,11 @@
 //! answer says when it has it; a call that was cancelled, whose caller died or whose deadline passed ends here and now,
 //! with the stamps it has.
 
-use crate::CallKey;
 use crate::call::{Call, ClientEnd};
+use crate::ended::EndedCall;
 use crate::engine::Engine;
 use crate::r2p2::Named;
+use crate::{CallKey, SessionKey};
 use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
 use trunkline_telemetry::{PeerIndex, Record, Side};
 
@@ -95,6 +96,38 @@ pub(crate) fn take_stamps_of_attempt(engine: &mut Engine, key: CallKey) {
     if let Some(call) = engine.calls.find_mut(key) {
         call.client_stamps = stamps;
         call.peer_index = peer;
+    }
+}
+
+/// A call ends before its handler does: what that took is the call's all the same.
+pub(crate) fn await_handler(engine: &mut Engine, key: CallKey, session: SessionKey) {
+    let Some(call) = engine.calls.find(key) else { return };
+    let (side, peer) = match call.client {
+        ClientEnd::Session { .. } => (Side::Made, call.peer_index),
+        ClientEnd::Peer { peer, .. } => {
+            let found = engine.peers.find(peer).map(|peer| peer.telemetry);
+            (Side::Served, found.unwrap_or(PeerIndex::OTHER))
+        }
+        ClientEnd::Grpc { peer, .. } => {
+            let found = engine.grpc_peers.find(peer).map(|peer| peer.telemetry);
+            (Side::Served, found.unwrap_or(PeerIndex::OTHER))
+        }
+        // Of calls over R2P2 and from other shards it is not asked: they are known by other names there.
+        ClientEnd::R2p2 { .. }
+        | ClientEnd::Attempt { .. }
+        | ClientEnd::Mirror { .. }
+        | ClientEnd::Shard { .. } => return,
+    };
+    let method = engine.registry.number(call.method);
+    engine.ended.insert(key, EndedCall { session, side, method, peer });
+}
+
+/// A handler says what it took for a call that is over.
+pub(crate) fn note_late_handler(engine: &mut Engine, key: CallKey, session: SessionKey, cpu_ns: u64) {
+    if let Some(EndedCall { side, method, peer, .. }) = engine.ended.take(key, session)
+        && !engine.plant.unrecorded
+    {
+        engine.telemetry.note_failed_cpu(side, method, peer, cpu_ns);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
+use crate::records::note_late_handler;
 use crate::registry::{MethodKey, is_own_service};
 use crate::session::Route;
 use crate::{CallKey, SessionFault, SessionKey};
@@ -211,6 +212,10 @@ impl Engine {
         let item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
         let Some(key) = self.delivered_key(session, finish.call) else {
             self.drop_item(item);
+            if finish.cpu_ns > 0 {
+                let key = CallKey::from_bits(finish.call.0 & !CallId::DELIVERED);
+                note_late_handler(self, key, session, finish.cpu_ns);
+            }
             return Ok(());
         };
         let mut has_place = false;

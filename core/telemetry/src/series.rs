@@ -106,14 +106,20 @@ impl Series {
 
     /// Counts what a handler took and made.
     fn note_handler(&mut self, code: Code, cpu_ns: u64, subtree: u32) {
-        if cpu_ns > 0 {
+        if cpu_ns > 0 && code == Code::Ok {
             self.cpu.record(cpu_ns);
-            let failed_ns = if code == Code::Ok { 0 } else { cpu_ns };
-            self.failed_cpu_ns = self.failed_cpu_ns.saturating_add(failed_ns);
+        } else if cpu_ns > 0 {
+            self.note_failed_cpu(cpu_ns);
         }
         if subtree > 1 {
             self.subtree.record(subtree.into());
         }
+    }
+
+    /// Counts what the handler of a call took that did not end well.
+    pub(crate) fn note_failed_cpu(&mut self, cpu_ns: u64) {
+        self.cpu.record(cpu_ns);
+        self.failed_cpu_ns = self.failed_cpu_ns.saturating_add(cpu_ns);
     }
 
     /// Calls counted.

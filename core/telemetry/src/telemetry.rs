@@ -118,7 +118,7 @@ impl Telemetry {
         let clock = self.clock(record.peer, &lines);
         let parts = lines.divide(clock);
         let total_ns = parts.total_ns();
-        let slot = self.slot(&record);
+        let slot = self.slot(record.side, record.method, record.peer);
         let slow = total_ns > self.series[slot].slow_ns;
         self.recorder.record(now, &record, &parts, slow);
         self.pending.push(Counted {
@@ -135,6 +135,12 @@ impl Telemetry {
         if self.pending.len() >= Self::PENDING_CALLS {
             self.settle();
         }
+    }
+
+    /// A handler of a call that did not end well, and is counted already, says what it took of its processor.
+    pub fn note_failed_cpu(&mut self, side: Side, method: MethodIndex, peer: PeerIndex, cpu_ns: u64) {
+        let slot = self.slot(side, method, peer);
+        self.series[slot].series.note_failed_cpu(cpu_ns);
     }
 
     /// Counts what is pending, calls of one series and coverage together. Mostly all are: a busy application calls one
@@ -231,15 +237,15 @@ impl Telemetry {
         }
     }
 
-    fn slot(&mut self, record: &Record) -> usize {
+    fn slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex) -> usize {
         let known = |index: u32, count: usize| if (index as usize) < count { index } else { 0 };
-        let method = MethodIndex(known(record.method.0, self.by_method.len()));
-        let peer = PeerIndex(known(record.peer.0, self.clocks.len()));
-        let wanted = (peer, record.side);
+        let method = MethodIndex(known(method.0, self.by_method.len()));
+        let peer = PeerIndex(known(peer.0, self.clocks.len()));
+        let wanted = (peer, side);
         let places = &self.by_method[method.0 as usize];
         match places.binary_search_by_key(&wanted, |&(peer, side, _)| (peer, side)) {
             Ok(at) => places[at].2 as usize,
-            Err(at) => self.new_slot(record.side, method, peer, at),
+            Err(at) => self.new_slot(side, method, peer, at),
         }
     }
 

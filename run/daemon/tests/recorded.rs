@@ -50,13 +50,24 @@ fn expect(daemon: &Daemon, side: Side, wanted: &[(&'static str, u64)]) {
     }
 }
 
-/// Takes calls and answers none; tells of each.
+/// What a handler that is cancelled says it took.
+const WASTED_NS: u64 = 5_000_000;
+
+/// Takes calls and answers none; tells of each, and what it took when it is cancelled.
 fn hold(mut server: RawApp) -> Receiver<CallId> {
     let (tell, told) = channel();
     std::thread::spawn(move || {
-        while let Completion::Call(call) = server.next_call() {
-            if tell.send(call.call).is_err() {
-                return;
+        loop {
+            match server.next() {
+                Completion::Call(call) if tell.send(call.call).is_err() => return,
+                Completion::Cancelled { call, .. } => {
+                    let mut end = finish(call, Code::Cancelled, None);
+                    end.cpu_ns = WASTED_NS;
+                    // Twice: it counts once.
+                    server.submit(Submission::Finish(end));
+                    server.submit(Submission::Finish(end));
+                }
+                _ => {}
             }
         }
     });
@@ -75,6 +86,17 @@ fn answer(mut server: RawApp, code: impl Fn() -> Option<Code> + Send + 'static) 
             server.submit(Submission::Finish(finish(call.call, code, reply)));
         }
     });
+}
+
+/// Waits until a daemon knows what was taken for calls that did not end well.
+fn expect_wasted(daemon: &Daemon, side: Side) {
+    let began = std::time::Instant::now();
+    while series(daemon, side).failed_cpu_ns == 0 {
+        assert!(began.elapsed() < WATCHDOG, "nobody knows what the handler took");
+        std::thread::yield_now();
+    }
+    let series = series(daemon, side);
+    assert_eq!((series.failed_cpu_ns, series.cpu.count()), (WASTED_NS, 1));
 }
 
 /// Makes a call and waits for nothing.
@@ -110,6 +132,7 @@ fn a_cancelled_call_is_in_the_books_of_both() {
     expect(&near, Side::Made, &[("CANCELLED", 1)]);
     expect(&far, Side::Served, &[("CANCELLED", 1)]);
     assert!(series(&far, Side::Served).total.max() > 0, "with the time it took");
+    expect_wasted(&far, Side::Served);
 }
 
 #[test]
@@ -134,6 +157,7 @@ fn a_deadline_that_passes_is_in_the_books_of_both() {
     assert_eq!(end(&mut client), Code::DeadlineExceeded);
     expect(&near, Side::Made, &[("DEADLINE_EXCEEDED", 1)]);
     expect(&far, Side::Served, &[("DEADLINE_EXCEEDED", 1)]);
+    expect_wasted(&far, Side::Served);
 }
 
 /// A daemon whose calls may take two attempts, by this policy, at two servers.

@@ -46,6 +46,11 @@ impl CpuTaken {
         })
     }
 
+    /// What it has taken in polls that are over; 0 if it is not read.
+    pub fn ns(self) -> u64 {
+        self.0.unwrap_or(0)
+    }
+
     /// Runs one poll of it.
     pub fn during<T>(&mut self, poll: impl FnOnce() -> T) -> T {
         let Some(before) = self.0 else { return poll() };

@@ -81,19 +81,22 @@ impl Tasks {
         woken > 0
     }
 
-    /// Drops the handler of a call.
-    pub(super) fn dismiss(&mut self, call: CallId) {
-        if let Some(index) = self.by_call.remove(&call) {
-            self.free.push(index);
-            let task = self.slots[index].task.take();
-            drop_quietly(task);
-        }
+    /// Drops the handler of a call. What it took of its processor; 0 if that was not read.
+    pub(super) fn dismiss(&mut self, call: CallId) -> u64 {
+        let Some(index) = self.by_call.remove(&call) else { return 0 };
+        self.free.push(index);
+        let task = self.slots[index].task.take();
+        let cpu_ns = task.as_ref().map_or(0, |task| task.cpu.ns());
+        drop_quietly(task);
+        cpu_ns
     }
 
     /// Drops every handler.
     pub(super) fn dismiss_all(&mut self) {
         let calls: Vec<CallId> = self.by_call.keys().copied().collect();
-        calls.into_iter().for_each(|call| self.dismiss(call));
+        for call in calls {
+            self.dismiss(call);
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

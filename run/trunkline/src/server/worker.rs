@@ -15,8 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use trunkline_call::entry::{self, Submission};
-use trunkline_call::{Code, Instant, Status};
+use trunkline_call::entry::{self, Finish, Span, Submission};
+use trunkline_call::{CallId, Code, Execution, Instant, Status};
 
 /// How often a worker that is leaving looks whether the daemon has taken its last entries.
 const LEAVE_TICK_NS: u64 = 1_000_000;
@@ -45,6 +45,14 @@ enum Left {
     Lost,
     /// The server stops.
     Stopped,
+}
+
+/// The end of a handler nobody waits for.
+fn wasted(call: CallId, cpu_ns: u64) -> Finish {
+    let (code, execution) = (Code::Cancelled, Execution::Executed);
+    let (payload, metadata) = (None, Span::default());
+    let (taken, published) = (Instant::default(), Instant::default());
+    Finish { call, code, execution, payload, metadata, taken, published, cpu_ns, subtree: 0 }
 }
 
 /// A worker that has said that it takes no new calls.
@@ -164,8 +172,14 @@ impl Worker {
             }
         }
         for call in work.dismissed.drain(..) {
-            self.tasks.dismiss(call);
-            session.with(|books, effects| books.forget(call, effects));
+            let cpu_ns = self.tasks.dismiss(call);
+            session.with(|books, effects| {
+                books.forget(call, effects);
+                if cpu_ns > 0 {
+                    // The call is over; this says what its handler took for nothing.
+                    books.say(Submission::Finish(wasted(call, cpu_ns)), effects);
+                }
+            });
         }
         self.work = work;
         busy
