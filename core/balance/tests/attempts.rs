@@ -1,8 +1,10 @@
 //! Shows the waits between attempts, the throttle's half, and that a budget is never overdrawn.
 
 use proptest::prelude::*;
+use std::sync::Arc;
 use trunkline_balance::{Backoff, Budget, Random, Throttle};
 use trunkline_call::Instant;
+use trunkline_share::SharedSavings;
 
 #[test]
 fn waits_grow_to_their_bound_give_or_take_a_fifth() {
@@ -53,4 +55,23 @@ proptest! {
             prop_assert!(attempts as f64 <= most + 1e-6, "{attempts} of {most}");
         }
     }
+}
+
+/// What one shard's calls have saved another may spend, no more than all may save, and one of them says what that is.
+#[test]
+fn a_budget_is_the_hosts() {
+    let savings = Arc::new(SharedSavings::default());
+    let mut budgets = [0, 1].map(|shard| {
+        let mut budget = Budget::new(10, 0);
+        budget.share(&savings, shard == 0);
+        budget
+    });
+    let left = |budgets: &[Budget; 2]| budgets.iter().map(Budget::left).sum::<u64>();
+    (0..1000).for_each(|_| budgets[0].deposit());
+    assert_eq!(left(&budgets), 100);
+    assert_eq!((0..200).filter(|_| budgets[1].withdraw(Instant(1))).count(), 100);
+    assert_eq!(left(&budgets), 0);
+    (0..100_000).for_each(|call: usize| budgets[call % 2].deposit());
+    // All may save 1000 together; ten more are each shard's own.
+    assert!((1000..=1020).contains(&left(&budgets)), "{}", left(&budgets));
 }

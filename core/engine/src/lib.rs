@@ -131,7 +131,7 @@ pub use remote::{Dial, Dialled};
 pub use services::ServiceState;
 pub use shard::{
     Crossing, ShardIndex, audit_crossings, handle_crossing, has_crossings, join_shards, park_crossing,
-    send_crossings,
+    send_crossings, share_limits,
 };
 pub use snapshot::{
     AttemptFigures, BalancedRow, PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot,

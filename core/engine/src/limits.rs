@@ -18,7 +18,8 @@ pub(crate) const R2P2_REPLY: &str =
 /// Largest message unless the configuration says otherwise: a payload of 256 MiB, and room for the fields around it.
 const MESSAGE_BYTES_MAX: u32 = 257 << 20;
 
-/// The engine's limits. All are per shard unless they say otherwise.
+/// The engine's limits. All are per shard unless they say otherwise; those of the host count for all its shards
+/// ([`crate::share_limits`]).
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Calls one session may have made and not seen released. Each holds about 300 bytes here and at most one
@@ -63,15 +64,15 @@ pub struct Limits {
     pub grpc_replay_bytes_per_call: usize,
     /// Such bytes of all calls of one connection; a request that does not fit is not kept. The same source.
     pub grpc_replay_bytes_per_peer: usize,
-    /// Bytes of requests kept for further attempts, by all calls of a shard. A call that does not fit has one attempt.
+    /// Bytes of requests kept for further attempts, by all calls of the host. A call that does not fit has one attempt.
     pub attempts_bytes: usize,
     /// Further attempts (retries, hedges) for a hundred calls that may have them, over the whole host. More would make
     /// a failure of one service an overload of all: a fifth is what Finagle and Linkerd allow.
     pub attempts_percent: u32,
-    /// Further attempts per second beside that share, so that a host with few calls has some.
+    /// Further attempts per second beside that share, over the whole host, so that a host with few calls has some.
     pub attempts_per_second: u32,
-    /// Bytes of requests that are on their way as copies, to where policies of kind `mirror` say. A copy that does not
-    /// fit is not sent: a thousand of 16 KiB are more than a shadow that keeps up has outstanding.
+    /// Bytes of requests that are on their way as copies, over the whole host, to where policies of kind `mirror` say.
+    /// A copy that does not fit is not sent: a thousand of 16 KiB are more than a shadow that keeps up has outstanding.
     pub mirror_bytes: usize,
     /// Bytes queued on one connection beyond which calls wait in their session instead.
     pub connection_queue_bytes: usize,

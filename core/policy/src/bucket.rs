@@ -4,11 +4,14 @@
 //! instant at which the bucket will be full again. A call moves it by one interval; a call that would move it further
 //! ahead than the burst is refused. A bucket that is full now holds nothing worth remembering, so it may be forgotten.
 
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashMap;
+use std::sync::Arc;
 use trunkline_call::Instant;
+use trunkline_share::{RateLimits, RateShare, SharedRate};
 
 /// Buckets of one policy. Keys are hashes.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(crate) struct Buckets {
     full_at: HashMap<u64, Instant>,
     /// Time an empty bucket takes to fill: what the instants are measured in. Zero before the first call.
@@ -18,6 +21,33 @@ pub(crate) struct Buckets {
     overflow_full_at: Instant,
     /// No use looking for full buckets before.
     next_sweep: Instant,
+    /// All of that is elsewhere, if other shards have calls of the same host.
+    #[serde(skip)]
+    share: Option<RateShare>,
+}
+
+/// Buckets as they are written: those of all shards, where they are shared. Each writes the same.
+#[derive(Serialize)]
+struct Written<'a> {
+    full_at: std::borrow::Cow<'a, HashMap<u64, Instant>>,
+    span_ns: u64,
+    overflow_full_at: Instant,
+    next_sweep: Instant,
+}
+
+impl Serialize for Buckets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (full_at, span_ns) = match &self.share {
+            None => (std::borrow::Cow::Borrowed(&self.full_at), self.span_ns),
+            Some(share) => {
+                let known = share.host().emptier_than_full(share.latest_ns());
+                let known = known.map(|(key, full_at)| (key, Instant(full_at))).collect();
+                (std::borrow::Cow::Owned(known), share.host().limits().span_ns())
+            }
+        };
+        let (overflow_full_at, next_sweep) = (self.overflow_full_at, self.next_sweep);
+        Written { full_at, span_ns, overflow_full_at, next_sweep }.serialize(serializer)
+    }
 }
 
 /// How much may pass.
@@ -35,6 +65,9 @@ impl Buckets {
     /// # Errors
     /// Nanoseconds until there is a token.
     pub fn take(&mut self, now: Instant, key: u64, rate: Rate) -> Result<(), u64> {
+        if let Some(share) = &mut self.share {
+            return share.take(now.0, key);
+        }
         if self.span_ns != rate.span_ns() {
             self.change_rate(now, rate);
         }
@@ -65,6 +98,17 @@ impl Buckets {
         self.full_at.values_mut().chain([&mut self.overflow_full_at]).for_each(changed);
     }
 
+    /// From now on these buckets are the host's, which are at least as empty as these were.
+    pub fn share(&mut self, host: &Arc<SharedRate>, shards: u16) {
+        if self.share.as_ref().is_some_and(|share| Arc::ptr_eq(share.host(), host)) {
+            return;
+        }
+        for (key, full_at) in self.full_at.drain() {
+            host.empty(key, full_at.0);
+        }
+        self.share = Some(RateShare::new(host, shards));
+    }
+
     /// Forgets full buckets. Whether there is room now.
     fn sweep(&mut self, now: Instant, rate: Rate) -> bool {
         if now < self.next_sweep {
@@ -76,6 +120,12 @@ impl Buckets {
         let pause = rate.span_ns().clamp(1_000_000, 1_000_000_000);
         self.next_sweep = now.plus_ns(pause);
         self.full_at.len() < rate.keys_max
+    }
+}
+
+impl From<Rate> for RateLimits {
+    fn from(rate: Rate) -> Self {
+        Self { interval_ns: rate.interval_ns, burst: rate.burst, keys_max: rate.keys_max }
     }
 }
 

@@ -80,7 +80,18 @@ impl Policies {
             // Has `serve` look.
             self.freed.push(rule.slot);
         }
+        self.join_added(&staged.added);
         staged.upgraded
+    }
+
+    /// Policies that are new have their limits with those of the other shards.
+    fn join_added(&mut self, added: &[Slot]) {
+        let Some(host) = &self.host else { return };
+        for rule in self.chain.rules.iter().filter(|rule| added.contains(&rule.slot)) {
+            if let Some(state) = self.states.find(rule.slot) {
+                host.join(self.latest, rule, state);
+            }
+        }
     }
 
     /// What an exchange means for a call that waits.
@@ -89,6 +100,9 @@ impl Policies {
             let rule = self.chain.rules.iter().find(|rule| rule.slot == slot);
             if let (Some(rule), Some(state)) = (rule, self.states.find(slot)) {
                 take_up(now, &rule.action, state);
+                if let Some(host) = &self.host {
+                    host.join(now, rule, state);
+                }
                 let waits = state.queue.ends().map(|(token, until)| Verdict::Waits(token, until));
                 self.exchanged.verdicts.extend(waits);
             }

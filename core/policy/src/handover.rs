@@ -37,7 +37,7 @@ impl Serialize for Policies {
             definitions: self.chain.definitions().collect(),
             slots: self.chain.rules.iter().map(|rule| rule.slot).collect(),
             states: &self.states,
-            seed: self.seed,
+            seed: self.key_seed(),
             freed: &self.freed,
         };
         leaving.serialize(serializer)

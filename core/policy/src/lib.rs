@@ -13,12 +13,13 @@
 //!    its time, log it) adds up in an [`Admission`].
 //! 4. `queue` has calls wait their turn, and lets go those that have waited too long.
 //! 5. `edit` changes lists of definitions, by name.
-//!    `mirror` counts the copies that are sent elsewhere.
+//!    `places` counts the copies that are sent elsewhere.
 //! 6. `state` keeps what policies remember (`bucket`: token buckets), across changes of the chain.
 //! 7. `module` is what the chain asks of policies that come from outside, behind a trait the host implements;
 //!    `running` upgrades them with their state and ejects faulty ones; `exchange` stages and commits a new chain;
 //!    `bundle` is their states as bytes, for another daemon.
 //! 8. `handover` takes all the rest to another process.
+//! 9. `host` has limits count for all shards of a host, `places` tells others of places.
 //!
 //! # Invariants
 //! * A chain is built and compiled as a whole or not at all; while it is, the one at work goes on.
@@ -43,8 +44,9 @@ mod edit;
 mod exchange;
 mod expr;
 mod handover;
-mod mirror;
+mod host;
 mod module;
+mod places;
 mod policies;
 mod queue;
 mod refused;
@@ -61,6 +63,7 @@ pub use edit::{Difference, Edit, EditError};
 pub use exchange::Staged;
 pub use expr::{EvalError, ExprError, Expression, FieldValue, Inputs, Program, STEPS_MAX, ValueKind, Wanted};
 pub use handover::PoliciesState;
+pub use host::PlaceNotice;
 pub use module::{
     MODULE_FIELDS_MAX, Module, ModuleAnswer, ModuleCall, ModuleEnd, ModuleError, ModuleField, ModuleInfo,
     ModuleLoader, ModuleRow, ModuleState, Modules,

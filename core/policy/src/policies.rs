@@ -5,6 +5,7 @@ use crate::bucket::Rate;
 use crate::chain::{Chain, Plan, Step};
 use crate::definition::{Definition, OnFault};
 use crate::expr::{EvalError, FieldValue, Inputs};
+use crate::host::HostPart;
 use crate::module::{MODULE_FIELDS_MAX, Module, ModuleCall, ModuleEnd, ModuleError, ModuleRow};
 use crate::queue::{self, QueueSettings};
 use crate::refused::PolicyError;
@@ -34,6 +35,8 @@ pub struct Policies {
     pub(crate) ejected: VecDeque<PolicyError>,
     /// When it was last asked about a call.
     pub(crate) latest: Instant,
+    /// The other shards of the host, if there are any.
+    pub(crate) host: Option<HostPart>,
 }
 
 /// A policy and what it has done, for operators.
@@ -60,6 +63,7 @@ impl Policies {
             retired: Vec::new(),
             ejected: VecDeque::new(),
             latest: Instant::default(),
+            host: None,
         }
     }
 
@@ -67,6 +71,9 @@ impl Policies {
     pub fn seed(&mut self, seed: u64) {
         self.random = Random::new(seed);
         self.seed = !seed;
+        if let Some(host) = &self.host {
+            host.seed_keys(self.seed);
+        }
     }
 
     /// Asks every policy of a plan about a call that begins, and adds what they say to what those of another plan said.
@@ -83,6 +90,7 @@ impl Policies {
         admission: &mut Admission,
     ) -> Result<(), Rejection> {
         self.latest = now;
+        let seed = self.key_seed();
         for (index, step) in plan.steps.iter().enumerate() {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
@@ -91,7 +99,7 @@ impl Policies {
                 continue;
             }
             let (random, ejected) = (&mut self.random, &mut self.ejected);
-            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
+            let mut asked = Asked { step, state, random, ejected, seed, now };
             if let Err(mut rejection) = asked.ask(inputs, admission) {
                 asked.state.figures.refused += 1;
                 self.finish(now, std::mem::take(&mut admission.permits), rejection.code);
@@ -107,10 +115,11 @@ impl Policies {
     /// # Errors
     /// The first refusal.
     pub fn inspect(&mut self, plan: &Plan, now: Instant, inputs: &Inputs<'_>) -> Result<(), Rejection> {
+        let seed = self.key_seed();
         for step in plan.steps.iter().filter(|step| step.reads_message) {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             let (random, ejected) = (&mut self.random, &mut self.ejected);
-            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
+            let mut asked = Asked { step, state, random, ejected, seed, now };
             if let Err(rejection) = asked.ask(inputs, &mut Admission::default()) {
                 asked.state.figures.refused += 1;
                 return Err(rejection);
@@ -128,12 +137,13 @@ impl Policies {
         from: usize,
         admission: &mut Admission,
     ) -> bool {
+        let seed = self.key_seed();
         let behind = plan.steps.iter().skip(from);
         for step in behind.filter(|step| matches!(step.rule.action, Action::AccessLog { .. })) {
             let Some(state) = self.states.find(step.rule.slot) else { continue };
             state.figures.seen += 1;
             let (random, ejected) = (&mut self.random, &mut self.ejected);
-            let mut asked = Asked { step, state, random, ejected, seed: self.seed, now };
+            let mut asked = Asked { step, state, random, ejected, seed, now };
             let _ = asked.ask(inputs, admission);
         }
         admission.log
@@ -153,9 +163,11 @@ impl Policies {
         }
         for slot in permits.places {
             let Some(state) = self.states.find(slot) else { continue };
-            state.under_way = state.under_way.saturating_sub(1);
-            if state.queue.len() > 0 && !self.freed.contains(&slot) {
-                self.freed.push(slot);
+            state.places.give_back();
+            match state.places.next_turn() {
+                Some(shard) => self.tell(Some(shard), slot),
+                None if state.queue.len() > 0 => self.look_at(slot),
+                None => {}
             }
         }
     }
@@ -175,6 +187,11 @@ impl Policies {
         if let Some(state) = self.states.find(ticket.slot) {
             state.figures.delayed += 1;
             state.queue.push(now, token, ticket.urgent);
+            if state.note_waiting() {
+                self.tell(None, ticket.slot);
+                // A place may have come free meanwhile.
+                self.look_at(ticket.slot);
+            }
         }
     }
 
@@ -182,6 +199,11 @@ impl Policies {
     pub fn leave(&mut self, ticket: Ticket, token: u64) {
         if let Some(state) = self.states.find(ticket.slot) {
             state.queue.remove(token);
+            state.note_waiting();
+            if state.places.is_waited_for() {
+                // A place that was meant for it is somebody else's.
+                self.look_at(ticket.slot);
+            }
         }
     }
 
@@ -197,17 +219,13 @@ impl Policies {
             return Some(verdict);
         }
         while let Some(slot) = self.freed.last().copied() {
-            let next = self.states.find(slot).and_then(|state| {
-                let room = state.under_way < state.queue.settings.calls_max;
-                room.then(|| state.queue.pop(now)).flatten()
-            });
-            match next {
-                None => drop(self.freed.pop()),
+            match self.states.find(slot).and_then(|state| state.next_waiting(now)) {
+                None => {
+                    self.freed.pop();
+                    self.pass_place_on(slot);
+                }
                 Some(queue::Turn::Shed(token)) => return Some(Verdict::Shed(token, self.shed(slot))),
                 Some(queue::Turn::Served(token)) => {
-                    if let Some(state) = self.states.find(slot) {
-                        state.under_way += 1;
-                    }
                     return Some(Verdict::Served(token, Permits::of(slot)));
                 }
             }
@@ -226,6 +244,10 @@ impl Policies {
             return Verdict::Waits(token, until);
         }
         state.queue.remove(token);
+        state.note_waiting();
+        if state.places.is_waited_for() {
+            self.look_at(ticket.slot);
+        }
         Verdict::Shed(token, self.shed(ticket.slot))
     }
 
@@ -383,10 +405,9 @@ impl Asked<'_> {
     }
 
     fn concurrency_limit(&mut self, calls_max: u32, admission: &mut Admission) -> Result<(), Rejection> {
-        if self.state.under_way >= calls_max {
+        if !self.state.places.take(calls_max) {
             return Err(self.refusal(Code::ResourceExhausted, &format!("{calls_max} calls are under way")));
         }
-        self.state.under_way += 1;
         admission.permits.places.push(self.step.rule.slot);
         Ok(())
     }
@@ -399,14 +420,14 @@ impl Asked<'_> {
         admission: &mut Admission,
     ) -> Result<(), Rejection> {
         self.state.queue.settings = settings;
-        if self.state.under_way < settings.calls_max && self.state.queue.len() == 0 {
+        if self.state.queue.len() == 0 && self.state.places.take(settings.calls_max) {
             self.state.queue.note_idle(self.now);
-            self.state.under_way += 1;
             admission.permits.places.push(self.step.rule.slot);
             return Ok(());
         }
-        if !self.state.queue.has_room() || admission.ticket.is_some() {
-            let why = format!("overloaded: {} calls wait", self.state.queue.len());
+        let elsewhere = self.state.places.waiting_elsewhere();
+        if !self.state.queue.has_room(elsewhere) || admission.ticket.is_some() {
+            let why = format!("overloaded: {} calls wait", self.state.queue.len() + elsewhere);
             return Err(self.refusal(Code::Unavailable, &why));
         }
         let urgent = self.step.program.as_ref().is_some_and(|urgent| {

@@ -51,9 +51,9 @@ pub(crate) enum Turn {
 const IN_A_ROW_MAX: u32 = 16;
 
 impl Queue {
-    /// Whether one more may wait.
-    pub fn has_room(&self) -> bool {
-        self.len() < self.settings.waiting_max as usize
+    /// Whether one more may wait, beside so many on other shards.
+    pub fn has_room(&self, elsewhere: usize) -> bool {
+        self.len().saturating_add(elsewhere) < self.settings.waiting_max as usize
     }
 
     /// A call found room without waiting.

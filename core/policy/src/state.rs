@@ -1,8 +1,11 @@
 //! What policies remember between calls, and keep when the chain around them is changed.
 
 use crate::bucket::Buckets;
-use crate::queue::Queue;
+use crate::queue::{self, Queue};
 use crate::running::Running;
+use serde::{Deserialize, Deserializer, Serializer};
+use trunkline_call::Instant;
+use trunkline_share::PlaceShare;
 
 /// Names the state of one policy for as long as the policy, or a call it let in, is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -17,7 +20,8 @@ pub(crate) struct State {
     pub figures: Figures,
     pub buckets: Buckets,
     /// Calls under way that hold a permit of a concurrency limit, or copies of a mirror.
-    pub under_way: u32,
+    #[serde(rename = "under_way", serialize_with = "used_places", deserialize_with = "places_used")]
+    pub places: PlaceShare,
     /// Calls that wait for one.
     pub queue: Queue,
     /// The module of a policy that is one.
@@ -67,6 +71,39 @@ impl Figures {
     }
 }
 
+/// Places are handed over as a number: whoever takes over has a part of its own.
+fn used_places<S: Serializer>(places: &PlaceShare, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(places.used())
+}
+
+fn places_used<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PlaceShare, D::Error> {
+    let used = u64::deserialize(deserializer)?;
+    Ok(PlaceShare::using(used.min(PLACES_MAX)))
+}
+
+/// More than any host has calls under way.
+const PLACES_MAX: u64 = 1 << 31;
+
+impl State {
+    /// The next call that waits and may go on, or must not wait any longer.
+    pub fn next_waiting(&mut self, now: Instant) -> Option<queue::Turn> {
+        if self.queue.len() == 0 || !self.places.take_waited_for(self.queue.settings.calls_max) {
+            return None;
+        }
+        let next = self.queue.pop(now);
+        if !matches!(next, Some(queue::Turn::Served(_))) {
+            self.places.give_back();
+        }
+        self.note_waiting();
+        next
+    }
+
+    /// A call has come to those that wait, or has left them. `true`: the first has come, and there are other shards.
+    pub fn note_waiting(&mut self) -> bool {
+        self.places.wait(self.queue.len())
+    }
+}
+
 impl Slot {
     /// No state.
     pub const NONE: Self = Self { index: u32::MAX, generation: 0 };
@@ -92,7 +129,6 @@ impl States {
             for count in [seen, refused, delayed, errors, mirrored, left_out, failed] {
                 *count = (*count).min(u64::MAX / 2);
             }
-            state.under_way = state.under_way.min(u32::MAX / 2);
         }
     }
 

@@ -2,16 +2,24 @@
 
 use crate::config::{Config, ServiceRule};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use trunkline_call::Instant;
 use trunkline_engine::{
-    Engine, GatewaySettings, Limits, PeerRule, Plant, R2p2Settings, ShardIndex, join_shards,
+    Engine, GatewaySettings, PeerRule, Plant, R2p2Settings, ShardIndex, join_shards, share_limits,
 };
+use trunkline_share::HostLimits;
 use trunkline_shm::monotonic_ns;
 
-/// A shard's engine, one of `count`, with nobody attached.
-pub(crate) fn fresh_engine(index: usize, count: usize, config: &Config, gateway: GatewaySettings) -> Engine {
-    let mut engine = Engine::new(limits_of_shard(config.limits(), count), config.node(), clock_id());
-    join_shards(&mut engine, ShardIndex(index as u16), count as u16);
+/// The engine of one of the shards that hold these limits together, with nobody attached.
+pub(crate) fn fresh_engine(
+    index: usize,
+    shared: &Arc<HostLimits>,
+    config: &Config,
+    gateway: GatewaySettings,
+) -> Engine {
+    let mut engine = Engine::new(config.limits(), config.node(), clock_id());
+    join_shards(&mut engine, ShardIndex(index as u16), shared.shards());
+    share_limits(&mut engine, shared);
     engine.configure_grpc(config.grpc());
     engine.configure_gateway(gateway);
     engine.configure_integrity(config.daemon.integrity);
@@ -34,16 +42,6 @@ pub(crate) fn fresh_engine(index: usize, count: usize, config: &Config, gateway:
 /// What a rule says about those that come over the network, if it does.
 fn peer_rule(rule: &ServiceRule) -> Option<PeerRule> {
     Some(PeerRule { service: rule.service.as_str().into(), peers: rule.peers.clone()? })
-}
-
-/// What all calls of the host may take together is divided among its shards.
-fn limits_of_shard(all: Limits, count: usize) -> Limits {
-    Limits {
-        attempts_bytes: all.attempts_bytes.div_ceil(count),
-        attempts_per_second: all.attempts_per_second.div_ceil(count as u32),
-        mirror_bytes: all.mirror_bytes.div_ceil(count),
-        ..all
-    }
 }
 
 /// Equal on two daemons exactly if they read the same clock: the same boot of the same kernel, with the same offset of

@@ -37,6 +37,7 @@ use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
 use trunkline_net::{BindError, Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::PolicyError;
+use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
 
@@ -118,6 +119,7 @@ struct Among {
     count: usize,
     waker: Arc<Waker>,
     crossings: Crossings,
+    shared: Arc<HostLimits>,
 }
 
 /// A daemon whose threads have not begun.
@@ -348,9 +350,11 @@ impl Daemon {
         let wakers = (0..config.daemon.shards.count()).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let places = PendingConnections::budgets(config.connections());
+        let shared = Arc::new(HostLimits::new(wakers.len() as u16));
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
-            let among = Among { index, count: wakers.len(), waker: Arc::clone(&wakers[index]), crossings };
+            let (count, waker, shared) = (wakers.len(), Arc::clone(&wakers[index]), Arc::clone(&shared));
+            let among = Among { index, count, waker, crossings, shared };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         for (service, configured) in &config.services {
@@ -394,14 +398,14 @@ impl Daemon {
         places: &[ConnectionBudget; 2],
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
-        let Among { index, count, waker, crossings } = among;
+        let Among { index, count, waker, crossings, shared } = among;
         let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
         let listening = self.listen_for(index, count, config, &poller, inherited.as_deref_mut())?;
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
         let udp = self.open_udp(index, config, bound.unwrap_or_default(), &poller)?;
-        let engine = make_engine(index, count, config, inherited.as_deref())?;
+        let engine = make_engine(index, &shared, config, inherited.as_deref())?;
         let waiting =
             WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
         let shard = Shard {
@@ -541,12 +545,12 @@ impl Daemon {
 /// An engine of this configuration; with what was handed over, if anything was.
 fn make_engine(
     index: usize,
-    count: usize,
+    shared: &Arc<HostLimits>,
     config: &Config,
     inherited: Option<&InheritedShard>,
 ) -> Result<Engine, StartError> {
     let gateway = config.gateway.settings().map_err(StartError::Schemas)?;
-    let engine = fresh_engine(index, count, config, gateway);
+    let engine = fresh_engine(index, shared, config, gateway);
     let Some(inherited) = inherited else { return Ok(engine) };
     let taken = engine.take_over(&inherited.state, &inherited.schemas);
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)

@@ -68,7 +68,16 @@ const STEPS: [Step; 5] = [
     Step {
         name: "models",
         needs: None,
-        cargo: &["test", "--locked", "--package", "trunkline-shm", "--test", "loom_*"],
+        cargo: &[
+            "test",
+            "--locked",
+            "--package",
+            "trunkline-shm",
+            "--package",
+            "trunkline-share",
+            "--test",
+            "loom_*",
+        ],
         only: &[],
         variant: Variant::Loom,
     },

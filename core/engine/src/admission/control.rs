@@ -16,9 +16,10 @@ use trunkline_grpc::compress::Encoding;
 use trunkline_message::View;
 use trunkline_message::transcode::DecodeLimits;
 use trunkline_policy::{
-    Admission, Chain, Class, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits, Plan,
-    Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
+    Admission, Chain, Class, EncodingName, ExportedModule, Inputs, Mirror, Module, Modules, Permits,
+    PlaceNotice, Plan, Policies, PolicyError, PolicyRow, Rejection, Ticket, Verdict,
 };
+use trunkline_share::{CountShare, HostLimits};
 
 /// What policies noted of calls that are over, kept for calls to come: 100 KiB. More than are at once is never kept.
 const SPARE_MAX: usize = 1024;
@@ -39,7 +40,9 @@ pub(crate) struct AdmissionControl {
     access_log: AccessLog,
     pacer: Pacer,
     /// Bytes of copies under way.
-    copied_bytes: usize,
+    copied: CountShare,
+    /// The limits of the host, and which of its shards this is.
+    host: Option<(Arc<HostLimits>, u16)>,
 }
 
 /// What policies may know of a call, as those tell who own it.
@@ -101,7 +104,8 @@ impl AdmissionControl {
             spare: Vec::new(),
             access_log: AccessLog::default(),
             pacer: Pacer::default(),
-            copied_bytes: 0,
+            copied: CountShare::default(),
+            host: None,
         }
     }
 
@@ -109,9 +113,29 @@ impl AdmissionControl {
         self.policies.seed(seed);
     }
 
+    /// This is one of several shards, by this number among them: limits count for all.
+    pub fn share(&mut self, limits: &Arc<HostLimits>, own: u16) {
+        self.policies.share(limits, own);
+        self.copied.join(&limits.count("limits.mirror_bytes"));
+        self.host = Some((Arc::clone(limits), own));
+    }
+
     /// Goes on with policies that were handed over.
     pub fn take_up(&mut self, policies: Policies) {
         self.policies = policies;
+        if let Some((limits, own)) = &self.host {
+            self.policies.share(limits, *own);
+        }
+    }
+
+    /// What the policies of another shard are to be told.
+    pub fn poll_notice(&mut self) -> Option<PlaceNotice> {
+        self.policies.poll_notice()
+    }
+
+    /// What those of another shard tell these.
+    pub fn handle_notice(&mut self, policy: &str, is_wanted: bool) {
+        self.policies.handle_notice(policy, is_wanted);
     }
 
     /// What is handed over.
@@ -380,7 +404,7 @@ impl AdmissionControl {
 
     /// Bytes of copies under way.
     pub fn copied_bytes(&self) -> usize {
-        self.copied_bytes
+        self.copied.used() as usize
     }
 
     /// Lets a copy of so many bytes begin, if its policy lets it, there is room, and somewhere to send it; else the
@@ -392,7 +416,7 @@ impl AdmissionControl {
         bytes_max: usize,
         target: impl FnOnce() -> Option<T>,
     ) -> Option<(T, Permits)> {
-        let has_room = self.copied_bytes + bytes as usize <= bytes_max;
+        let has_room = self.copied.reserve(bytes.into(), bytes_max as u64);
         let target = if has_room { target() } else { None };
         let begun = target.and_then(|target| Some((target, self.policies.begin_mirror(mirror)?)));
         if begun.is_none() {
@@ -403,7 +427,7 @@ impl AdmissionControl {
 
     /// A copy has these bytes until it is [forgotten](AdmissionControl::forget_copy).
     pub fn count_copy(&mut self, bytes: u32) {
-        self.copied_bytes += bytes as usize;
+        self.copied.hold(bytes.into());
     }
 
     /// How a copy ended.
@@ -413,7 +437,7 @@ impl AdmissionControl {
 
     /// So many bytes of copies are free again.
     pub fn forget_copy(&mut self, bytes: u32) {
-        self.copied_bytes = self.copied_bytes.saturating_sub(bytes as usize);
+        self.copied.give_back(bytes.into());
     }
 
     /// Whether another line has room in the access log.

@@ -1,4 +1,4 @@
-//! What bounds the further attempts of all calls of a shard.
+//! What bounds the further attempts of all calls of a host, as one shard of it knows them.
 
 use super::call_attempts::{CallAttempts, KeptItem};
 use crate::cluster::ClusterKey;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 use trunkline_balance::{Backoff, Budget, Random, Settings, Throttle};
 use trunkline_call::{Code, Execution, Instant, TimerKey};
 use trunkline_grpc::retry::{Pushback, pushback};
-use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, ServiceConfig};
+use trunkline_grpc::service_config::{Attempts as Policy, MethodConfig, RetryThrottling, ServiceConfig};
+use trunkline_share::{CountShare, HostLimits};
 
 /// What all calls of a shard share that may be tried more than once.
 #[derive(Debug)]
@@ -23,7 +24,9 @@ pub(crate) struct AttemptControl {
     /// What all calls may spend on further attempts.
     budget: Budget,
     /// Bytes of requests kept for further attempts.
-    kept_bytes: usize,
+    kept: CountShare,
+    /// The limits of the host, if there are other shards.
+    host: Option<Arc<HostLimits>>,
     /// Those of all calls at most, and those of one.
     kept_bytes_max: usize,
     call_bytes_max: usize,
@@ -70,7 +73,8 @@ impl AttemptControl {
             configs: HashMap::new(),
             throttles: HashMap::new(),
             budget: Budget::new(limits.attempts_percent, limits.attempts_per_second),
-            kept_bytes: 0,
+            kept: CountShare::default(),
+            host: None,
             kept_bytes_max: limits.attempts_bytes,
             call_bytes_max: limits.grpc_replay_bytes_per_call,
             random: Random::new(seed),
@@ -82,10 +86,24 @@ impl AttemptControl {
         self.random = Random::new(!seed);
     }
 
+    /// This is one of several shards: limits count for all. To be said before anything is configured.
+    pub fn share(&mut self, limits: &Arc<HostLimits>, own: u16) {
+        self.kept.join(&limits.count("limits.attempts_bytes"));
+        self.budget.share(limits.savings(), own == 0);
+        self.host = Some(Arc::clone(limits));
+    }
+
+    fn throttle(&self, service: &str, said: &RetryThrottling) -> Throttle {
+        let (max, ratio) = (Throttle::thousandths(said.max_tokens), said.token_ratio_thousandths);
+        match &self.host {
+            Some(host) => Throttle::of(host.tokens(service, max, ratio), ratio),
+            None => Throttle::new(said.max_tokens, ratio),
+        }
+    }
+
     /// What the users of a service say about calls of it from now on.
     pub fn configure(&mut self, service: &str, config: ServiceConfig) {
-        let throttle =
-            config.retry_throttling.map(|t| Throttle::new(t.max_tokens, t.token_ratio_thousandths));
+        let throttle = config.retry_throttling.as_ref().map(|said| self.throttle(service, said));
         match throttle {
             Some(throttle) => self.throttles.insert(service.into(), throttle),
             None => self.throttles.remove(service),
@@ -118,7 +136,8 @@ impl AttemptControl {
 
     /// What calls that were handed over keep.
     pub fn take_up(&mut self, kept_bytes: impl Iterator<Item = usize>) {
-        self.kept_bytes = kept_bytes.fold(0, usize::saturating_add);
+        self.kept.give_back(self.kept.used());
+        self.kept.hold(kept_bytes.fold(0, usize::saturating_add) as u64);
     }
 
     /// What has become of attempts so far.
@@ -128,27 +147,27 @@ impl AttemptControl {
 
     /// Bytes that are kept.
     pub fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+        self.kept.used() as usize
     }
 
     /// Whether an item of so many bytes can be kept.
-    pub fn has_room(&self, attempts: &CallAttempts, bytes: usize) -> bool {
-        let has_room = self.kept_bytes + bytes <= self.kept_bytes_max;
+    pub fn has_room(&mut self, attempts: &CallAttempts, bytes: usize) -> bool {
+        let has_room = self.kept.reserve(bytes as u64, self.kept_bytes_max as u64);
         // An opening is always kept: it was found small enough, and metadata is bounded.
         attempts.kept.is_empty() || has_room && attempts.kept_bytes + bytes <= self.call_bytes_max
     }
 
     /// Keeps an item that costs so many bytes.
     pub fn keep(&mut self, attempts: &mut CallAttempts, kept: KeptItem, bytes: usize) {
-        self.kept_bytes += bytes;
+        self.kept.hold(bytes as u64);
         attempts.kept_bytes += bytes;
         attempts.kept.push(kept);
     }
 
     /// What a call kept is free.
     pub fn release(&mut self, attempts: &CallAttempts) {
-        debug_assert!(attempts.kept_bytes <= self.kept_bytes, "a call gives back what it kept, once");
-        self.kept_bytes = self.kept_bytes.saturating_sub(attempts.kept_bytes);
+        debug_assert!(attempts.kept_bytes <= self.kept_bytes(), "a call gives back what it kept, once");
+        self.kept.give_back(attempts.kept_bytes as u64);
     }
 
     /// Whether a call may have another attempt; if so it is paid for.

@@ -7,7 +7,7 @@
 //!
 //! # Limits
 //! Further attempts are bounded by the policy's number, the service's throttle, the server's pushback and the host's
-//! budget; what is kept by bytes per call and per shard.
+//! budget; what is kept by bytes per call and per host.
 
 mod call_attempts;
 mod control;

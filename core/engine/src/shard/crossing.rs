@@ -49,6 +49,8 @@ pub(crate) enum ShardSaid {
     Taken(Vec<(Payer, u64)>),
     /// All that the shard serves.
     Offers(Arc<Offers>),
+    /// Calls wait there for places of this policy (`wanted`), or one of them is free.
+    Places { policy: Box<str>, wanted: bool },
 }
 
 /// The beginning of a call.

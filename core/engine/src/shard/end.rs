@@ -16,14 +16,10 @@ use crate::target::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Execution, Fault};
+use trunkline_policy::PlaceNotice;
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
-
-/// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
-pub fn join_shards(engine: &mut Engine, own: ShardIndex, count: u16) {
-    engine.shards.join(own, count);
-}
 
 /// Hands everything there is for a shard to `send`, which gives back what its queue has no room for. Calls that waited
 /// for room go on. How many were sent.
@@ -367,6 +363,7 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
         return;
     }
     tell_offers(engine);
+    tell_places(engine);
     for _ in 0..PARKED_PER_STEP_MAX {
         let Some((from, crossing)) = engine.shards.next_parked() else { break };
         handle(engine, turn, from, crossing);
@@ -388,6 +385,17 @@ fn tell_offers(engine: &mut Engine) {
     let offers = Arc::new(Offers::of(&engine.registry, engine.owners.all()));
     for shard in engine.shards.others() {
         engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
+    }
+}
+
+/// Tells the others of places of policies for which calls wait.
+fn tell_places(engine: &mut Engine) {
+    while let Some(PlaceNotice { to, policy }) = engine.admission.poll_notice() {
+        let (policy, wanted) = (Box::<str>::from(policy), to.is_none());
+        let others = engine.shards.others();
+        for shard in others.filter(|shard| to.is_none_or(|to| to == shard.0)) {
+            engine.shards.push(shard, ShardSaid::Places { policy: policy.clone(), wanted });
+        }
     }
 }
 
@@ -439,6 +447,7 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             shards.elsewhere.replace(from, &offers, |path| registry.intern(path, || telemetry.method(path)));
             engine.answer_again();
         }
+        ShardSaid::Places { policy, wanted } => engine.admission.handle_notice(&policy, wanted),
     }
 }
 

@@ -6,6 +6,23 @@ use crate::CallKey;
 use crate::call::{Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::pass::Refusal;
+use std::sync::Arc;
+use trunkline_share::HostLimits;
+
+/// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
+pub fn join_shards(engine: &mut Engine, own: ShardIndex, count: u16) {
+    engine.shards.join(own, count);
+}
+
+/// Has what an operator writes once for the host count for all its shards, which are given the same limits. To be
+/// called after [`join_shards`] and before anything is configured.
+pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
+    if !limits.is_of_one() {
+        let own = engine.shards.own().0;
+        engine.admission.share(limits, own);
+        engine.attempts.share(limits, own);
+    }
+}
 
 impl Engine {
     /// Request items, to the shard that serves the call.

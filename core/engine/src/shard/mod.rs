@@ -34,5 +34,6 @@ mod links;
 pub use audit::audit_crossings;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage};
 pub use crossing::{Crossing, ShardIndex};
-pub use end::{handle_crossing, has_crossings, join_shards, park_crossing, send_crossings};
+pub use end::{handle_crossing, has_crossings, park_crossing, send_crossings};
+pub use joint::{join_shards, share_limits};
 pub(crate) use links::{ShardLine, ShardLinks};

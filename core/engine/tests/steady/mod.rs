@@ -1,15 +1,18 @@
 //! Calls that go on as they went before: a world that takes no memory of its own once it is warm, so that whatever is
 //! taken is the engine's. Every buffer here is kept, and heaps are blocks of one size with a list of the free ones.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionKey, Turn,
+    BindRequest, BoundSchema, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionKey,
+    ShardIndex, Turn, handle_crossing, join_shards, send_crossings, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use trunkline_schema::Schema;
+use trunkline_share::HostLimits;
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -52,6 +55,9 @@ pub enum Hosts {
     One,
     /// Attached to two engines joined by a connection.
     Two,
+    /// Attached to two shards of one host.
+    #[allow(dead_code, reason = "the test of allocations leaves it out: what crosses is copied")]
+    Shards,
 }
 
 /// A client, a server, and what is between them.
@@ -59,6 +65,8 @@ pub struct Steady {
     now: Instant,
     hosts: Vec<Host>,
     links: Vec<[PeerKey; 2]>,
+    /// What is on its way between shards, as a queue between two threads would hold it.
+    crossing: VecDeque<Crossing>,
     client: App,
     server: App,
     /// Bytes on their way, and as read with what was left of the last read before them.
@@ -84,26 +92,33 @@ impl Steady {
     /// Attaches both; `chain` is the policies of every host.
     pub fn new(hosts: Hosts, chain: &Chain) -> Self {
         let count = if hosts == Hosts::One { 1 } else { 2 };
-        let host = |_| {
+        let shared = Arc::new(HostLimits::new(if hosts == Hosts::Shards { 2 } else { 1 }));
+        let host = |index| {
             let mut engine = Engine::new(Limits::default(), "steady", 1);
+            join_shards(&mut engine, ShardIndex(index), shared.shards());
+            share_limits(&mut engine, &shared);
             engine.apply_policies(chain.clone()).expect("the chain fits");
             Host { engine, heaps: BlockHeaps::default() }
         };
-        let mut hosts: Vec<Host> = (0..count).map(host).collect();
-        let target = (count == 2).then_some("tcp://127.0.0.1:1");
+        let target = (hosts == Hosts::Two).then_some("tcp://127.0.0.1:1");
+        let mut hosts: Vec<Host> = (0..count as u16).map(host).collect();
         let server = attach(&mut hosts, count - 1, None, true);
         let client = attach(&mut hosts, 0, target, false);
-        Self {
+        let mut steady = Self {
             now: Instant(1_000_000),
             hosts,
             links: Vec::new(),
+            crossing: VecDeque::new(),
             client,
             server,
             pipe: Vec::new(),
             read: vec![0; 256 << 10],
             completed: Vec::new(),
             calls: 0,
-        }
+        };
+        // Shards tell each other what they serve.
+        steady.carry();
+        steady
     }
 
     /// So many calls at once, from submission to release.
@@ -219,6 +234,24 @@ impl Steady {
                 self.send(from, self.links[link][from]);
                 self.receive(1 - from, self.links[link][1 - from]);
             }
+        }
+        if self.hosts.len() == 2 && self.links.is_empty() {
+            [(0, 1), (1, 0)].into_iter().for_each(|(from, to)| self.cross(from, to));
+        }
+    }
+
+    /// What one shard has for the other gets there.
+    fn cross(&mut self, from: usize, to: usize) {
+        let (now, crossing) = (self.now, &mut self.crossing);
+        let mut send = |said| {
+            crossing.push_back(said);
+            Ok(())
+        };
+        let Host { engine, heaps } = &mut self.hosts[from];
+        send_crossings(engine, &mut Turn { now, heaps }, ShardIndex(to as u16), &mut send);
+        let Host { engine, heaps } = &mut self.hosts[to];
+        for said in crossing.drain(..) {
+            handle_crossing(engine, &mut Turn { now, heaps }, ShardIndex(from as u16), said);
         }
     }
 

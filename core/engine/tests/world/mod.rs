@@ -14,10 +14,11 @@ use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metad
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerIdentity, PeerKey,
     Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, audit_crossings,
-    handle_crossing, join_shards, send_crossings,
+    handle_crossing, join_shards, send_crossings, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
+use trunkline_share::HostLimits;
 
 /// The service of every test: a blob in, a blob out, in all four patterns.
 pub const PROTO: &str = r#"
@@ -82,6 +83,8 @@ pub struct World {
     pub arrives: fn(usize) -> bool,
     /// The shards of the near host and of the far one, by their places among `hosts`.
     pub shards: [Vec<usize>; 2],
+    /// What the shards of each host hold together.
+    pub shared: [Arc<HostLimits>; 2],
     /// What is on its way between them, by where it comes from and where it goes.
     crossings: BTreeMap<(usize, usize), VecDeque<Crossing>>,
     /// Items a queue between two shards takes.
@@ -144,12 +147,15 @@ impl World {
     pub fn with_shards(limits: Limits, count: usize) -> Self {
         let host = |name| Host { engine: Engine::new(limits.clone(), name, 1), heaps: VecHeaps::default() };
         let mut hosts: Vec<Host> = (0..count).flat_map(|_| [host("near"), host("far")]).collect();
+        let shared = [0, 1].map(|_| Arc::new(HostLimits::new(count as u16)));
         for (place, host) in hosts.iter_mut().enumerate() {
             join_shards(&mut host.engine, ShardIndex(place as u16 / 2), count as u16);
+            share_limits(&mut host.engine, &shared[place % 2]);
         }
         let shards = [0, 1].map(|host| (0..count).map(|shard| 2 * shard + host).collect());
         Self {
             shards,
+            shared,
             crossings: BTreeMap::new(),
             crossings_max: usize::MAX,
             next_shard: 0,
@@ -246,6 +252,27 @@ impl World {
         self.submit_raw(app, &submission.encode())
     }
 
+    /// All engines go on as others, of hosts that have so many shards. Those that are left over have nothing.
+    pub fn set_shards(&mut self, count: usize) {
+        while self.hosts.len() < 2 * count {
+            let name = ["near", "far"][self.hosts.len() % 2];
+            let engine = Engine::new(self.limits.clone(), name, 1);
+            self.hosts.push(Host { engine, heaps: VecHeaps::default() });
+        }
+        let before = self.shards[0].len();
+        self.shared = [0, 1].map(|_| Arc::new(HostLimits::new(count as u16)));
+        self.shards = [0, 1].map(|host| (0..count).map(|shard| 2 * shard + host).collect());
+        for place in 0..2 * count.min(before) {
+            self.replace_engine(place);
+        }
+        for place in 2 * before..2 * count {
+            let engine = &mut self.hosts[place].engine;
+            join_shards(engine, ShardIndex(place as u16 / 2), count as u16);
+            share_limits(engine, &self.shared[place % 2]);
+        }
+        self.crossings.retain(|(from, to), _| *from < 2 * count && *to < 2 * count);
+    }
+
     /// Both engines go on as others, which know nothing but what the first wrote down.
     pub fn replace_engines(&mut self) {
         for host in 0..self.hosts.len() {
@@ -260,17 +287,21 @@ impl World {
 
     /// The same, without the memory of these sessions.
     pub fn replace_engine_without(&mut self, host: usize, left_behind: &[SessionKey]) {
-        let exported = self.hosts[host].engine.export().unwrap();
-        let name = if self.shards[0].contains(&host) { "near" } else { "far" };
-        let mut fresh = Engine::new(self.limits.clone(), name, 1);
-        join_shards(&mut fresh, ShardIndex(host as u16 / 2), self.shards[0].len() as u16);
-        fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
-        let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
-        let Host { engine: old, heaps } = &mut self.hosts[host];
+        let old = &mut self.hosts[host].engine;
+        let exported = old.export().unwrap();
         // Dialled, and neither carried nor refused yet: the host still has the order.
         while let Some(dial) = old.poll_dial() {
             drop(dial);
         }
+        let name = if self.shards[0].contains(&host) { "near" } else { "far" };
+        // With it goes its part of what the shards share.
+        *old = Engine::new(self.limits.clone(), name, 1);
+        let mut fresh = Engine::new(self.limits.clone(), name, 1);
+        join_shards(&mut fresh, ShardIndex(host as u16 / 2), self.shards[0].len() as u16);
+        share_limits(&mut fresh, &self.shared[host % 2]);
+        fresh.configure_r2p2(self.now, self.r2p2.get(host).cloned().unwrap_or_default());
+        let mut engine = fresh.take_over(&exported.state, &exported.schemas).unwrap();
+        let Host { engine: old, heaps } = &mut self.hosts[host];
         let ends = self.links.iter().flat_map(|link| link.hosts.into_iter().zip(link.ends));
         let carried: Vec<PeerKey> = ends.filter(|(at, _)| *at == host).map(|(_, end)| end).collect();
         let brought =

@@ -6,6 +6,7 @@ mod crowds;
 mod forks;
 mod kills;
 mod languages;
+mod limits;
 mod mirror;
 mod once;
 mod python;

@@ -4,7 +4,7 @@ use crate::source::words;
 use crate::{Finding, Tree};
 
 /// Packages whose threads meet in memory without a lock.
-const PACKAGES: [&str; 1] = ["host/shm/src/"];
+const PACKAGES: [&str; 2] = ["host/shm/src/", "core/share/src/"];
 const ORDERINGS: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 
 /// Looks for orderings in code that is not a test or an import.

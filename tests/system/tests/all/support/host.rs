@@ -20,6 +20,7 @@ pub struct Host {
     /// Where it serves over R2P2, and the routers it tells.
     r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
+    shards: u16,
     keys: Option<Keys>,
     /// The version of TLS it speaks; every one if empty.
     tls_version: String,
@@ -42,6 +43,22 @@ impl Host {
     /// A host whose daemon talks to no other.
     pub fn alone() -> Self {
         Self::with(Vec::new(), Vec::new())
+    }
+
+    /// The same, with so many shards.
+    pub fn of_shards(shards: u16) -> Self {
+        let mut host = Self { shards, ..Self::unstarted() };
+        host.start();
+        host
+    }
+
+    /// The daemon that replaces this one has so many shards.
+    pub fn set_shards(&mut self, shards: u16) {
+        let file = self.dir.path().join("daemon.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let key = |shards| format!("\nshards = {shards}\n");
+        std::fs::write(&file, text.replace(&key(self.shards), &key(shards))).unwrap();
+        self.shards = shards;
     }
 
     /// A host others reach over loopback TCP.
@@ -154,6 +171,7 @@ impl Host {
             routes: Vec::new(),
             r2p2: None,
             namespace: None,
+            shards: shards(),
             keys: None,
             tls_version: String::new(),
             service_config: String::new(),
@@ -302,7 +320,7 @@ impl Host {
             "[daemon]\nnode = {node:?}\nsocket = {:?}\nlisten = {:?}\nshards = {}\n",
             self.socket(),
             self.streams(),
-            shards()
+            self.shards
         );
         if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
