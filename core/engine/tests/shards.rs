@@ -5,7 +5,7 @@ mod world;
 
 use trunkline_call::entry::{Completion, Submission};
 use trunkline_call::{CallId, Code, Deadline, Execution};
-use trunkline_engine::{BindError, BindRequest, Limits, ShardIndex, has_crossings};
+use trunkline_engine::{BindError, BindRequest, Engine, Limits, ShardIndex, has_crossings, join_shards};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use world::*;
 
@@ -205,6 +205,79 @@ fn a_deadline_passes_although_the_other_shard_is_silent() {
     world.advance(5_000_000);
     let [Completion::Finish(outcome)] = ended(&mut world, &mut client)[..] else { panic!("it has ended") };
     assert_eq!((outcome.code, outcome.execution), (Code::DeadlineExceeded, Execution::Unknown));
+}
+
+/// Between one number of shards and another calls are under way, within a shard and across: each is answered once.
+#[test]
+fn a_host_goes_on_with_another_number_of_shards() {
+    let mut world = world(1);
+    let mut server = attach(&mut world, 0, true);
+    // One on each shard.
+    let mut clients = vec![attach(&mut world, 0, false)];
+    for count in [2, 3, 3, 2, 4, 3, 2, 1, 2, 1] {
+        // What a shard that is to go has is over before.
+        clients.drain(count.min(clients.len())..).for_each(|client| world.detach(&client));
+        for bytes in [0, 100_000] {
+            for client in &mut clients {
+                open(&mut world, client, bytes, Deadline::NONE);
+            }
+        }
+        // Some are on their way, some delivered.
+        world.step(&mut clients.iter_mut().chain([&mut server]).collect::<Vec<_>>());
+        world.set_shards(count);
+        world.settle(&mut clients.iter_mut().chain([&mut server]).collect::<Vec<_>>());
+        let delivered: Vec<Completion> = server.take();
+        let calls = delivered.into_iter().filter_map(|completion| match completion {
+            Completion::Call(call) => Some(call),
+            _ => None,
+        });
+        let calls: Vec<_> = calls.collect();
+        assert_eq!(calls.len(), 2 * clients.len(), "each once");
+        for call in calls {
+            world.submit(&server, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            world.submit(&server, Submission::Finish(finish(call.call, Code::Ok, None))).unwrap();
+        }
+        world.settle(&mut clients.iter_mut().chain([&mut server]).collect::<Vec<_>>());
+        for client in &mut clients {
+            let ended = client.take();
+            assert_eq!(ended.len(), 2, "{ended:?}");
+            for completion in ended {
+                let Completion::Finish(end) = completion else { panic!("{completion:?}") };
+                assert_eq!((end.code, end.execution), (Code::Ok, Execution::Executed));
+                world.submit(client, release(end.call, end.payload, end.metadata, 9)).unwrap();
+            }
+        }
+        world.settle(&mut clients.iter_mut().chain([&mut server]).collect::<Vec<_>>());
+        assert_eq!(world.leftovers(), (0, 0));
+        clients.extend((clients.len()..count).map(|shard| attach(&mut world, 2 * shard, false)));
+    }
+}
+
+/// A shard that is left over and has calls with others is not left out.
+#[test]
+fn a_shard_with_calls_stays() {
+    let mut world = world(3);
+    let mut server = attach(&mut world, 0, true);
+    let mut client = attach(&mut world, 4, false);
+    let needed = |world: &World| {
+        let needed = world.shards[0].iter().map(|place| {
+            let exported = world.hosts[*place].engine.export().unwrap();
+            Engine::shards_needed(&exported.state).unwrap()
+        });
+        needed.max().unwrap()
+    };
+    assert_eq!(needed(&world), 0);
+    open(&mut world, &mut client, 10, Deadline::NONE);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(needed(&world), 3);
+    let exported = world.hosts[0].engine.export().unwrap();
+    let mut fewer = Engine::new(Limits::default(), "near", 1);
+    join_shards(&mut fewer, ShardIndex(0), 2);
+    assert!(fewer.take_over(&exported.state, &exported.schemas).is_err());
+    echo(&mut world, &mut server);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(needed(&world), 0);
+    assert_eq!(Engine::shards_needed(b"nothing"), None);
 }
 
 #[test]

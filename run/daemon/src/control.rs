@@ -46,6 +46,8 @@ pub(crate) enum ControlMessage {
 pub(crate) struct Control {
     pub listener: Option<ControlListener>,
     pub shards: Vec<ShardSender>,
+    /// How many of them, the first, take new sessions in.
+    pub open_shards: usize,
     pub messages: Receiver<ControlMessage>,
     pub waker: Arc<Waker>,
     pub config: Arc<Config>,
@@ -278,7 +280,7 @@ impl Control {
     /// Else it is the one with the fewest sessions of that name, of these the one with the fewest sessions. The
     /// daemon's own are where its successor's will be.
     fn shard_for(&self, name: &str, stands_by: bool, pid: u32) -> usize {
-        if self.shards.len() < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
+        if self.open_shards < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
             return 0;
         }
         let mut taken = vec![(0_usize, 0_usize); self.shards.len()];
@@ -290,7 +292,7 @@ impl Control {
             taken[attached.shard].0 += usize::from(*client.name == *name);
             taken[attached.shard].1 += 1;
         }
-        (0..taken.len()).min_by_key(|shard| taken[*shard]).unwrap_or(0)
+        (0..self.open_shards).min_by_key(|shard| taken[*shard]).unwrap_or(0)
     }
 
     /// Has every shard hear what the others have said so far.

@@ -7,11 +7,12 @@ use crate::control::{Client, Control, ControlMessage};
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::fresh::fresh_engine;
+use crate::group::Group;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
-use crate::listening::Listening;
+use crate::listening::{Listening, admit_mode, listen};
 use crate::names::Names;
 use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
@@ -26,16 +27,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use trunkline_call::{Instant, TimerTable};
+use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{BindError, Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller, TlsError};
+use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller, TlsError};
 use trunkline_policy::PolicyError;
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
@@ -83,6 +83,8 @@ pub enum StartError {
 /// A running daemon. Dropping the handle stops it.
 pub struct Daemon {
     shards: Vec<ShardSender>,
+    /// How many of them, the first, take in what is new, each on a thread of its own.
+    open_shards: usize,
     control: ControlSender,
     names: Arc<Names>,
     threads: Vec<JoinHandle<()>>,
@@ -150,12 +152,6 @@ impl Daemon {
         arrival: &Arrival,
         build: &str,
     ) -> Result<(Self, TakenOver), StartError> {
-        let own_shards = config.daemon.shards.count();
-        if own_shards != arrival.shards {
-            let why = format!("it has {} shards, and daemon.shards says {own_shards}", arrival.shards);
-            arrival.refuse(&why);
-            return Err(TakeOverError::Broken(why).into());
-        }
         let mut inherited = arrival.receive(build)?;
         let listener = inherited.listener.take();
         let path = listener.as_ref().map(|listener| listener.path().to_owned());
@@ -313,8 +309,9 @@ impl Daemon {
 
     /// Starts the shards.
     fn begin(&mut self, shards: Vec<Shard>) -> Result<(), StartError> {
-        for shard in shards {
-            self.spawn("trunkline-shard", move || shard.run())?;
+        let groups = Group::spread(shards, self.open_shards)?;
+        for group in groups {
+            self.spawn("trunkline-shard", move || group.run())?;
         }
         Ok(())
     }
@@ -330,8 +327,10 @@ impl Daemon {
         let kept = Kept::of(&config)?;
         let (messages, inbox) = channel();
         let control = ControlSender { messages, waker: Arc::new(Waker::new()?), unwritten: Arc::default() };
+        let own = config.daemon.shards.count();
         let mut daemon = Self {
             shards: Vec::new(),
+            open_shards: own,
             control,
             names: Names::new(),
             threads: Vec::new(),
@@ -347,13 +346,14 @@ impl Daemon {
         let mut shards = Vec::new();
         let keys = KeyFiles::new(config.tls.clone());
         let loaded = keys.load()?;
-        let wakers = (0..config.daemon.shards.count()).map(|_| Ok(Arc::new(Waker::new()?)));
+        let all = inherited.as_deref_mut().map_or(Ok(own), |inherited| inherited.settle_shards(own))?;
+        let wakers = (0..all).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let places = PendingConnections::budgets(config.connections());
         let shared = Arc::new(HostLimits::new(wakers.len() as u16));
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
-            let (count, waker, shared) = (wakers.len(), Arc::clone(&wakers[index]), Arc::clone(&shared));
+            let (count, waker, shared) = (own, Arc::clone(&wakers[index]), Arc::clone(&shared));
             let among = Among { index, count, waker, crossings, shared };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
@@ -365,15 +365,12 @@ impl Daemon {
             }
         }
         if let Some(inherited) = inherited.as_deref_mut() {
-            for (index, shard) in shards.iter_mut().enumerate() {
-                shard.resumes = Some(Instant(inherited.stopped_ns));
-                inherited.leave_out_unmoved(index);
-                shard.inherit(&mut inherited.shards[index], &daemon.modules)?;
-            }
+            inherited.settle_into(&mut shards, &daemon.modules)?;
         }
         let control = Control {
             listener,
             shards: daemon.shards.clone(),
+            open_shards: own,
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
@@ -433,6 +430,7 @@ impl Daemon {
             names: Arc::clone(&self.names),
             crossings,
             stopping: false,
+            ordered_to_stand: None,
             resumes: None,
             pressing: false,
             turns_unlooked: 0,
@@ -447,7 +445,7 @@ impl Daemon {
     }
 
     /// The listeners of a shard. A port is shared by all, and the kernel spreads connections over them; a socket file
-    /// is the first one's, whose calls go to the others.
+    /// is the first one's, whose calls go to the others. A shard that is left over has none.
     fn listen_for(
         &mut self,
         index: usize,
@@ -459,20 +457,27 @@ impl Daemon {
         let mut listening = Vec::new();
         for (endpoint, purpose) in Purpose::of_all(config) {
             let configured = purpose.name_of(endpoint);
-            if index > 0 && matches!(endpoint, Endpoint::Unix(_)) {
+            if index >= count || index > 0 && matches!(endpoint, Endpoint::Unix(_)) {
                 continue;
             }
-            let open = inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
-            let listener = match open {
-                Some(listener) => listener,
-                None => listen(self.bound.get(&configured).unwrap_or(&endpoint.to_string()), index, count)?,
-            };
-            if let Some(mode) = purpose.socket_mode(config) {
-                admit_mode(endpoint, mode)?;
+            // More than one, where there are fewer shards than before.
+            let next = || inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
+            let mut open: Vec<Listener> = std::iter::from_fn(next).collect();
+            if open.is_empty() {
+                let address = self.bound.get(&configured).cloned().unwrap_or_else(|| endpoint.to_string());
+                let failed = |error| StartError::Listen { endpoint: address.clone(), error };
+                open.push(listen(&address, index, count).map_err(failed)?);
             }
-            let one = self.watch_listener(configured, listener, poller, listening.len(), purpose)?;
-            self.bound.entry(one.configured.clone()).or_insert_with(|| one.endpoint.clone());
-            listening.push(one);
+            if let Some(mode) = purpose.socket_mode(config) {
+                let failed = |error| StartError::Listen { endpoint: endpoint.to_string(), error };
+                admit_mode(endpoint, mode).map_err(failed)?;
+            }
+            for listener in open {
+                let (place, purpose) = (listening.len(), purpose.clone());
+                let one = self.watch_listener(configured.clone(), listener, poller, place, purpose)?;
+                self.bound.entry(one.configured.clone()).or_insert_with(|| one.endpoint.clone());
+                listening.push(one);
+            }
         }
         Ok(listening)
     }
@@ -552,29 +557,12 @@ fn make_engine(
     let gateway = config.gateway.settings().map_err(StartError::Schemas)?;
     let engine = fresh_engine(index, shared, config, gateway);
     let Some(inherited) = inherited else { return Ok(engine) };
+    if inherited.state.is_empty() {
+        // The other daemon had fewer shards.
+        return Ok(engine);
+    }
     let taken = engine.take_over(&inherited.state, &inherited.schemas);
     Ok(taken.map_err(|error| TakeOverError::Broken(error.to_string()))?)
-}
-
-/// Sets who may connect to a socket at all.
-fn admit_mode(endpoint: &Endpoint, mode: u32) -> Result<(), StartError> {
-    let Endpoint::Unix(path) = endpoint else { return Ok(()) };
-    let set = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
-    set.map_err(|error| StartError::Listen { endpoint: endpoint.to_string(), error })
-}
-
-/// A port that several shards share is no other process's: the first takes it alone for a moment.
-fn listen(address: &str, index: usize, count: usize) -> Result<Listener, StartError> {
-    let failed = |error| StartError::Listen { endpoint: address.to_owned(), error };
-    let endpoint: Endpoint = address.parse().map_err(|e| failed(io::Error::other(e)))?;
-    let bind = |shared| Listener::bind(&endpoint, shared);
-    let is_probed = index == 0 && count > 1 && !matches!(endpoint, Endpoint::Unix(_));
-    let first = if is_probed { bind(false).map(drop) } else { Ok(()) };
-    first.and_then(|()| bind(count > 1)).map_err(|error| match error {
-        // Its own words say the address again.
-        BindError::Kernel { source, .. } => failed(source),
-        error => failed(io::Error::other(error)),
-    })
 }
 
 impl Drop for Daemon {

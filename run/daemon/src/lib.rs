@@ -4,7 +4,8 @@
 //! about calls: it copies entries out of rings, bytes out of sockets, tells the engine the time, and carries out what
 //! the engine wants done.
 //!
-//! * `turn.rs` is the loop of a shard, on one page. Start reading there.
+//! * `turn.rs` is the loop of a shard, on one page. Start reading there. `group.rs` is a thread: a shard as a rule, and
+//!   more where a daemon had more before.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
 //! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is
 //!   clear what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine,
@@ -41,6 +42,7 @@ mod control;
 mod crossings;
 mod datagrams;
 mod fresh;
+mod group;
 mod handle;
 mod handover;
 mod heaps;

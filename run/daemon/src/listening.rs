@@ -3,7 +3,8 @@
 use crate::purpose::Purpose;
 use crate::shard::Token;
 use std::io;
-use trunkline_net::{Interest, Listener, Poller};
+use std::os::unix::fs::PermissionsExt;
+use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
 
 /// A listener of a shard.
 pub(crate) struct Listening {
@@ -39,6 +40,32 @@ impl Listening {
             let _ = poller.remove(&self.listener);
         }
     }
+}
+
+/// Sets who may connect to a socket at all.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn admit_mode(endpoint: &Endpoint, mode: u32) -> io::Result<()> {
+    let Endpoint::Unix(path) = endpoint else { return Ok(()) };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+/// The listener of one of so many shards. A port that several share is no other process's: the first takes it alone for
+/// a moment.
+///
+/// # Errors
+/// Why it cannot be had.
+pub(crate) fn listen(address: &str, index: usize, count: usize) -> io::Result<Listener> {
+    let endpoint: Endpoint = address.parse().map_err(io::Error::other)?;
+    let bind = |shared| Listener::bind(&endpoint, shared);
+    let is_probed = index == 0 && count > 1 && !matches!(endpoint, Endpoint::Unix(_));
+    let first = if is_probed { bind(false).map(drop) } else { Ok(()) };
+    first.and_then(|()| bind(count > 1)).map_err(|error| match error {
+        // Its own words say the address again.
+        BindError::Kernel { source, .. } => source,
+        error => io::Error::other(error),
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::command::{Command, Exchanged, Notice, Observation, Services, ShardRec
 use crate::control::ControlMessage;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
+use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
 use crate::listening::Listening;
@@ -62,6 +63,8 @@ pub(crate) struct Shard {
     /// The queues from and to the other shards.
     pub crossings: Crossings,
     pub stopping: bool,
+    /// It is to stand still, as soon as all shards of its thread are.
+    pub ordered_to_stand: Option<Stand>,
     /// It goes on where another daemon's stopped, at this instant.
     pub resumes: Option<Instant>,
     /// Something was left for the next turn: do not wait.
@@ -112,6 +115,8 @@ const UNWRITTEN_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     Waker,
+    /// The poller of a shard on the same thread.
+    Beside,
     Session(SessionKey),
     Peer(PeerKey),
     Listener(usize),
@@ -209,7 +214,7 @@ impl Shard {
                 let _ = reply.send(self.leave_grpc(hold));
             }
             Command::StayWithGrpc => self.stay_with_grpc(),
-            Command::Stand(stand) => self.stand(&stand),
+            Command::Stand(stand) => self.ordered_to_stand = Some(stand),
             Command::Drain => self.engine.drain(now()),
             Command::Stop => self.stopping = true,
         }
@@ -468,6 +473,7 @@ impl Token {
     pub fn to_bits(self) -> u64 {
         match self {
             Self::Waker => 0,
+            Self::Beside => Self::KINDS,
             Self::Session(key) => key.to_bits() * Self::KINDS + 1,
             Self::Peer(key) => key.to_bits() * Self::KINDS + 2,
             Self::Listener(index) => index as u64 * Self::KINDS + 3,
@@ -486,7 +492,8 @@ impl Token {
     pub fn from_bits(bits: u64) -> Self {
         let key = bits / Self::KINDS;
         match bits % Self::KINDS {
-            0 => Self::Waker,
+            0 if key == 0 => Self::Waker,
+            0 => Self::Beside,
             1 => Self::Session(SessionKey::from_bits(key)),
             2 => Self::Peer(PeerKey::from_bits(key)),
             3 => Self::Listener(key as usize),

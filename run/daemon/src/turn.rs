@@ -2,12 +2,12 @@
 //!
 //! A turn looks once at everything that may have work, in this order: what other shards say, submission rings, sockets
 //! and commands, timers; then it lets out what came of it: to other shards, bytes to sockets, completions to rings. A
-//! turn that found nothing is followed by a wait: look and yield for as long as the last waits make that worthwhile,
-//! then block until a doorbell, a socket or a timer.
+//! turn that found nothing is followed by a wait (`group.rs`): look and yield for as long as the last waits make that
+//! worthwhile, then block until a doorbell, a socket or a timer.
 
 use crate::shard::{Shard, Token, now};
 use trunkline_engine::{SessionKey, Turn};
-use trunkline_shm::{Decision, RingError};
+use trunkline_shm::RingError;
 
 /// Entries taken from one ring before the others get their turn.
 const ENTRIES_PER_TURN: usize = 64;
@@ -24,19 +24,8 @@ const SPARSE_TURNS: u32 = 8;
 const IDLE_TURNS_MAX: u32 = 256;
 
 impl Shard {
-    /// Turns until told to stop.
-    pub fn run(mut self) {
-        self.resume();
-        while !self.stopping {
-            if !self.turn() {
-                self.wait();
-            }
-        }
-        self.close();
-    }
-
     /// One turn. Whether there was anything to do.
-    fn turn(&mut self) -> bool {
+    pub fn turn(&mut self) -> bool {
         let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         let mut worked =
             crossed | self.drain_submissions() | std::mem::take(&mut self.pressing) | self.read_on();
@@ -85,48 +74,33 @@ impl Shard {
         self.turns_unlooked >= SPARSE_TURNS || now().since_ns(self.sockets_worked) < SPARSE_AFTER_NS
     }
 
-    /// Nothing to do: look a little longer, or block. Calls whose steps come soon pay for looking.
-    fn wait(&mut self) {
-        self.waiter.credit(self.engine.take_quick_steps(self.waiter.step_ns_max()));
-        self.waiter.begin(now().0);
-        loop {
-            match self.waiter.decide(now().0) {
-                Decision::Spin => std::hint::spin_loop(),
-                Decision::Yield => rustix::thread::sched_yield(),
-                Decision::Block => break self.block(),
-            }
-            if self.turn() {
-                break self.waiter.arrived(now().0);
-            }
-        }
-    }
-
-    /// Every ring is armed, so whoever publishes next rings; then the poller sleeps.
-    fn block(&mut self) {
+    /// Every ring is armed, so whoever publishes next rings. `false`: something has come meanwhile.
+    pub fn arm_all(&mut self) -> bool {
         for key in std::mem::take(&mut self.sessions.active) {
             if !self.arm(key) {
                 self.sessions.activate(key);
             }
         }
-        if !self.sessions.active.is_empty() {
-            return self.waiter.arrived(now().0);
-        }
-        if !self.crossings.arm() {
-            return self.waiter.arrived(now().0);
-        }
+        self.sessions.active.is_empty() && self.crossings.arm()
+    }
+
+    /// How long it may sleep, if not until somebody rings.
+    pub fn rest_ns(&mut self) -> Option<u64> {
         let due = self.engine.next_timeout().into_iter().chain(self.socket_timers.next_due()).min();
         let timer_ns = due.map(|at| at.since_ns(now()));
         let choked_ns = (!self.choked.is_empty()).then_some(CHOKED_RETRY_NS);
         let waited_ns = self.engine.calls_wait_for_workers().then_some(RESTING_RETRY_NS);
-        let timeout_ns = timer_ns.into_iter().chain(choked_ns).chain(waited_ns).min();
-        if self.look_at_sockets(timeout_ns) {
-            self.waiter.arrived(now().0);
-        } else {
-            self.waiter.ran_dry();
-        }
+        timer_ns.into_iter().chain(choked_ns).chain(waited_ns).min()
+    }
+
+    /// Sleeps until there is something to do, and does it; not at all, if others were asleep for it. Whether there was
+    /// anything before the time was over.
+    pub fn sleep(&mut self, timeout_ns: Option<u64>) -> bool {
+        let worked = self.look_at_sockets(timeout_ns);
         self.crossings.disarm();
         self.fire_timers();
         self.let_out();
+        worked
     }
 
     /// Calls wait for workers: those whose thread rests could take one. Whether any does.
@@ -242,6 +216,8 @@ impl Shard {
         for event in ready.drain(..) {
             match Token::from_bits(event.token.0) {
                 Token::Waker => self.take_commands(),
+                // It is looked at next.
+                Token::Beside => {}
                 Token::Session(key) => self.wake_session(key),
                 Token::Peer(key) => self.serve_socket(key, event),
                 Token::Listener(index) => self.accept(index),
@@ -275,7 +251,7 @@ impl Shard {
                 Token::Lingering(id) => self.lingering_timed_out(id),
                 Token::Listener(index) => self.listener_rested(index),
                 Token::Session(key) => self.look_at_heap(key),
-                Token::Waker | Token::Peer(_) | Token::Datagrams(_) => {}
+                Token::Waker | Token::Beside | Token::Peer(_) | Token::Datagrams(_) => {}
             }
         }
         if self.engine.next_timeout().is_some_and(|at| at <= now) {

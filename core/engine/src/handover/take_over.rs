@@ -68,7 +68,21 @@ struct Arriving {
     owners_left: Vec<(SessionKey, Box<str>)>,
 }
 
+/// What of it says how many shards there must be.
+#[derive(Deserialize)]
+struct ArrivingShards {
+    #[serde(default)]
+    shards: ShardLinks,
+}
+
 impl Engine {
+    /// How many shards a host must have where an engine goes on with this state: up to the last one it has calls with.
+    /// `None`: the state cannot be read.
+    pub fn shards_needed(state: &[u8]) -> Option<u16> {
+        let (_, arriving): (u32, ArrivingShards) = ciborium::from_reader(state).ok()?;
+        Some(arriving.shards.busy())
+    }
+
     /// Goes on with a state that another engine has written. To be called on a fresh one, configured as this host is
     /// now, before services are; [`Engine::go_on_elsewhere`] follows as soon as the other engine is gone.
     ///

@@ -54,6 +54,16 @@ impl Elsewhere {
         self.owners.extend(owners.map(|(service, identity)| (shard, service.clone(), identity.clone())));
     }
 
+    /// Forgets what other shards than these serve.
+    pub fn retain(&mut self, is_here: impl Fn(ShardIndex) -> bool) {
+        for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
+            serving.retain(|one| is_here(one.shard));
+        }
+        self.methods.retain(|_, serving| !serving.is_empty());
+        self.whole.retain(|_, serving| !serving.is_empty());
+        self.owners.retain(|(at, ..)| is_here(*at));
+    }
+
     /// Who serves a method of this path.
     pub fn serving(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &ServingShard> {
         let whole = if self.whole.is_empty() { None } else { self.whole.get(service_of(path)) };

@@ -65,6 +65,13 @@ pub(crate) enum ShardLine {
     Sender(Payer),
 }
 
+impl Link {
+    /// Whether no call goes this way.
+    fn is_idle(&self) -> bool {
+        self.blocked.is_empty() && self.served.is_empty() && self.made == 0
+    }
+}
+
 impl ShardLinks {
     /// This is one of `count` shards.
     pub fn join(&mut self, own: ShardIndex, count: u16) {
@@ -73,13 +80,38 @@ impl ShardLinks {
         self.links.resize_with(count, Link::default);
     }
 
-    /// Goes on with what a shard before this one kept. `false`: that was one of another number.
+    /// Goes on with what a shard before this one kept, which had the same number. There may be more shards than it knew
+    /// of, or fewer: those that are gone had nothing. `false`: that was another shard, or it was not so.
     pub fn take_up(&mut self, from: Self) -> bool {
-        if (from.own, from.links.len()) != (self.own, self.links.len()) {
-            return from.links.is_empty() && self.own == 0;
+        if from.own != self.own {
+            return false;
         }
+        let count = self.links.len();
+        if usize::from(from.busy()) > count.max(1) {
+            return false;
+        }
+        let before = from.links.len();
         *self = from;
+        if before == count {
+            return true;
+        }
+        self.links.resize_with(count, Link::default);
+        if count == 0 {
+            // What the others have said last is of things that are over.
+            self.inbox.clear();
+        }
+        let is_here = |shard: ShardIndex| usize::from(shard.0) < count.max(1);
+        self.elsewhere.retain(is_here);
+        self.stirred.retain(|line| !matches!(line, ShardLine::Link(shard) if !is_here(*shard)));
+        // Those that are new have not heard.
+        self.told = None;
         true
+    }
+
+    /// How many shards there must be: up to the last with which this one has calls.
+    pub fn busy(&self) -> u16 {
+        let last = self.links.iter().rposition(|link| !link.is_idle());
+        last.map_or(0, |last| last as u16 + 1)
     }
 
     /// Queues something for a shard.

@@ -18,6 +18,9 @@ use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
 /// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
 const STEP_MAX: Duration = Duration::from_secs(120);
 
+/// Shards of a daemon.
+const SHARDS_MAX: usize = 32;
+
 /// Why this process does not become the daemon.
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
@@ -101,8 +104,15 @@ impl Arrival {
         let socket = inherited_socket(descriptor).map_err(TakeOverError::Descriptor)?;
         let channel = Channel::new(socket, STEP_MAX).map_err(TakeOverError::Descriptor)?;
         match channel.next()?.0 {
-            Word::Hello { version, process, shards, .. } if version == VERSION => {
+            Word::Hello { version, process, shards, .. }
+                if version == VERSION && (1..=SHARDS_MAX).contains(&shards) =>
+            {
                 Ok(Self { channel, from: process, shards })
+            }
+            Word::Hello { version, shards, .. } if version == VERSION => {
+                let error = TakeOverError::Broken(format!("it has {shards} shards"));
+                channel.send(&Word::Unable { why: error.to_string() }, &[])?;
+                Err(error)
             }
             Word::Hello { version, build, .. } => {
                 let error = TakeOverError::Version { theirs: version, build };

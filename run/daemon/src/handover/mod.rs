@@ -27,6 +27,11 @@
 //! again. If it dies before, the new one ends, too; so there are never two, and at worst none: applications then hear
 //! UNAVAILABLE and attach again.
 //!
+//! # How many shards
+//! The new daemon may have more shards, or fewer. What a shard had goes to the one of the same number. One that is left
+//! over goes on beside another, on that one's thread (`group.rs`), unless it has nothing; its listeners are the
+//! others', which share one with each other where there are too few.
+//!
 //! # What does not come along
 //! Connections that speak HTTP/2 (their state lies in a library): they are emptied first, then closed; calls that are
 //! left end as UNAVAILABLE, *unknown*. TLS below version 1.3, and handshakes under way. Sessions of the old process
@@ -41,4 +46,4 @@ mod wire;
 pub use arrive::{Arrival, TakeOverError};
 pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
-pub(crate) use parts::{Leave, Stand};
+pub(crate) use parts::{Leave, Stand, Standing};

@@ -53,6 +53,26 @@ pub(crate) enum LeaveError {
     Source,
 }
 
+/// A shard that stands still.
+pub(crate) struct Standing(Receiver<Box<Leave>>);
+
+/// One that has handed over.
+pub(crate) struct PartsSent(Box<Leave>);
+
+impl Standing {
+    /// Waits for the order to hand over. `None`: it was in vain.
+    pub fn wait(&self) -> Option<Box<Leave>> {
+        self.0.recv().ok()
+    }
+}
+
+impl PartsSent {
+    /// Comes back only if it was in vain.
+    pub fn wait(&self) {
+        let _ = self.0.in_vain.recv();
+    }
+}
+
 impl Control {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
     pub fn hand_over(&self, leave: &Leave) {
@@ -82,23 +102,24 @@ impl Control {
 }
 
 impl Shard {
-    /// Stands still, and hands over when all do. Comes back only if that was in vain.
-    pub fn stand(&mut self, stand: &Stand) {
+    /// Stands still, until it is told to hand over or to go on.
+    pub fn stand(&mut self, order: Stand) -> Standing {
         // What can go, goes: it need not be carried.
         self.let_out();
-        let _ = stand.stands.send(());
-        match stand.leave.recv() {
-            Ok(leave) => self.hand_over(&leave),
-            Err(_) => self.pressing = true,
-        }
+        let _ = order.stands.send(());
+        Standing(order.leave)
     }
 
-    /// Hands everything over. Comes back only if that was in vain.
-    fn hand_over(&mut self, leave: &Leave) {
+    /// Hands everything over.
+    pub fn hand_over(&mut self, leave: Box<Leave>) -> PartsSent {
         self.crossings.park(&mut self.engine);
         self.sockets.make_portable();
         let _ = leave.done.send(self.send_parts(&leave.channel));
-        let _ = leave.in_vain.recv();
+        PartsSent(leave)
+    }
+
+    /// It was in vain.
+    pub fn go_on(&mut self) {
         // What the TLS library had read of the sockets is read from here on.
         self.read_buffered_soon();
         self.pressing = true;

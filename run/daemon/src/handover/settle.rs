@@ -1,11 +1,13 @@
 //! What was handed over becomes a shard's, and the shard goes on.
 
-use super::arrive::{Inherited, InheritedShard, TakeOverError};
+use super::arrive::{Inherited, InheritedClient, InheritedShard, TakeOverError};
 use super::wire::Memory;
 use crate::shard::{Rings, Shard, Token, now};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
-use trunkline_engine::{Brought, SessionKey, Turn};
+use std::io;
+use trunkline_call::Instant;
+use trunkline_engine::{Brought, Engine, SessionKey, Turn};
 use trunkline_net::{Endpoint, Interest, Listener, Stream};
 use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
 use trunkline_shm::{Bells, Keepsake, inherit_heaps, inherit_rings};
@@ -26,6 +28,81 @@ impl Inherited {
         if let Some(shard) = self.shards.get_mut(index) {
             shard.memory.retain(|(key, memory, _)| memory.indices.is_none() || follows(*key));
         }
+    }
+
+    /// How many shards there are now where `own` are wanted: as many, and those that are left over, up to the last that
+    /// has anything.
+    fn shards_needed(&self, own: usize) -> usize {
+        let lives = |index: &usize| !self.is_vacant(*index);
+        let Some(first_vacant) = (own..self.shards.len()).find(|index| !lives(index)) else {
+            return own.max(self.shards.len());
+        };
+        let last = (first_vacant..self.shards.len()).rev().find(lives);
+        // A call that has ended there may not be known to be over.
+        let needed = self.shards.iter().map(|shard| Engine::shards_needed(&shard.state));
+        let needed = needed.map(|needed| needed.map_or(self.shards.len(), usize::from)).max().unwrap_or(0);
+        last.map_or(first_vacant, |last| last + 1).max(needed).min(self.shards.len()).max(own)
+    }
+
+    fn is_vacant(&self, index: usize) -> bool {
+        let follows = |client: &InheritedClient| client.shard == index && client.session.is_some();
+        let has_nothing = |shard: &InheritedShard| {
+            shard.memory.is_empty() && shard.peers.is_empty() && shard.pending.is_empty()
+        };
+        self.shards.get(index).is_some_and(has_nothing) && !self.clients.iter().any(follows)
+    }
+
+    /// The first `own` shards take in what is new: they have the listeners. How many there are with those left over.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn settle_shards(&mut self, own: usize) -> io::Result<usize> {
+        let all = self.shards_needed(own);
+        let left_over = self.shards.iter_mut().skip(own);
+        let mut orphans: Vec<_> = left_over.flat_map(|shard| std::mem::take(&mut shard.listeners)).collect();
+        self.shards.resize_with(all, InheritedShard::default);
+        for (index, listener) in orphans.drain(..).enumerate() {
+            self.shards[index % own].listeners.push(listener);
+        }
+        self.share_listeners(own)?;
+        Ok(all)
+    }
+
+    /// Each shard goes on with what the one of its number had; those that are new have the policies of the others.
+    ///
+    /// # Errors
+    /// What does not hold together.
+    pub fn settle_into(
+        &mut self,
+        shards: &mut [Shard],
+        loader: &dyn ModuleLoader,
+    ) -> Result<(), TakeOverError> {
+        let mut at_work = Vec::new();
+        for (index, shard) in shards.iter_mut().enumerate() {
+            if self.shards[index].state.is_empty() {
+                shard.begin_with(&at_work, loader)?;
+                continue;
+            }
+            shard.resumes = Some(Instant(self.stopped_ns));
+            self.leave_out_unmoved(index);
+            shard.inherit(&mut self.shards[index], loader)?;
+            at_work = shard.engine.policy_rows().into_iter().map(|row| row.definition).collect();
+        }
+        Ok(())
+    }
+
+    /// A shard that is new looks at the first one's listeners, too. Socket files are the first one's alone.
+    fn share_listeners(&mut self, own: usize) -> io::Result<()> {
+        let Some((first, others)) = self.shards.split_first_mut() else { return Ok(()) };
+        for (configured, endpoint, socket) in &first.listeners {
+            let is_port = !matches!(endpoint.parse(), Ok(Endpoint::Unix(_)));
+            let lacks =
+                |shard: &&mut InheritedShard| !shard.listeners.iter().any(|(known, ..)| known == configured);
+            for shard in others.iter_mut().take(own - 1).filter(|_| is_port).filter(lacks) {
+                shard.listeners.push((configured.clone(), endpoint.clone(), socket.try_clone()?));
+            }
+        }
+        Ok(())
     }
 
     /// The new receive heaps, for their applications.
@@ -86,6 +163,21 @@ impl Shard {
             }
         }
         Ok(())
+    }
+
+    /// Has a shard that the other daemon had not the policies of the others.
+    ///
+    /// # Errors
+    /// They cannot be put to work here.
+    pub fn begin_with(
+        &mut self,
+        definitions: &[Definition],
+        loader: &dyn ModuleLoader,
+    ) -> Result<(), TakeOverError> {
+        let mut chain = Chain::build(definitions).map_err(|e| TakeOverError::Broken(e.to_string()))?;
+        let modules = chain.load_modules(loader).map_err(|e| TakeOverError::Broken(e.to_string()))?;
+        let begun = self.engine.exchange_policies(chain, modules, false);
+        begun.map(drop).map_err(|e| TakeOverError::Broken(e.to_string()))
     }
 
     /// Loads the modules of the chain that came with the engine; they take over what the others exported.

@@ -48,6 +48,19 @@ fn on_one_host() {
     scene.end_untouched();
 }
 
+/// From one shard to two, to three, and to one again: what a daemon has goes on, whatever the number of the next.
+#[test]
+fn the_number_of_shards_changes() {
+    for mut scene in [Scene::on_one(), Scene::between_two()] {
+        for round in 0..20 {
+            let shards = [2, 3, 1][round / 2 % 3];
+            scene.host(round).set_shards(shards);
+            scene.replace(round);
+        }
+        println!("20 replacements, 1 to 2 to 3 to 1 shards: {}", scene.end_untouched());
+    }
+}
+
 #[test]
 fn connections_with_tls_go_on() {
     let mut scene = Scene::secured();
