@@ -170,6 +170,14 @@ pub enum EntryError {
     UnknownFlags(u8),
 }
 
+/// Bytes of the message an entry of an application brings, as it says; zero if it brings none.
+pub fn message_bytes(entry: &Entry) -> u32 {
+    match entry[0] as u8 {
+        kind::CALL | kind::MESSAGE | kind::FINISH => span(entry[2]).len,
+        _ => 0,
+    }
+}
+
 mod kind {
     pub const CALL: u8 = 1;
     pub const MESSAGE: u8 = 2;

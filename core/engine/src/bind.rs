@@ -7,6 +7,7 @@ use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Se
 use crate::session::Route;
 use crate::target::Target;
 use crate::{RemoteKey, SessionKey};
+use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_call::{Instant, Pattern, RouteIndex};
 use trunkline_grpc::service_config::ServiceConfig;
@@ -89,13 +90,7 @@ impl Engine {
     /// What a session has bound; nothing if it is gone.
     pub fn bound(&self, key: SessionKey) -> Bound {
         let Ok(session) = self.session(key) else { return Bound::default() };
-        let mut serves: Vec<String> = Vec::new();
-        for server in self.registry.every_server().filter(|server| server.session == key) {
-            let service = crate::registry::service_of(&server.types.path);
-            if !serves.iter().any(|known| known == service) {
-                serves.push(service.to_owned());
-            }
-        }
+        let serves = self.registry.services_of(key);
         let calls = session.routes.iter().filter_map(|route| {
             let Route::Calls { types, target, .. } = route else { return None };
             let target = match target {
@@ -196,15 +191,26 @@ impl Engine {
 
     /// A session serves nothing from now on: it drains, or is gone.
     pub(crate) fn withdraw(&mut self, session: SessionKey) {
-        self.registry.withdraw(session);
-        self.leave_services(session);
-    }
-
-    /// The same, while the registry still knows with which types.
-    pub(crate) fn leave_services(&mut self, session: SessionKey) {
+        let served = self.registry.withdraw(session);
         self.owners.leave(session);
         self.describe_again(session);
-        self.stop_serving(session);
+        if served {
+            self.stop_serving(session);
+        }
+    }
+
+    /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
+    pub(crate) fn forget_unused_names(&mut self) {
+        if !self.registry.has_many_unused() {
+            return;
+        }
+        let calls = self.calls.iter().map(|(_, call)| call.method);
+        let in_flight: HashSet<MethodKey> = calls.chain(self.shards.elsewhere.methods()).collect();
+        self.registry.forget_unused(&in_flight);
+        let registry = &self.registry;
+        self.workers.forget(|method| registry.knows(method));
+        self.gateway.methods.retain(|method, _| registry.knows(*method));
+        self.remotes.forget_methods(|method| registry.knows(method));
     }
 
     /// A session serves nothing any more; the names stay its user's for those who come after it.
@@ -241,6 +247,7 @@ impl Engine {
 
     fn bind_call(&mut self, session: SessionKey, types: Arc<MethodTypes>, target: Target) -> RouteIndex {
         let method = self.intern(&types.path);
+        self.registry.hold(method);
         let plan = self.plan_for(Side::Client, session, &types);
         self.add_route(session, Route::Calls { method, types, target, plan })
     }

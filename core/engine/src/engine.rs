@@ -20,7 +20,7 @@ use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
 use crate::services::ServiceState;
-use crate::session::Session;
+use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
 use crate::table::Table;
 use crate::vouching::{Hosts, PeerRule};
@@ -28,7 +28,7 @@ use crate::workers::Workers;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use trunkline_call::entry::{Completion, EntryError, Span};
+use trunkline_call::entry::{Completion, Entry, EntryError, Span};
 use trunkline_call::{CallId, Instant, RouteIndex, Steps, TimerTable};
 use trunkline_grpc::Command;
 use trunkline_native::{Config, Features};
@@ -156,6 +156,11 @@ pub enum SessionFault {
     /// A message on a stream that has no credit left.
     #[error("message on call {0:?} beyond the stream's window")]
     OverWindow(CallId),
+    /// More calls than it may have, and as many again that were refused and that it has not released.
+    #[error(
+        "{0} calls in flight (limits.calls_made_per_session), and as many refused whose ends it does not take"
+    )]
+    TooManyCalls(usize),
     /// The session is gone already.
     #[error("session is gone")]
     Gone,
@@ -243,12 +248,26 @@ impl Engine {
         self.peer_rules = rules;
     }
 
+    /// Who a session's process is, as [`Engine::identify`] was told.
+    pub fn identity_of(&self, key: SessionKey) -> &str {
+        self.sessions.find(key).map_or("", |session| &session.identity)
+    }
+
+    /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
+    /// is its handler's.
+    pub fn on_behalf_of(&self, session: SessionKey, raw: &Entry) -> SessionKey {
+        let made =
+            self.delivered_key(session, CallId(raw[1])).and_then(|call| self.calls.find(call)?.maker());
+        made.map_or(session, |(maker, _)| maker)
+    }
+
     /// Ends a session, for whatever reason. Its calls end; nobody else's do. The host may drop its heaps once
     /// [`Engine::poll_retired`] names it.
     pub fn detach(&mut self, turn: &mut Turn<'_>, key: SessionKey) {
         let Some(parked) = self.part_with(key) else { return };
         self.withdraw(key);
         self.end_calls_of(turn, key, parked);
+        self.forget_unused_names();
         self.go_on(turn);
     }
 
@@ -257,6 +276,11 @@ impl Engine {
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
         let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
         session.gone = true;
+        for route in std::mem::take(&mut session.routes) {
+            if let Route::Calls { method, .. } = route {
+                self.registry.release(method);
+            }
+        }
         self.shards.forget_session(key);
         session.outbox.clear();
         let parked = session.parked.drain(..).chain(session.parked_streams.drain(..));
@@ -381,6 +405,11 @@ impl Engine {
     /// Whether completions of this session wait.
     pub fn has_completions(&self, session: SessionKey) -> bool {
         self.sessions.find(session).is_some_and(|session| !session.outbox.is_empty())
+    }
+
+    /// Completions of this session that wait for room in its ring.
+    pub fn completions_waiting(&self, session: SessionKey) -> usize {
+        self.sessions.find(session).map_or(0, |session| session.outbox.len())
     }
 
     /// A session that is gone and whose heaps nobody reads any more.

@@ -76,6 +76,8 @@ mod handover;
 mod heaps;
 mod item;
 mod limits;
+mod method_types;
+mod methods;
 mod names;
 mod nested;
 mod observe;

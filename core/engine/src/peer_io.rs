@@ -128,6 +128,12 @@ impl Engine {
         self.settle_peer(turn, key);
     }
 
+    /// Whether a connection is for large messages only.
+    pub fn is_bulk(&self, key: PeerKey) -> bool {
+        let lane = self.peers.find(key).and_then(|peer| peer.lane);
+        matches!(lane, Some((_, LaneIndex::Bulk)))
+    }
+
     /// A connection with bytes to write.
     pub fn poll_transmitting(&mut self) -> Option<PeerKey> {
         let key = self.transmitting.pop_front()?;

@@ -92,6 +92,11 @@ impl R2p2Remote {
         self.agreed.entry(method).or_default().not_before = now.plus_ns(DISAGREED_NS);
     }
 
+    /// What was agreed about methods that are forgotten is forgotten, too.
+    pub fn forget(&mut self, knows: impl Fn(MethodKey) -> bool) {
+        self.agreed.retain(|method, _| knows(*method));
+    }
+
     /// Nobody answers any more.
     pub fn fell_silent(&mut self) {
         if self.is_there() {

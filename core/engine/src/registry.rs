@@ -1,115 +1,16 @@
 //! Who serves what: methods by path, the sessions that serve them, and the schemas they were bound with.
 
 use crate::SessionKey;
+pub use crate::method_types::{BoundSchema, Form, MessageType, MethodTypes};
+use crate::methods::MethodTable;
+pub(crate) use crate::methods::service_of;
+pub use crate::methods::{MethodKey, Server};
 use crate::opaque::is_path;
 use http::uri::PathAndQuery;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use trunkline_call::{Pattern, RouteIndex};
-use trunkline_message::Transcoder;
 use trunkline_policy::Plan;
-use trunkline_schema::{MessageIndex, Schema};
 use trunkline_telemetry::MethodIndex;
-
-/// A schema and its transcoding tables, built once per descriptor set and shared by every session that sends the same.
-#[derive(Debug)]
-pub struct BoundSchema {
-    /// Types, layouts, services.
-    pub schema: Arc<Schema>,
-    /// Tables for protobuf in and out.
-    pub transcoder: Transcoder,
-    /// The descriptor set it was built from, for a host that hands it over.
-    pub source: Option<Arc<[u8]>>,
-}
-
-impl BoundSchema {
-    /// Builds the tables for a schema.
-    pub fn new(schema: Schema) -> Self {
-        let schema = Arc::new(schema);
-        let transcoder = Transcoder::new(Arc::clone(&schema));
-        Self { schema, transcoder, source: None }
-    }
-
-    /// The same, and what it was built from.
-    pub fn with_source(schema: Schema, source: Arc<[u8]>) -> Self {
-        Self { source: Some(source), ..Self::new(schema) }
-    }
-}
-
-/// A message type of one schema.
-#[derive(Clone, Debug)]
-pub struct MessageType {
-    /// Where it is defined.
-    pub schema: Arc<BoundSchema>,
-    /// Which it is.
-    pub index: MessageIndex,
-    /// Equal fingerprints: extents may pass unchanged.
-    pub fingerprint: u64,
-}
-
-impl MessageType {
-    /// The type at `index` of `schema`.
-    pub fn new(schema: &Arc<BoundSchema>, index: MessageIndex) -> Self {
-        let fingerprint = schema.schema.fingerprint(index);
-        Self { schema: Arc::clone(schema), index, fingerprint }
-    }
-}
-
-/// The messages of a method in one direction, as one session has them in shared memory.
-#[derive(Clone, Debug)]
-pub enum Form {
-    /// Linear extents of this type.
-    Typed(MessageType),
-    /// Protobuf of a type that only the application knows.
-    Opaque,
-}
-
-impl Form {
-    /// What is told to peers; zero, which never equals anything, for a type nobody here knows.
-    pub fn fingerprint(&self) -> u64 {
-        match self {
-            Self::Typed(of) => of.fingerprint,
-            Self::Opaque => 0,
-        }
-    }
-
-    /// Whether only the application knows the type.
-    pub fn is_opaque(&self) -> bool {
-        matches!(self, Self::Opaque)
-    }
-}
-
-/// A method as one session sees it: calls it or serves it with these types.
-#[derive(Clone, Debug)]
-pub struct MethodTypes {
-    /// Its number among all that were ever bound here: what it is called when it is handed over.
-    pub number: u32,
-    /// `/package.Service/Method`, or `/package.Service/*`.
-    pub path: Arc<str>,
-    /// Request.
-    pub input: Form,
-    /// Response.
-    pub output: Form,
-    /// Who streams. An opaque method may stream both ways.
-    pub pattern: Pattern,
-    /// Whether this stands for every method of a service, so that each call delivered must name its own.
-    pub whole_service: bool,
-}
-
-impl MethodTypes {
-    /// A method, or a whole service, of which nothing is known but the path.
-    pub fn opaque(path: &str, whole_service: bool) -> Self {
-        let pattern = Pattern::Bidirectional;
-        Self {
-            number: 0,
-            path: path.into(),
-            input: Form::Opaque,
-            output: Form::Opaque,
-            pattern,
-            whole_service,
-        }
-    }
-}
 
 /// Services of this package are the host's own (the admin API): no peer reaches them, and only the daemon's own process
 /// may serve them.
@@ -125,16 +26,6 @@ pub fn is_reading(path: &str) -> bool {
     path.starts_with("/trunkline.admin.v1.Admin/")
 }
 
-/// `package.Service` of `/package.Service/Method`.
-pub(crate) fn service_of(path: &str) -> &str {
-    let path = path.strip_prefix('/').unwrap_or(path);
-    path.split_once('/').map_or(path, |(service, _)| service)
-}
-
-/// Names a path for the life of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct MethodKey(pub u32);
-
 /// A method that a peer calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
@@ -143,28 +34,13 @@ pub(crate) struct Called {
     pub path: Option<Box<str>>,
 }
 
-/// One session's service of one method.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Server {
-    /// Who.
-    pub session: SessionKey,
-    /// What its delivered calls carry.
-    pub route: RouteIndex,
-    /// With which types.
-    pub types: Arc<MethodTypes>,
-    /// Only while nobody else does.
-    pub stands_by: bool,
-    /// The policies its calls pass.
-    #[serde(skip)]
-    pub plan: Option<Arc<Plan>>,
-}
-
 /// Every path somebody on this host calls or serves.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Registry {
+    methods: MethodTable,
+    /// The methods each session serves, each once.
     #[serde(skip)]
-    by_path: HashMap<Arc<str>, MethodKey>,
-    methods: Vec<MethodEntry>,
+    served_by: HashMap<SessionKey, Vec<MethodKey>>,
     /// Counts the changes of who serves what; by two, so that a bit is left to the engine.
     version: u64,
     /// Services somebody serves as a whole, by full name.
@@ -193,75 +69,101 @@ struct OpaqueService {
     learned: usize,
 }
 
-#[derive(Debug, serde::Serialize, serde::Deserialize)]
-struct MethodEntry {
-    path: Arc<str>,
-    /// The path as a request to a gRPC server carries it, if one could.
-    #[serde(skip)]
-    http_path: Option<PathAndQuery>,
-    #[serde(skip, default = "unnumbered")]
-    number: MethodIndex,
-    /// Those who stand by are behind the others.
-    servers: Vec<Server>,
-    next: usize,
-    /// Somebody serves it, or has.
-    ever_served: bool,
-}
-
-fn unnumbered() -> MethodIndex {
-    MethodIndex(0)
-}
-
 impl Registry {
     /// Makes what follows from the rest of a registry that was handed over. `false`: it contradicts itself.
-    pub fn take_up(&mut self, mut number: impl FnMut(&Arc<str>) -> MethodIndex) -> bool {
-        for (index, entry) in self.methods.iter_mut().enumerate() {
-            entry.number = number(&entry.path);
-            entry.http_path = trunkline_grpc::request::path(&entry.path);
-            let key = MethodKey(index as u32);
-            if self.by_path.insert(Arc::clone(&entry.path), key).is_some() {
-                return false;
+    pub fn take_up(&mut self, number: impl FnMut(&Arc<str>) -> MethodIndex) -> bool {
+        if !self.methods.take_up(number) {
+            return false;
+        }
+        let Self { methods, served_by, .. } = self;
+        for (key, entry) in methods.iter() {
+            for server in &entry.servers {
+                note_served(served_by, server.session, key);
             }
         }
         let all = self.opaque.values().map(|service| service.all);
         let all = all.chain(self.forwarded.values().map(|service| service.all)).collect::<Vec<_>>();
+        all.iter().for_each(|method| self.methods.keep(*method));
         self.version <= u64::MAX / 2 && all.into_iter().all(|method| self.knows(method))
+    }
+
+    /// Counts the routes to methods anew: those of every session that was handed over.
+    pub fn count_routes(&mut self, routes: impl Iterator<Item = MethodKey>) {
+        routes.for_each(|method| self.methods.hold(method));
+        self.methods.find_unused();
+    }
+
+    /// A session has a route to a method from now on.
+    pub fn hold(&mut self, method: MethodKey) {
+        self.methods.hold(method);
+    }
+
+    /// A session has one route less to a method.
+    pub fn release(&mut self, method: MethodKey) {
+        self.methods.release(method);
+    }
+
+    /// Whether so many methods are not called or served any more that it is time to forget some.
+    pub fn has_many_unused(&self) -> bool {
+        self.methods.has_many_unused()
+    }
+
+    /// Forgets methods nobody calls or serves any more, but for those of calls in flight and those served last.
+    pub fn forget_unused(&mut self, in_flight: &HashSet<MethodKey>) {
+        let Self { methods, opaque, .. } = self;
+        methods.forget_unused(in_flight, |path| {
+            if let Some(service) = opaque.get_mut(service_of(path)) {
+                service.learned = service.learned.saturating_sub(1);
+            }
+        });
     }
 
     /// Whether a key names a method.
     pub fn knows(&self, method: MethodKey) -> bool {
-        (method.0 as usize) < self.methods.len()
+        self.methods.knows(method)
     }
 
     /// Every server there is written down, to be changed.
     pub fn every_server_mut(&mut self) -> impl Iterator<Item = &mut Server> {
         let whole = self.opaque.values_mut().flat_map(|service| &mut service.servers);
-        self.methods.iter_mut().flat_map(|entry| &mut entry.servers).chain(whole)
+        self.methods.entries_mut().flat_map(|entry| &mut entry.servers).chain(whole)
     }
 
     /// The same, to be looked at.
     pub fn every_server(&self) -> impl Iterator<Item = &Server> {
         let whole = self.opaque.values().flat_map(|service| &service.servers);
-        self.methods.iter().flat_map(|entry| &entry.servers).chain(whole)
+        self.methods.iter().flat_map(|(_, entry)| &entry.servers).chain(whole)
     }
 
-    /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes. (What
-    /// peers name is bounded by [`Registry::learn`].)
+    /// The services a session serves, by full name.
+    pub fn services_of(&self, session: SessionKey) -> Vec<String> {
+        let mut services: Vec<&str> =
+            self.methods_of(session).iter().map(|method| service_of(self.path(*method))).collect();
+        services.sort_unstable();
+        services.dedup();
+        services.into_iter().map(str::to_owned).collect()
+    }
+
+    /// The methods a session serves.
+    fn methods_of(&self, session: SessionKey) -> &[MethodKey] {
+        self.served_by.get(&session).map_or(&[], Vec::as_slice)
+    }
+
+    /// The key of a path, made if new. Only bound sessions call this, so its growth is bounded by their routes: what
+    /// they named is forgotten when they have gone. (What peers name is bounded by [`Registry::learn`].)
     pub fn intern(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
-        if let Some(key) = self.by_path.get(path) {
-            return *key;
+        if let Some(key) = self.methods.key_of(path) {
+            return key;
         }
-        let key = MethodKey(self.methods.len() as u32);
+        let key = self.methods.insert(path, number());
         let servers = self.opaque_servers(path).to_vec();
-        self.methods.push(MethodEntry {
-            path: Arc::clone(path),
-            http_path: trunkline_grpc::request::path(path),
-            number: number(),
-            ever_served: !servers.is_empty(),
-            servers,
-            next: 0,
-        });
-        self.by_path.insert(Arc::clone(path), key);
+        for server in &servers {
+            note_served(&mut self.served_by, server.session, key);
+        }
+        if let Some(entry) = self.methods.find_mut(key) {
+            entry.ever_served = !servers.is_empty();
+            entry.servers = servers;
+        }
         key
     }
 
@@ -272,8 +174,12 @@ impl Registry {
 
     /// Whether all that a session serves is of that kind, and it serves something.
     pub fn serves_for_the_house(&self, session: SessionKey) -> bool {
-        let mut served = self.all_servers().filter(|(_, server)| server.session == session).peekable();
-        served.peek().is_some() && served.all(|(method, server)| self.is_of_the_house(method, server))
+        let methods = self.methods_of(session);
+        let is_ours = |method: &MethodKey| {
+            let mut own = self.servers(*method).iter().filter(|server| server.session == session);
+            own.all(|server| self.is_of_the_house(*method, server))
+        };
+        !methods.is_empty() && methods.iter().all(is_ours)
     }
 
     /// The key of a path somebody here has named. Peers ask with this: their paths never grow the registry, and the
@@ -282,17 +188,18 @@ impl Registry {
         if is_own_service(path.trim_start_matches('/')) {
             return None;
         }
-        self.by_path.get(path).copied()
+        self.methods.key_of(path)
     }
 
     /// The key of a path of the host's own services, for those who may ask them.
     pub fn own_key_of(&self, path: &str) -> Option<MethodKey> {
-        self.by_path.get(path).copied()
+        self.methods.key_of(path)
     }
 
     /// Adds a server of a method.
     pub fn serve(&mut self, method: MethodKey, server: Server) {
-        let entry = &mut self.methods[method.0 as usize];
+        note_served(&mut self.served_by, server.session, method);
+        let Some(entry) = self.methods.find_mut(method) else { return };
         let at = if server.stands_by { entry.servers.len() } else { entry.first_in_line() };
         entry.servers.insert(at, server);
         entry.ever_served = true;
@@ -301,11 +208,8 @@ impl Registry {
 
     /// Adds a server of a whole service: of every method that was named, and of those that will be.
     pub fn serve_all(&mut self, service: &str, all: MethodKey, server: Server) {
-        let of_service = |entry: &MethodEntry| service_of(&entry.path) == service;
-        for index in 0..self.methods.len() {
-            if of_service(&self.methods[index]) {
-                self.serve(MethodKey(index as u32), server.clone());
-            }
+        for method in self.methods.of_service(service).to_vec() {
+            self.serve(method, server.clone());
         }
         let new = || OpaqueService { all, servers: Vec::new(), learned: 0 };
         let servers = &mut self.opaque.entry(service.into()).or_insert_with(new).servers;
@@ -330,7 +234,9 @@ impl Registry {
         }
         service.learned += 1;
         let path = Arc::from(path);
-        Some(self.intern(&path, || number(&path)))
+        let method = self.intern(&path, || number(&path));
+        self.methods.learned(method);
+        Some(method)
     }
 
     /// The method a peer means by a path, if somebody here has named it or serves its service as a whole. Peers make
@@ -368,6 +274,7 @@ impl Registry {
         let (all, learned) = known.unwrap_or_else(|| {
             let path = Arc::from(format!("/{service}/*"));
             let all = self.intern(&path, || number(&path));
+            self.methods.keep(all);
             self.forwarded.insert(service.into(), ForwardedService { all, learned: 1 });
             (all, 1)
         });
@@ -378,7 +285,9 @@ impl Registry {
             return all;
         }
         let path = Arc::from(path);
-        self.intern(&path, || number(&path))
+        let method = self.intern(&path, || number(&path));
+        self.methods.keep(method);
+        method
     }
 
     fn opaque_servers(&self, path: &str) -> &[Server] {
@@ -386,18 +295,25 @@ impl Registry {
         service.map_or(&[], |service| service.servers.as_slice())
     }
 
-    /// Takes a session out of every method it serves: it drains or is gone.
-    pub fn withdraw(&mut self, session: SessionKey) {
-        let mut left = 0;
-        for method in &mut self.methods {
-            left += method.servers.len();
-            method.servers.retain(|server| server.session != session);
-            left -= method.servers.len();
+    /// Takes a session out of every method it serves: it drains or is gone. Whether it served any.
+    pub fn withdraw(&mut self, session: SessionKey) -> bool {
+        let Some(served) = self.served_by.remove(&session) else { return false };
+        for method in served {
+            let Some(entry) = self.methods.find_mut(method) else { continue };
+            entry.servers.retain(|server| server.session != session);
+            let whole = entry.path.strip_suffix("/*").map(|path| service_of(path).to_owned());
+            if let Some(service) = whole
+                && let Some(known) = self.opaque.get_mut(&*service)
+            {
+                known.servers.retain(|server| server.session != session);
+                if known.servers.is_empty() {
+                    self.opaque.remove(&*service);
+                }
+            }
+            self.methods.note_unused(method);
         }
-        for service in self.opaque.values_mut() {
-            service.servers.retain(|server| server.session != session);
-        }
-        self.version += if left > 0 { 2 } else { 0 };
+        self.version += 2;
+        true
     }
 
     /// Counts the changes of who serves what. Even.
@@ -407,63 +323,61 @@ impl Registry {
 
     /// Whether some session of this host serves any method of the service.
     pub fn serves_service(&self, service: &str) -> bool {
-        let of_service = |entry: &&MethodEntry| service_of(&entry.path) == service;
-        self.methods.iter().filter(of_service).any(|entry| !entry.servers.is_empty())
+        self.methods.of_service(service).iter().any(|method| !self.servers(*method).is_empty())
     }
 
     /// Every method somebody serves or has served, with those who do now.
     pub fn ever_served(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
-        let served = self.methods.iter().filter(|entry| entry.ever_served);
-        served.map(|entry| (&entry.path, entry.servers.as_slice()))
+        let served = self.methods.iter().filter(|(_, entry)| entry.ever_served);
+        served.map(|(_, entry)| (&entry.path, entry.servers.as_slice()))
     }
 
     /// Every method with its servers.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
-        self.methods.iter().map(|entry| (&entry.path, entry.servers.as_slice()))
+        self.methods.iter().map(|(_, entry)| (&entry.path, entry.servers.as_slice()))
     }
 
     /// Every server of every method.
     pub fn all_servers(&self) -> impl Iterator<Item = (MethodKey, &Server)> {
-        let methods = (0..).map(MethodKey).zip(&self.methods);
-        methods.flat_map(|(key, entry)| entry.servers.iter().map(move |server| (key, server)))
+        self.methods.iter().flat_map(|(key, entry)| entry.servers.iter().map(move |server| (key, server)))
     }
 
     /// Sets the policies a server's calls pass.
     pub fn set_plan(&mut self, method: MethodKey, session: SessionKey, plan: Option<Arc<Plan>>) {
-        let servers = &mut self.methods[method.0 as usize].servers;
-        for server in servers.iter_mut().filter(|server| server.session == session) {
+        let Some(entry) = self.methods.find_mut(method) else { return };
+        for server in entry.servers.iter_mut().filter(|server| server.session == session) {
             server.plan.clone_from(&plan);
         }
     }
 
     /// The method's number in reports.
     pub fn number(&self, method: MethodKey) -> MethodIndex {
-        self.methods[method.0 as usize].number
+        self.methods.get(method).number
     }
 
     /// The path of a method.
     pub fn path(&self, method: MethodKey) -> &Arc<str> {
-        &self.methods[method.0 as usize].path
+        &self.methods.get(method).path
     }
 
     /// The path as a request to a gRPC server carries it.
     pub fn http_path(&self, method: MethodKey) -> Option<&PathAndQuery> {
-        self.methods[method.0 as usize].http_path.as_ref()
+        self.methods.get(method).http_path.as_ref()
     }
 
     /// Whether somebody here has ever served a method: if nobody does now, it is away and not unknown.
     pub fn was_served(&self, method: MethodKey) -> bool {
-        self.methods[method.0 as usize].ever_served
+        self.methods.get(method).ever_served
     }
 
     /// The sessions that serve a method.
     pub fn servers(&self, method: MethodKey) -> &[Server] {
-        &self.methods[method.0 as usize].servers
+        &self.methods.get(method).servers
     }
 
     /// Those of them that get calls: those who stand by are not among them while anybody else is.
     pub fn in_line(&self, method: MethodKey) -> &[Server] {
-        let entry = &self.methods[method.0 as usize];
+        let entry = self.methods.get(method);
         match entry.first_in_line() {
             0 => &entry.servers,
             regular => &entry.servers[..regular],
@@ -473,7 +387,7 @@ impl Registry {
     /// The servers of a method starting behind the one picked last: round-robin, to be searched for one with room.
     /// Those who stand by are not among them while anybody else is.
     pub fn rotate(&mut self, method: MethodKey) -> impl Iterator<Item = &Server> {
-        let entry = &mut self.methods[method.0 as usize];
+        let Some(entry) = self.methods.find_mut(method) else { return [].iter().chain(&[]) };
         let count = match entry.first_in_line() {
             0 => entry.servers.len(),
             regular => regular,
@@ -486,10 +400,11 @@ impl Registry {
     }
 }
 
-impl MethodEntry {
-    /// The first of those who stand by; as many serve without that.
-    fn first_in_line(&self) -> usize {
-        self.servers.partition_point(|server| !server.stands_by)
+/// A session serves a method: it is in the session's list once, however often it serves it.
+fn note_served(served_by: &mut HashMap<SessionKey, Vec<MethodKey>>, session: SessionKey, method: MethodKey) {
+    let methods = served_by.entry(session).or_default();
+    if methods.last() != Some(&method) {
+        methods.push(method);
     }
 }
 
@@ -497,6 +412,8 @@ impl MethodEntry {
 mod tests {
     //! Shows that peers know the paths somebody here has named, but not the host's own, and who is picked.
     use super::*;
+    use trunkline_call::{Pattern, RouteIndex};
+    use trunkline_schema::{MessageIndex, Schema};
 
     #[test]
     fn own_services_are_unknown_to_peers() {

@@ -2,6 +2,7 @@
 
 use crate::names::Names;
 use crate::r2p2_remote::R2p2Remote;
+use crate::registry::MethodKey;
 use crate::snapshot::{RemoteRow, RemoteState};
 use crate::table::Table;
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
@@ -253,6 +254,12 @@ impl Remotes {
                 self.by_endpoint.remove(&remote.endpoint);
             }
         }
+    }
+
+    /// What is known of methods that are forgotten is forgotten, too.
+    pub fn forget_methods(&mut self, knows: impl Fn(MethodKey) -> bool) {
+        let over_r2p2 = self.table.iter_mut().filter_map(|(_, remote)| remote.r2p2.as_mut());
+        over_r2p2.for_each(|r2p2| r2p2.forget(&knows));
     }
 
     pub fn line_up(&mut self, remote: RemoteKey, call: CallKey) {

@@ -12,6 +12,9 @@ use std::collections::hash_map::Entry;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Execution, Fault, Metadata};
 
+/// Refused calls that wait for their release, where a session may have fewer calls than this.
+const REFUSED_MIN: usize = 64;
+
 impl Engine {
     /// Takes one submission of a session.
     ///
@@ -71,7 +74,13 @@ impl Engine {
         if made.call.is_delivered() {
             return Err(SessionFault::CallIdInUse(made.call));
         }
-        let full = from.made.len() >= self.limits.calls_made_per_session;
+        let limit = self.limits.calls_made_per_session;
+        let full = from.made.len() >= limit;
+        if from.made.len() >= limit + limit.max(REFUSED_MIN) {
+            // Calls that are refused wait for their release like others; an application that goes on without reading
+            // that they are could have any number kept.
+            return Err(SessionFault::TooManyCalls(limit));
+        }
         let client = ClientEnd::Session { session, id: made.call, types };
         let mut call = Call::new(method, client, ServerEnd::Nobody, made.deadline);
         call.waits_for_ready = made.wait_for_ready;
@@ -95,7 +104,7 @@ impl Engine {
         let item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
         if full {
             self.drop_item(item);
-            let limit = self.limits.calls_made_per_session as u64;
+            let limit = limit as u64;
             self.fail(
                 turn,
                 key,

@@ -161,6 +161,13 @@ impl Workers {
         index
     }
 
+    /// What is known of methods that are forgotten is forgotten, too.
+    pub fn forget(&mut self, knows: impl Fn(MethodKey) -> bool) {
+        for service in &mut self.services {
+            service.waits.retain(|method, _| knows(*method));
+        }
+    }
+
     /// Gives a call that begins a place at a worker of this service, or a place in the queue.
     pub fn give(&mut self, now: Instant, index: usize, asking: Asking) -> Given {
         let service = &mut self.services[index];

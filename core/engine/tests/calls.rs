@@ -607,6 +607,24 @@ fn a_limit_names_its_key() {
     );
 }
 
+/// Refused calls are kept until they are released, and no more of them than a session may have calls.
+#[test]
+fn whoever_goes_on_when_its_calls_are_refused_is_detached() {
+    let mut world = World::with_limits(Limits { calls_made_per_session: 100, ..Limits::default() });
+    let mut client = world.attach(0, PROTO, None, false);
+    let payload = world.blob(&mut client, b"x");
+    let mut made = 0;
+    let fault = loop {
+        let call = client.call(0, Some(payload), true);
+        match world.submit(&client, Submission::Call(call)) {
+            Ok(()) => made += 1,
+            Err(fault) => break fault,
+        }
+    };
+    assert_eq!(made, 200);
+    assert!(fault.to_string().contains("100 calls in flight (limits.calls_made_per_session)"), "{fault}");
+}
+
 #[test]
 fn an_id_of_the_wrong_direction_is_nobodys() {
     let mut world = World::new();

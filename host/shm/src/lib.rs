@@ -83,6 +83,8 @@ mod layout;
 #[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
+mod own_process;
+#[cfg(not(loom))]
 mod place;
 #[cfg(not(loom))]
 mod racing;
@@ -123,6 +125,7 @@ pub use self::{
     inherit::{Bells, RingIndices, inherit_heaps, inherit_rings, inherited_socket},
     layout::{LAYOUT_VERSION, RINGS_HEADER_BYTES, RINGS_MAGIC},
     listener::ControlListener,
+    own_process::{give_memory_back, take_short_turns},
     place::{Places, SOCKET_VARIABLE},
     received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,

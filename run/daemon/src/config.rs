@@ -14,6 +14,7 @@ mod r2p2;
 mod rights;
 mod rules;
 mod sizes;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod value;
@@ -28,6 +29,7 @@ pub use metrics::Metrics;
 pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
+pub use tenants::Tenant;
 pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, Whom};
 
 use serde::{Deserialize, Serialize};
@@ -85,6 +87,9 @@ pub struct Config {
     /// Who may call which services.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub call: Vec<ServiceRule>,
+    /// How the users of this host share a shard's time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenant: Vec<Tenant>,
     /// What every call passes, in order (docs/policy.md).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Definition>,

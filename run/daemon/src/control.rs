@@ -7,6 +7,7 @@ use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
 use crate::config::{Config, Sessions};
 use crate::handover::{InheritedClient, Leave};
 use crate::keys::{KeyFiles, LOOK_EVERY};
+use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::rights::{Refused, Rights};
 use crate::schemas::SchemaCache;
 use crate::waker::Waker;
@@ -58,6 +59,8 @@ pub(crate) struct Control {
     pub keys_looked: Instant,
     /// Lines of the access log that are on their way here.
     pub unwritten: Arc<AtomicUsize>,
+    /// What sessions and connections leave.
+    pub memory: FreedMemory,
     /// Until when nobody is let in, because the process has no descriptor for another connection.
     pub rests_until: Option<Instant>,
 }
@@ -100,6 +103,7 @@ impl Control {
             self.accept();
             self.serve();
             self.look_at_keys();
+            self.memory.look();
             self.clients.retain(|client| !client.closed);
         }
     }
@@ -133,6 +137,7 @@ impl Control {
         );
         let timeout = match self.rests_until {
             Some(_) => Some(REST_SLEEP),
+            None if self.memory.is_due() => Some(BEHIND_SLEEP),
             None => (!self.keys.is_empty()).then_some(LOOK),
         };
         if let Err(error) = poll(&mut fds, timeout.as_ref())
@@ -220,6 +225,7 @@ impl Control {
     fn part(&mut self, index: usize) {
         if let Some(AttachedSession { shard, key }) = self.clients[index].session.take() {
             self.shards[shard].send(Command::Detach { session: key });
+            self.memory.something_ended();
         }
     }
 

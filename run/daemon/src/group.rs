@@ -8,7 +8,7 @@
 use crate::handover::Standing;
 use crate::shard::{Shard, Token, now};
 use trunkline_net::Interest;
-use trunkline_shm::Decision;
+use trunkline_shm::{Decision, take_short_turns};
 
 /// The shards of a thread.
 pub(crate) struct Group {
@@ -41,6 +41,9 @@ impl Group {
 
     /// Turns until told to stop.
     pub fn run(mut self) {
+        if let Err(error) = take_short_turns() {
+            tracing::debug!(%error, "the kernel gives no short turns");
+        }
         self.each(|shard| shard.resume());
         while !self.first.stopping {
             if !self.turn() {

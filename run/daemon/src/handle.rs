@@ -2,7 +2,7 @@
 
 use crate::changes::{Changes, Watcher};
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
-use crate::config::Config;
+use crate::config::{Config, Tenant};
 use crate::control::{Client, Control, ControlMessage};
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
@@ -12,7 +12,8 @@ use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::KeyFiles;
-use crate::listening::{Listening, admit_mode, listen};
+use crate::listening::{Listening, admit_mode, listen, raise_descriptor_limit};
+use crate::memory::FreedMemory;
 use crate::names::Names;
 use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
@@ -21,9 +22,9 @@ use crate::purpose::Purpose;
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, NativeSockets};
+use crate::tenants::Tenants;
 use crate::waker::Waker;
 use rustix::fd::OwnedFd;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
@@ -326,7 +327,7 @@ impl Daemon {
         raise_descriptor_limit();
         let kept = Kept::of(&config)?;
         let (messages, inbox) = channel();
-        let control = ControlSender { messages, waker: Arc::new(Waker::new()?), unwritten: Arc::default() };
+        let control = ControlSender::new(messages)?;
         let own = config.daemon.shards.count();
         let mut daemon = Self {
             shards: Vec::new(),
@@ -382,6 +383,7 @@ impl Daemon {
             keys,
             keys_looked: std::time::Instant::now(),
             unwritten: Arc::clone(&daemon.control.unwritten),
+            memory: FreedMemory::new(Arc::clone(&daemon.control.ended)),
             rests_until: None,
         };
         Ok(Prepared { daemon, shards, control })
@@ -410,6 +412,7 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
+            tenants: Tenants::new(Tenant::weights(&config.tenant)),
             sockets: NativeSockets::new(config.debug.read_stall_us),
             accepts_are_held: false,
             https: HttpSockets::default(),
@@ -580,13 +583,4 @@ fn control_listener(path: &PathBuf, config: &Config) -> Result<ControlListener, 
         ControlListener::bind(path, config.daemon.socket_mode.0).map_err(|e| failed(e.to_string()))?;
     listener.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
     Ok(listener)
-}
-
-/// A session takes four descriptors, a connection one; the soft limit of 1024 is for programs that use `select`.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "cannot raise the descriptor limit");
-    }
 }

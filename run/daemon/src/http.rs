@@ -170,6 +170,7 @@ impl Shard {
             self.https.lose_patience(endpoint, self.http_client.keepalive.after_ns);
         }
         self.engine.grpc_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, &ended.why);
+        self.leave_memory();
         // As in `sockets.rs`: what is to be dialled instead is not to wait until something else happens.
         self.pressing = true;
         self.linger(socket.http.into_lingering_close(now()));

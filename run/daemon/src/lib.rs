@@ -6,6 +6,7 @@
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there. `group.rs` is a thread: a shard as a rule, and
 //!   more where a daemon had more before.
+//! * `tenants.rs` says whose entries come next where several users want the shard.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
 //! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is
 //!   clear what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine,
@@ -15,6 +16,7 @@
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
 //! * `crossings.rs` has the queues between shards: calls whose ends sit on different ones go through them.
+//! * `memory.rs` gives the kernel back what connections and sessions have left.
 //! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
 //! * `names.rs` looks names up on threads of its own, and tells the shards what they stand for.
 //! * `handover/` passes all of it to another process, which goes on in this one's place.
@@ -49,6 +51,7 @@ mod heaps;
 mod http;
 mod keys;
 mod listening;
+mod memory;
 mod names;
 mod pending;
 mod pending_connections;
@@ -61,6 +64,7 @@ mod schemas;
 mod shard;
 mod shutdown;
 mod sockets;
+mod tenants;
 mod threads;
 mod turn;
 mod unidentified;
@@ -71,7 +75,7 @@ pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
-    Reach, ServiceRule, Shards, UdpAddress, Whom, check_log_level,
+    Reach, ServiceRule, Shards, Tenant, UdpAddress, Whom, check_log_level,
 };
 pub use handle::{Daemon, StartError, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};

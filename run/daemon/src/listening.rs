@@ -2,6 +2,7 @@
 
 use crate::purpose::Purpose;
 use crate::shard::Token;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
@@ -66,6 +67,15 @@ pub(crate) fn listen(address: &str, index: usize, count: usize) -> io::Result<Li
         BindError::Kernel { source, .. } => source,
         error => io::Error::other(error),
     })
+}
+
+/// A session takes four descriptors, a connection one; the soft limit of 1024 is for programs that use `select`.
+pub(crate) fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "cannot raise the descriptor limit");
+    }
 }
 
 #[cfg(test)]

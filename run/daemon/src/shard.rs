@@ -13,9 +13,10 @@ use crate::names::Names;
 use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
 use crate::sockets::NativeSockets;
+use crate::tenants::Tenants;
 use crate::waker::Waker;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{BindRequest, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn};
@@ -39,6 +40,8 @@ pub(crate) struct Shard {
     pub engine: Engine,
     pub heaps: SessionHeaps,
     pub sessions: Sessions,
+    /// The users of those sessions, and whose turn it is.
+    pub tenants: Tenants,
     pub sockets: NativeSockets,
     /// Whoever connects waits at the listeners, for the daemon that takes over.
     pub accepts_are_held: bool,
@@ -90,6 +93,8 @@ pub(crate) struct Rings {
     pub active: bool,
     /// Turns without an entry since it became active.
     pub idle_turns: u32,
+    /// Its entries wait until it has read completions.
+    pub is_held_back: bool,
 }
 
 /// The sessions of a shard, by slot, and those that are looked at every turn.
@@ -97,6 +102,8 @@ pub(crate) struct Rings {
 pub(crate) struct Sessions {
     slots: Vec<Option<(SessionKey, Rings)>>,
     pub active: Vec<SessionKey>,
+    /// Where the next turn begins to look at them.
+    pub begins_at: usize,
 }
 
 /// How a shard reaches the control thread.
@@ -106,6 +113,8 @@ pub(crate) struct ControlSender {
     pub waker: Arc<Waker>,
     /// Lines of the access log the control thread has not written yet.
     pub unwritten: Arc<AtomicUsize>,
+    /// Something has ended since memory was last given back.
+    pub ended: Arc<AtomicBool>,
 }
 
 /// Lines of the access log on their way to the control thread. More wait in the engine, whose own limit drops them.
@@ -152,8 +161,7 @@ impl Shard {
     pub fn obey(&mut self, command: Command) {
         match command {
             Command::Attach { end, label, identity, program, stands_by, tells_callers, reply } => {
-                let key = self.attach(*end, label);
-                self.engine.identify(key, &identity, &program);
+                let key = self.attach(*end, label, (&identity, &program));
                 self.introduce(key, stands_by, tells_callers);
                 let _ = reply.send(key);
             }
@@ -262,7 +270,7 @@ impl Shard {
         self.pressing = true;
     }
 
-    fn attach(&mut self, end: DaemonEnd, label: String) -> SessionKey {
+    fn attach(&mut self, end: DaemonEnd, label: String, (identity, program): (&str, &str)) -> SessionKey {
         let DaemonEnd {
             submissions,
             completions,
@@ -273,6 +281,8 @@ impl Shard {
             keepsake,
         } = end;
         let key = self.engine.attach(label, send_heap.capacity_bytes() as u64);
+        self.engine.identify(key, identity, program);
+        self.tenants.enter(key, identity);
         self.heaps.insert(key, send_heap, receive_heap, keepsake);
         self.take_in(key, Rings::new(submissions, completions, peer_doorbell, own_doorbell));
         key
@@ -301,6 +311,7 @@ impl Shard {
     /// The application is gone: its calls end, its memory follows once no connection reads it.
     pub fn detach(&mut self, key: SessionKey) {
         self.sessions.remove(key);
+        self.tenants.leave(key);
         self.engine.detach(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
     }
 
@@ -369,6 +380,13 @@ impl Shard {
         }
     }
 
+    /// A connection has ended: what it held goes back to the kernel, sooner or later.
+    pub fn leave_memory(&self) {
+        if !self.control.ended.swap(true, Ordering::Relaxed) {
+            self.control.waker.wake();
+        }
+    }
+
     fn notify(&self, notice: Notice) {
         let _ = self.control.messages.send(ControlMessage::Notice(self.index, notice));
         self.control.waker.wake();
@@ -393,6 +411,13 @@ impl Shard {
     }
 }
 
+impl ControlSender {
+    pub fn new(messages: Sender<ControlMessage>) -> std::io::Result<Self> {
+        let waker = Arc::new(Waker::new()?);
+        Ok(Self { messages, waker, unwritten: Arc::default(), ended: Arc::default() })
+    }
+}
+
 impl Rings {
     pub fn new(
         submissions: Consumer,
@@ -400,7 +425,15 @@ impl Rings {
         peer_doorbell: Ringer,
         own_doorbell: Doorbell,
     ) -> Self {
-        Self { submissions, completions, peer_doorbell, own_doorbell, active: false, idle_turns: 0 }
+        Self {
+            submissions,
+            completions,
+            peer_doorbell,
+            own_doorbell,
+            active: false,
+            idle_turns: 0,
+            is_held_back: false,
+        }
     }
 }
 
@@ -440,7 +473,7 @@ impl Sessions {
 
     /// From now on looked at every turn.
     pub fn activate(&mut self, key: SessionKey) {
-        let Some(rings) = self.find(key) else { return };
+        let Some(rings) = self.find(key).filter(|rings| !rings.is_held_back) else { return };
         rings.idle_turns = 0;
         if !rings.active {
             rings.active = true;

@@ -6,6 +6,7 @@ use crate::shard::{Shard, Token, now};
 use crate::unidentified::UnidentifiedKey;
 use std::io::IoSlice;
 use std::time::Duration;
+use trunkline_call::entry::Span;
 use trunkline_call::{Instant, KeyedMap};
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, SentCall, Turn};
 use trunkline_net::{Interest, LingeringClose, Portable, Ready, Stream, Transfer};
@@ -138,13 +139,16 @@ impl Socket {
     }
 }
 
-/// Bytes read from one connection before the others get their turn.
-const READ_BYTES_PER_TURN: usize = 1 << 20;
+/// Bytes read from one connection before the others get their turn. What somebody else wants waits so long at each hop:
+/// some tens of microseconds.
+const READ_BYTES_PER_TURN: usize = 256 << 10;
 /// A read of less than this has very likely emptied the socket. To read again only to hear *not ready* is a system call
 /// per small message; if there was more after all, the poller (level-triggered) says so.
 const SHORT_READ_BYTES: usize = 16 << 10;
 /// Bytes written to one connection before the others get their turn.
-const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+const WRITE_BYTES_PER_TURN: usize = 256 << 10;
+/// Bytes written to all connections that carry large messages before rings and sockets are looked at again.
+const BULK_BYTES_PER_TURN: usize = 512 << 10;
 /// Reads of so much from a connection that takes nothing any more: above what a kernel keeps for a socket.
 const READS_OF_THE_GONE_MAX: usize = 16;
 /// One write in so many has the kernel say when it left: a report costs 1 µs.
@@ -219,17 +223,31 @@ impl Shard {
 
     /// Lets out what connections have queued.
     pub fn transmit(&mut self) {
-        let mut later = Vec::new();
+        let (mut bulk, mut later) = (Vec::new(), Vec::new());
         while let Some(key) = self.engine.poll_transmitting() {
-            match self.write(key) {
-                Visit::Done => {}
-                Visit::More => later.push(key),
-                Visit::Over(why) => self.lose(key, &why),
+            // Nobody's small call waits for what others send at length.
+            match self.engine.is_bulk(key) {
+                true => bulk.push(key),
+                false => self.write_out(key, &mut later),
+            }
+        }
+        for (index, key) in bulk.into_iter().enumerate() {
+            match index < BULK_BYTES_PER_TURN / WRITE_BYTES_PER_TURN {
+                true => self.write_out(key, &mut later),
+                false => later.push(key),
             }
         }
         for key in later {
             self.engine.transmit(key);
             self.pressing = true;
+        }
+    }
+
+    fn write_out(&mut self, key: PeerKey, later: &mut Vec<PeerKey>) {
+        match self.write(key) {
+            Visit::Done => {}
+            Visit::More => later.push(key),
+            Visit::Over(why) => self.lose(key, &why),
         }
     }
 
@@ -260,7 +278,7 @@ impl Shard {
     fn read_some(&mut self, key: PeerKey) -> Visit {
         let mut left = READ_BYTES_PER_TURN;
         while left > 0 {
-            let moved = match self.read_in_place(key) {
+            let moved = match self.read_in_place(key, left) {
                 Some(moved) => moved,
                 None => self.read_frames(key),
             };
@@ -278,11 +296,12 @@ impl Shard {
     }
 
     /// Reads the body of a large message straight to where it belongs; `None` if that is not what comes next.
-    fn read_in_place(&mut self, key: PeerKey) -> Option<Result<Transfer, String>> {
+    fn read_in_place(&mut self, key: PeerKey, left: usize) -> Option<Result<Transfer, String>> {
         let socket = self.sockets.open.get_mut(&key)?;
         let room = self.engine.wanted(&mut self.heaps, key)?;
         let seen = now();
-        let moved = socket.stream.read(room).map_err(|e| e.to_string());
+        let room_bytes = room.len().min(left);
+        let moved = socket.stream.read(&mut room[..room_bytes]).map_err(|e| e.to_string());
         if let Ok(Transfer::Bytes(bytes)) = moved {
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
             let arrived = socket.stream.arrived_ns(turn.now.0).map_or(seen, Instant);
@@ -415,6 +434,7 @@ impl Shard {
             }
         }
         self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
+        self.leave_memory();
         // Its calls may want another connection dialled, and a turn that found this out in sending is past dialling.
         self.pressing = true;
     }
@@ -430,9 +450,24 @@ fn gather<'a>(
     let pieces = engine.poll_transmit(now(), key, bytes_max).take(GATHER_PIECES_MAX);
     // A range outside its heap was refused when it was submitted, so every range is found; were it not, the connection
     // would stall instead of sending something else.
-    let chunk = |piece| match piece {
-        Piece::Bytes(bytes) => Some(Chunk::Owned(bytes)),
-        Piece::Shared { session, span } => heaps.gather(session, span).map(Chunk::Shared),
+    let mut left = bytes_max;
+    // A frame may be longer than a turn's share: its rest comes with the next.
+    let chunk = |piece| {
+        if left == 0 {
+            return None;
+        }
+        match piece {
+            Piece::Bytes(bytes) => {
+                let bytes = &bytes[..bytes.len().min(left)];
+                left -= bytes.len();
+                Some(Chunk::Owned(bytes))
+            }
+            Piece::Shared { session, span } => {
+                let len = (span.len as usize).min(left);
+                left -= len;
+                heaps.gather(session, Span { len: len as u32, ..span }).map(Chunk::Shared)
+            }
+        }
     };
     pieces.map_while(chunk).collect()
 }

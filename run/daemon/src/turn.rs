@@ -6,11 +6,14 @@
 //! worthwhile, then block until a doorbell, a socket or a timer.
 
 use crate::shard::{Shard, Token, now};
+use trunkline_call::entry::message_bytes;
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_shm::RingError;
 
 /// Entries taken from one ring before the others get their turn.
 const ENTRIES_PER_TURN: usize = 64;
+/// Bytes of messages in those entries after which the others get their turn, too.
+const MESSAGE_BYTES_PER_TURN: u32 = 256 << 10;
 /// An application that lets its completion ring run full does not ring when it makes room; it is asked again this
 /// often.
 const CHOKED_RETRY_NS: u64 = 10_000_000;
@@ -20,6 +23,9 @@ const RESTING_RETRY_NS: u64 = 200_000;
 /// loop busy, a first byte waits for a few microseconds.
 const SPARSE_AFTER_NS: u64 = 1_000_000;
 const SPARSE_TURNS: u32 = 8;
+/// Completions that wait for room in a ring beyond which the session's entries wait, too: whoever reads nothing could
+/// have any number of them kept. Twice what its calls need by the limits' defaults.
+const COMPLETIONS_WAITING_MAX: usize = 16_384;
 /// Turns without an entry after which a session's ring is armed instead of looked at.
 const IDLE_TURNS_MAX: u32 = 256;
 
@@ -133,6 +139,9 @@ impl Shard {
     }
 
     fn drain_submissions(&mut self) -> bool {
+        if self.tenants.are_several() {
+            return self.drain_by_tenants();
+        }
         let mut worked = false;
         for index in (0..self.sessions.active.len()).rev() {
             let Some(&key) = self.sessions.active.get(index) else { continue };
@@ -142,10 +151,46 @@ impl Shard {
         worked
     }
 
+    /// The same where several users are attached: each gets its share of the turn. Begins with another session every
+    /// time, because the first of a user's may use up what all have.
+    fn drain_by_tenants(&mut self) -> bool {
+        self.tenants.begin_round();
+        let count = self.sessions.active.len();
+        self.sessions.begins_at = if count == 0 { 0 } else { (self.sessions.begins_at + 1) % count };
+        let order = (0..self.sessions.begins_at).rev().chain((self.sessions.begins_at..count).rev());
+        let (mut worked, mut in_debt) = (false, Vec::new());
+        for index in order {
+            let Some(&key) = self.sessions.active.get(index) else { continue };
+            if !self.tenants.may_go(key) {
+                in_debt.push(key);
+                continue;
+            }
+            worked |= self.drain_session(key);
+            self.sessions.leave_resting(index);
+        }
+        if !worked && !in_debt.is_empty() {
+            // Nobody else wants anything.
+            self.tenants.relieve(&in_debt);
+            for key in in_debt {
+                worked |= self.tenants.may_go(key) && self.drain_session(key);
+            }
+        }
+        worked
+    }
+
     // LIFE: 3
     /// Takes a session's entries, up to its share of the turn.
     pub(crate) fn drain_session(&mut self, key: SessionKey) -> bool {
+        let is_shared = self.tenants.are_several();
+        let mut left = MESSAGE_BYTES_PER_TURN;
         for taken in 0..ENTRIES_PER_TURN {
+            if left == 0 || is_shared && taken > 0 && !self.tenants.may_go(key) {
+                return true;
+            }
+            if self.engine.completions_waiting(key) >= COMPLETIONS_WAITING_MAX {
+                self.hold_back(key);
+                return taken > 0;
+            }
             let Some(rings) = self.sessions.find(key) else { return true };
             let entry = match rings.submissions.pop() {
                 Ok(Some(entry)) => entry,
@@ -160,6 +205,11 @@ impl Shard {
                 }
             };
             rings.idle_turns = 0;
+            let bytes = message_bytes(&entry);
+            left = left.saturating_sub(bytes);
+            if is_shared {
+                self.tenants.charge(self.engine.on_behalf_of(key, &entry), bytes);
+            }
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
             if let Err(fault) = self.engine.handle_submission(&mut turn, key, &entry) {
                 self.dismiss(key, fault.to_string());
@@ -199,6 +249,13 @@ impl Shard {
             && let Some(rings) = self.sessions.find(key)
         {
             rings.active = true;
+        }
+    }
+
+    /// A session whose completions wait is not looked at until it has read some: [`Shard::publish_session`].
+    fn hold_back(&mut self, key: SessionKey) {
+        if let Some(rings) = self.sessions.find(key) {
+            (rings.active, rings.is_held_back) = (false, true);
         }
     }
 
@@ -291,6 +348,11 @@ impl Shard {
         }
         if rings.completions.publish() {
             let _ = rings.peer_doorbell.ring();
+        }
+        let has_read = self.engine.completions_waiting(key) <= COMPLETIONS_WAITING_MAX / 2;
+        if has_read && std::mem::take(&mut rings.is_held_back) {
+            self.sessions.activate(key);
+            self.pressing = true;
         }
         if let Some(reason) = fault {
             self.dismiss(key, reason);

@@ -13,6 +13,8 @@
 //! * random calls of every kind, ended in every way, come to what they should and leave nothing behind (`soak.rs`);
 //! * after all of it the daemon holds nothing: no call, no session, no block.
 //!
+//! `harness/` has the hosts and processes of these tests, for other crates of tests, too (`tests/hostile`).
+//!
 //! `handler.rs` serves the service of `proto/probe.proto` and does what it is ordered: fail, panic, hang, wait at a
 //! gate, hand on. `journal.rs` is its memory of what became of each handler, so that a test can wait for something to
 //! have happened instead of for time to pass.
@@ -24,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod handler;
+pub mod harness;
 pub mod journal;
 pub mod program;
 pub mod proto;

@@ -67,7 +67,10 @@ pub fn play(arguments: &[String]) -> Result<(), String> {
 }
 
 /// Answers every order until there are no more, beginning with `greeting`. An empty answer ends it.
-fn converse(greeting: &str, mut answer: impl FnMut(&str) -> String) -> Result<(), String> {
+///
+/// # Errors
+/// Orders cannot be read, or answers written.
+pub fn converse(greeting: &str, mut answer: impl FnMut(&str) -> String) -> Result<(), String> {
     say(greeting)?;
     for order in std::io::stdin().lock().lines() {
         let order = order.map_err(|error| error.to_string())?;

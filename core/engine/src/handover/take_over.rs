@@ -130,6 +130,7 @@ impl Engine {
         if !self.registry.take_up(|path| telemetry.method(path)) {
             return Err(HandoverError::Unsound("two methods of one path"));
         }
+        self.count_routes();
         self.clusters.take_up(&self.remotes, arriving.clusters);
         for placed in self.calls.iter().filter_map(|(_, call)| call.placed) {
             self.clusters.occupy(placed);
@@ -174,6 +175,17 @@ impl Engine {
         }
         let kept = self.calls.iter().filter_map(|(_, call)| call.attempts.as_ref());
         self.attempts.take_up(kept.map(|attempts| attempts.kept_bytes));
+    }
+
+    /// Methods are known for as long as somebody has a route to them.
+    fn count_routes(&mut self) {
+        let routes = self.sessions.iter().filter(|(_, session)| !session.gone).flat_map(|(_, session)| {
+            session.routes.iter().filter_map(|route| match route {
+                Route::Calls { method, .. } => Some(*method),
+                Route::Serves => None,
+            })
+        });
+        self.registry.count_routes(routes);
     }
 
     /// Compiles the chain for everything that is bound.

@@ -98,6 +98,10 @@ impl Elsewhere {
     }
 
     /// Whether every method it names is known to `knows`.
+    pub fn methods(&self) -> impl Iterator<Item = MethodKey> {
+        self.methods.keys().copied()
+    }
+
     pub fn is_sound(&self, knows: impl Fn(MethodKey) -> bool) -> bool {
         self.methods.keys().all(|method| knows(*method))
     }

@@ -2,6 +2,7 @@
 
 use super::error::{Breach, breach, quoted};
 use super::rights::is_full_name;
+use super::tenants::{Tenant, WEIGHT_MAX};
 use super::{Address, Bytes, Config, ServiceRule, level, sizes};
 use std::fmt::Display;
 use std::path::Path;
@@ -55,6 +56,7 @@ impl Config {
             let problem = "means nothing: who serves is of this host".into();
             return Err(breach(&format!("serve[{index}].peers"), problem, "write who, or leave it out"));
         }
+        check_tenants(&self.tenant)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
@@ -286,6 +288,17 @@ fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
 fn check_peers(rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
         check_identities(&format!("call[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+fn check_tenants(tenants: &[Tenant]) -> Result<(), Breach> {
+    for (index, tenant) in tenants.iter().enumerate() {
+        within(&format!("tenant[{index}].weight"), tenant.weight, 1, WEIGHT_MAX)?;
+        if tenants[..index].iter().any(|before| before.uid == tenant.uid) {
+            let problem = format!("is {}, which has a weight already", tenant.uid);
+            return Err(breach(&format!("tenant[{index}].uid"), problem, "keep one of them"));
+        }
     }
     Ok(())
 }

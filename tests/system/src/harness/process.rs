@@ -1,13 +1,15 @@
 //! A probe process that is ordered about by lines.
 
+use super::program_file::program;
+use crate::scenario::WATCHDOG;
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
-use trunkline_system_tests::scenario::WATCHDOG;
 use trunkline_test_logs::{Expected, faults};
 
 /// What programs of tests say that is no daemon's fault.
@@ -43,10 +45,18 @@ impl Process {
         arguments: &[&str],
         environment: &[(&str, OsString)],
     ) -> Self {
-        let mut process = Self::launch(namespace, arguments, environment);
-        process.greeting = process.hear();
-        assert!(process.greeting.starts_with("ready"), "{}: {}", process.name, process.greeting);
-        process
+        Self::launch(namespace, None, arguments, environment).greeted()
+    }
+
+    /// Starts a probe as another user, which only root may. That user must be allowed to run the program.
+    pub fn start_as(user: u32, arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
+        Self::launch(None, Some(user), arguments, environment).greeted()
+    }
+
+    fn greeted(mut self) -> Self {
+        self.greeting = self.hear();
+        assert!(self.greeting.starts_with("ready"), "{}: {}", self.name, self.greeting);
+        self
     }
 
     /// These lines in its log are no faults.
@@ -117,7 +127,7 @@ impl Process {
     /// Waits until neither this process nor the one that was to take its place is there.
     pub fn until_gone(&mut self, successor: Pid) {
         let _ = self.child.wait();
-        super::until("the other daemon gone, too", || (!is_alive(successor)).then_some(()));
+        until("the other daemon gone, too", || (!is_alive(successor)).then_some(()));
     }
 
     /// Ends it at once and without a chance to say goodbye (SIGKILL), and waits until the kernel has cleaned up.
@@ -135,19 +145,35 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Resident memory.
+    /// Resident memory, that which others share included: heaps and rings.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("a live process has a size");
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// Resident memory that is its own: no heaps and rings.
+    pub fn own_bytes(&self) -> u64 {
+        self.memory_bytes("RssAnon:")
+    }
+
+    fn memory_bytes(&self, name: &str) -> u64 {
+        let process =
+            self.successor.map_or(self.child.id(), |pid| pid.as_raw_nonzero().get().cast_unsigned());
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).expect("a live process has a size");
         line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap() * 1024
     }
 
-    fn launch(namespace: Option<&str>, arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
-        let probe = env!("CARGO_BIN_EXE_probe");
-        let mut command = Command::new(if namespace.is_some() { "ip" } else { probe });
+    fn launch(
+        namespace: Option<&str>,
+        user: Option<u32>,
+        arguments: &[&str],
+        environment: &[(&str, OsString)],
+    ) -> Self {
+        let probe = program();
+        let mut command = Command::new(if namespace.is_some() { "ip".as_ref() } else { probe.as_os_str() });
         if let Some(namespace) = namespace {
             // It becomes the probe, so that its process is the one to kill.
-            command.args(["netns", "exec", namespace, probe]);
+            command.args(["netns", "exec", namespace]).arg(probe);
         }
         let log = NamedTempFile::new().expect("a file for its log");
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -156,6 +182,9 @@ impl Process {
             command.env_remove(name);
         }
         command.env("RUST_BACKTRACE", "0").envs(environment.iter().cloned());
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
         let mut child = command.spawn().expect("the probe starts");
         let orders = child.stdin.take().expect("it was piped");
         let output = child.stdout.take().expect("it was piped");
@@ -167,6 +196,22 @@ impl Process {
         let name = format!("probe {arguments:?}, process {}", child.id());
         let (greeting, expected) = (String::new(), vec![ORDERED]);
         Self { name, child, orders, answers, greeting, successor: None, log, expected }
+    }
+}
+
+/// Waits until `condition` gives something.
+///
+/// # Panics
+/// When the watchdog barks, with what was waited for.
+pub fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = condition() {
+            return found;
+        }
+        assert!(began.elapsed() < WATCHDOG, "waited in vain for: {what}");
+        // Not to wait for something, but to leave the cores to those who make it happen.
+        std::thread::park_timeout(Duration::from_millis(2));
     }
 }
 

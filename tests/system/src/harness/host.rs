@@ -1,13 +1,13 @@
 //! What stands for a host: a folder, a daemon's socket in it, and the processes around them.
 
-use super::process::Process;
-use super::until;
+use super::process::{Process, until};
+use crate::program::{LOG_VARIABLE, TARGET_VARIABLE};
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use trunkline_system_tests::program::{LOG_VARIABLE, TARGET_VARIABLE};
 use trunkline_test_logs::Expected;
 
 /// A host with a daemon.
@@ -27,6 +27,8 @@ pub struct Host {
     /// What holds for calls of the probe service, and what else is in the configuration.
     service_config: String,
     more: String,
+    /// More keys of `[daemon]`.
+    daemon_keys: String,
     /// What its daemons may log.
     expected: Vec<Expected>,
 }
@@ -70,6 +72,18 @@ impl Host {
     pub fn over_tcp_as(more: &str) -> Self {
         let listen = vec!["tcp://127.0.0.1:0".to_owned()];
         let mut host = Self { listen, more: more.to_owned(), ..Self::unstarted() };
+        host.start();
+        host
+    }
+
+    /// A host others reach over loopback TCP, to which every user may attach; with more keys of `[daemon]`, and more
+    /// configuration.
+    pub fn open_to_users(daemon_keys: &str, more: &str) -> Self {
+        let mut host = Self::unstarted();
+        host.listen.push("tcp://127.0.0.1:0".to_owned());
+        (host.daemon_keys, host.more) = (format!("socket_mode = \"0666\"\n{daemon_keys}"), more.to_owned());
+        let anybody = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(host.dir.path(), anybody).unwrap();
         host.start();
         host
     }
@@ -176,6 +190,7 @@ impl Host {
             tls_version: String::new(),
             service_config: String::new(),
             more: String::new(),
+            daemon_keys: String::new(),
             expected: Vec::new(),
         }
     }
@@ -281,10 +296,7 @@ impl Host {
             if held.nothing_but_sessions() {
                 return;
             }
-            assert!(
-                began.elapsed() < trunkline_system_tests::scenario::WATCHDOG,
-                "the daemon still holds {last:?}"
-            );
+            assert!(began.elapsed() < crate::scenario::WATCHDOG, "the daemon still holds {last:?}");
             last = Some(held);
             std::thread::park_timeout(std::time::Duration::from_millis(2));
         }
@@ -322,6 +334,7 @@ impl Host {
             self.streams(),
             self.shards
         );
+        text += &self.daemon_keys;
         if let Some((listen, routers)) = &self.r2p2 {
             let _ = write!(text, "[r2p2]\nlisten = {listen:?}\nrouters = {routers:?}\nslots = 2\n");
             if !routers.is_empty() {
@@ -353,10 +366,17 @@ pub fn shards() -> u16 {
     said.map_or(1, |said| said.parse().expect("TRUNKLINE_TEST_SHARDS is a number"))
 }
 
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Keys {
     /// The name in the certificate.
     const NAME: &str = "host.internal";
 
+    /// New ones.
     pub fn new() -> Self {
         let own = rcgen::generate_simple_self_signed(vec![Self::NAME.to_owned()]).unwrap();
         let keys = Self(Arc::new(tempfile::tempdir().unwrap()));

@@ -1,0 +1,106 @@
+//! The types of methods, as sessions have them: schemas, and what a method takes and gives.
+
+use std::sync::Arc;
+use trunkline_call::Pattern;
+use trunkline_message::Transcoder;
+use trunkline_schema::{MessageIndex, Schema};
+
+/// A schema and its transcoding tables, built once per descriptor set and shared by every session that sends the same.
+#[derive(Debug)]
+pub struct BoundSchema {
+    /// Types, layouts, services.
+    pub schema: Arc<Schema>,
+    /// Tables for protobuf in and out.
+    pub transcoder: Transcoder,
+    /// The descriptor set it was built from, for a host that hands it over.
+    pub source: Option<Arc<[u8]>>,
+}
+
+impl BoundSchema {
+    /// Builds the tables for a schema.
+    pub fn new(schema: Schema) -> Self {
+        let schema = Arc::new(schema);
+        let transcoder = Transcoder::new(Arc::clone(&schema));
+        Self { schema, transcoder, source: None }
+    }
+
+    /// The same, and what it was built from.
+    pub fn with_source(schema: Schema, source: Arc<[u8]>) -> Self {
+        Self { source: Some(source), ..Self::new(schema) }
+    }
+}
+
+/// A message type of one schema.
+#[derive(Clone, Debug)]
+pub struct MessageType {
+    /// Where it is defined.
+    pub schema: Arc<BoundSchema>,
+    /// Which it is.
+    pub index: MessageIndex,
+    /// Equal fingerprints: extents may pass unchanged.
+    pub fingerprint: u64,
+}
+
+impl MessageType {
+    /// The type at `index` of `schema`.
+    pub fn new(schema: &Arc<BoundSchema>, index: MessageIndex) -> Self {
+        let fingerprint = schema.schema.fingerprint(index);
+        Self { schema: Arc::clone(schema), index, fingerprint }
+    }
+}
+
+/// The messages of a method in one direction, as one session has them in shared memory.
+#[derive(Clone, Debug)]
+pub enum Form {
+    /// Linear extents of this type.
+    Typed(MessageType),
+    /// Protobuf of a type that only the application knows.
+    Opaque,
+}
+
+impl Form {
+    /// What is told to peers; zero, which never equals anything, for a type nobody here knows.
+    pub fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Typed(of) => of.fingerprint,
+            Self::Opaque => 0,
+        }
+    }
+
+    /// Whether only the application knows the type.
+    pub fn is_opaque(&self) -> bool {
+        matches!(self, Self::Opaque)
+    }
+}
+
+/// A method as one session sees it: calls it or serves it with these types.
+#[derive(Clone, Debug)]
+pub struct MethodTypes {
+    /// Its number among all that were ever bound here: what it is called when it is handed over.
+    pub number: u32,
+    /// `/package.Service/Method`, or `/package.Service/*`.
+    pub path: Arc<str>,
+    /// Request.
+    pub input: Form,
+    /// Response.
+    pub output: Form,
+    /// Who streams. An opaque method may stream both ways.
+    pub pattern: Pattern,
+    /// Whether this stands for every method of a service, so that each call delivered must name its own.
+    pub whole_service: bool,
+}
+
+impl MethodTypes {
+    /// A method, or a whole service, of which nothing is known but the path.
+    pub fn opaque(path: &str, whole_service: bool) -> Self {
+        let pattern = Pattern::Bidirectional;
+        Self {
+            number: 0,
+            path: path.into(),
+            input: Form::Opaque,
+            output: Form::Opaque,
+            pattern,
+            whole_service,
+        }
+    }
+}

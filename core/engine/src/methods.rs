@@ -1,0 +1,370 @@
+//! The methods somebody on this host has named, in slots. A name that nobody uses any more is forgotten, and a key to
+//! it never reaches the method that takes its slot.
+
+use crate::SessionKey;
+use crate::method_types::MethodTypes;
+use http::uri::PathAndQuery;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use trunkline_call::RouteIndex;
+use trunkline_policy::Plan;
+use trunkline_telemetry::MethodIndex;
+
+/// Names a path for as long as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct MethodKey(u64);
+
+/// One session's service of one method.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct Server {
+    /// Who.
+    pub session: SessionKey,
+    /// What its delivered calls carry.
+    pub route: RouteIndex,
+    /// With which types.
+    pub types: Arc<MethodTypes>,
+    /// Only while nobody else does.
+    pub stands_by: bool,
+    /// The policies its calls pass.
+    #[serde(skip)]
+    pub plan: Option<Arc<Plan>>,
+}
+
+/// Unused methods that are remembered although nobody uses them, if somebody served them: health checks and callers
+/// hear that they are away, and not that they are unknown.
+const REMEMBERED_MAX: usize = 1024;
+/// So many more are found before some are forgotten: each time, calls in flight are looked through.
+const FORGOTTEN_AT_ONCE: usize = 1024;
+
+/// All methods. Bounded by the routes of sessions, by what peers may name (`limits.methods_learned_per_service`), and
+/// by the two numbers above.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub(crate) struct MethodTable {
+    entries: Vec<MethodEntry>,
+    #[serde(skip)]
+    by_path: HashMap<Arc<str>, MethodKey>,
+    #[serde(skip)]
+    by_service: HashMap<Box<str>, Vec<MethodKey>>,
+    #[serde(skip)]
+    free: Vec<u32>,
+    /// Those that nobody used any more at some time, the oldest first; some are used again.
+    #[serde(skip)]
+    unused: VecDeque<MethodKey>,
+    /// Their number at which some are forgotten.
+    #[serde(skip)]
+    forgets_at: usize,
+    /// What a key to a forgotten method finds.
+    #[serde(skip)]
+    nothing: MethodEntry,
+}
+
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct MethodEntry {
+    /// Empty in a free slot.
+    pub path: Arc<str>,
+    /// The path as a request to a gRPC server carries it, if one could.
+    #[serde(skip)]
+    pub http_path: Option<PathAndQuery>,
+    #[serde(skip, default = "unnumbered")]
+    pub number: MethodIndex,
+    /// Those who stand by are behind the others.
+    pub servers: Vec<Server>,
+    pub next: usize,
+    /// Somebody serves it, or has.
+    pub ever_served: bool,
+    /// How often its slot was used before.
+    #[serde(default)]
+    generation: u32,
+    /// Routes of sessions that call it.
+    #[serde(skip)]
+    routes: u32,
+    /// A peer has named it, and it counts among those of its service.
+    #[serde(default)]
+    is_learned: bool,
+    /// Clients of the gateway know it: it stays as long as the engine.
+    #[serde(default)]
+    stays: bool,
+    /// It is among the unused.
+    #[serde(skip)]
+    is_noted: bool,
+}
+
+fn unnumbered() -> MethodIndex {
+    MethodIndex(0)
+}
+
+impl Default for MethodEntry {
+    fn default() -> Self {
+        Self {
+            path: "".into(),
+            http_path: None,
+            number: unnumbered(),
+            servers: Vec::new(),
+            next: 0,
+            ever_served: false,
+            generation: 0,
+            routes: 0,
+            is_learned: false,
+            stays: false,
+            is_noted: false,
+        }
+    }
+}
+
+impl MethodKey {
+    fn new(slot: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(slot))
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+impl MethodTable {
+    /// Makes what follows from methods that were handed over. `false`: two have one path.
+    pub fn take_up(&mut self, mut number: impl FnMut(&Arc<str>) -> MethodIndex) -> bool {
+        for (slot, entry) in (0..).zip(&mut self.entries) {
+            if entry.path.is_empty() {
+                entry.servers.clear();
+                self.free.push(slot);
+                continue;
+            }
+            entry.number = number(&entry.path);
+            entry.http_path = trunkline_grpc::request::path(&entry.path);
+            let key = MethodKey::new(slot, entry.generation);
+            self.by_service.entry(service_of(&entry.path).into()).or_default().push(key);
+            if self.by_path.insert(Arc::clone(&entry.path), key).is_some() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Adds a method whose path is not known yet.
+    pub fn insert(&mut self, path: &Arc<str>, number: MethodIndex) -> MethodKey {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(MethodEntry::default());
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[slot as usize];
+        *entry = MethodEntry {
+            path: Arc::clone(path),
+            http_path: trunkline_grpc::request::path(path),
+            number,
+            generation: entry.generation,
+            ..MethodEntry::default()
+        };
+        let key = MethodKey::new(slot, entry.generation);
+        self.by_path.insert(Arc::clone(path), key);
+        self.by_service.entry(service_of(path).into()).or_default().push(key);
+        key
+    }
+
+    /// A session's route leads to it.
+    pub fn hold(&mut self, method: MethodKey) {
+        if let Some(entry) = self.find_mut(method) {
+            entry.routes += 1;
+        }
+    }
+
+    /// A session that had a route to it has gone.
+    pub fn release(&mut self, method: MethodKey) {
+        if let Some(entry) = self.find_mut(method) {
+            entry.routes = entry.routes.saturating_sub(1);
+            self.note_unused(method);
+        }
+    }
+
+    /// It counts among the methods that peers have named of its service.
+    pub fn learned(&mut self, method: MethodKey) {
+        if let Some(entry) = self.find_mut(method) {
+            entry.is_learned = true;
+        }
+    }
+
+    /// It is not forgotten.
+    pub fn keep(&mut self, method: MethodKey) {
+        if let Some(entry) = self.find_mut(method) {
+            entry.stays = true;
+        }
+    }
+
+    /// Puts it among the unused, if nobody uses it.
+    pub fn note_unused(&mut self, method: MethodKey) {
+        if let Some(entry) = self.find_mut(method)
+            && !entry.is_used()
+            && !std::mem::replace(&mut entry.is_noted, true)
+        {
+            self.unused.push_back(method);
+        }
+    }
+
+    /// Finds all that nobody uses.
+    pub fn find_unused(&mut self) {
+        let all: Vec<MethodKey> = self.iter().map(|(key, _)| key).collect();
+        all.into_iter().for_each(|method| self.note_unused(method));
+    }
+
+    /// Whether some are to be forgotten.
+    pub fn has_many_unused(&self) -> bool {
+        self.unused.len() >= self.forgets_at.max(REMEMBERED_MAX + FORGOTTEN_AT_ONCE)
+    }
+
+    /// Forgets those that nobody uses, but for the last that were served and those of calls in flight; `forgotten`
+    /// hears the paths of those that peers had named.
+    pub fn forget_unused(&mut self, in_flight: &HashSet<MethodKey>, mut forgotten: impl FnMut(&str)) {
+        let (mut kept, mut remembered) = (VecDeque::new(), 0);
+        for method in std::mem::take(&mut self.unused).into_iter().rev() {
+            let Some(entry) = self.find_mut(method) else { continue };
+            if entry.is_used() {
+                entry.is_noted = false;
+                continue;
+            }
+            let is_remembered = entry.ever_served && remembered < REMEMBERED_MAX;
+            remembered += usize::from(is_remembered);
+            if is_remembered || in_flight.contains(&method) {
+                kept.push_front(method);
+                continue;
+            }
+            if entry.is_learned {
+                forgotten(&entry.path);
+            }
+            self.remove(method);
+        }
+        self.forgets_at = kept.len() + FORGOTTEN_AT_ONCE;
+        self.unused = kept;
+        self.by_path.shrink_to(2 * self.by_path.len());
+        self.by_service.shrink_to(2 * self.by_service.len());
+    }
+
+    pub fn key_of(&self, path: &str) -> Option<MethodKey> {
+        self.by_path.get(path).copied()
+    }
+
+    pub fn knows(&self, method: MethodKey) -> bool {
+        self.find(method).is_some()
+    }
+
+    /// The method, or what stands for one that is forgotten: it has no path and no servers.
+    pub fn get(&self, method: MethodKey) -> &MethodEntry {
+        self.find(method).unwrap_or(&self.nothing)
+    }
+
+    pub fn find_mut(&mut self, method: MethodKey) -> Option<&mut MethodEntry> {
+        let entry = self.entries.get_mut(method.slot())?;
+        (entry.generation == method.generation() && !entry.path.is_empty()).then_some(entry)
+    }
+
+    /// The known methods of a service.
+    pub fn of_service(&self, service: &str) -> &[MethodKey] {
+        self.by_service.get(service).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (MethodKey, &MethodEntry)> {
+        let known = (0..).zip(&self.entries).filter(|(_, entry)| !entry.path.is_empty());
+        known.map(|(slot, entry)| (MethodKey::new(slot, entry.generation), entry))
+    }
+
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut MethodEntry> {
+        self.entries.iter_mut().filter(|entry| !entry.path.is_empty())
+    }
+
+    fn find(&self, method: MethodKey) -> Option<&MethodEntry> {
+        let entry = self.entries.get(method.slot())?;
+        (entry.generation == method.generation() && !entry.path.is_empty()).then_some(entry)
+    }
+
+    fn remove(&mut self, method: MethodKey) {
+        let Some(entry) = self.find_mut(method) else { return };
+        let generation = entry.generation.wrapping_add(1);
+        let gone = std::mem::replace(entry, MethodEntry { generation, ..MethodEntry::default() });
+        self.by_path.remove(&gone.path);
+        self.free.push(method.slot() as u32);
+        let service = service_of(&gone.path);
+        if let Some(methods) = self.by_service.get_mut(service) {
+            methods.retain(|known| *known != method);
+            if methods.is_empty() {
+                self.by_service.remove(service);
+            }
+        }
+    }
+}
+
+impl MethodEntry {
+    fn is_used(&self) -> bool {
+        self.routes > 0 || self.stays || !self.servers.is_empty()
+    }
+
+    /// The first of those who stand by; as many serve without that.
+    pub fn first_in_line(&self) -> usize {
+        self.servers.partition_point(|server| !server.stands_by)
+    }
+}
+
+/// `package.Service` of `/package.Service/Method`.
+pub(crate) fn service_of(path: &str) -> &str {
+    let path = path.strip_prefix('/').unwrap_or(path);
+    path.split_once('/').map_or(path, |(service, _)| service)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that names leave with those who used them, and what is remembered of them.
+    use super::*;
+
+    fn path(service: usize, method: usize) -> Arc<str> {
+        format!("/a.S{service}/M{method}").into()
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_and_its_slot_used_again() {
+        let mut methods = MethodTable::default();
+        let held = methods.insert(&path(0, 0), MethodIndex(1));
+        methods.hold(held);
+        let mut stale = Vec::new();
+        for round in 0..20 {
+            let keys: Vec<_> = (1..=500).map(|at| methods.insert(&path(round, at), MethodIndex(2))).collect();
+            keys.iter().for_each(|key| methods.hold(*key));
+            assert_eq!(methods.of_service(&format!("a.S{round}")).len(), 500 + usize::from(round == 0));
+            keys.iter().for_each(|key| methods.release(*key));
+            stale.extend(keys);
+            if methods.has_many_unused() {
+                methods.forget_unused(&HashSet::new(), |_| panic!("no peer has named one"));
+                assert_eq!(methods.by_path.len(), 1);
+            }
+        }
+        assert!(methods.entries.len() <= 1 + REMEMBERED_MAX + FORGOTTEN_AT_ONCE + 500);
+        let fresh = methods.insert(&path(99, 0), MethodIndex(3));
+        assert!(stale.iter().all(|key| *key != fresh && &*methods.get(*key).path != "/a.S99/M0"));
+        assert_eq!(&*methods.get(held).path, "/a.S0/M0");
+    }
+
+    #[test]
+    fn calls_in_flight_and_what_was_served_last_are_not_forgotten() {
+        let mut methods = MethodTable::default();
+        let count = REMEMBERED_MAX + 10;
+        let keys: Vec<_> = (0..count).map(|at| methods.insert(&path(1, at), MethodIndex(1))).collect();
+        for key in &keys {
+            methods.find_mut(*key).unwrap().ever_served = true;
+            methods.learned(*key);
+        }
+        methods.find_unused();
+        let mut forgotten = 0;
+        methods.forget_unused(&HashSet::from([keys[3]]), |_| forgotten += 1);
+        let known: Vec<bool> = keys.iter().map(|key| methods.knows(*key)).collect();
+        assert_eq!((forgotten, known[3], known[..10].iter().filter(|known| **known).count()), (9, true, 1));
+        assert!(known[10..].iter().all(|known| *known), "the oldest go first");
+        // Served again, and not forgotten however often it is asked.
+        methods.hold(keys[20]);
+        (0..5).for_each(|_| methods.forget_unused(&HashSet::new(), |_| {}));
+        assert!(methods.knows(keys[20]));
+        methods.release(keys[20]);
+        assert_eq!(methods.unused.back(), Some(&keys[20]));
+    }
+}

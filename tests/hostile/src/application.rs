@@ -1,0 +1,149 @@
+//! An application made of control packets, rings and heaps. What a hostile one can do, it can do.
+
+use prost::Message;
+use rustix::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use trunkline_call::entry::{Call, Span, Submission};
+use trunkline_call::{CallId, Deadline, Instant as Stamp, RouteIndex};
+use trunkline_control::{
+    ABI_VERSION, Attach, Attached, Bind, Bound, CallMethod, Request, decode_reply, reply, request,
+};
+use trunkline_shm::{AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, open_session};
+
+/// A daemon that has not taken one more entry for so long takes none: what it has not read by then it does not hold.
+const FULL_FOR: Duration = Duration::from_secs(1);
+
+/// An attached session.
+pub struct Application {
+    control: ControlSocket,
+    end: AppEnd,
+    next_call: u64,
+}
+
+impl Application {
+    /// Attaches.
+    ///
+    /// # Errors
+    /// Why the daemon turned it away, or the kernel.
+    pub fn attach(socket: &Path) -> Result<Self, String> {
+        Self::attach_as(socket, Attach::default())
+    }
+
+    /// Attaches, and asks for heaps and rings of these sizes.
+    ///
+    /// # Errors
+    /// As [`Application::attach`].
+    pub fn attach_as(socket: &Path, wants: Attach) -> Result<Self, String> {
+        let control = ControlSocket::connect(socket).map_err(|error| error.to_string())?;
+        let attach = Attach { abi_version: ABI_VERSION, name: "hostile".into(), ..wants };
+        send(&control, request::Kind::Attach(attach))?;
+        match answer(&control)? {
+            (reply::Kind::Attached(attached), fds) => {
+                let fds = SessionFds::from_fds(fds).map_err(|error| error.to_string())?;
+                let end = open_session(fds, &sizes(&attached)).map_err(|error| error.to_string())?;
+                Ok(Self { control, end, next_call: 1 })
+            }
+            (other, _) => Err(said(other)),
+        }
+    }
+
+    /// Binds without descriptors: services to serve, and paths to call, each at a target.
+    ///
+    /// # Errors
+    /// Why nothing was bound.
+    pub fn bind(&self, serves: Vec<String>, calls: Vec<(String, String)>) -> Result<Bound, String> {
+        self.ask_to_bind(serves, calls)?;
+        match answer(&self.control)? {
+            (reply::Kind::Bound(bound), _) if bound.error.is_empty() => Ok(bound),
+            (reply::Kind::Bound(bound), _) => Err(bound.error),
+            (other, _) => Err(said(other)),
+        }
+    }
+
+    /// The same, without reading the answer.
+    ///
+    /// # Errors
+    /// The daemon takes no more, or has ended the session.
+    pub fn ask_to_bind(&self, serves: Vec<String>, calls: Vec<(String, String)>) -> Result<(), String> {
+        let calls = calls.into_iter().map(|(path, target)| CallMethod { path, target }).collect();
+        send(&self.control, request::Kind::Bind(Bind { descriptor_set_bytes: 0, serves, calls }))
+    }
+
+    /// Puts an entry into the ring. `false`: the daemon takes no more.
+    pub fn submit(&mut self, submission: &Submission) -> bool {
+        let began = Instant::now();
+        loop {
+            match self.end.submissions.push(&submission.encode()) {
+                Ok(rings) => {
+                    if rings {
+                        let _ = self.end.peer_doorbell.ring();
+                    }
+                    return true;
+                }
+                Err(_) if began.elapsed() < FULL_FOR => std::thread::yield_now(),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// A call without a message.
+    pub fn call(&mut self, route: RouteIndex) -> Submission {
+        self.next_call += 1;
+        Submission::Call(Call {
+            route,
+            call: CallId(self.next_call),
+            payload: None,
+            metadata: Span::default(),
+            end: true,
+            wait_for_ready: false,
+            deadline: Deadline::NONE,
+            entered: Stamp(1),
+            published: Stamp(1),
+            parent: CallId(0),
+        })
+    }
+}
+
+/// A connection to the control socket that says nothing.
+///
+/// # Errors
+/// The kernel's.
+pub fn bare(socket: &Path) -> Result<ControlSocket, String> {
+    ControlSocket::connect(socket).map_err(|error| error.to_string())
+}
+
+fn sizes(attached: &Attached) -> SessionConfig {
+    SessionConfig {
+        submission_entries: attached.submission_entries,
+        completion_entries: attached.completion_entries,
+        send_heap_bytes: attached.send_heap_bytes as u32,
+        receive_heap_bytes: attached.receive_heap_bytes as u32,
+    }
+}
+
+fn send(control: &ControlSocket, kind: request::Kind) -> Result<(), String> {
+    let packet = Request { tag: 1, kind: Some(kind) }.encode_to_vec();
+    control.send(&packet, &[]).map_err(|error| error.to_string())
+}
+
+fn answer(control: &ControlSocket) -> Result<(reply::Kind, Vec<OwnedFd>), String> {
+    let mut packet = Vec::new();
+    let fds = control.recv(&mut packet, SESSION_FDS).map_err(|error| error.to_string())?;
+    let fds = fds.ok_or("closed without a word")?;
+    Ok((decode_reply(&packet).map_err(|error| error.to_string())?.1, fds))
+}
+
+fn said(reply: reply::Kind) -> String {
+    match reply {
+        reply::Kind::Detached(detached) => detached.reason,
+        other => format!("an answer to something else: {other:?}"),
+    }
+}
+
+/// Whether anything lies on the control socket, or it has ended.
+pub fn has_word(control: &ControlSocket) -> bool {
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(control.as_fd(), rustix::event::PollFlags::IN)];
+    let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,130 @@
+//! Attacks by the control socket and the rings.
+
+use super::Attacker;
+use crate::application::{self, Application};
+use trunkline_call::RouteIndex;
+use trunkline_call::entry::Submission;
+use trunkline_control::Attach;
+
+/// Methods of one packet.
+const BIND: usize = 500;
+/// Routes of a session.
+const ROUTES: usize = 4000;
+/// A heap as large as a daemon gives.
+const HEAP_BYTES: u64 = 1 << 30;
+
+/// Sessions that name paths nobody else does, and leave.
+pub(super) fn paths(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut named = 0;
+    while named < times {
+        let application = Application::attach(&attacker.socket)?;
+        for _ in 0..ROUTES / BIND {
+            let path = |number| (format!("/hostile.v1.S{number}/M"), String::new());
+            application.bind(Vec::new(), (named..named + BIND).map(path).collect())?;
+            named += BIND;
+        }
+    }
+    Ok(format!("{named} paths"))
+}
+
+/// A session that says again and again that it serves nothing more.
+pub(super) fn drains(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut application = Application::attach(&attacker.socket)?;
+    let said = (0..times).take_while(|_| application.submit(&Submission::Drain { answer: false })).count();
+    attacker.applications.push(application);
+    Ok(format!("{said} drains"))
+}
+
+/// Sessions that serve as many services as they may, and stay.
+pub(super) fn names(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut served = 0;
+    while served < times {
+        let application = Application::attach(&attacker.socket)?;
+        for _ in 0..ROUTES / BIND {
+            let name = |number| format!("hostile.v1.N{number}");
+            application.bind((served..served + BIND).map(name).collect(), Vec::new())?;
+            served += BIND;
+        }
+        attacker.applications.push(application);
+    }
+    Ok(format!("{served} services"))
+}
+
+/// Calls beyond what a session may have in flight, none of whose ends is read.
+pub(super) fn refused(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut application = Application::attach(&attacker.socket)?;
+    let bound = application.bind(Vec::new(), vec![("/probe.v1.Probe/Nothing".into(), String::new())])?;
+    let route = RouteIndex(bound.calls[0]);
+    let mut made = 0;
+    while made < times {
+        let call = application.call(route);
+        if !application.submit(&call) {
+            break;
+        }
+        made += 1;
+    }
+    attacker.applications.push(application);
+    Ok(format!("{made} calls"))
+}
+
+/// Targets nobody else calls.
+pub(super) fn targets(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let application = Application::attach(&attacker.socket)?;
+    let mut bound = 0;
+    let mut why = String::new();
+    while bound < times && why.is_empty() {
+        let target = |number: usize| {
+            let address =
+                format!("tcp://127.{}.{}.{}:9", 1 + number / 62500, number / 250 % 250, number % 250);
+            ("/hostile.v1.S/M".to_owned(), address)
+        };
+        match application.bind(Vec::new(), (bound..bound + 100).map(target).collect()) {
+            Ok(_) => bound += 100,
+            Err(error) => why = error,
+        }
+    }
+    attacker.applications.push(application);
+    Ok(format!("{bound} targets, {why}"))
+}
+
+/// Connections to the control socket that never attach.
+pub(super) fn bare(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    for _ in 0..times {
+        match application::bare(&attacker.socket) {
+            Ok(control) => attacker.bare.push(control),
+            Err(why) => return Ok(format!("{} connections, {why}", attacker.bare.len())),
+        }
+    }
+    let ended = attacker.bare.iter().filter(|control| application::has_word(control)).count();
+    Ok(format!("{} connections, {ended} of them ended", attacker.bare.len()))
+}
+
+/// Requests to bind, as fast as the daemon takes them; their answers are not read.
+pub(super) fn flood(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut sent = 0;
+    while sent < times {
+        let application = Application::attach(&attacker.socket)?;
+        for _ in 0..ROUTES {
+            if sent == times
+                || application
+                    .ask_to_bind(Vec::new(), vec![("/hostile.v1.S/M".into(), String::new())])
+                    .is_err()
+            {
+                break;
+            }
+            sent += 1;
+        }
+        attacker.applications.push(application);
+    }
+    Ok(format!("{sent} requests by {} sessions", attacker.applications.len()))
+}
+
+/// Sessions with the largest heaps there are.
+pub(super) fn heaps(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    for _ in 0..times {
+        let wants =
+            Attach { send_heap_bytes: HEAP_BYTES, receive_heap_bytes: HEAP_BYTES, ..Attach::default() };
+        attacker.applications.push(Application::attach_as(&attacker.socket, wants)?);
+    }
+    Ok(format!("{} sessions", attacker.applications.len()))
+}

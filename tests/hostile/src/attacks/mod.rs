@@ -1,0 +1,66 @@
+//! What an attacker does when it is ordered to: one order, one attack, one answer.
+
+mod local;
+mod network;
+
+use crate::application::Application;
+use crate::http2::Http2;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use trunkline_shm::ControlSocket;
+use trunkline_system_tests::program::converse;
+
+/// What the attacker holds, until it is killed.
+#[derive(Default)]
+struct Attacker {
+    socket: PathBuf,
+    address: String,
+    applications: Vec<Application>,
+    bare: Vec<ControlSocket>,
+    streams: Vec<TcpStream>,
+    connections: Vec<Http2>,
+}
+
+/// An attack: how often, and in a line how far it came.
+type Attack = fn(&mut Attacker, usize) -> Result<String, String>;
+
+/// By the word that orders it.
+const ATTACKS: &[(&str, Attack)] = &[
+    ("paths", local::paths),
+    ("drains", local::drains),
+    ("names", local::names),
+    ("refused", local::refused),
+    ("targets", local::targets),
+    ("bare", local::bare),
+    ("flood", local::flood),
+    ("heaps", local::heaps),
+    ("silent", network::silent),
+    ("greeted", network::greeted),
+    ("unread", network::unread),
+    ("halves", network::halves),
+    ("references", network::references),
+    ("learned", network::learned),
+];
+
+/// Attacks the daemon at this socket and address, as often as it is told to.
+///
+/// # Errors
+/// Its orders cannot be read.
+pub fn play(socket: &Path, address: &str) -> Result<(), String> {
+    let all = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
+    let mut attacker =
+        Attacker { socket: socket.to_owned(), address: address.to_owned(), ..Attacker::default() };
+    converse("ready", |order| {
+        let (name, times) = order.split_once(' ').unwrap_or((order, "1"));
+        let attack = ATTACKS.iter().find(|(known, _)| *known == name);
+        match (attack, times.parse()) {
+            (Some((_, attack)), Ok(times)) => match attack(&mut attacker, times) {
+                Ok(said) => format!("done: {said}"),
+                Err(why) => format!("stopped: {why}"),
+            },
+            _ => format!("no such order: {order}"),
+        }
+    })
+}

@@ -1,0 +1,74 @@
+//! Attacks by applications of another user.
+
+use crate::stage::Stage;
+
+/// Every application may name targets.
+const EGRESS: &str = "[egress]\nallow = [\"*\"]\n";
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn paths_leave_with_the_sessions_that_named_them() {
+    let Some(mut stage) = Stage::set("paths", "", "") else { return };
+    stage.attack("paths 40000");
+    stage.attack("drains 20000");
+    // One session's 4,000 routes at a time, each with a path of 30 bytes, and the ring of a session.
+    stage.end(16 * MIB);
+}
+
+#[test]
+fn many_services_stop_nobody() {
+    let Some(mut stage) = Stage::set("names", "", "") else { return };
+    stage.attack("names 8000");
+    stage.attack("drains 20000");
+    stage.end(48 * MIB);
+}
+
+#[test]
+fn methods_that_peers_make_up_are_bounded_and_leave_with_their_service() {
+    let Some(mut stage) = Stage::set("learned", "", "") else { return };
+    stage.attack("names 4000");
+    stage.attack("learned 1000");
+    stage.end(48 * MIB);
+}
+
+#[test]
+fn refused_calls_are_not_kept() {
+    let Some(mut stage) = Stage::set("refused", "", "") else { return };
+    stage.attack("refused 200000");
+    // Twice `limits.calls_made_per_session` at some hundred bytes, and as many entries.
+    stage.end(16 * MIB);
+}
+
+#[test]
+fn large_heaps_cost_what_is_touched() {
+    let Some(mut stage) = Stage::set("heaps", "", "") else { return };
+    stage.attack("heaps 40");
+    stage.end(40 * MIB);
+}
+
+#[test]
+fn targets_leave_with_the_sessions_that_named_them() {
+    let Some(mut stage) = Stage::set("targets", "", EGRESS) else { return };
+    stage.attack("targets 5000");
+    let good = stage.attach();
+    let bound = good.bind(Vec::new(), vec![("/good.v1.S/M".into(), "tcp://127.0.0.1:9".into())]);
+    assert!(bound.is_ok(), "another user's targets leave no room: {bound:?}");
+    drop(good);
+    stage.end(32 * MIB);
+}
+
+#[test]
+fn connections_that_never_attach_bar_nobody() {
+    let Some(mut stage) = Stage::set("bare", "", "[sessions]\ncount_max = 400\n") else { return };
+    stage.attack("bare 500");
+    drop(stage.attach());
+    stage.end(16 * MIB);
+}
+
+#[test]
+fn a_flood_of_requests_bars_nobody() {
+    let Some(mut stage) = Stage::set("flood", "", "") else { return };
+    stage.attack("flood 20000");
+    drop(stage.attach());
+    stage.end(32 * MIB);
+}

@@ -1,0 +1,7 @@
+//! Each attack against a daemon that a good pair uses. One program, so that it is linked once.
+
+mod local;
+mod network;
+mod pair;
+mod stage;
+mod upgrade;
