@@ -24,6 +24,39 @@ pub(crate) fn datagrams(bytes: &[u8]) {
     }
 }
 
+/// A sealed datagram, at whatever address: what is opened was sealed with the key, and is opened once.
+pub(crate) fn seals(bytes: &[u8]) {
+    let (own, from) = (address(1), address(2));
+    let mut opener = Opener::new(seal_keys(), SEALED_AT_US);
+    let mut out = Vec::new();
+    if opener.open(SEALED_AT_US, own, from, bytes, &mut out).is_ok() {
+        assert_eq!(out.len() + SEAL_BYTES, bytes.len());
+        assert_eq!(opener.open(SEALED_AT_US, own, from, bytes, &mut out), Err(Unbelieved::Replayed));
+    }
+    // What anybody seals is opened as it was.
+    let mut sealed = Vec::new();
+    let datagram = [&[MAGIC; HEADER_BYTES][..], bytes].concat();
+    Sealer::new(seal_keys(), 1).seal(SEALED_AT_US, from, own, &[&datagram], &mut sealed);
+    Opener::new(seal_keys(), 0)
+        .open(SEALED_AT_US, own, from, &sealed, &mut out)
+        .expect("it was sealed for it");
+    assert_eq!(out, datagram);
+}
+
+const SEALED_AT_US: u64 = 1_700_000_000_000_000;
+
+fn seal_keys() -> SealKeys {
+    SealKeys::new(&[&[7; 32]]).expect("it is long enough")
+}
+
+/// One that is good.
+pub(crate) fn seal_seeds() -> Vec<Vec<u8>> {
+    let mut sealed = Vec::new();
+    let pieces: [&[u8]; 2] = [&[MAGIC, 8, 0, 0xf0, 0, 1, 0, 1], b"body"];
+    Sealer::new(seal_keys(), 9).seal(SEALED_AT_US, address(2), address(1), &pieces, &mut sealed);
+    vec![sealed]
+}
+
 /// One envelope, as request and as reply: what is parsed says the same when it is written and parsed again.
 pub(crate) fn envelopes(bytes: &[u8]) {
     if let Ok(request) = RequestEnvelope::parse(bytes) {

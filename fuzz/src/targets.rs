@@ -36,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "transcode", run: transcode, seeds: wire_seeds },
     Target { name: "native", run: native, seeds: native_seeds },
     Target { name: "r2p2", run: r2p2::datagrams, seeds: r2p2::seeds },
+    Target { name: "r2p2_seal", run: r2p2::seals, seeds: r2p2::seal_seeds },
     Target { name: "r2p2_envelope", run: r2p2::envelopes, seeds: r2p2::envelope_seeds },
     Target { name: "r2p2_events", run: r2p2::events, seeds: r2p2::event_seeds },
     Target { name: "r2p2_routed", run: routed::events, seeds: routed::event_seeds },

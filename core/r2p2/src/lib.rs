@@ -17,6 +17,7 @@
 //! # The way of the data
 //! `wire.rs` and `extension.rs` take a datagram apart. In `client.rs` it finds its `Call` (`client_call.rs`), in
 //! `server.rs` its request (`served.rs`); `incoming.rs` puts packets in order, `outgoing.rs` says which may go.
+//! `seal.rs` stands before all of it, where a cluster has a key: it proves where a datagram comes from.
 //! `reply.rs` answers, `feedback.rs` tells routers, `memory.rs` remembers what has ended. `envelope.rs` stands apart:
 //! the words hosts put before the messages of their services, which nothing else here reads. `handover.rs` lets an
 //! endpoint go on in another process, with what has ended packed by `ended.rs`.
@@ -62,6 +63,7 @@ mod patience;
 mod reply;
 mod router;
 mod router_config;
+mod seal;
 mod served;
 mod server;
 mod transmit;
@@ -80,6 +82,7 @@ pub use handover::{ClientState, ServerState, Unsound};
 pub use packet::Packet;
 pub use router::{Forward, Router};
 pub use router_config::{OnBehalf, RouterConfig, RouterCounters};
+pub use seal::{Opener, SEAL_BYTES, SEAL_KEYS_MAX, SEALED_MAGIC, SealCounters, SealKeys, Sealer, Unbelieved};
 pub use served::{RequestKey, Timing};
 pub use server::{Request, Server, ServerCounters, ServerEvent};
 pub use transmit::Transmit;

@@ -234,3 +234,17 @@ fn a_router_greets_its_workers_as_the_page_says() {
     router.handle_timeout(NOW);
     assert_eq!(sent(|| router.poll_greeting()), [examples()["greeting-of-a-router"].clone()]);
 }
+
+#[test]
+fn a_seal_is_as_the_page_shows_it() {
+    let examples = examples();
+    let (client, server, sealed_at_us) = (at("127.0.0.1:33000"), at(SERVER), 1_700_000_000_000_000);
+    let keys = SealKeys::new(&[&[1; 32]]).unwrap();
+    let mut sealed = Vec::new();
+    let request = &examples["request-4"];
+    Sealer::new(keys.clone(), 7).seal(sealed_at_us, client, server, &[request], &mut sealed);
+    assert_eq!(sealed, examples["sealed-request-4"]);
+    let (mut opener, mut opened) = (Opener::new(keys, 0), Vec::new());
+    opener.open(sealed_at_us, server, client, &sealed, &mut opened).unwrap();
+    assert_eq!(&opened, request);
+}

@@ -43,6 +43,7 @@ mod endpoint;
 mod first;
 mod http2;
 mod kernel_stamps;
+mod key_file;
 mod lingering_close;
 mod listener;
 mod poller;
@@ -58,6 +59,7 @@ pub use first::{FIRST_BYTES_MAX, First, HTTP1_ANSWER, TLS_REFUSAL};
 pub use http2::{
     AgeSettings, Buffers, Ended, Http2, Http2Settings, KeepaliveSettings, PingSettings, Rate, State,
 };
+pub use key_file::{KeyFileError, read_key_file};
 pub use lingering_close::LingeringClose;
 pub use listener::{Accepted, BindError, Listener};
 pub use poller::{Interest, Poller, Ready, Token};

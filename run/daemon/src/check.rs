@@ -19,7 +19,10 @@ use trunkline_net::{Endpoint, TlsError};
 /// # Errors
 /// [`ConfigError`] for the first thing that is not there or cannot be used, with the place of the key that names it.
 pub fn check_host(config: &Config, text: &str, origin: &str) -> Result<(), ConfigError> {
-    let checked = keys(config).and_then(|()| folders(config)).and_then(|()| sockets::check(config));
+    let checked = keys(config)
+        .and_then(|()| shared_keys(config))
+        .and_then(|()| folders(config))
+        .and_then(|()| sockets::check(config));
     let checked = checked.and_then(|()| schemas(config));
     checked.map_err(|breach| ConfigError::of_rule(breach, text, origin))?;
     policies::check(config, text, origin)
@@ -56,6 +59,18 @@ fn keys(config: &Config) -> Result<(), Breach> {
         _ => format!("write the path of a PEM file with {content}, which the daemon's user may read"),
     };
     Err(Breach { key: (*key).into(), problem: error.to_string(), advice })
+}
+
+/// Keys that hosts share.
+fn shared_keys(config: &Config) -> Result<(), Breach> {
+    let advice =
+        "write the path of the cluster's file of keys, which the daemon's user may read and others may not";
+    let unusable = |error: trunkline_net::KeyFileError| Breach {
+        key: "r2p2.key_file".into(),
+        problem: error.to_string(),
+        advice: advice.into(),
+    };
+    config.r2p2.keys().map(drop).map_err(unusable)
 }
 
 /// Folders in which the daemon makes a file: the file is its own to make, the folder is not.

@@ -1,5 +1,6 @@
 //! The UDP ports of a shard: datagrams in to the engine, datagrams out of it.
 
+use crate::seals::ShardSeals;
 use crate::shard::{Shard, Token, now};
 use rustix::fd::OwnedFd;
 use std::io;
@@ -7,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use trunkline_engine::{R2p2Port, Turn};
 use trunkline_net::{DatagramBatch, Datagrams, Outgoing};
 use trunkline_net::{Interest, Poller};
-use trunkline_r2p2::Transmit;
+use trunkline_r2p2::{SealKeys, Transmit};
 
 /// R2P2's ports.
 pub(crate) struct UdpPorts {
@@ -15,6 +16,8 @@ pub(crate) struct UdpPorts {
     server: Option<Datagrams>,
     /// Where replies arrive; opened with the first call.
     client: Option<Datagrams>,
+    /// Where the cluster has a key.
+    seals: Option<ShardSeals>,
     /// Received and not handled, for a moment.
     batch: DatagramBatch,
     /// Waiting to be sent, for a moment.
@@ -31,6 +34,7 @@ impl UdpPorts {
         listen: Option<SocketAddrV4>,
         bound: [Option<OwnedFd>; 2],
         poller: &Poller,
+        keys: Option<SealKeys>,
     ) -> io::Result<Self> {
         let [client, server] = bound.map(|socket| socket.map(Datagrams::inherit).transpose());
         let client = client?;
@@ -44,7 +48,8 @@ impl UdpPorts {
                 poller.add(socket, Token::Datagrams(port).to_poller(), Interest::Read)?;
             }
         }
-        Ok(Self { server, client, batch: DatagramBatch::new(), out: Default::default() })
+        let seals = keys.map(ShardSeals::new);
+        Ok(Self { server, client, seals, batch: DatagramBatch::new(), out: Default::default() })
     }
 
     /// Where requests arrive.
@@ -62,6 +67,12 @@ impl UdpPorts {
             R2p2Port::Client => self.client.as_ref(),
             R2p2Port::Server => self.server.as_ref(),
         }
+    }
+
+    /// The address a port has, as far as it is known; asked for where seals say it.
+    fn own_address(&self, port: R2p2Port) -> SocketAddrV4 {
+        let address = self.seals.as_ref().and_then(|_| self.of(port)?.address().ok());
+        address.unwrap_or(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0))
     }
 
     fn open_client(&mut self, poller: &Poller) -> io::Result<()> {
@@ -94,7 +105,15 @@ impl Shard {
                 return;
             }
             let arrived = now();
+            let own = self.udp.own_address(port);
             for (from, datagram) in batch.iter() {
+                let datagram = match &mut self.udp.seals {
+                    None => datagram,
+                    Some(seals) => match seals.open(own, from, datagram) {
+                        Some(opened) => opened,
+                        None => continue,
+                    },
+                };
                 let mut turn = Turn { now: now(), heaps: &mut self.heaps };
                 self.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
             }
@@ -131,7 +150,16 @@ impl Shard {
             tracing::error!(%error, "cannot open a UDP port: calls over R2P2 are not sent");
             return;
         }
-        let Some(socket) = self.udp.of(port) else { return };
+        let own = self.udp.own_address(port);
+        let UdpPorts { client, server, seals, .. } = &mut self.udp;
+        let socket = match port {
+            R2p2Port::Client => client.as_ref(),
+            R2p2Port::Server => server.as_ref(),
+        };
+        let Some(socket) = socket else { return };
+        if let Some(seals) = seals {
+            return seals.send(socket, own, out);
+        }
         let batch: Vec<_> =
             out.iter().map(|one| Outgoing { to: one.to, pieces: [one.head.as_slice(), &one.body] }).collect();
         socket.send(&batch);

@@ -17,11 +17,12 @@ use crate::memory::FreedMemory;
 use crate::names::Names;
 use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
-use crate::policies_file::{Kept, PoliciesFileError};
+use crate::policies_file::Kept;
 use crate::purpose::Purpose;
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, NativeSockets};
+use crate::start_error::StartError;
 use crate::tenants::Tenants;
 use crate::waker::Waker;
 use rustix::fd::OwnedFd;
@@ -36,50 +37,10 @@ use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, ServiceState};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller, TlsError};
-use trunkline_policy::PolicyError;
+use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::Ask;
-
-/// Why a daemon did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The control socket cannot be made.
-    #[error("control socket {path}: {why}")]
-    Control {
-        /// Its path.
-        path: PathBuf,
-        /// What the kernel says, or who listens there already.
-        why: String,
-    },
-    /// An address cannot be listened on.
-    #[error("cannot listen on {endpoint}: {error}")]
-    Listen {
-        /// The address.
-        endpoint: String,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// The chain of policies cannot be put to work: a module in it, most likely.
-    #[error("{0}")]
-    Policies(PolicyError),
-    /// The file the chain is kept in.
-    #[error(transparent)]
-    PoliciesFile(#[from] PoliciesFileError),
-    /// Keys and certificates cannot be used.
-    #[error("tls: {0}")]
-    Tls(#[from] TlsError),
-    /// A descriptor set of the gateway cannot be used.
-    #[error("gateway.schemas: {0}")]
-    Schemas(String),
-    /// Another daemon cannot be replaced.
-    #[error("cannot take over: {0}")]
-    TakeOver(#[from] TakeOverError),
-    /// A thread, poller or eventfd cannot be made.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
 
 /// A running daemon. Dropping the handle stops it.
 pub struct Daemon {
@@ -517,7 +478,8 @@ impl Daemon {
         // Requests that are sent twice must arrive where the first is known.
         let listen = config.r2p2.listen.0.filter(|_| index == 0);
         let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
-        let udp = UdpPorts::open(listen, bound, poller).map_err(failed)?;
+        let keys = config.r2p2.keys()?;
+        let udp = UdpPorts::open(listen, bound, poller, keys).map_err(failed)?;
         if let Some(address) = udp.address().map_err(failed)? {
             self.endpoints.push(Endpoint::R2p2(address).to_string());
         }

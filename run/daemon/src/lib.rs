@@ -61,9 +61,11 @@ mod purpose;
 mod refusal;
 mod rights;
 mod schemas;
+mod seals;
 mod shard;
 mod shutdown;
 mod sockets;
+mod start_error;
 mod tenants;
 mod threads;
 mod turn;
@@ -77,7 +79,8 @@ pub use config::{
     Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
     Reach, ServiceRule, Shards, Tenant, UdpAddress, Whom, check_log_level,
 };
-pub use handle::{Daemon, StartError, TakenOver};
+pub use handle::{Daemon, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};
+pub use start_error::StartError;
 pub use threads::before_abort;

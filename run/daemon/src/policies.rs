@@ -2,8 +2,9 @@
 
 use crate::command::{Command, Exchanged, ShardSender};
 use crate::config::settle_targets;
-use crate::handle::{Daemon, StartError};
+use crate::handle::Daemon;
 use crate::policies_file::{ChangeError, PoliciesKept};
+use crate::start_error::StartError;
 use std::sync::Arc;
 use trunkline_policy::{
     BundleError, Chain, Definition, PolicyError, PolicyRow, decode_modules, encode_modules,

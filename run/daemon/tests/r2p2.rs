@@ -4,6 +4,7 @@ mod raw;
 
 use raw::*;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 use trunkline_call::Code;
 use trunkline_call::entry::{Completion, Submission};
@@ -18,8 +19,15 @@ struct Stage {
 
 impl Stage {
     fn set(mode: &str) -> Self {
+        Self::set_with(mode, ["", ""])
+    }
+
+    /// The same with more configuration of the caller's host and of the server's.
+    fn set_with(mode: &str, more: [&str; 2]) -> Self {
         let config = |listen: &str| {
-            Config::from_toml(&format!("[r2p2]\nlisten = {listen:?}\nmode = {mode:?}\n"), "test").unwrap()
+            let more = more[usize::from(!listen.is_empty())];
+            let text = format!("[r2p2]\nlisten = {listen:?}\nmode = {mode:?}\n{more}");
+            Config::from_toml(&text, "test").unwrap()
         };
         let far = Daemon::embedded(config("127.0.0.1:0")).unwrap();
         echo_in_thread(RawApp::attach(&far, "", true));
@@ -99,6 +107,48 @@ fn datagrams_nobody_asked_for_harm_nobody() {
         assert_eq!(stage.caller.unary(b"still here").code, Code::Ok);
     }
     stage.until_idle();
+}
+
+/// A file of keys that only its user may read.
+fn key_file(folder: &tempfile::TempDir, name: &str, keys: &[char]) -> String {
+    let path = folder.path().join(name);
+    let lines = keys.iter().map(|key| key.to_string().repeat(64) + "\n");
+    std::fs::write(&path, lines.collect::<String>()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    format!("key_file = {path:?}\n")
+}
+
+#[test]
+fn hosts_with_a_key_believe_each_other_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, both, second] = [("first", &['a'][..]), ("both", &['b', 'a']), ("second", &['b'])]
+        .map(|(n, k)| key_file(&folder, n, k));
+    for mode in ["offer", "extended"] {
+        for (near, far, passes) in [
+            (&first, &first, true),
+            (&first, &both, false),
+            (&both, &second, true),
+            (&first, &second, false),
+            (&first, &String::new(), false),
+            (&String::new(), &first, false),
+        ] {
+            let mut stage = Stage::set_with(mode, [near, far]);
+            if passes {
+                for bytes in [0, 1000, 1500, 60_000, 300_000] {
+                    assert_eq!(stage.caller.unary(&vec![7; bytes]).code, Code::Ok, "{bytes} bytes, {mode}");
+                }
+            } else {
+                let payload = stage.caller.blob(b"?");
+                let now = trunkline_shm::monotonic_ns();
+                let deadline = trunkline_call::Deadline::at(trunkline_call::Instant(now + 1_000_000_000));
+                let call =
+                    trunkline_call::entry::Call { deadline, ..stage.caller.call(0, Some(payload), true) };
+                stage.caller.submit(Submission::Call(call));
+                let Completion::Finish(finish) = stage.caller.next() else { panic!("a unary call finishes") };
+                assert_ne!(finish.code, Code::Ok, "{near} calls {far}, {mode}");
+            }
+        }
+    }
 }
 
 #[test]

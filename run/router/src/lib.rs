@@ -13,6 +13,8 @@
 //!
 //! `process.rs` is the loop, on one page; `report.rs` what operators see: a table, and text for Prometheus over HTTP.
 //!
+//! Where the cluster has a key (`seals.rs`), what comes without its seal is nobody's, and all that leaves has one.
+//!
 //! # Invariants
 //! * The loop never waits except in the poller; what the kernel does not take is lost, as datagrams may be.
 //! * Nothing here decides about a request: it could not be simulated.
@@ -25,6 +27,7 @@
 mod process;
 mod proxy;
 mod report;
+mod seals;
 mod settings;
 
 pub use process::{RouterProcess, StartError};

@@ -2,6 +2,7 @@
 
 use crate::proxy::Proxy;
 use crate::report::{Report, Shared};
+use crate::seals::Seals;
 use crate::settings::{Forwarding, Settings};
 use rustix::thread::sched_yield;
 use rustix::time::{ClockId, clock_gettime};
@@ -21,6 +22,9 @@ pub struct RouterProcess {
     data: Datagrams,
     control: Datagrams,
     way: Way,
+    seals: Seals,
+    /// Of `data` and `control`.
+    own: [SocketAddrV4; 2],
     /// What is sent on at the end of a turn; in proxy mode also parts of requests that are known already.
     forwards: Vec<Forward>,
     poller: Poller,
@@ -84,6 +88,7 @@ impl RouterProcess {
         let data = bound("listen", settings.listen)?;
         let control = bound("control", settings.control)?;
         settings.router.control = control.address().map_err(named("control"))?;
+        let own = [data.address().map_err(named("listen"))?, settings.router.control];
         let way = Way::choose(&settings).map_err(named("raw socket"))?.ok_or(StartError::NoRawSocket)?;
         settings.router.on_behalf = way.on_behalf();
         let poller = Poller::new().map_err(named("poller"))?;
@@ -95,6 +100,8 @@ impl RouterProcess {
             data,
             control,
             way,
+            seals: Seals::new(settings.keys.take()),
+            own,
             forwards: Vec::new(),
             poller,
             ready: Vec::new(),
@@ -172,9 +179,10 @@ impl RouterProcess {
     }
 
     fn take_requests(&mut self, now: Instant) {
-        let Self { data, router, way, forwards, batch, .. } = self;
+        let Self { data, router, way, forwards, batch, seals, own, .. } = self;
         let passes = matches!(way, Way::Proxy(_));
         take(data, batch, |client, datagram| {
+            let Some(datagram) = seals.open(own[0], client, datagram) else { return };
             match passes.then(|| router.worker_of(client, datagram)).flatten() {
                 Some(to) => {
                     let datagram = datagram.to_vec();
@@ -186,23 +194,32 @@ impl RouterProcess {
     }
 
     fn take_feedback(&mut self, now: Instant) {
-        let Self { control, router, way, batch, .. } = self;
-        take(control, batch, |from, datagram| match way {
-            Way::Proxy(proxy) => {
-                let mut datagram = datagram.to_vec();
-                proxy.translate(&mut datagram);
-                router.handle_feedback(now, from, &datagram);
+        let Self { control, router, way, batch, seals, own, .. } = self;
+        take(control, batch, |from, datagram| {
+            let Some(datagram) = seals.open(own[1], from, datagram) else { return };
+            match way {
+                Way::Proxy(proxy) => {
+                    let mut datagram = datagram.to_vec();
+                    proxy.translate(&mut datagram);
+                    router.handle_feedback(now, from, &datagram);
+                }
+                Way::Raw(_) | Way::OnBehalf => router.handle_feedback(now, from, datagram),
             }
-            Way::Raw(_) | Way::OnBehalf => router.handle_feedback(now, from, datagram),
         });
     }
 
     /// Proxy mode: what a worker says to a client.
     fn take_answers(&mut self, flow: Token) {
-        let Self { data, way: Way::Proxy(proxy), batch, .. } = self else { return };
+        let Self { data, way: Way::Proxy(proxy), batch, seals, own: [own, _], .. } = self else { return };
         let Some((socket, client)) = proxy.flow(flow) else { return };
+        let at = proxy.address(flow);
         take_batches(socket, batch, |batch| {
-            let out = batch.iter().map(|(_, datagram)| Outgoing { to: client, pieces: [datagram, &[]] });
+            let mut answers = Vec::new();
+            for (worker, datagram) in batch.iter() {
+                let Some(opened) = seals.open(at, worker, datagram).map(<[u8]>::to_vec) else { continue };
+                answers.push(seals.sealed(*own, client, &[&opened]));
+            }
+            let out = answers.iter().map(|answer| Outgoing { to: client, pieces: [answer, &[]] });
             data.send(&out.collect::<Vec<_>>());
         });
     }
@@ -211,6 +228,14 @@ impl RouterProcess {
     fn let_out(&mut self, now: Instant) {
         let mut forwards = std::mem::take(&mut self.forwards);
         forwards.extend(std::iter::from_fn(|| self.router.poll_forward()));
+        let [data, control] = self.own;
+        let proxied = matches!(self.way, Way::Proxy(_));
+        self.seals.seal_forwards(&mut forwards, |one| match one.on_behalf {
+            true => control,
+            // A proxy's sockets have any port.
+            false if proxied => SocketAddrV4::new(*control.ip(), 0),
+            false => one.client,
+        });
         match &mut self.way {
             Way::Raw(raw) => {
                 let in_disguise = forwards.iter().filter(|one| !one.on_behalf);
@@ -229,17 +254,16 @@ impl RouterProcess {
         self.router.take_back(forwards.drain(..));
         self.forwards = forwards;
         let greetings: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_greeting()).collect();
-        self.control.send(&greetings.iter().map(outgoing).collect::<Vec<_>>());
+        send(&self.control, &mut self.seals, control, &greetings);
         let transmits: Vec<Transmit> = std::iter::from_fn(|| self.router.poll_transmit()).collect();
-        let batch: Vec<_> = transmits.iter().map(outgoing).collect();
-        self.data.send(&batch);
+        send(&self.data, &mut self.seals, data, &transmits);
     }
 
     fn report(&mut self, now: Instant) {
         self.reported = now;
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        let report = Report::of(&self.router, cpu_ns);
+        let report = Report::of(&self.router, self.seals.counters(), cpu_ns);
         let before = std::mem::replace(&mut *self.shared.report.lock(), report.clone());
         tell_of_workers(&before, &report);
     }
@@ -279,6 +303,17 @@ impl Way {
             Forwarding::Preserve => RawDatagrams::open()?.map(Self::Raw),
             Forwarding::Auto => Some(RawDatagrams::open()?.map_or_else(proxy, Self::Raw)),
         })
+    }
+}
+
+/// Sends datagrams from the socket that has this address.
+fn send(socket: &Datagrams, seals: &mut Seals, own: SocketAddrV4, all: &[Transmit]) {
+    match seals.sealed_transmits(own, all) {
+        None => _ = socket.send(&all.iter().map(outgoing).collect::<Vec<_>>()),
+        Some(sealed) => {
+            let batch = sealed.iter().map(|(to, datagram)| Outgoing { to: *to, pieces: [datagram, &[]] });
+            _ = socket.send(&batch.collect::<Vec<_>>());
+        }
     }
 }
 

@@ -53,6 +53,11 @@ impl Proxy {
         Some((&self.flows.get(&client)?.socket, client))
     }
 
+    /// The address of the socket a token names.
+    pub fn address(&self, token: Token) -> SocketAddrV4 {
+        SocketAddrV4::new(self.ip, token.0 as u16)
+    }
+
     /// A FEEDBACK names the client by the router's own socket: names the client instead.
     pub fn translate(&self, datagram: &mut [u8]) {
         let Some(at) = datagram.len().checked_sub(FeedbackFor::BYTES) else { return };

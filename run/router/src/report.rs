@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use trunkline_pages::{Page, PageServer};
-use trunkline_r2p2::{Reason, Router, RouterCounters, WorkerRow};
+use trunkline_r2p2::{Reason, Router, RouterCounters, SealCounters, WorkerRow};
 
 /// What the loop shows to other threads.
 #[derive(Debug, Default)]
@@ -26,17 +26,20 @@ pub struct Report {
     pub queued: usize,
     /// The n of JBSQ(n) in force.
     pub bound: Option<u32>,
+    /// Datagrams that were not believed.
+    pub refused: SealCounters,
     /// CPU time of the loop.
     pub cpu_ns: u64,
 }
 
 impl Report {
-    pub(crate) fn of(router: &Router, cpu_ns: u64) -> Self {
+    pub(crate) fn of(router: &Router, refused: SealCounters, cpu_ns: u64) -> Self {
         Self {
             counters: *router.counters(),
             workers: router.workers(),
             queued: router.queued(),
             bound: router.bound(),
+            refused,
             cpu_ns,
         }
     }
@@ -56,6 +59,9 @@ impl Report {
         );
         for (reason, count) in Reason::ALL.iter().zip(counters.dropped).filter(|(_, count)| *count > 0) {
             let _ = writeln!(out, "dropped {count} ({})", reason.name());
+        }
+        for (reason, count) in self.refused.each().iter().filter(|(_, count)| *count > 0) {
+            let _ = writeln!(out, "refused {count} ({reason})");
         }
         let _ = writeln!(out, "{:<22} {:>5} {:>11} {:>12}", "worker", "slots", "outstanding", "served");
         for row in &self.workers {
@@ -104,6 +110,10 @@ impl Report {
         out.push_str("# TYPE trunkline_router_dropped_total counter\n");
         for (reason, count) in Reason::ALL.iter().zip(c.dropped) {
             let _ = writeln!(out, "trunkline_router_dropped_total{{reason=\"{}\"}} {count}", reason.name());
+        }
+        out.push_str("# TYPE trunkline_router_refused_total counter\n");
+        for (reason, count) in self.refused.each() {
+            let _ = writeln!(out, "trunkline_router_refused_total{{reason=\"{reason}\"}} {count}");
         }
         let gauges = [("queued", self.queued as u64), ("bound", self.bound.unwrap_or(0).into())];
         for (name, value) in gauges {

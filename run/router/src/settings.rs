@@ -2,7 +2,7 @@
 
 use std::net::SocketAddrV4;
 use std::str::FromStr;
-use trunkline_r2p2::RouterConfig;
+use trunkline_r2p2::{RouterConfig, SealKeys};
 
 /// How requests are sent on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Settings {
     pub control: SocketAddrV4,
     /// How requests are sent on.
     pub forwarding: Forwarding,
+    /// The keys of the cluster: what is not sealed with one is refused. `None`: everybody is believed.
+    pub keys: Option<SealKeys>,
     /// Policy, workers, limits.
     pub router: RouterConfig,
 }

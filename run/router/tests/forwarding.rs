@@ -31,7 +31,7 @@ fn run(forwarding: Forwarding, mode: Mode) -> Report {
         join_from: vec![(Ipv4Addr::LOCALHOST, 8)],
         ..RouterConfig::default()
     };
-    let settings = Settings { listen: ANY, control: ANY, forwarding, router: config };
+    let settings = Settings { listen: ANY, control: ANY, forwarding, keys: None, router: config };
     let router = RouterProcess::start(settings).unwrap();
     let [listen, control] = router.addresses().unwrap();
     let shared = router.shared();
@@ -139,8 +139,13 @@ fn metrics_are_served() {
 #[test]
 fn a_control_address_nobody_reaches_is_refused() {
     let control = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
-    let settings =
-        Settings { listen: ANY, control, forwarding: Forwarding::Auto, router: RouterConfig::default() };
+    let settings = Settings {
+        listen: ANY,
+        control,
+        forwarding: Forwarding::Auto,
+        keys: None,
+        router: RouterConfig::default(),
+    };
     let said = RouterProcess::start(settings).err().unwrap().to_string();
     assert!(said.contains("write the address workers reach"), "{said}");
 }

@@ -120,7 +120,7 @@ pub struct DoctorArgs {
 Workers with r2p2.mode = \"extended\" join by themselves from the networks of --join-from; others are named by --worker.
 
 Example:
-  trunkline router --listen 10.0.0.9:8000 --control 10.0.0.9:9000 --join-from 10.0.0.0/24 --policy jbsq --live")]
+  trunkline router --listen 10.0.0.9:8000 --control 10.0.0.9:9000 --join-from 10.0.0.0/24 --key-file cluster.keys")]
 pub struct RouterArgs {
     /// Address clients send requests to
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8000")]
@@ -137,6 +137,12 @@ pub struct RouterArgs {
     /// Network whose hosts may join as workers; may be repeated
     #[arg(long, value_name = "ADDRESS/BITS", value_parser = network)]
     pub join_from: Vec<(Ipv4Addr, u8)>,
+    /// File of the keys the cluster's hosts share, one a line; what is not sealed with one of them is refused
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["without_authentication", "compatible"])]
+    pub key_file: Option<PathBuf>,
+    /// Let hosts of --join-from join that prove nothing
+    #[arg(long)]
+    pub without_authentication: bool,
     /// Workers kept for one class of requests; may be repeated
     #[arg(long, value_name = "CLASS:WORKERS", value_parser = reservation)]
     pub reserve: Vec<(u8, usize)>,
@@ -149,8 +155,7 @@ pub struct RouterArgs {
     /// Longest time a request occupies its worker without FEEDBACK
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub lease: Duration,
-    /// How requests are sent on: preserve (clients' addresses, replies past the router; needs CAP_NET_RAW), on-behalf
-    /// (the same for the extended mode alone; needs nothing), proxy, auto (preserve, else proxy)
+    /// How requests are sent on: preserve (needs CAP_NET_RAW, answers go past the router), on-behalf, proxy, auto
     #[arg(long, default_value = "auto")]
     pub forwarding: trunkline_router::Forwarding,
     /// Treat every datagram as the authors' library does: no extended mode
@@ -314,8 +319,7 @@ impl std::str::FromStr for Whom {
     }
 }
 
-/// Whether TLS is spoken, and with whom. Any of these but --plaintext and --authority asks for it; the call goes
-/// through an engine inside this process then, because a daemon's keys are its operator's.
+/// TLS, which all but --plaintext and --authority ask for: by an engine of this process, with the user's own keys.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "TLS")]
 pub struct TlsArgs {

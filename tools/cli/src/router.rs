@@ -9,7 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use trunkline_daemon::Log;
 use trunkline_dispatch::{Class, Reservation};
-use trunkline_r2p2::RouterConfig;
+use trunkline_net::read_key_file;
+use trunkline_r2p2::{RouterConfig, SEAL_KEYS_MAX, SealKeys};
 use trunkline_router::{Forwarding, RouterProcess, Settings, Shared, serve_metrics};
 
 /// How often `--live` shows the router.
@@ -33,7 +34,7 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(of("cannot handle signals"))?;
     }
-    let process = RouterProcess::start(settings(args)).map_err(|error| error.to_string())?;
+    let process = RouterProcess::start(settings(args, keys(args)?)).map_err(|error| error.to_string())?;
     let [listen, control] = process.addresses().map_err(of("cannot tell addresses"))?;
     let way = match process.forwarding() {
         Forwarding::OnBehalf => "on behalf of clients of the extended mode, refusing others",
@@ -59,7 +60,22 @@ fn run(args: &RouterArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn settings(args: &RouterArgs) -> Settings {
+/// The keys of the cluster. Where hosts join by themselves, somebody has to say that none are wanted.
+fn keys(args: &RouterArgs) -> Result<Option<SealKeys>, String> {
+    let Some(path) = &args.key_file else {
+        if args.join_from.is_empty() || args.without_authentication {
+            return Ok(None);
+        }
+        return Err("--join-from: every host of those networks could join as a worker, and whoever writes such an \
+                    address as source; name the cluster's keys with --key-file FILE (and in r2p2.key_file of its \
+                    daemons), or say --without-authentication"
+            .into());
+    };
+    let keys = read_key_file(path, SealKeys::BYTES_MIN, SEAL_KEYS_MAX).map_err(of("--key-file"))?;
+    Ok(SealKeys::new(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+}
+
+fn settings(args: &RouterArgs, keys: Option<SealKeys>) -> Settings {
     let reservation =
         |(class, workers): &(u8, usize)| Reservation { class: Class::new(*class), workers: *workers };
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -75,7 +91,7 @@ fn settings(args: &RouterArgs) -> Settings {
         seed: RandomState::new().hash_one(args.listen),
         ..RouterConfig::default()
     };
-    Settings { listen: args.listen, control: args.control, forwarding: args.forwarding, router }
+    Settings { listen: args.listen, control: args.control, forwarding: args.forwarding, keys, router }
 }
 
 fn show(shared: &Shared) {

@@ -466,6 +466,27 @@ fn a_socket_that_may_not_be_used_is_said_to_be_one() {
 }
 
 #[test]
+fn a_router_that_hosts_may_join_says_how_they_prove_who_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("cluster.keys");
+    std::fs::write(&key, "short\n").unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let key = key.to_str().unwrap();
+    let joins =
+        ["router", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", "--join-from", "127.0.0.0/8"];
+    for (more, says) in [
+        (&[][..], "name the cluster's keys with --key-file FILE"),
+        (&["--key-file", key], "line 1 has 5 bytes, a key has 32 at least"),
+        (&["--key-file", "/nowhere/keys"], "/nowhere/keys: cannot be read"),
+        (&["--key-file", key, "--without-authentication"], "cannot be used with"),
+    ] {
+        let output = trunkline(&[&joins[..], more].concat()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(says), "{more:?}: {said}");
+    }
+}
+
+#[test]
 fn a_router_logs_to_standard_error() {
     watched();
     let mut command =

@@ -3,7 +3,7 @@
 use super::error::{Breach, breach, quoted};
 use super::rights::is_full_name;
 use super::tenants::{Tenant, WEIGHT_MAX};
-use super::{Address, Bytes, Config, ServiceRule, level, sizes};
+use super::{Address, Bytes, Config, R2p2Mode, ServiceRule, level, sizes};
 use std::fmt::Display;
 use std::path::Path;
 use trunkline_engine::is_own_service;
@@ -174,6 +174,10 @@ impl Config {
         if r2p2.listen.0.is_some() && self.tls.required {
             let what = "would be a door without TLS, and tls.required is set".into();
             return problem("r2p2.listen", what, "leave out one of the two");
+        }
+        if !r2p2.key_file.as_os_str().is_empty() && r2p2.mode == R2p2Mode::Compatible {
+            let what = "means nothing in the compatible mode, which has no place for a seal".into();
+            return problem("r2p2.key_file", what, "leave out r2p2.mode, or the key");
         }
         if !r2p2.routers.is_empty() && r2p2.listen.0.is_none() {
             let advice = "write r2p2.listen, the port requests are to come to, or leave the routers out";

@@ -97,7 +97,8 @@ pub fn routers(port_file: &Path, policies: &[&str]) -> Result<(), Failure> {
             lease_ns: LEASE_NS,
             ..RouterConfig::default()
         };
-        let settings = Settings { listen: ANY, control: ANY, forwarding: Forwarding::Auto, router };
+        let settings =
+            Settings { listen: ANY, control: ANY, forwarding: Forwarding::Auto, keys: None, router };
         let process = RouterProcess::start(settings)?;
         let [listen, control] = process.addresses()?;
         lines += &format!("{listen} {control}\n");

@@ -1,0 +1,50 @@
+//! Why a daemon does not start.
+
+use crate::handover::TakeOverError;
+use crate::policies_file::PoliciesFileError;
+use std::io;
+use std::path::PathBuf;
+use trunkline_net::{KeyFileError, TlsError};
+use trunkline_policy::PolicyError;
+
+/// Why a daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The control socket cannot be made.
+    #[error("control socket {path}: {why}")]
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel says, or who listens there already.
+        why: String,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {endpoint}: {error}")]
+    Listen {
+        /// The address.
+        endpoint: String,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The chain of policies cannot be put to work: a module in it, most likely.
+    #[error("{0}")]
+    Policies(PolicyError),
+    /// The file the chain is kept in.
+    #[error(transparent)]
+    PoliciesFile(#[from] PoliciesFileError),
+    /// Keys and certificates cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// The keys of R2P2 cannot be used.
+    #[error("r2p2.key_file: {0}")]
+    R2p2Keys(#[from] KeyFileError),
+    /// A descriptor set of the gateway cannot be used.
+    #[error("gateway.schemas: {0}")]
+    Schemas(String),
+    /// Another daemon cannot be replaced.
+    #[error("cannot take over: {0}")]
+    TakeOver(#[from] TakeOverError),
+    /// A thread, poller or eventfd cannot be made.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
