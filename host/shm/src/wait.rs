@@ -54,9 +54,9 @@ pub struct WaitLimits {
     /// A yield that took this long gave the core to somebody who does not yield, or was interrupted by the host.
     pub stall_ns: u64,
     /// Waits that do not look after such a stall, the first time.
-    pub sober_waits_min: u32,
+    pub backoff_waits_min: u32,
     /// The same at most. One stall in so many waits stays below the 99.9th percentile.
-    pub sober_waits_max: u32,
+    pub backoff_waits_max: u32,
     /// Looks without yielding at the start of a wait. None on a single core, where the other side cannot run
     /// meanwhile.
     pub spins_max: u32,
@@ -72,8 +72,8 @@ impl Default for WaitLimits {
             wake_ns: 35_000,
             wake_ns_max: 500_000,
             stall_ns: 400_000,
-            sober_waits_min: 16,
-            sober_waits_max: 1024,
+            backoff_waits_min: 16,
+            backoff_waits_max: 1024,
             spins_max: 16,
         }
     }
@@ -93,7 +93,7 @@ impl WaitLimits {
 const SPIN_PROBE_WAITS: u32 = 64;
 
 /// Waits that do not look after a stall where that never helped: enough to find out whether it does now.
-const SOBER_WAITS_LEAST: u32 = 2;
+const BACKOFF_WAITS_LEAST: u32 = 2;
 
 /// A wait counts for no more than so many stalls: beyond that nobody called.
 const STALL_COUNTS: u64 = 8;
@@ -131,9 +131,9 @@ pub struct Waiter {
     /// Looks without yielding in the present wait's beginning.
     spins: u32,
     /// Waits still to be done without looking, the present one included.
-    sober: u32,
+    backoff: u32,
     /// How many the next stall costs.
-    sober_waits: u32,
+    backoff_waits: u32,
     /// Time left for looking longer than waking takes; `None` is no end of it.
     credit_ns: Option<u64>,
     /// Waits since the last stall.
@@ -179,8 +179,8 @@ impl Waiter {
             wake_ns: limits.wake_ns,
             patience_ns: 0,
             spins: limits.spins_max,
-            sober: 0,
-            sober_waits: limits.sober_waits_min,
+            backoff: 0,
+            backoff_waits: limits.backoff_waits_min,
             credit_ns: None,
             calm_waits: 0,
             looking: Mean::default(),
@@ -225,10 +225,10 @@ impl Waiter {
     #[inline]
     pub fn begin(&mut self, now_ns: u64) {
         (self.began_ns, self.looked_ns, self.looks, self.blocked) = (now_ns, now_ns, 0, false);
-        if self.sober > 0 {
-            self.sober -= 1;
-            if self.sober == 0 {
-                self.judge_sobriety();
+        if self.backoff > 0 {
+            self.backoff -= 1;
+            if self.backoff == 0 {
+                self.judge_backoff();
             }
         }
         self.calm_waits = self.calm_waits.saturating_add(1);
@@ -275,7 +275,7 @@ impl Waiter {
         }
         self.blocked = false;
         let counts_ns = waited_ns.min(STALL_COUNTS * limits.stall_ns);
-        match (self.looks, self.sober) {
+        match (self.looks, self.backoff) {
             (1.., _) => self.looking.add(counts_ns),
             (0, 1..) => self.sleeping.add(counts_ns),
             // Without patience, because calls are rare: says nothing of either.
@@ -328,7 +328,7 @@ impl Waiter {
 
     /// How long the present wait looks.
     fn patience_now_ns(&self) -> u64 {
-        if self.sober > 0 { 0 } else { self.patience_ns() }
+        if self.backoff > 0 { 0 } else { self.patience_ns() }
     }
 
     /// A yield normally takes under a microsecond; one that took a scheduler's time slice went to a thread that
@@ -336,20 +336,20 @@ impl Waiter {
     #[inline]
     fn notice_stall(&mut self, now_ns: u64) {
         if now_ns.saturating_sub(self.looked_ns) >= self.limits.stall_ns {
-            if self.calm_waits > self.limits.sober_waits_max.saturating_mul(2) {
-                self.sober_waits = self.limits.sober_waits_min;
+            if self.calm_waits > self.limits.backoff_waits_max.saturating_mul(2) {
+                self.backoff_waits = self.limits.backoff_waits_min;
             }
-            self.sober = self.sober_waits;
+            self.backoff = self.backoff_waits;
             self.calm_waits = 0;
         }
         self.looked_ns = now_ns;
     }
 
     /// Whether sleeping was better than looking decides for how long the next stall is answered by it.
-    fn judge_sobriety(&mut self) {
+    fn judge_backoff(&mut self) {
         let was_better = self.sleeping.is_below(self.looking);
-        let next = if was_better { self.sober_waits.saturating_mul(2) } else { self.sober_waits / 2 };
-        self.sober_waits = next.clamp(SOBER_WAITS_LEAST, self.limits.sober_waits_max);
+        let next = if was_better { self.backoff_waits.saturating_mul(2) } else { self.backoff_waits / 2 };
+        self.backoff_waits = next.clamp(BACKOFF_WAITS_LEAST, self.limits.backoff_waits_max);
         (self.looking, self.sleeping) = Default::default();
     }
 
@@ -497,7 +497,7 @@ mod tests {
 
     /// A yield that loses a time slice to a computing thread ends the looking for a while; the longer, the more often.
     #[test]
-    fn a_stalled_yield_sobers() {
+    fn a_stalled_yield_backs_off() {
         let mut waiter = waiter();
         assert!(wait_with_yield(&mut waiter, 5_000_000, 3_000_000).slept);
         for expected in [15, 31, 63, 127, 255, 511, 1023, 1023] {
@@ -528,7 +528,7 @@ mod tests {
         for expected in [15, 7, 3, 1, 1, 1] {
             assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept);
             let slept = (0..200).filter(|_| {
-                let sleeps = waiter.sober > 1;
+                let sleeps = waiter.backoff > 1;
                 wait(&mut waiter, if sleeps { 200_000 } else { 8_000 }).slept
             });
             assert_eq!(slept.count(), expected);
@@ -572,7 +572,7 @@ mod tests {
         assert!(!wait_with_yield(&mut waiter, 8_000, 3_000_000).slept);
         (0..15).for_each(|_| _ = wait(&mut waiter, 200_000));
         wait(&mut waiter, 8_000);
-        assert_eq!(waiter.sober_waits, 8, "sleeping was worse than looking");
+        assert_eq!(waiter.backoff_waits, 8, "sleeping was worse than looking");
     }
 
     /// Spinning without yielding goes on while it finds something, stops when it does not, and is tried again.

@@ -172,7 +172,7 @@ impl Attachment {
             let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
             match wait_for_entries(ring, doorbell, &others, &mut self.waiter, None).map_err(broken)? {
                 Woken::Entries | Woken::TimedOut => {}
-                Woken::Other(which) if which & 1 != 0 => return Err(self.farewell()),
+                Woken::Other(which) if which & 1 != 0 => return Err(self.why_closed()),
                 Woken::Other(_) => return Ok(Event::Bell),
             }
         }
@@ -196,7 +196,7 @@ impl Attachment {
         let (ring, doorbell) = (&mut self.end.completions, &self.end.own_doorbell);
         match wait_for_entries(ring, doorbell, &others, &mut self.waiter, until_ns).map_err(broken)? {
             Woken::Entries | Woken::TimedOut => Ok(()),
-            Woken::Other(_) => Err(self.farewell()),
+            Woken::Other(_) => Err(self.why_closed()),
         }
     }
 
@@ -242,7 +242,7 @@ impl Attachment {
     }
 
     /// Why the daemon closed the control socket.
-    fn farewell(&self) -> AttachError {
+    fn why_closed(&self) -> AttachError {
         match receive(&self.control, 0) {
             Err(error) => error,
             Ok(_) => AttachError::Broken("the daemon said something nobody asked for".into()),
@@ -254,7 +254,7 @@ impl Attachment {
         self.end.peer_doorbell.publish(&mut self.end.submissions).map_err(broken)?;
         match trunkline_shm::sleep_on(&[self.control.as_fd()], Some(1_000_000)).map_err(broken)? {
             0 => Ok(()),
-            _ => Err(self.farewell()),
+            _ => Err(self.why_closed()),
         }
     }
 }

@@ -45,7 +45,7 @@ fn play(stage: &Stage, folder: &Path, began: Instant) -> Result<(), DemoError> {
     play.explain()?;
     play.state()?;
     play.changes()?;
-    play.farewell(began)
+    play.end(began)
 }
 
 /// What is on stage.
@@ -149,7 +149,7 @@ impl<'a> Play<'a> {
         say(&format!("  beta's application served {calls} of this host's other daemon."))
     }
 
-    fn farewell(&self, began: Instant) -> Result<(), DemoError> {
+    fn end(&self, began: Instant) -> Result<(), DemoError> {
         title("Where to go from here")?;
         say(
             "  trunkline daemon                          a daemon for this host; applications find it by themselves\n  \
