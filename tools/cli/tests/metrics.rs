@@ -129,3 +129,97 @@ fn an_address_that_is_no_place_for_it_is_named() {
     assert_eq!(ended.code, Some(1), "{ended:?}");
     assert!(ended.err.contains("metrics.listen: cannot listen at 127.0.0.1:"), "{ended:?}");
 }
+
+/// Names of families and of the labels their samples have.
+fn families(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let heads = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+    let mut families: BTreeMap<String, BTreeSet<String>> =
+        heads.map(|name| (name.to_owned(), BTreeSet::new())).collect();
+    for sample in samples(text).keys() {
+        let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
+        let family = family(name);
+        let labels = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0.to_owned()));
+        families.get_mut(family).unwrap_or_else(|| panic!("{family}")).extend(labels);
+    }
+    families
+}
+
+/// The family of a sample's name.
+fn family(name: &str) -> &str {
+    let histogram = ["_bucket", "_sum", "_count"].into_iter().find_map(|end| name.strip_suffix(end));
+    histogram.unwrap_or(name)
+}
+
+/// Metrics of an expression of PromQL, each with the labels it is selected by.
+fn selectors(expression: &str) -> Vec<(&str, Vec<&str>)> {
+    let named = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let each = expression.match_indices('{').map(|(at, _)| {
+        let begins = expression[..at].rfind(|c| !named(c)).map_or(0, |before| before + 1);
+        let inside = expression[at + 1..].split('}').next().unwrap();
+        let labels = inside.split(", ").map(|label| label.split(|c| !named(c)).next().unwrap());
+        (&expression[begins..at], labels.collect())
+    });
+    each.collect()
+}
+
+/// Labels an expression of PromQL sums by.
+fn kept(expression: &str) -> impl Iterator<Item = &str> {
+    let lists = expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
+    lists.flat_map(|list| list.split(", "))
+}
+
+#[test]
+fn the_dashboard_shows_what_daemons_tell() {
+    watched();
+    let [addresses, peers] = [[free(), free()], [free(), free()]];
+    let config = |at: usize| {
+        format!(
+            "[metrics]\nlisten = [\"tcp://{}\"]\n[daemon]\nlisten = [\"tcp://{}\"]\n\
+             [services.\"search.v1.Search\"]\nendpoints = [\"tcp://{}\"]\n\
+             [[policy]]\nname = \"any\"\nkind = \"access\"\nside = \"client\"\ndeny = 'false'\n",
+            addresses[at],
+            peers[at],
+            peers[1 - at]
+        )
+    };
+    let [made, served] = [0, 1].map(|at| Host::start(&config(at)));
+    let (_server, _) = served.serve_search();
+    let client =
+        trunkline_example_search::proto::search_client::SearchClient::new(made.channel().connect_lazy());
+    client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
+    let shown = |text: &str| text.contains("side=\"made\"") || text.contains("side=\"served\"");
+    let told = addresses.map(|address| {
+        // Text is up to a second old.
+        let seen = std::iter::repeat_with(|| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            read(address)
+        });
+        seen.take(1000).find(|text| shown(text)).expect("the call is counted")
+    });
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (name, labels) in told.iter().flat_map(|text| families(text)) {
+        known.entry(name).or_default().extend(labels);
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/grafana/trunkline.json");
+    let dashboard: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().filter(|panel| panel["type"] == "timeseries").flat_map(|panel| {
+        assert!(!panel["description"].as_str().unwrap().is_empty(), "{panel}");
+        panel["targets"].as_array().unwrap()
+    });
+    let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+    assert!(expressions.len() > 20, "{expressions:?}");
+    for expression in expressions {
+        let selected = selectors(expression);
+        assert!(!selected.is_empty(), "{expression}");
+        for (metric, labels) in selected {
+            let has =
+                known.get(family(metric)).unwrap_or_else(|| panic!("{metric} is not told: {expression}"));
+            // Prometheus adds where it has read it. Of what has not happened yet there is no sample to look at.
+            let is_known = |label: &str| has.is_empty() || label == "instance" || has.contains(label);
+            for label in labels.into_iter().chain(kept(expression).filter(|label| *label != "le")) {
+                assert!(is_known(label), "{metric} has no label {label:?} but {has:?}: {expression}");
+            }
+        }
+    }
+}
