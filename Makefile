@@ -30,12 +30,13 @@ wheel: ## the Python package, below target/wheel: one wheel for CPython 3.9 and 
 	$(CARGO) build --release --locked --package trunkline-c
 	@bindings/python/wheel "$${CARGO_TARGET_DIR:-target}/wheel" "$${CARGO_TARGET_DIR:-target}"/release/libtrunkline_c.so
 
-deb: ## a Debian package of the daemon, below target/deb
-	$(CARGO) build --release --locked --package trunkline-cli
+deb: ## Debian packages of the daemon and of the library for C and C++, below target/deb
+	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
 	@$(CARGO) xtask deb
+	@$(CARGO) xtask deb-library
 
 deb-test: ## install, call, upgrade with calls in flight, purge, in a Debian of its own; needs root and debootstrap (MIRROR)
-	$(CARGO) build --release --locked --package trunkline-cli
+	$(CARGO) build --release --locked --package trunkline-cli --package trunkline-c --package trunkline-protoc-gen
 	$(CARGO) build --profile demo --locked --package trunkline-example-search --no-default-features --features ring
 	@packaging/deb-test
 

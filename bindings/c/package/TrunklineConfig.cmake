@@ -1,9 +1,9 @@
 # find_package(Trunkline), then target_link_libraries(program Trunkline::trunkline)
-get_filename_component(_trunkline_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+get_filename_component(_trunkline_prefix "${CMAKE_CURRENT_LIST_DIR}/@UP@" ABSOLUTE)
 if(NOT TARGET Trunkline::trunkline)
   add_library(Trunkline::trunkline SHARED IMPORTED)
   set_target_properties(Trunkline::trunkline PROPERTIES
-    IMPORTED_LOCATION "${_trunkline_prefix}/lib/libtrunkline.so.0"
+    IMPORTED_LOCATION "${_trunkline_prefix}/@LIBDIR@/libtrunkline.so.0"
     IMPORTED_SONAME "libtrunkline.so.0"
     INTERFACE_INCLUDE_DIRECTORIES "${_trunkline_prefix}/include")
 endif()

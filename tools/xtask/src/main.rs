@@ -1,7 +1,7 @@
 //! `cargo xtask <task>`: what the project does for itself.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use xtask::imports::Imports;
 use xtask::packages::Package;
@@ -16,6 +16,7 @@ const USAGE: &str = "usage: cargo xtask test
        cargo xtask life
        cargo xtask docs
        cargo xtask deb [REVISION]
+       cargo xtask deb-library
        cargo xtask crates
 
 test      run every check there is, and sum up
@@ -29,6 +30,8 @@ pages     make the pages that come from data: targets, the tables of benchmarks 
 life      make ARCHITECTURE's life of a call from the marks in the code
 docs      build the documentation as a site, and follow every link of it
 deb       make a Debian package of the release build; REVISION (+1) stands behind its version
+deb-library
+          make those of the library for C and C++: libtrunkline0, libtrunkline-dev
 crates    package every crate that others depend on, as a registry would get it, and build it from there";
 
 fn main() -> ExitCode {
@@ -50,8 +53,9 @@ fn main() -> ExitCode {
         ["life"] if !update => make_life(),
         ["docs"] if !update => code(site::run()),
         ["crates"] if !update => code(crates::run()),
-        ["deb"] if !update => make_deb(""),
-        ["deb", revision] if !update => make_deb(revision),
+        ["deb"] if !update => made(deb::daemon("").map(|package| vec![package])),
+        ["deb", revision] if !update => made(deb::daemon(revision).map(|package| vec![package])),
+        ["deb-library"] if !update => made(deb::library("").map(Vec::from)),
         ["tidy", folders @ ..] => tidy(update, folders),
         _ => usage(),
     }
@@ -66,10 +70,10 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-fn make_deb(revision: &str) -> ExitCode {
-    match deb::build(revision) {
-        Ok(package) => {
-            println!("{}", package.display());
+fn made(packages: Result<Vec<PathBuf>, String>) -> ExitCode {
+    match packages {
+        Ok(packages) => {
+            packages.iter().for_each(|package| println!("{}", package.display()));
             ExitCode::SUCCESS
         }
         Err(error) => {
