@@ -47,7 +47,7 @@ fn large_heaps_cost_what_is_touched() {
 }
 
 #[test]
-fn targets_leave_with_the_sessions_that_named_them() {
+fn targets_of_one_user_leave_room_for_others() {
     let Some(mut stage) = Stage::set("targets", "", EGRESS) else { return };
     stage.attack("targets 5000");
     let good = stage.attach();
