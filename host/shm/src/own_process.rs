@@ -85,7 +85,7 @@ mod tests {
         let mut attr = SchedAttr::default();
         let size = c_long::from(size_of::<SchedAttr>() as u32);
         let zero: c_long = 0;
-        // SAFETY: as above.
+        // SAFETY: the kernel writes at most `size` bytes there, which is what `attr` has.
         assert_eq!(unsafe { syscall(get, zero, &raw mut attr, size, zero) }, 0);
         // Older kernels have no slice to tell.
         assert!(matches!(attr.runtime, 0 | SLICE_NS), "{attr:?}");

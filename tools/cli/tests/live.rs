@@ -167,6 +167,7 @@ fn a_browser_shows_it() {
     };
     let Some(browser) = names.into_iter().find(is_there) else {
         assert!(named.is_none(), "TRUNKLINE_BROWSER names no browser");
+        eprintln!("NOT SHOWN: there is no browser on this machine; TRUNKLINE_BROWSER may name one");
         return;
     };
     let profile = tempfile::tempdir().unwrap();
