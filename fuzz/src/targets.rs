@@ -55,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "target", run: service::target, seeds: service::target_seeds },
     Target { name: "r2p2_state", run: r2p2::states, seeds: r2p2::state_seeds },
     Target { name: "tls_records", run: tls::records, seeds: tls::seeds },
+    Target { name: "tls_svid", run: tls::svid, seeds: tls::svid_seeds },
     Target { name: "engine_state", run: handover::state, seeds: handover::state_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];

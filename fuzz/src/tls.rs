@@ -1,7 +1,8 @@
-//! Records of a TLS session that was handed over, and the keys it was handed over with.
+//! Records of a TLS session that was handed over, and the keys it was handed over with; certificates as an agent tells
+//! them.
 
 use std::io::IoSlice;
-use trunkline_net::{Keys, Records};
+use trunkline_net::{Keys, Records, Svid, TlsVersions};
 
 /// One end of a session.
 fn end(send: u8, receive: u8) -> Records {
@@ -47,4 +48,27 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         other.write_tls(&mut said).expect("there is room");
     }
     vec![said, keys(3, 4).to_bytes().to_vec()]
+}
+
+/// Parts of an agent's answer: each is led by a byte that says its length, in sixteenths of what is there.
+pub(crate) fn svid(bytes: &[u8]) {
+    let mut rest = bytes;
+    let mut part = || {
+        let Some((share, behind)) = rest.split_first() else { return Vec::new() };
+        let (one, behind) = behind.split_at(behind.len() * usize::from(share % 17) / 16);
+        rest = behind;
+        one.to_vec()
+    };
+    let (chain, key, roots, federated, list) = (part(), part(), part(), part(), part());
+    let id = "spiffe://a/b".to_owned();
+    let svid = Svid { id, chain, key, roots, federated: vec![("b".into(), federated)], lists: vec![list] };
+    // Nothing that is not signed is a certificate with its key.
+    let _ = svid.keys(TlsVersions::default(), false);
+}
+
+/// Elements of DER, one in another and one behind the other.
+pub(crate) fn svid_seeds() -> Vec<Vec<u8>> {
+    let element = |inside: &[u8]| [&[0x30, u8::try_from(inside.len()).expect("short")][..], inside].concat();
+    let two = [element(&[2, 1, 7]), element(&element(&[5, 0]))].concat();
+    vec![[&[8][..], &two, &[16], &two].concat(), vec![16, 0x30, 0x82, 0xff, 0xff]]
 }

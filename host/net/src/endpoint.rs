@@ -1,5 +1,6 @@
 //! Where something listens, as users write it.
 
+use crate::tls::is_spiffe_id;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use thiserror::Error;
 /// Written `tcp://127.0.0.1:7878`, `tcp://[::1]:7878`, `tcp://localhost:7878`, `unix:run/greeter.sock` (relative),
 /// `unix:///run/greeter.sock`, or `unix-abstract:greeter`.
 /// With TLS, `tls://10.0.0.7:7878`, or `tls://search.internal@10.0.0.7:7878` if the server's
-/// certificate says a name and not the address. Over R2P2 (docs/r2p2.md), `r2p2://10.0.0.7:8000`: IPv4 only.
+/// certificate says a name and not the address; the name may be a SPIFFE id, as in
+/// `tls://spiffe://corp.example/search@10.0.0.7:7878`. Over R2P2 (docs/r2p2.md), `r2p2://10.0.0.7:8000`: IPv4 only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
     /// TCP.
@@ -39,7 +41,8 @@ pub enum EndpointError {
     },
     /// The name before the `@` is none.
     #[error(
-        "{name:?} is not a server name: write tls://NAME@ADDRESS:PORT with a DNS name, or tls://ADDRESS:PORT"
+        "{name:?} is not a server name: write tls://NAME@ADDRESS:PORT with a DNS name or a SPIFFE id, \
+         or tls://ADDRESS:PORT"
     )]
     ServerName {
         /// What was written.
@@ -98,7 +101,7 @@ impl Endpoint {
         Ok(Self::Unix(path))
     }
 
-    /// What a server's certificate must say: a name or an address. `None` where no TLS is spoken.
+    /// What a server's certificate must say: a name, a SPIFFE id or an address. `None` where no TLS is spoken.
     pub fn server_name(&self) -> Option<String> {
         match self {
             Self::Tls(address, name) => Some(name.clone().unwrap_or_else(|| address.ip().to_string())),
@@ -175,10 +178,10 @@ fn tls(text: &str, rest: &str) -> Result<Endpoint, EndpointError> {
     let Some((name, rest)) = rest.split_once('@') else {
         return Ok(Endpoint::Tls(address(text, rest)?, None));
     };
-    match rustls::pki_types::DnsName::try_from(name) {
-        Ok(_) => Ok(Endpoint::Tls(address(text, rest)?, Some(name.to_owned()))),
-        Err(_) => Err(EndpointError::ServerName { name: name.to_owned() }),
+    if is_spiffe_id(name) || rustls::pki_types::DnsName::try_from(name).is_ok() {
+        return Ok(Endpoint::Tls(address(text, rest)?, Some(name.to_owned())));
     }
+    Err(EndpointError::ServerName { name: name.to_owned() })
 }
 
 fn address(text: &str, rest: &str) -> Result<SocketAddr, EndpointError> {
@@ -215,6 +218,7 @@ mod tests {
             ("unix-abstract:a", "unix-abstract:a"),
             ("tls://localhost:443", "tls://127.0.0.1:443"),
             ("tls://search.internal@[::1]:443", "tls://search.internal@[::1]:443"),
+            ("tls://spiffe://corp/a@[::1]:443", "tls://spiffe://corp/a@[::1]:443"),
         ] {
             let endpoint: Endpoint = text.parse().unwrap();
             assert_eq!(endpoint.to_string(), shown);
@@ -229,6 +233,7 @@ mod tests {
             ("10.0.0.1:80", "write tcp://ADDRESS:PORT, tls://ADDRESS:PORT, r2p2://ADDRESS:PORT or unix:PATH"),
             ("tls://a b@10.0.0.1:80", "\"a b\" is not a server name"),
             ("tls://name@other:80", "\"other\" is a name"),
+            ("tls://spiffe://corp@10.0.0.1:80", "\"spiffe://corp\" is not a server name"),
             ("http://10.0.0.1:80", "is not an endpoint"),
             ("tcp://10.0.0.1", "has no port"),
             ("tcp://10.0.0.1:65536", "has no port from 0 to 65535"),

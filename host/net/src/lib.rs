@@ -66,7 +66,7 @@ pub use poller::{Interest, Poller, Ready, Token};
 pub use stream::{PeerCredentials, Stream};
 pub use target::{Name, Target, TargetError};
 pub use tls::{
-    Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, TlsClient, TlsError, TlsServer,
+    Alpn, ClientFiles, Identity, Keys, Portable, Records, ServerFiles, Svid, TlsClient, TlsError, TlsServer,
     TlsVersion, TlsVersions, TlsWatch, Validity,
 };
 pub use transfer::Transfer;

@@ -3,7 +3,7 @@
 use crate::Endpoint;
 use crate::budget::{Place, Source};
 use crate::kernel_stamps::{self, WallClock, WallNs};
-use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer};
+use crate::tls::{Alpn, Identity, Portable, Session, Socket as _, TlsClient, TlsServer, is_spiffe_id};
 use crate::transfer::Transfer;
 use rustix::io::Errno;
 use rustix::net::{
@@ -111,13 +111,16 @@ impl Stream {
     }
 
     /// Speaks TLS from now on, as a client, once connected. `name` is what the server's certificate must say: a DNS
-    /// name or an IP address; `offer` what may be spoken inside. [`Stream::handshake`] goes on.
+    /// name, an IP address, or a SPIFFE id; `offer` what may be spoken inside. [`Stream::handshake`] goes on.
     ///
     /// # Errors
-    /// If `name` is neither.
+    /// If `name` is none of these.
     pub fn begin_tls_client(&mut self, tls: &TlsClient, name: &str, offer: &[Alpn]) -> io::Result<()> {
-        let name = name.to_owned().try_into().map_err(io::Error::other)?;
-        self.tls = Some(Box::new(Session::client(tls, name, offer)?));
+        let session = match is_spiffe_id(name) {
+            true => Session::client_of_spiffe_id(tls, name, offer)?,
+            false => Session::client(tls, name.to_owned().try_into().map_err(io::Error::other)?, offer)?,
+        };
+        self.tls = Some(Box::new(session));
         Ok(())
     }
 

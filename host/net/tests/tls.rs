@@ -6,7 +6,12 @@ mod ends;
 use bytes::Bytes;
 use ends::{End, WATCHDOG, own, request, response, streams, trailers, until};
 use proptest::prelude::*;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use std::io::{IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,8 +34,11 @@ impl Authority {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let folder = tempfile::tempdir().unwrap();
+        // Issuers are told apart by name.
+        params.distinguished_name.push(DnType::CommonName, folder.path().display().to_string());
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let this = Self { folder: tempfile::tempdir().unwrap(), issuer };
+        let this = Self { folder, issuer };
         std::fs::write(this.path("ca.pem"), this.issuer.pem()).unwrap();
         this
     }
@@ -54,6 +62,28 @@ impl Authority {
         paths
     }
 
+    /// Writes a list with one certificate.
+    fn revoke(&self, file: &str, certificate: &Path) -> PathBuf {
+        let (at, next) = (date_time_ymd(2020, 1, 1), date_time_ymd(2090, 1, 1));
+        let one = RevokedCertParams {
+            serial_number: serial_of(certificate),
+            revocation_time: at,
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: at,
+            next_update: next,
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: vec![one],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let path = self.path(file);
+        std::fs::write(&path, list.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        path
+    }
+
     fn server_files(&self) -> ServerFiles {
         let (certificate, key) = self.issue("server", &["search.internal"], None);
         ServerFiles { certificate, key, ..ServerFiles::default() }
@@ -62,6 +92,14 @@ impl Authority {
     fn client_files(&self) -> ClientFiles {
         ClientFiles { ca: Some(self.path("ca.pem")), ..ClientFiles::default() }
     }
+}
+
+/// The number an issuer gave a certificate: behind the outer headers and the version.
+fn serial_of(certificate: &Path) -> SerialNumber {
+    let der = CertificateDer::from_pem_file(certificate).unwrap();
+    let version = der.windows(5).position(|bytes| bytes == [0xa0, 3, 2, 1, 2]).unwrap() + 5;
+    assert_eq!(der[version], 2, "an integer");
+    SerialNumber::from_slice(&der[version + 2..][..usize::from(der[version + 1])])
 }
 
 /// Shakes hands until both have, or one has failed.
@@ -334,6 +372,75 @@ fn clients_prove_who_they_are() {
     let (server_stream, _client) =
         secured(&TlsServer::load(&files).unwrap(), &unknown, "search.internal", &[Alpn::H2]);
     assert_eq!(server_stream.identity(), None);
+}
+
+/// A certificate of a list is refused at either side, one of an issuer without a list as well; others are not.
+#[test]
+fn revoked_certificates_are_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (good, bad) = (
+        authority.issue("good", &["search.internal"], None),
+        authority.issue("bad", &["search.internal"], None),
+    );
+    let crl = authority.revoke("revoked.pem", &bad.0);
+    let unrelated = other.revoke("unrelated.pem", &other.issue("some", &["a"], None).0);
+    let shaken = |server: &(PathBuf, PathBuf), client: &(PathBuf, PathBuf), lists: [Option<&PathBuf>; 2]| {
+        let [of_server, of_client] = lists.map(Option::<&PathBuf>::cloned);
+        let server = ServerFiles {
+            certificate: server.0.clone(),
+            key: server.1.clone(),
+            client_ca: Some(authority.path("ca.pem")),
+            crl: of_server,
+            ..ServerFiles::default()
+        };
+        let client =
+            ClientFiles { identity: Some(client.clone()), crl: of_client, ..authority.client_files() };
+        let (mut server_stream, mut client_stream) = streams();
+        server_stream.begin_tls_server(&TlsServer::load(&server).unwrap(), &[]).unwrap();
+        let client = TlsClient::load(&client).unwrap();
+        client_stream.begin_tls_client(&client, "search.internal", &[Alpn::H2]).unwrap();
+        shake(&mut server_stream, &mut client_stream)
+    };
+    assert!(shaken(&good, &good, [Some(&crl), Some(&crl)]).is_ok());
+    assert!(shaken(&good, &bad, [None, Some(&crl)]).is_ok(), "nobody asked about the client");
+    let (told, _) = shaken(&good, &bad, [Some(&crl), None]).unwrap_err();
+    assert!(told.contains("Revoked"), "{told}");
+    let (_, told) = shaken(&bad, &good, [None, Some(&crl)]).unwrap_err();
+    assert!(told.contains("Revoked"), "{told}");
+    let (_, told) = shaken(&good, &good, [None, Some(&unrelated)]).unwrap_err();
+    assert!(told.contains("UnknownRevocationStatus"), "{told}");
+}
+
+/// A server that is asked for by its SPIFFE id has that id, comes from the roots, and is not revoked.
+#[test]
+fn a_server_is_known_by_its_spiffe_id() {
+    const ID: &str = "spiffe://corp/search";
+    let (authority, other) = (Authority::new(), Authority::new());
+    let mine = authority.issue("mine", &[], Some(ID));
+    let crl = authority.revoke("revoked.pem", &mine.0);
+    let told = |server: (PathBuf, PathBuf), crl: Option<PathBuf>| {
+        let server = ServerFiles { certificate: server.0, key: server.1, ..ServerFiles::default() };
+        let (mut server_stream, mut client_stream) = streams();
+        server_stream.begin_tls_server(&TlsServer::load(&server).unwrap(), &[]).unwrap();
+        let client = TlsClient::load(&ClientFiles { crl, ..authority.client_files() }).unwrap();
+        client_stream.begin_tls_client(&client, ID, &[Alpn::H2]).unwrap();
+        shake(&mut server_stream, &mut client_stream).err().map(|(_, client)| client)
+    };
+    assert_eq!(told(mine.clone(), None), None);
+    let of = |file, uri| authority.issue(file, &["search.internal"], uri);
+    for (server, crl, reason) in [
+        (
+            of("one", Some("spiffe://corp/other")),
+            None,
+            "the server is spiffe://corp/other, not spiffe://corp/search",
+        ),
+        (of("two", None), None, "the server has no SPIFFE id"),
+        (other.issue("false", &[], Some(ID)), None, "UnknownIssuer"),
+        (mine, Some(crl), "Revoked"),
+    ] {
+        let told = told(server, crl).expect("refused");
+        assert!(told.contains(reason), "{told}");
+    }
 }
 
 #[test]

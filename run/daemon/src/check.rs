@@ -9,7 +9,7 @@ mod policies;
 mod sockets;
 
 use crate::config::{Breach, Config, ConfigError};
-use crate::keys::KeyFiles;
+use crate::keys::of_files;
 use std::path::Path;
 use trunkline_net::{Endpoint, TlsError};
 
@@ -29,7 +29,7 @@ pub fn check_host(config: &Config, text: &str, origin: &str) -> Result<(), Confi
 }
 
 fn keys(config: &Config) -> Result<(), Breach> {
-    let error = match KeyFiles::new(config.tls.clone()).load() {
+    let error = match of_files(&config.tls) {
         Ok(_) => return Ok(()),
         Err(error) => error,
     };
@@ -39,12 +39,14 @@ fn keys(config: &Config) -> Result<(), Breach> {
         (&tls.key, "tls.key", "a private key that is not encrypted"),
         (&tls.client_ca, "tls.client_ca", "the roots of clients' certificates"),
         (&tls.ca, "tls.ca", "the roots of servers' certificates"),
+        (&tls.crl, "tls.crl", "lists of revoked certificates"),
     ];
-    let [certificate, key, client_ca, ca] = &keys;
+    let [certificate, key, client_ca, ca, crl] = &keys;
     let of_file = |path: &Path| keys.iter().find(|(named, ..)| *named == path);
     let found = match &error {
         // One file may be named by several keys: what was looked for in it says which.
         TlsError::Content { what, .. } if what.contains("PRIVATE KEY") => Some(key),
+        TlsError::Content { path, .. } if *path == tls.crl => Some(crl),
         TlsError::Content { path, .. } => {
             [certificate, client_ca, ca].into_iter().find(|(named, ..)| *named == path)
         }

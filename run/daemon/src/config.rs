@@ -30,7 +30,7 @@ pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
 pub use tenants::Tenant;
-pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, Whom};
+pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, UnixAddress, Whom};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
 use crate::config::{Config, Sessions};
 use crate::handover::{InheritedClient, Leave};
-use crate::keys::{KeyFiles, LOOK_EVERY};
+use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::rights::{Refused, Rights};
 use crate::schemas::SchemaCache;
@@ -55,7 +55,7 @@ pub(crate) struct Control {
     pub clients: Vec<Client>,
     pub schemas: SchemaCache,
     pub next_session: u64,
-    pub keys: KeyFiles,
+    pub keys: KeySource,
     pub keys_looked: Instant,
     /// Lines of the access log that are on their way here.
     pub unwritten: Arc<AtomicUsize>,
@@ -147,7 +147,7 @@ impl Control {
         }
     }
 
-    /// Gives shards new keys and certificates when the files have changed.
+    /// Gives shards new keys and certificates when there are any.
     fn look_at_keys(&mut self) {
         if self.keys.is_empty() || self.keys_looked.elapsed() < LOOK_EVERY {
             return;

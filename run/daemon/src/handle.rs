@@ -11,7 +11,7 @@ use crate::group::Group;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
-use crate::keys::KeyFiles;
+use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE};
 use crate::listening::{Listening, admit_mode, listen, raise_descriptor_limit};
 use crate::memory::FreedMemory;
 use crate::names::Names;
@@ -306,8 +306,8 @@ impl Daemon {
             kept,
         };
         let mut shards = Vec::new();
-        let keys = KeyFiles::new(config.tls.clone());
-        let loaded = keys.load()?;
+        let mut keys = KeySource::new(config.tls.clone())?;
+        let loaded = keys.load(if inherited.is_some() { TAKEOVER_PATIENCE } else { START_PATIENCE })?;
         let all = inherited.as_deref_mut().map_or(Ok(own), |inherited| inherited.settle_shards(own))?;
         let wakers = (0..all).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;

@@ -9,9 +9,9 @@
 //! * `tenants.rs` says whose entries come next where several users want the shard.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
 //! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is
-//!   clear what it speaks, and TLS is set up (`keys.rs`). Then `sockets.rs` moves its bytes between it and the engine,
-//!   or `http.rs` its events. It ends by a lingering close, also when the shard ends: `shutdown.rs`. Datagrams have no
-//!   connection: `datagrams.rs`.
+//!   clear what it speaks, and TLS is set up (`keys.rs`, `workload_api.rs`). Then `sockets.rs` moves its bytes
+//!   between it and the engine, or `http.rs` its events. It ends by a lingering close, also when the shard ends:
+//!   `shutdown.rs`. Datagrams have no connection: `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
 //!   `changes.rs` how others learn that what is served has changed.
@@ -71,13 +71,14 @@ mod threads;
 mod turn;
 mod unidentified;
 mod waker;
+mod workload_api;
 
 pub use changes::Watcher;
 pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
-    Reach, ServiceRule, Shards, Tenant, UdpAddress, Whom, check_log_level,
+    Reach, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress, Whom, check_log_level,
 };
 pub use handle::{Daemon, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};

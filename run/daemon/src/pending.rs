@@ -345,7 +345,7 @@ impl Shard {
         let endpoint: Endpoint = dial.endpoint.parse().map_err(|e| format!("{e}"))?;
         let name = endpoint.server_name();
         if name.is_some() && self.tls.client.is_none() {
-            return Err("no root certificates to verify the server with (tls.ca)".into());
+            return Err("no root certificates to verify the server with (tls.ca, tls.workload_api)".into());
         }
         let stream = Stream::connect(&endpoint).map_err(|e| e.to_string())?;
         self.admit(stream, PendingPhase::Connecting(dial.clone(), name), DIAL_NS_MAX, None, None);
@@ -437,7 +437,10 @@ impl Shard {
 
     fn begin_server_tls(&self, stream: &mut Stream, first: &[u8], client: Option<&RestrictedClient>) -> Step {
         let Some(tls) = &self.tls.server else {
-            return Step::Dismiss(TLS_REFUSAL, "speaks TLS, and there is no tls.certificate");
+            return Step::Dismiss(
+                TLS_REFUSAL,
+                "speaks TLS, and there is no certificate (tls.certificate, tls.workload_api)",
+            );
         };
         // A daemon that dials the gateway, or operators, is to speak gRPC there.
         let tls = if client.is_some() { &tls.for_grpc() } else { tls };

@@ -57,22 +57,25 @@ impl Rights<'_> {
     }
 
     fn one_call(&self, path: &str, target: &str) -> Result<Option<String>, Refused> {
-        self.may_call(path)?;
-        self.target(target)
+        if self.is_own_process() {
+            return self.target(target, None);
+        }
+        let rule = self.may_call(path)?;
+        self.target(target, rule)
     }
 
-    fn may_call(&self, path: &str) -> Result<(), Refused> {
-        if self.is_own_process() {
-            return Ok(());
-        }
+    /// The rule for the service a path names, if there is one and it permits.
+    fn may_call(&self, path: &str) -> Result<Option<&ServiceRule>, Refused> {
         let service = path.trim_start_matches('/');
         if is_own_service(service) {
             let PeerCredentials { uid, gid, .. } = self.peer;
             let permitted = self.config.admin.permit(is_reading(path), uid, gid);
-            return permitted.map_err(|why| denied(format!("{path}: {why}")));
+            return permitted.map(|()| None).map_err(|why| denied(format!("{path}: {why}")));
         }
         let service = service.split_once('/').map_or(service, |(service, _)| service);
-        self.obey("call", service, ServiceRule::of(&self.config.call, service)).map(drop)
+        let rule = ServiceRule::of(&self.config.call, service);
+        self.obey("call", service, rule)?;
+        Ok(rule)
     }
 
     /// Whether there is a rule, if it permits.
@@ -90,8 +93,9 @@ impl Rights<'_> {
     }
 
     /// An empty target means *whoever serves it*; anything else must be endpoints we can dial, or a name we can look
-    /// up. It goes on in one form, so that all applications that mean the same share connections.
-    fn target(&self, target: &str) -> Result<Option<String>, Refused> {
+    /// up, and the servers the rule of the service wants. It goes on in one form, so that all applications that mean
+    /// the same share connections.
+    fn target(&self, target: &str, rule: Option<&ServiceRule>) -> Result<Option<String>, Refused> {
         if target.is_empty() {
             return Ok(None);
         }
@@ -104,6 +108,7 @@ impl Rights<'_> {
             let PeerCredentials { uid, gid, .. } = self.peer;
             self.config.egress.permit(&parsed, uid, gid).map_err(denied)?;
         }
+        rule.map_or(Ok(()), |rule| rule.permits_servers(&parsed)).map_err(denied)?;
         Ok(Some(parsed.to_string()))
     }
 
@@ -150,9 +155,9 @@ mod tests {
         };
         let serves = ["trunkline.admin.v1.Admin".into()];
         assert_eq!(of(own).serves(&serves), Ok(Vec::new()));
-        assert_eq!(of(own).target("tcp://127.0.0.1:1"), Ok(Some("tcp://127.0.0.1:1".into())));
+        assert_eq!(of(own).target("tcp://127.0.0.1:1", None), Ok(Some("tcp://127.0.0.1:1".into())));
         let stranger = of(own + 1);
         assert_eq!(stranger.serves(&serves).unwrap_err().code, Code::FailedPrecondition);
-        assert_eq!(stranger.target("tcp://127.0.0.1:1").unwrap_err().code, Code::PermissionDenied);
+        assert_eq!(stranger.target("tcp://127.0.0.1:1", None).unwrap_err().code, Code::PermissionDenied);
     }
 }

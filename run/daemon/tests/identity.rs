@@ -1,8 +1,10 @@
 //! Shows, between daemons with certificates, that policies and rules of the serving host tell host from host, over the
 //! native protocol and gRPC alike, and application from application where the calling host is one of the operator's.
 
+mod agent;
 mod raw;
 
+use agent::{Agent, Authority};
 use raw::{Keys, RawApp, echo_in_thread};
 use trunkline_call::Code;
 use trunkline_daemon::{Config, Daemon};
@@ -110,5 +112,52 @@ fn a_policy_tells_application_from_application() {
                 assert_eq!(found, ends, "{file} {more} {name} {serves}, {shards} shards");
             }
         }
+    }
+}
+
+/// Daemons whose certificates come from agents: each is known by its SPIFFE id, roots say nothing about other domains'
+/// ids, and a new certificate is in use when the agent has told it.
+#[test]
+fn certificates_come_from_the_workload_api() {
+    const SERVER: &str = "spiffe://example.org/host/server";
+    let (own, other) = (Authority::new(), Authority::new());
+    let federated = [("spiffe://other.org", other.roots())];
+    let serving = Agent::start(own.svid(SERVER, &federated));
+    let more = "[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n";
+    let allow = "peer.identity in ['spiffe://example.org/host/a', 'spiffe://other.org/host/a']";
+    let server = format!("{more}{}required = true\n{}", serving.config(), access(allow));
+    let server = Daemon::embedded(Config::from_toml(&server, "test").unwrap()).unwrap();
+    echo_in_thread(RawApp::attach(&server, "", true));
+    let address = server.endpoints()[0].strip_prefix("tcp://").unwrap().to_owned();
+    let call = |authority: &Authority, client: &str, federated: &[(&str, Vec<u8>)], wanted: &str| {
+        let agent = Agent::start(authority.svid(client, federated));
+        let host = Daemon::embedded(Config::from_toml(&agent.config(), "test").unwrap()).unwrap();
+        RawApp::attach_as(&host, "till", &format!("tls://{wanted}@{address}"), false).unary(b"?").code
+    };
+    let back = [("spiffe://example.org", own.roots())];
+    for (authority, client, federated, wanted, ends) in [
+        (&own, "spiffe://example.org/host/a", &[][..], SERVER, Code::Ok),
+        (&own, "spiffe://example.org/host/b", &[], SERVER, Code::PermissionDenied),
+        // The server is not who is wanted.
+        (&own, "spiffe://example.org/host/a", &[], "spiffe://example.org/host/a", Code::Unavailable),
+        (&other, "spiffe://other.org/host/a", &back, SERVER, Code::Ok),
+        // Nobody vouches for the server.
+        (&other, "spiffe://other.org/host/a", &[], SERVER, Code::Unavailable),
+        // The roots of one domain vouch for an id of another.
+        (
+            &other,
+            "spiffe://example.org/host/a",
+            &[("spiffe://other.org", own.roots())],
+            SERVER,
+            Code::Unavailable,
+        ),
+    ] {
+        assert_eq!(call(authority, client, federated, wanted), ends, "{client} calls {wanted}");
+    }
+    const NEXT: &str = "spiffe://example.org/host/next";
+    serving.tell(own.svid(NEXT, &federated));
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while call(&own, "spiffe://example.org/host/a", &[], NEXT) != Code::Ok {
+        assert!(std::time::Instant::now() < until, "the new certificate is not used");
     }
 }

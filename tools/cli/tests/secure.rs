@@ -198,6 +198,10 @@ fn files_that_cannot_be_used_are_no_good_configuration() {
         ),
         (format!("tls.ca = {none:?}"), format!("d.toml:1:10: tls.ca: {none}: cannot be read")),
         (
+            config(&certificate, &key, &format!("ca = {certificate:?}\ncrl = {key:?}")),
+            format!("d.toml:5:7: tls.crl: {key}: holds no -----BEGIN X509 CRL-----"),
+        ),
+        (
             format!("[daemon]\nlisten = [\"unix:{none}\"]"),
             format!("d.toml:2:10: daemon.listen: names {none}, and its folder cannot be used: No such file"),
         ),

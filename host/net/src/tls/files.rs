@@ -1,22 +1,13 @@
 //! Keys and certificates from files.
 
-use super::portable::Capture;
-use super::provider::PROVIDER;
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use super::keys::{KeysError, TlsClient, TlsServer, TlsVersions};
+use super::verify::Trust;
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::WebPkiClientVerifier;
-use rustls::version::{TLS12, TLS13};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use thiserror::Error;
 
 /// What a server reads.
@@ -28,6 +19,8 @@ pub struct ServerFiles {
     pub key: PathBuf,
     /// Roots of the clients' certificates, PEM; `None` asks clients for no certificate.
     pub client_ca: Option<PathBuf>,
+    /// Certificates of clients that are valid no longer: CRLs, PEM (RFC 5280, section 5). `None` asks nobody.
+    pub crl: Option<PathBuf>,
     /// Clients without a certificate are taken, too; they have no identity.
     pub client_certificate_is_optional: bool,
     /// The versions of TLS that are spoken.
@@ -39,44 +32,14 @@ pub struct ServerFiles {
 pub struct ClientFiles {
     /// Roots of the servers' certificates, PEM; `None` uses the system's.
     pub ca: Option<PathBuf>,
+    /// Certificates of servers that are valid no longer: CRLs, PEM. `None` asks nobody.
+    pub crl: Option<PathBuf>,
     /// The client's own certificate and key, PEM.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Servers are not asked who they are: anybody may pose as anybody. For tools, when somebody says so.
     pub trusts_anyone: bool,
     /// The versions of TLS that are spoken.
     pub versions: TlsVersions,
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TlsVersion {
-    /// RFC 5246.
-    V1_2,
-    /// RFC 8446.
-    V1_3,
-}
-
-/// Which versions are spoken; the default is all there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsVersions {
-    /// The oldest.
-    pub min: TlsVersion,
-    /// The newest. Not older than the oldest.
-    pub max: TlsVersion,
-}
-
-/// A server's keys, ready for connections.
-#[derive(Clone, Debug)]
-pub struct TlsServer {
-    pub(super) config: Arc<ServerConfig>,
-    /// The same where nothing but gRPC is spoken.
-    grpc: Arc<ServerConfig>,
-}
-
-/// A client's roots and keys, ready for connections.
-#[derive(Clone, Debug)]
-pub struct TlsClient {
-    pub(super) config: Arc<ClientConfig>,
 }
 
 /// Notices that files have changed.
@@ -137,62 +100,20 @@ const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-impl Default for TlsVersions {
-    fn default() -> Self {
-        Self { min: TlsVersion::V1_2, max: TlsVersion::V1_3 }
-    }
-}
-
-impl TlsVersions {
-    fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
-        static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
-        match (self.min, self.max) {
-            (TlsVersion::V1_3, _) => &NEWEST_FIRST[..1],
-            (_, TlsVersion::V1_2) => &NEWEST_FIRST[1..],
-            (TlsVersion::V1_2, TlsVersion::V1_3) => &NEWEST_FIRST,
-        }
-    }
-}
-
 impl TlsServer {
     /// Reads a server's files.
     ///
     /// # Errors
     /// [`TlsError`] names the file and what is wrong with it.
     pub fn load(files: &ServerFiles) -> Result<Self, TlsError> {
-        let chain = certificates(&files.certificate)?;
-        let key = private_key(&files.key)?;
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
-            .with_protocol_versions(files.versions.supported())
-            .expect("the provider has suites for TLS 1.2 and 1.3");
-        let builder = match &files.client_ca {
-            None => builder.with_no_client_auth(),
-            Some(path) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(
-                    Arc::new(roots(path)?),
-                    Arc::clone(&PROVIDER),
-                );
-                let verifier = match files.client_certificate_is_optional {
-                    true => verifier.allow_unauthenticated().build(),
-                    false => verifier.build(),
-                };
-                builder.with_client_cert_verifier(verifier.map_err(|why| content(path, why))?)
-            }
+        let (chain, key) = (certificates(&files.certificate)?, private_key(&files.key)?);
+        let of_clients = |path: &PathBuf| {
+            let trust = trust(roots(path)?, files.crl.as_deref())?;
+            trust.of_clients(files.client_certificate_is_optional).map_err(|why| content(path, why))
         };
-        let mut config = builder
-            .with_single_cert(chain, key)
-            .map_err(|why| mismatch(&files.certificate, &files.key, &why))?;
-        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
-        let mut grpc = config.clone();
-        grpc.alpn_protocols = vec![super::Alpn::H2.name().to_vec()];
-        config.alpn_protocols = super::Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
-        Ok(Self { config: Arc::new(config), grpc: Arc::new(grpc) })
-    }
-
-    /// These keys for connections on which nothing but gRPC is spoken, whatever else the other side offers.
-    #[must_use]
-    pub fn for_grpc(&self) -> Self {
-        Self { config: Arc::clone(&self.grpc), grpc: Arc::clone(&self.grpc) }
+        let clients = files.client_ca.as_ref().map(of_clients).transpose()?;
+        Self::new((chain, key), clients, files.versions)
+            .map_err(|why| mismatch(&files.certificate, &files.key, &why))
     }
 }
 
@@ -202,78 +123,21 @@ impl TlsClient {
     /// # Errors
     /// [`TlsError`] names the file and what is wrong with it.
     pub fn load(files: &ClientFiles) -> Result<Self, TlsError> {
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
-            .with_protocol_versions(files.versions.supported())
-            .expect("the provider has suites for TLS 1.2 and 1.3");
-        let builder = match files.trusts_anyone {
-            true => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)),
-            false => builder.with_webpki_verifier(verifier(files)?),
-        };
-        let mut config = match &files.identity {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => builder
-                .with_client_auth_cert(certificates(certificate)?, private_key(key)?)
-                .map_err(|why| mismatch(certificate, key, &why))?,
-        };
-        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
-        Ok(Self { config: Arc::new(config) })
-    }
-}
-
-/// Checks what a client is shown against its roots.
-fn verifier(files: &ClientFiles) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
-    let roots = match &files.ca {
-        Some(path) => roots(path)?,
-        None => system_roots()?,
-    };
-    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&PROVIDER));
-    let named = || files.ca.as_deref().unwrap_or(Path::new("system roots"));
-    verifier.build().map_err(|why| content(named(), why))
-}
-
-/// Takes whatever certificate it is shown. That the server has its key is checked all the same.
-#[derive(Debug)]
-struct Anyone;
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signed, &PROVIDER.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signed, &PROVIDER.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        PROVIDER.signature_verification_algorithms.supported_schemes()
+        let trust = if files.trusts_anyone { None } else { Some(files.trust()?) };
+        let read =
+            |(certificate, key): &(PathBuf, PathBuf)| Ok((certificates(certificate)?, private_key(key)?));
+        let own = files.identity.as_ref().map(read).transpose()?;
+        Self::new(own, trust, files.versions).map_err(|why| match (&files.identity, why) {
+            (Some((certificate, key)), KeysError::Own(why)) => mismatch(certificate, key, &why),
+            (_, why) => content(files.ca.as_deref().unwrap_or(Path::new("system roots")), why),
+        })
     }
 }
 
 impl ServerFiles {
     /// What to watch.
     pub fn watch(&self) -> TlsWatch {
-        let files = [&self.certificate, &self.key].into_iter().chain(&self.client_ca);
+        let files = [&self.certificate, &self.key].into_iter().chain(&self.client_ca).chain(&self.crl);
         TlsWatch::new(files.cloned().collect())
     }
 }
@@ -282,7 +146,15 @@ impl ClientFiles {
     /// What to watch.
     pub fn watch(&self) -> TlsWatch {
         let own = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
-        TlsWatch::new(self.ca.iter().chain(own).cloned().collect())
+        TlsWatch::new(self.ca.iter().chain(&self.crl).chain(own).cloned().collect())
+    }
+
+    fn trust(&self) -> Result<Trust, TlsError> {
+        let roots = match &self.ca {
+            Some(path) => roots(path)?,
+            None => system_roots()?,
+        };
+        trust(roots, self.crl.as_deref())
     }
 }
 
@@ -335,6 +207,22 @@ fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|why| content(path, format!("holds no usable root: {why}")))?;
     }
     Ok(roots)
+}
+
+/// Roots, and the lists of what they, and those below them, have revoked.
+fn trust(roots: RootCertStore, crl: Option<&Path>) -> Result<Trust, TlsError> {
+    let lists = crl.map(revocation_lists).transpose()?.unwrap_or_default();
+    Trust::of_roots(roots, lists).map_err(|why| content(crl.unwrap_or(Path::new("")), why))
+}
+
+fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let read =
+        CertificateRevocationListDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(found) if found.is_empty() => Err(content(path, "holds no -----BEGIN X509 CRL-----")),
+        Ok(found) => Ok(found),
+        Err(why) => Err(unusable(path, why)),
+    }
 }
 
 /// The roots the system trusts. Some bundles hold a certificate no library takes; it is left out.

@@ -32,3 +32,52 @@ impl Identity {
         }
     }
 }
+
+/// The trust domain of a SPIFFE id (SPIFFE-ID, section 2.1).
+pub(super) fn trust_domain(id: &str) -> Option<&str> {
+    id.strip_prefix(SPIFFE)?.split('/').next()
+}
+
+/// Longest SPIFFE id (SPIFFE-ID, section 2.3).
+const SPIFFE_BYTES_MAX: usize = 2048;
+
+/// Whether a text is a SPIFFE id of a workload: a trust domain and a path (SPIFFE-ID, sections 2.1 and 2.2).
+pub(crate) fn is_spiffe_id(text: &str) -> bool {
+    let Some((domain, path)) = text.strip_prefix(SPIFFE).and_then(|rest| rest.split_once('/')) else {
+        return false;
+    };
+    let of_domain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'_');
+    let of_path = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_');
+    let is_segment = |segment: &str| !matches!(segment, "" | "." | "..") && segment.bytes().all(of_path);
+    text.len() <= SPIFFE_BYTES_MAX
+        && (1..=255).contains(&domain.len())
+        && domain.bytes().all(of_domain)
+        && path.split('/').all(is_segment)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Lists what is a SPIFFE id.
+    use super::*;
+
+    #[test]
+    fn what_is_a_spiffe_id() {
+        let long = format!("spiffe://corp/{}", "x".repeat(2048));
+        for (text, is_one) in [
+            ("spiffe://corp/search", true),
+            ("spiffe://corp.example/ns/shop/sa/Cart_1.b-c", true),
+            ("spiffe://corp", false),
+            ("spiffe://corp/", false),
+            ("spiffe://Corp/a", false),
+            ("spiffe:///a", false),
+            ("spiffe://corp/a//b", false),
+            ("spiffe://corp/a/../b", false),
+            ("spiffe://corp/a?b", false),
+            ("spiffe://corp/a@b", false),
+            ("https://corp/a", false),
+            (&long, false),
+        ] {
+            assert_eq!(is_spiffe_id(text), is_one, "{text}");
+        }
+    }
+}

@@ -6,10 +6,13 @@ use super::records::{Records, has_record, record_bytes};
 use super::{Identity, TlsClient, TlsServer};
 use crate::Transfer;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ProtocolVersion, ServerConnection, SupportedCipherSuite};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, ProtocolVersion, ServerConnection, SupportedCipherSuite,
+};
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Bytes of cipher text read at once: several of the largest records.
@@ -63,8 +66,18 @@ impl Session {
 
     /// A client's session with a server of that name.
     pub fn client(tls: &TlsClient, name: ServerName<'static>, offer: &[Alpn]) -> io::Result<Self> {
+        Self::client_with(Arc::clone(&tls.config), name, offer)
+    }
+
+    /// A client's session with a server that has this SPIFFE id. It is asked for by no name.
+    pub fn client_of_spiffe_id(tls: &TlsClient, id: &str, offer: &[Alpn]) -> io::Result<Self> {
+        let nameless = ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into());
+        Self::client_with(tls.for_spiffe_id(id), nameless, offer)
+    }
+
+    fn client_with(config: Arc<ClientConfig>, name: ServerName<'static>, offer: &[Alpn]) -> io::Result<Self> {
         let offered = offer.iter().map(|alpn| alpn.name().to_vec()).collect();
-        let session = ClientConnection::new_with_alpn(Arc::clone(&tls.config), name, offered);
+        let session = ClientConnection::new_with_alpn(config, name, offered);
         Ok(Self::new(session.map_err(io::Error::other)?.into(), Vec::new()))
     }
 

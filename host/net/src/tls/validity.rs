@@ -2,6 +2,7 @@
 //!
 //! The library checks a peer's certificate, never our own. What is read here is for people; nothing is believed for it.
 
+use super::der::{SEQUENCE, behind, content, element};
 use super::files::{TlsError, certificates};
 use std::path::Path;
 
@@ -15,7 +16,6 @@ pub struct Validity {
 }
 
 /// Tags of ASN.1.
-const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
@@ -45,31 +45,6 @@ impl Validity {
         let (not_after_s, _) = time(rest)?;
         Some(Self { not_before_s, not_after_s })
     }
-}
-
-/// The content of the first element and what stands behind it; `None` if it is another, or not all there.
-fn content(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (found, inside, behind) = element(der)?;
-    (found == tag).then_some((inside, behind))
-}
-
-fn behind(der: &[u8]) -> Option<&[u8]> {
-    element(der).map(|(.., behind)| behind)
-}
-
-fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    let (&[tag, length], rest) = der.split_first_chunk()?;
-    let (length, rest) = match usize::from(length) {
-        short @ 0..=0x7f => (short, rest),
-        // Four bytes of length are more than any file has.
-        long @ 0x81..=0x84 => {
-            let (bytes, rest) = rest.split_at_checked(long - 0x80)?;
-            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
-        }
-        _ => return None,
-    };
-    let (inside, behind) = rest.split_at_checked(length)?;
-    Some((tag, inside, behind))
 }
 
 /// A time in UTC, `YYMMDDhhmmssZ` or with four digits of the year; and what stands behind it.

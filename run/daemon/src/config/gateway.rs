@@ -85,10 +85,7 @@ impl Config {
                               all who reach it in the clear, or a loopback address";
                 return Err(breach(KEY, problem, advice));
             }
-            if gateway.open_to == OpenTo::Tls
-                && endpoint.is_beyond_host()
-                && self.tls.certificate.as_os_str().is_empty()
-            {
+            if gateway.open_to == OpenTo::Tls && endpoint.is_beyond_host() && !self.tls.is_served() {
                 let problem = "would refuse every connection: TLS is not served".to_owned();
                 return Err(breach("gateway.open_to", problem, "write tls.certificate and tls.key, too"));
             }

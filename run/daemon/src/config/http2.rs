@@ -1,6 +1,6 @@
 //! `[http2]` and `[tls]`: what is set about connections of gRPC and about encryption.
 
-use super::value::Bytes;
+use super::value::{Bytes, UnixAddress};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +25,10 @@ pub struct Tls {
     pub required: bool,
     /// Roots of the servers called with `tls://`, PEM. Empty: the system's.
     pub ca: PathBuf,
+    /// Certificates that are valid no longer, of clients and servers alike: CRLs, PEM. Empty: nobody asks.
+    pub crl: PathBuf,
+    /// Where an agent of this host gives all of these instead (SPIFFE Workload API). Empty: nowhere.
+    pub workload_api: UnixAddress,
     /// The oldest version of TLS that is spoken.
     pub version_min: TlsVersionKey,
     /// The newest.
@@ -81,6 +85,7 @@ impl Tls {
             certificate,
             key,
             client_ca: set(&self.client_ca),
+            crl: set(&self.crl),
             client_certificate_is_optional: self.client_certificate_optional,
             versions: self.versions(),
         })
@@ -90,13 +95,19 @@ impl Tls {
     pub fn client(&self) -> ClientFiles {
         ClientFiles {
             ca: set(&self.ca),
+            crl: set(&self.crl),
             identity: set(&self.certificate).zip(set(&self.key)),
             trusts_anyone: self.trusts_anyone,
             versions: self.versions(),
         }
     }
 
-    fn versions(&self) -> TlsVersions {
+    /// Whether connections with TLS are served.
+    pub fn is_served(&self) -> bool {
+        set(&self.certificate).is_some() || self.workload_api.0.is_some()
+    }
+
+    pub(crate) fn versions(&self) -> TlsVersions {
         TlsVersions { min: self.version_min.into(), max: self.version_max.into() }
     }
 }
@@ -110,6 +121,8 @@ impl Default for Tls {
             client_certificate_optional: false,
             required: false,
             ca: PathBuf::new(),
+            crl: PathBuf::new(),
+            workload_api: UnixAddress::default(),
             version_min: TlsVersionKey::V1_2,
             version_max: TlsVersionKey::V1_3,
             trusts_anyone: false,

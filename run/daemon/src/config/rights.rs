@@ -31,6 +31,10 @@ pub struct ServiceRule {
     /// says nothing about them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Vec<String>>,
+    /// `[[call]]`: what the certificate of the server that a target names must say, where an application names one:
+    /// SPIFFE ids or names. Targets without TLS, and whatever goes by another name, are refused. Empty: not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub server_identity: Vec<String>,
 }
 
 /// Targets that may be named: `10.0.0.0/8:8000-8999`, `[2001:db8::]/32:443`, `db.example:80`, `*.example`,
@@ -102,6 +106,32 @@ impl ServiceRule {
     /// Whether this user is among those who may.
     pub(crate) fn covers(&self, uid: u32, gid: u32) -> bool {
         self.who.iter().any(|principal| principal.covers(uid, gid))
+    }
+
+    /// Whether every server of a target must prove to be one of those the rule names.
+    ///
+    /// # Errors
+    /// Which one need not, and what to write.
+    pub(crate) fn permits_servers(&self, target: &Target) -> Result<(), String> {
+        if self.server_identity.is_empty() {
+            return Ok(());
+        }
+        let proves = |endpoint: &Endpoint| {
+            endpoint.server_name().is_some_and(|name| self.server_identity.contains(&name))
+        };
+        let unproven = match target {
+            Target::Name(name) => format!("{}:{}", name.host, name.port),
+            Target::Endpoints(all) => match all.iter().find(|endpoint| !proves(endpoint)) {
+                Some(endpoint) => endpoint.to_string(),
+                None => return Ok(()),
+            },
+        };
+        Err(format!(
+            "target {unproven} does not say which server it is: server_identity of [[call]] for {:?} in the daemon's \
+             configuration wants one of {}; write tls://IDENTITY@ADDRESS:PORT",
+            self.service,
+            self.server_identity.join(", ")
+        ))
     }
 
     fn names(&self, service: &str) -> bool {
@@ -373,6 +403,7 @@ mod tests {
             service: service.into(),
             who: vec![Principal::User(uid)],
             peers: None,
+            server_identity: Vec::new(),
         };
         let rules = [rule("a.v1.B", 1), rule("a.v1.*", 2), rule("*", 3)];
         let uid = |service| (1..4).find(|uid| ServiceRule::of(&rules, service).unwrap().covers(*uid, 0));
@@ -382,6 +413,30 @@ mod tests {
         let well_formed =
             ["*", "a.*", "a.B", "a", "a.B*", ".*", "", "a..B", "a.*.B"].map(|s| rule(s, 1).is_well_formed());
         assert_eq!(well_formed, [true, true, true, true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_rule_says_which_servers_a_target_may_name() {
+        let rule = ServiceRule {
+            service: "*".into(),
+            who: Vec::new(),
+            peers: None,
+            server_identity: vec!["spiffe://corp/search".into(), "search.internal".into()],
+        };
+        for (target, permitted) in [
+            ("tls://spiffe://corp/search@10.0.0.7:80", true),
+            ("tls://search.internal@10.0.0.7:80", true),
+            ("tls://spiffe://corp/other@10.0.0.7:80", false),
+            ("tls://10.0.0.7:80", false),
+            ("tcp://10.0.0.7:80", false),
+            ("unix:/run/a.sock", false),
+            ("search.internal:80", false),
+        ] {
+            let target = target.parse().unwrap();
+            let judged = rule.permits_servers(&target);
+            assert_eq!(judged.is_ok(), permitted, "{target}");
+            assert!(judged.is_ok() || judged.unwrap_err().contains("tls://IDENTITY@ADDRESS:PORT"));
+        }
     }
 
     proptest! {

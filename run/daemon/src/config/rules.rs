@@ -56,6 +56,11 @@ impl Config {
             let problem = "means nothing: who serves is of this host".into();
             return Err(breach(&format!("serve[{index}].peers"), problem, "write who, or leave it out"));
         }
+        if let Some(index) = self.serve.iter().position(|rule| !rule.server_identity.is_empty()) {
+            let problem = "means nothing: it is about the targets of calls".into();
+            let advice = "write it in [[call]], or leave it out";
+            return Err(breach(&format!("serve[{index}].server_identity"), problem, advice));
+        }
         check_tenants(&self.tenant)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
@@ -150,14 +155,26 @@ impl Config {
             let advice = "write the path of the certificate chain made for that key: a PEM file";
             return problem("tls.certificate", "is missing beside tls.key", advice);
         }
+        if tls.workload_api.0.is_some() {
+            let files = [
+                ("tls.certificate", &tls.certificate),
+                ("tls.client_ca", &tls.client_ca),
+                ("tls.ca", &tls.ca),
+                ("tls.crl", &tls.crl),
+            ];
+            if let Some((key, _)) = files.into_iter().find(|(_, path)| is_set(path)) {
+                let advice = "leave it out, or tls.workload_api: one of them says who this host is";
+                return problem(key, "is said beside tls.workload_api, which tells the same", advice);
+            }
+        }
         let needs = "write tls.certificate and tls.key, too, or leave it out";
         if is_set(&tls.client_ca) && !certificate {
             return problem("tls.client_ca", "means nothing where TLS is not served", needs);
         }
-        if tls.required && !certificate {
+        if tls.required && !tls.is_served() {
             return problem("tls.required", "would refuse every connection: TLS is not served", needs);
         }
-        if tls.client_certificate_optional && !is_set(&tls.client_ca) {
+        if tls.client_certificate_optional && !is_set(&tls.client_ca) && tls.workload_api.0.is_none() {
             let advice = "write tls.client_ca, the roots of clients' certificates, or leave it out";
             return problem("tls.client_certificate_optional", "means nothing: none is asked for", advice);
         }
@@ -292,6 +309,13 @@ fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
 fn check_peers(rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
         check_identities(&format!("call[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
+        // What a connection is held against is the whole name.
+        if let Some(pattern) = rule.server_identity.iter().find(|name| name.is_empty() || name.contains('*'))
+        {
+            let problem = format!("has {pattern:?}, which no target can name");
+            let advice = "write whole SPIFFE ids or names of certificates";
+            return Err(breach(&format!("call[{index}].server_identity"), problem, advice));
+        }
     }
     Ok(())
 }

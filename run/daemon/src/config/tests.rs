@@ -130,6 +130,16 @@ fn errors_say_where_what_and_what_instead() {
          not encrypted",
         ),
         (
+            "[tls]\nworkload_api = \"unix:agent.sock\"",
+            "d.toml:2:16: tls.workload_api: invalid value: string \"unix:agent.sock\", expected an absolute path, \
+         such as \"unix:/run/spire/agent.sock\", or \"\" for none",
+        ),
+        (
+            "[tls]\nworkload_api = \"unix:/a.sock\"\nca = \"a.pem\"",
+            "d.toml:3:6: tls.ca: is said beside tls.workload_api, which tells the same; leave it out, or \
+         tls.workload_api: one of them says who this host is",
+        ),
+        (
             "[tls]\nversion_min = \"1.3\"\nversion_max = \"1.2\"",
             "d.toml:3:15: tls.version_max: is older than tls.version_min; write the same version for both, or leave \
          one of them out",
@@ -228,6 +238,16 @@ fn errors_say_where_what_and_what_instead() {
             "[[call]]\nservice = \"trunkline.admin.v1.Admin\"\nwho = []",
             "d.toml:2:11: call[0].service: is \"trunkline.admin.v1.Admin\": such services are the daemon's own; write \
          admin.read and admin.change to say who may call them",
+        ),
+        (
+            "[[call]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"spiffe://corp/*\"]",
+            "d.toml:4:19: call[0].server_identity: has \"spiffe://corp/*\", which no target can name; write whole \
+         SPIFFE ids or names of certificates",
+        ),
+        (
+            "[[serve]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"b\"]",
+            "d.toml:4:19: serve[0].server_identity: means nothing: it is about the targets of calls; write it in \
+         [[call]], or leave it out",
         ),
         (
             "[log]\nformat = \"xml\"",

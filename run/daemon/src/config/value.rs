@@ -33,6 +33,10 @@ pub struct Address(pub Endpoint);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpAddress(pub Option<SocketAddrV4>);
 
+/// A Unix socket by its absolute path: `unix:/run/agent.sock`; none, if empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnixAddress(pub Option<Endpoint>);
+
 /// Whom to call: endpoints, or a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whom(pub Target);
@@ -215,6 +219,34 @@ impl<'de> Deserialize<'de> for UdpAddress {
         let expected = "an IPv4 address and a port, such as \"10.0.0.7:8000\", or \"\" for none";
         let wrong = |_| D::Error::invalid_value(Unexpected::Str(&text), &expected);
         address.map(Some).map(Self).map_err(wrong)
+    }
+}
+
+impl fmt::Display for UnixAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |endpoint| endpoint.fmt(f))
+    }
+}
+
+impl Serialize for UnixAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for UnixAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(Endpoint::Unix(path)) if path.is_absolute() => Ok(Self(Some(Endpoint::Unix(path)))),
+            _ => {
+                let expected = "an absolute path, such as \"unix:/run/spire/agent.sock\", or \"\" for none";
+                Err(D::Error::invalid_value(Unexpected::Str(&text), &expected))
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::finding::Finding;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use trunkline_daemon::Config;
-use trunkline_net::Validity;
+use trunkline_net::{Endpoint, Stream, Validity};
 
 const AREA: &str = "certificates";
 const DAY_S: i64 = 24 * 3600;
@@ -18,6 +18,9 @@ pub fn look(config: &Config) -> Vec<Finding> {
     let tls = &config.tls;
     let named =
         [("tls.certificate", &tls.certificate), ("tls.client_ca", &tls.client_ca), ("tls.ca", &tls.ca)];
+    if let Some(agent) = &tls.workload_api.0 {
+        return vec![ask(agent)];
+    }
     let named: Vec<_> = named.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()).collect();
     if named.is_empty() {
         return vec![Finding::good(AREA, "none: TLS is not served")];
@@ -28,6 +31,19 @@ pub fn look(config: &Config) -> Vec<Finding> {
         Err(error) => Finding::problem(AREA, format!("{key}: {error}"), "see configuration"),
     };
     named.into_iter().map(of_file).collect()
+}
+
+/// Whether the agent is there that gives certificates. What it gives is between it and the daemon: it tells callers
+/// apart.
+fn ask(agent: &Endpoint) -> Finding {
+    match Stream::connect(agent) {
+        Ok(_) => Finding::good(AREA, format!("from the Workload API at {agent}, which takes connections")),
+        Err(error) => Finding::problem(
+            AREA,
+            format!("tls.workload_api: {agent} cannot be reached: {error}"),
+            "start the agent, or let the daemon's user open its socket; until then there is no TLS",
+        ),
+    }
 }
 
 /// The first that is out of its time speaks for the file: a chain is as good as its weakest part.
@@ -85,5 +101,16 @@ mod tests {
             assert!(found.state == state && found.found.contains(words), "{found:?}");
         }
         assert_eq!(judge("tls.ca", Path::new("a.pem"), &[], 0).state, State::Advice);
+    }
+
+    #[test]
+    fn an_agent_is_there_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.sock");
+        let agent = Endpoint::unix(&path).unwrap();
+        let found = ask(&agent);
+        assert!(found.state == State::Problem && found.found.contains("cannot be reached"), "{found:?}");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(ask(&agent).state, State::Good);
     }
 }

@@ -1,0 +1,142 @@
+//! Keys, certificates and whom to believe, ready for connections, wherever they come from.
+
+use super::Alpn;
+use super::portable::Capture;
+use super::provider::PROVIDER;
+use super::verify::{Anyone, SpiffeServer, Trust};
+use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, VerifierBuilderError};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// RFC 5246.
+    V1_2,
+    /// RFC 8446.
+    V1_3,
+}
+
+/// Which versions are spoken; the default is all there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlsVersions {
+    /// The oldest.
+    pub min: TlsVersion,
+    /// The newest. Not older than the oldest.
+    pub max: TlsVersion,
+}
+
+/// A server's keys, ready for connections.
+#[derive(Clone, Debug)]
+pub struct TlsServer {
+    pub(super) config: Arc<ServerConfig>,
+    /// The same where nothing but gRPC is spoken.
+    grpc: Arc<ServerConfig>,
+}
+
+/// A client's roots and keys, ready for connections.
+#[derive(Clone, Debug)]
+pub struct TlsClient {
+    pub(super) config: Arc<ClientConfig>,
+    /// Whom it believes; `None`: everybody.
+    trust: Option<Arc<Trust>>,
+}
+
+/// A certificate, those between it and the root, and its key.
+pub(super) type Own = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+/// Why keys cannot be put to work.
+#[derive(Debug, Error)]
+pub(super) enum KeysError {
+    /// One's own do not belong together.
+    #[error("{0}")]
+    Own(rustls::Error),
+    /// Nobody can be believed by them.
+    #[error("{0}")]
+    Trust(#[from] VerifierBuilderError),
+}
+
+impl Default for TlsVersions {
+    fn default() -> Self {
+        Self { min: TlsVersion::V1_2, max: TlsVersion::V1_3 }
+    }
+}
+
+impl TlsVersions {
+    fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        static NEWEST_FIRST: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+        match (self.min, self.max) {
+            (TlsVersion::V1_3, _) => &NEWEST_FIRST[..1],
+            (_, TlsVersion::V1_2) => &NEWEST_FIRST[1..],
+            (TlsVersion::V1_2, TlsVersion::V1_3) => &NEWEST_FIRST,
+        }
+    }
+}
+
+impl TlsServer {
+    /// Serves with these. `clients` checks who connects; without it nobody is asked.
+    pub(super) fn new(
+        (chain, key): Own,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        versions: TlsVersions,
+    ) -> Result<Self, rustls::Error> {
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&PROVIDER))
+            .with_protocol_versions(versions.supported())
+            .expect("the provider has suites for TLS 1.2 and 1.3")
+            .with_client_cert_verifier(clients.unwrap_or_else(|| Arc::new(NoClientAuth)))
+            .with_single_cert(chain, key)?;
+        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
+        let mut grpc = config.clone();
+        grpc.alpn_protocols = vec![Alpn::H2.name().to_vec()];
+        config.alpn_protocols = Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
+        Ok(Self { config: Arc::new(config), grpc: Arc::new(grpc) })
+    }
+
+    /// These keys for connections on which nothing but gRPC is spoken, whatever else the other side offers.
+    #[must_use]
+    pub fn for_grpc(&self) -> Self {
+        Self { config: Arc::clone(&self.grpc), grpc: Arc::clone(&self.grpc) }
+    }
+}
+
+impl TlsClient {
+    /// Calls with these, and believes these; without them, everybody.
+    pub(super) fn new(
+        own: Option<Own>,
+        trust: Option<Trust>,
+        versions: TlsVersions,
+    ) -> Result<Self, KeysError> {
+        let verifier: Arc<dyn ServerCertVerifier> = match &trust {
+            None => Arc::new(Anyone),
+            Some(trust) => trust.of_servers()?,
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&PROVIDER))
+            .with_protocol_versions(versions.supported())
+            .expect("the provider has suites for TLS 1.2 and 1.3")
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(KeysError::Own)?,
+        };
+        (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
+        Ok(Self { config: Arc::new(config), trust: trust.map(Arc::new) })
+    }
+
+    /// These keys for a server that must have this SPIFFE id, whatever it is called.
+    pub(super) fn for_spiffe_id(&self, id: &str) -> Arc<ClientConfig> {
+        let Some(trust) = &self.trust else { return Arc::clone(&self.config) };
+        let mut config = ClientConfig::clone(&self.config);
+        let verifier = SpiffeServer { trust: Arc::clone(trust), id: id.to_owned() };
+        config.dangerous().set_certificate_verifier(Arc::new(verifier));
+        // A resumed session shows no certificate, and the store tells servers apart by name only.
+        config.resumption = Resumption::disabled();
+        Arc::new(config)
+    }
+}
