@@ -10,12 +10,14 @@ use trunkline_daemon::Config;
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::framing::Deframer;
 use trunkline_grpc::{request, response};
+use trunkline_insight::{BlockHead, BlockReader, Fleet, RecordBlock};
 use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, View, check};
 use trunkline_native::{Connection, Features, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::{Buffers, Endpoint, First, Http2, Http2Settings, Listener, State, Stream};
 use trunkline_policy::{Expression, Inputs, Wanted};
 use trunkline_schema::{MessageIndex, Schema};
 use trunkline_services::Files;
+use trunkline_telemetry::RecordedCall;
 
 /// A parser of hostile bytes.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tls_records", run: tls::records, seeds: tls::seeds },
     Target { name: "tls_svid", run: tls::svid, seeds: tls::svid_seeds },
     Target { name: "engine_state", run: handover::state, seeds: handover::state_seeds },
+    Target { name: "records", run: records, seeds: record_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];
 
@@ -75,6 +78,35 @@ fn module_seeds() -> Vec<Vec<u8>> {
     elf.resize(200, 0);
     (elf[16], elf[18], elf[32], elf[54], elf[56]) = (3, 62, 64, 56, 2);
     vec![trunkline_policy::encode_modules(&[one.clone(), one]), elf]
+}
+
+/// Files of records: what is read can be written, and is read again as it was.
+fn records(bytes: &[u8]) {
+    let mut reader = BlockReader::new(bytes);
+    for block in reader.by_ref() {
+        let written = block.encode();
+        let mut again = BlockReader::new(&written);
+        let rows = again.next().map(|block| block.rows.len());
+        assert_eq!(rows, Some(block.rows.len()));
+    }
+    let mut fleet = Fleet::default();
+    fleet.read(bytes);
+    assert_eq!(fleet.faults, reader.faults);
+}
+
+fn record_seeds() -> Vec<Vec<u8>> {
+    let head = BlockHead {
+        ended_ns: 1 << 40,
+        row_bytes: RecordedCall::BYTES,
+        methods: vec![(0, "/a.B/C".into())],
+        peers: vec![(0, "p".into())],
+        ..BlockHead::default()
+    };
+    let mut row = vec![0; RecordedCall::BYTES];
+    row[108..112].copy_from_slice(&1.0_f32.to_le_bytes());
+    let rows: Vec<_> = RecordedCall::decode(&row).into_iter().collect();
+    let block = RecordBlock { head, rows }.encode();
+    vec![block.clone(), [block.clone(), block].concat()]
 }
 
 /// Descriptor sets as reflection indexes them: whatever is found can be sent, and finds itself.

@@ -21,7 +21,7 @@ fn run(name: &str) {
 fn rounds(name: &str) -> usize {
     match name {
         "config" | "policies" | "http2" => ROUNDS / 60,
-        "expression" | "engine_state" => ROUNDS / 10,
+        "expression" | "engine_state" | "records" => ROUNDS / 10,
         "descriptors" | "native" | "grpc" | "r2p2_routed" => ROUNDS / 4,
         _ => ROUNDS,
     }
@@ -43,5 +43,5 @@ tests!(
     control descriptors linear transcode native r2p2 r2p2_seal r2p2_envelope r2p2_events r2p2_routed entries metadata
     config
     policies expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
-    tls_svid engine_state reflection
+    tls_svid engine_state records reflection
 );

@@ -16,6 +16,7 @@
 //!    └─────▶ clock: what the call proves about θ ─────────┘
 //!                                                   Telemetry::snapshot ──▶ Snapshot ──▶ merge over shards
 //!                                                        ──▶ Explanation, top, what_if ──▶ render, prometheus
+//!                                                   Telemetry::calls ──▶ CallsAnswer ──▶ files (core/insight)
 //! ```
 //!
 //! # Invariants
@@ -33,6 +34,7 @@
 //!   cost` prints what it costs.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod clock;
 mod component;
 mod explain;
@@ -51,6 +53,7 @@ mod timeline;
 mod top;
 mod what_if;
 
+pub use calls::{CallsAnswer, CallsAsk, RecordedCall, RowFault};
 pub use clock::{ClockOffset, ClockPair};
 pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};

@@ -5,11 +5,11 @@ use crate::record::{Record, Side};
 use crate::{MethodIndex, PeerIndex};
 use trunkline_call::{Code, Instant};
 
-/// Calls in the ring. At 64 bytes each, 4 MiB per shard, of which only what was written is resident.
+/// Calls in the ring. At 80 bytes each, 5 MiB per shard, of which only what was written is resident.
 pub const RING_CALLS: usize = 64 * 1024;
 /// Numbers of peers a row has room for.
 pub(crate) const PEERS_MAX: usize = 1 << 16;
-/// Calls each of the three strata keeps: 256 KiB.
+/// Calls each of the three strata keeps: 320 KiB.
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
 pub const EPOCH_NS: u64 = 600_000_000_000;
@@ -26,6 +26,8 @@ pub struct FlightRecorder {
     ring: Vec<Flight>,
     /// Where the next call goes once the ring is full.
     next: usize,
+    /// Calls written down since the beginning.
+    written: u64,
     /// The calls since the epoch began.
     current: Strata,
     /// Those of the epoch before.
@@ -60,6 +62,14 @@ pub struct FlightRow {
     pub request_bytes: u32,
     /// Response message bytes, at most `u32::MAX`.
     pub response_bytes: u32,
+    /// Processor time of the handler, at most 4.29 s; 0 if it told none.
+    pub cpu_ns: u32,
+    /// Calls below this one, itself included; 0 if nobody told.
+    pub subtree: u32,
+    /// How much the two wires may have to give each other; `u32::MAX` if nothing is known of the other clock.
+    pub half_width_ns: u32,
+    /// It was among the slowest twentieth of its method when it ended.
+    pub slow: bool,
 }
 
 /// A row and how many calls it stands for.
@@ -71,7 +81,7 @@ pub struct Weighted {
     pub weight: u64,
 }
 
-/// A row in one cache line.
+/// A row as it is kept.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
     at: u64,
@@ -80,14 +90,17 @@ struct Flight {
     response_bytes: u32,
     /// Nanoseconds >> `shift`.
     parts: [u32; Component::COUNT],
-    /// Bits 0…16 stand-ins, 17 kernel sent, 19 clipped, 21…25 code, 26…31 shift.
+    /// Bits 0…16 stand-ins, 17 kernel sent, 18 slow, 19 clipped, 21…25 code, 26…31 shift.
     bits: u32,
+    cpu_ns: u32,
+    subtree: u32,
+    half_width_ns: u32,
     peer: u16,
     /// Bits 0…2 coverage, 3…4 side.
     ends: u16,
 }
 
-const _: () = assert!(size_of::<Flight>() == 64);
+const _: () = assert!(size_of::<Flight>() == 80);
 
 /// An evenly thinned sample.
 #[derive(Debug)]
@@ -105,9 +118,20 @@ impl FlightRecorder {
         Self::default()
     }
 
-    /// Writes one call down; `slow` if it is among the slowest twentieth of its method.
-    pub fn record(&mut self, at: Instant, record: &Record, components: &Components, slow: bool) {
-        let flight = Flight::pack(at, record, components);
+    /// Writes one call down; `slow` if it is among the slowest twentieth of its method. `half_width_ns` is how well the
+    /// other host's clock is known.
+    pub fn record(
+        &mut self,
+        at: Instant,
+        record: &Record,
+        components: &Components,
+        slow: bool,
+        half_width_ns: u64,
+    ) {
+        let mut flight = Flight::pack(at, record, components);
+        flight.bits |= u32::from(slow) << 18;
+        flight.half_width_ns = narrow(half_width_ns);
+        self.written += 1;
         if self.ring.len() < RING_CALLS {
             grow(&mut self.ring, RING_CALLS);
             self.ring.push(flight);
@@ -130,6 +154,22 @@ impl FlightRecorder {
     pub fn recent(&self) -> impl Iterator<Item = FlightRow> {
         let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
         newer.iter().rev().chain(older.iter().rev()).map(Flight::unpack)
+    }
+
+    /// Calls written down since the beginning: the number that the next one gets.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// The calls that have the numbers from `from` on, oldest first, each with its number, as far as they are still
+    /// there.
+    pub fn since(&self, from: u64) -> impl Iterator<Item = (u64, FlightRow)> {
+        let oldest = self.written - self.ring.len() as u64;
+        let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
+        let skipped = usize::try_from(from.saturating_sub(oldest)).unwrap_or(usize::MAX).min(self.ring.len());
+        let older_skipped = skipped.min(older.len());
+        let rest = older[older_skipped..].iter().chain(&newer[skipped - older_skipped..]);
+        (oldest.max(from)..).zip(rest.map(Flight::unpack))
     }
 
     /// A sample of all calls of this epoch and the one before, with weights.
@@ -215,6 +255,9 @@ impl Flight {
             response_bytes: narrow(record.response_bytes),
             parts: components.ns.map(|ns| (ns >> shift) as u32),
             bits,
+            cpu_ns: narrow(record.server.map_or(0, |server| server.cpu_ns)),
+            subtree: record.server.map_or(0, |server| server.subtree),
+            half_width_ns: 0,
             peer: record.peer.0 as u16,
             ends: components.coverage as u16 | (record.side as u16) << 3,
         }
@@ -239,6 +282,10 @@ impl Flight {
             components,
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
+            cpu_ns: self.cpu_ns,
+            subtree: self.subtree,
+            half_width_ns: self.half_width_ns,
+            slow: self.bits >> 18 & 1 == 1,
         }
     }
 }

@@ -1,12 +1,13 @@
 //! One shard's telemetry: takes finished calls, answers questions.
 
+use crate::calls::{CallsAnswer, CallsAsk};
 use crate::clock::{ClockOffset, ClockPair};
 use crate::index::{MethodIndex, PeerIndex};
 use crate::record::{Lines, Record, Side};
 use crate::recorder::{FlightRecorder, FlightRow, Weighted};
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::Instant;
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
@@ -120,7 +121,7 @@ impl Telemetry {
         let total_ns = parts.total_ns();
         let slot = self.slot(record.side, record.method, record.peer);
         let slow = total_ns > self.series[slot].slow_ns;
-        self.recorder.record(now, &record, &parts, slow);
+        self.recorder.record(now, &record, &parts, slow, clock.half_width_ns);
         self.pending.push(Counted {
             slot: slot as u32,
             code: record.code,
@@ -199,6 +200,17 @@ impl Telemetry {
     pub fn recorder(&mut self) -> &FlightRecorder {
         self.settle();
         &self.recorder
+    }
+
+    /// Calls that ended since the last time, with the names they need.
+    ///
+    /// Looks at [`CallsAnswer::SCAN_MAX`] calls at most, some tens of microseconds: an owner who has turns to take is
+    /// asked again for the rest.
+    pub fn calls(&mut self, ask: &CallsAsk) -> CallsAnswer {
+        let mut answer = CallsAnswer::of(&self.recorder, ask);
+        answer.methods = names_of(answer.rows.iter().map(|row| row.row.method.0), &self.methods);
+        answer.peers = names_of(answer.rows.iter().map(|row| row.row.peer.0), &self.peers);
+        answer
     }
 
     /// Heap bytes in use by counters and calls; names and clock estimates come to less than a megabyte on top.
@@ -308,6 +320,12 @@ impl Keyed {
             self.slow_ns = self.series.total.quantile(0.95);
         }
     }
+}
+
+/// The names behind these numbers, each once.
+fn names_of(numbers: impl Iterator<Item = u32>, names: &Names) -> Vec<(u32, String)> {
+    let numbers: BTreeSet<u32> = numbers.collect();
+    numbers.into_iter().map(|number| (number, names.name(number).to_owned())).collect()
 }
 
 /// Numbers for names, up to a limit; number zero is everything beyond it.

@@ -13,7 +13,7 @@ use trunkline_engine::{
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
 use trunkline_shm::DaemonEnd;
-use trunkline_telemetry::{Ask, Snapshot as Measured};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, Snapshot as Measured};
 
 /// A request to a shard. Answered through the sender it carries, if it carries one.
 pub(crate) enum Command {
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     ListPolicies { reply: Sender<Vec<PolicyRow>> },
     /// Tell about yourself.
     Observe { ask: Ask, reply: Sender<Observation> },
+    /// Tell calls one by one.
+    Calls { ask: CallsAsk, reply: Sender<CallsAnswer> },
     /// Tell what is served.
     Services { reply: Sender<Services> },
     /// Keys and certificates for connections made from now on.

@@ -40,7 +40,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
 
 /// A running daemon. Dropping the handle stops it.
 pub struct Daemon {
@@ -195,6 +195,19 @@ impl Daemon {
     pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
         let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
         self.shards.iter().filter_map(observe).collect()
+    }
+
+    /// Calls of every shard one by one; `ask` says for each shard, in order, which.
+    pub fn calls(&self, ask: impl Fn(usize) -> CallsAsk) -> Vec<CallsAnswer> {
+        let shards = self.shards.iter().enumerate();
+        let answers = shards.map(|(index, shard)| {
+            let ask = ask(index);
+            let from = ask.from.unwrap_or(0);
+            let answer = shard.ask(|reply| Command::Calls { ask, reply });
+            // A shard that ends has no more calls.
+            answer.unwrap_or(CallsAnswer { next: from, ..CallsAnswer::default() })
+        });
+        answers.collect()
     }
 
     /// What is served on this host.

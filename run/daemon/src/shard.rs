@@ -209,6 +209,7 @@ impl Shard {
                 self.look_everywhere();
                 let _ = reply.send(self.observe(&ask));
             }
+            Command::Calls { ask, reply } => drop(reply.send(self.engine.telemetry().calls(&ask))),
             Command::Services { reply } => {
                 let (states, draining) = (self.engine.services(), self.engine.is_draining());
                 let _ = reply.send(Services { states, draining });

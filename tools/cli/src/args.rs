@@ -13,7 +13,7 @@ use trunkline_call::Metadata;
 /// One daemon per host carries the calls of all applications. Start one with `trunkline daemon`, or see everything at
 /// work with `trunkline demo`.
 #[derive(Debug, Parser)]
-#[command(name = "trunkline", version, max_term_width = 100)]
+#[command(name = "trunkline", version, max_term_width = 100, after_help = crate::insight::HELP)]
 pub struct Trunkline {
     /// Socket of the daemon [default: $TRUNKLINE_SOCKET, else the usual places]
     #[arg(long, global = true, value_name = "PATH")]

@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use trunkline_insight_verbs::{InsightLine, VERBS};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -73,7 +74,11 @@ fn every_command_is_one() {
         for command in commands(&text) {
             // Where the output of one goes is the shell's.
             let line = command.split(" > ").next().unwrap_or_default();
-            let parsed = Trunkline::try_parse_from(go::two_dashes(words(line).into_iter()));
+            let is_insight = VERBS.iter().any(|verb| line.starts_with(&format!("trunkline {verb} ")));
+            let parsed = match is_insight {
+                true => InsightLine::try_parse_from(words(line)).map(drop),
+                false => Trunkline::try_parse_from(go::two_dashes(words(line).into_iter())).map(drop),
+            };
             let told = |kind| matches!(kind, clap::error::ErrorKind::DisplayHelp);
             if let Err(error) = parsed.as_ref().map_err(clap::Error::kind)
                 && !told(error)
@@ -89,6 +94,8 @@ fn every_command_is_one() {
 #[test]
 fn every_verb_and_option_in_prose_exists() {
     let command = Trunkline::command();
+    let insight = InsightLine::command();
+    let command = command.subcommands(insight.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned());
     let verbs: BTreeSet<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     for (page, text) in pages() {
         for span in text.split('`').skip(1).step_by(2).filter(|span| !span.contains('\n')) {

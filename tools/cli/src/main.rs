@@ -10,6 +10,7 @@
 //! * `call/` makes any call with types known at run time, over a session of its own, and shows what there is to call.
 //! * `bench/` makes many of them and measures, over a session like `call/`'s. `go.rs` reads both as users of grpcurl
 //!   and ghz write them.
+//! * `insight.rs` leaves the verbs that keep records of calls to `trunkline-insight` (tools/insight).
 //! * `doctor/` looks at this host: socket, rights, limits, kernel, certificates, configuration, clock.
 //! * `manual.rs` makes manual pages and completion scripts of the command line.
 //! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
@@ -30,6 +31,7 @@ mod doctor;
 mod documents;
 mod explain;
 mod go;
+mod insight;
 mod keys;
 mod list;
 mod manual;
@@ -46,6 +48,7 @@ mod upgrade;
 use admin::proto::admin_client::AdminClient;
 use args::{CallArgs, Trunkline, Verb};
 use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trunkline::{Channel, Status};
@@ -58,7 +61,12 @@ const EXIT_PIPE: i32 = 128 + 13;
 
 fn main() -> ExitCode {
     end_with_reader();
-    let Trunkline { socket, admin_socket, verb } = Trunkline::parse_from(go::two_dashes(std::env::args_os()));
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(problem) = insight::start_if_asked(&arguments) {
+        return failed(&problem);
+    }
+    let Trunkline { socket, admin_socket, verb } =
+        Trunkline::parse_from(go::two_dashes(arguments.into_iter()));
     let operator = || operator_channel(socket.clone(), admin_socket.clone());
     let outcome = match verb {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),

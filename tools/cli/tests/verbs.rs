@@ -4,8 +4,10 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::process::Stdio;
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
 use trunkline::{Code, Server, Wait};
+use trunkline_example_search::proto::QueryRequest;
 
 /// The admin API, generated for the binary.
 #[allow(dead_code, reason = "a test that poses as the daemon needs one type of it")]
@@ -414,6 +416,13 @@ impl admin::admin_server::Admin for Impostor {
         Ok(trunkline::Response::new(admin::ExplainResponse::default()))
     }
 
+    async fn calls(
+        &self,
+        _: trunkline::Incoming<admin::CallsRequest>,
+    ) -> Result<trunkline::Response<admin::CallsResponse>, trunkline::Status> {
+        Ok(trunkline::Response::new(admin::CallsResponse::default()))
+    }
+
     async fn get_upgrade(
         &self,
         _: trunkline::Incoming<admin::GetUpgradeRequest>,
@@ -502,4 +511,76 @@ fn a_router_logs_to_standard_error() {
     std::io::Read::read_to_string(&mut log, &mut rest).unwrap();
     assert!(rest.contains("router ends"), "{rest}");
     assert!(router.wait().unwrap().success());
+}
+
+#[test]
+fn calls_are_recorded_and_looked_at() {
+    watched();
+    let host = Host::start("[daemon]\nnode = \"alpha\"\n");
+    let (_server, client) = host.serve_search();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.rec");
+    let name = file.to_str().unwrap();
+    let record = || {
+        let mut command = trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", name]);
+        command.args(["--for", "400ms", "--rate", "1e9/s", "--append", "--cluster", "east"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut recording = record();
+    let query = || QueryRequest { query: "ring".into(), ..QueryRequest::default() };
+    while recording.try_wait().unwrap().is_none() {
+        client.query(query()).wait().unwrap();
+    }
+    let output = recording.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains(" calls kept, "), "{said} {:?}", output.stderr);
+
+    // Every call that was seen is a line, and at this rate stands for itself.
+    let csv = end(&mut trunkline(&["export", "--csv", name]), "");
+    let calls = csv.out.lines().filter(|line| line.contains("made,/search.v1.Search/Query,")).count();
+    assert!(
+        calls > 20 && csv.out.lines().skip(1).all(|line| line.starts_with("alpha,east,false,")),
+        "{csv:?}"
+    );
+    let seen: usize = said.split(" calls kept").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(csv.out.lines().count(), seen + 1, "{said}");
+
+    let report = folder.path().join("report");
+    let page = end(&mut trunkline(&["characterize", name, "-o", report.to_str().unwrap()]), "");
+    assert_eq!(page.code, Some(0), "{page:?}");
+    let page = std::fs::read_to_string(report.join("index.html")).unwrap();
+    assert!(page.contains("Figure 23"));
+    assert!(page.contains("no call left its host, so there was one clock"), "one host has one clock");
+
+    let what_if = end(&mut trunkline(&["whatif", name, "--method", "Search/Query"]), "");
+    assert!(
+        what_if.out.contains("server application") && what_if.out.contains("P95 falls by"),
+        "{what_if:?}"
+    );
+    let scaled = end(&mut trunkline(&["whatif", name, "--set", "server_application=-50%"]), "");
+    assert!(scaled.out.contains("before") && scaled.out.contains('-'), "{scaled:?}");
+    let diff = end(&mut trunkline(&["diff", name, name, "--method", "Query"]), "");
+    assert_eq!(diff.code, Some(0), "{diff:?}");
+    assert!(!diff.out.contains('*'), "a recording does not differ from itself: {}", diff.out);
+    assert!(end(&mut trunkline(&["tree", name]), "").out.contains("/search.v1.Search/Query"));
+    let clock = end(&mut trunkline(&["clock", name]), "");
+    assert!(clock.code == Some(1) && clock.err.contains("there is one clock"), "{clock:?}");
+
+    let again = end(&mut trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", name]), "");
+    assert!(again.code == Some(1) && again.err.contains("say --append"), "{again:?}");
+    let none = end(&mut trunkline(&["whatif", name, "--method", "Nothing"]), "");
+    assert!(
+        none.err.contains("methods there are: ") && none.err.contains("/search.v1.Search/Query"),
+        "{none:?}"
+    );
+
+    // What was cut short is named, and what was whole before it is used.
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, [&whole[..], &whole[..whole.len() - 1]].concat()).unwrap();
+    let cut = end(&mut trunkline(&["export", "--csv", name]), "");
+    assert!(cut.err.contains("not used: 1 blocks cut short"), "{}", cut.err);
+    assert_eq!(cut.out, csv.out);
+    std::fs::write(&file, "no records").unwrap();
+    let wrong = end(&mut trunkline(&["tree", name]), "");
+    assert!(wrong.code == Some(1) && wrong.err.contains("10 bytes that belong to no block"), "{wrong:?}");
 }

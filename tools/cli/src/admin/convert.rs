@@ -1,7 +1,9 @@
 //! Telemetry to messages and back.
 
 use super::proto;
-use trunkline_telemetry::{Component, Explanation, Intervals, Row, Side, Spread, TopRow, WhatIf};
+use trunkline_telemetry::{
+    CallsAnswer, Component, Explanation, Intervals, Row, Side, Spread, TopRow, WhatIf,
+};
 
 /// An explanation as a message.
 pub(super) fn explanation_message(explained: &Explanation) -> proto::Explanation {
@@ -102,6 +104,27 @@ pub fn top_row(message: proto::TopRow) -> Option<TopRow> {
         biggest: component(message.biggest),
         biggest_percent: message.biggest_percent,
     })
+}
+
+/// Calls of a shard as a message.
+pub(super) fn calls_message(answer: &CallsAnswer) -> proto::ShardCalls {
+    let named = |names: &[(u32, String)]| {
+        names
+            .iter()
+            .map(|(number, name)| proto::NumberedName { number: *number, name: name.clone() })
+            .collect()
+    };
+    let mut rows = Vec::new();
+    answer.rows.iter().for_each(|row| row.encode(&mut rows));
+    proto::ShardCalls {
+        next: answer.next,
+        seen: answer.seen,
+        lost: answer.lost,
+        more: answer.more,
+        rows,
+        methods: named(&answer.methods),
+        peers: named(&answer.peers),
+    }
 }
 
 fn share_message(row: &Row) -> proto::Share {

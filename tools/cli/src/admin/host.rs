@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
 use trunkline_policy::{Definition, PolicyRow};
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
 
 /// A daemon, as far as it is asked about itself.
 pub trait Host: Send + Sync + 'static {
     /// What every shard knows, in order.
     fn observe(&self, ask: &Ask) -> Vec<Observation>;
+    /// Calls of every shard one by one, by the shard's place.
+    fn calls(&self, ask: &dyn Fn(usize) -> CallsAsk) -> Vec<CallsAnswer>;
     /// What does not depend on a shard.
     fn facts(&self) -> Facts;
     /// The chain at work.

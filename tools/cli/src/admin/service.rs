@@ -1,20 +1,21 @@
 //! The service.
 
-use super::convert::{explanation_message, top_row_message};
+use super::convert::{calls_message, explanation_message, top_row_message};
 use super::host::{Facts, Host, UpgradeState};
 use super::policies::listed;
 use super::proto::admin_server::Admin;
 use super::proto::{self};
 use super::proto::{
-    Application, ExplainRequest, ExplainResponse, GetUpgradeRequest, GetUpgradeResponse, ListPoliciesRequest,
-    ListPoliciesResponse, ListRequest, ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
+    Application, CallsRequest, CallsResponse, ExplainRequest, ExplainResponse, GetUpgradeRequest,
+    GetUpgradeResponse, ListPoliciesRequest, ListPoliciesResponse, ListRequest, ListResponse, Memory, Peer,
+    Service, TopRequest, TopResponse,
 };
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, SessionKey};
 use trunkline_services::Pause;
-use trunkline_telemetry::{Ask, Detail, Explanation, Side, Snapshot, top};
+use trunkline_telemetry::{Ask, CallsAsk, Detail, Explanation, RecordedCall, Side, Snapshot, top};
 
 /// Shortest time between two pictures of `top`: every picture asks every shard.
 const INTERVAL_MS_MIN: u32 = 100;
@@ -22,6 +23,9 @@ const INTERVAL_MS_MIN: u32 = 100;
 const INTERVAL_MS_MAX: u32 = 60_000;
 /// Most calls looked at one by one for one explanation: 64 k rows of 100 bytes are read for it.
 const SAMPLES_MAX: u32 = 20_000;
+
+/// Bytes of calls in one answer: with names, it fits a message of gRPC's default limit.
+const CALLS_BYTES_MAX: usize = 2 << 20;
 
 /// Answers operators.
 #[derive(Debug)]
@@ -68,6 +72,20 @@ impl<H: Host> Admin for AdminService<H> {
             response.methods_known.dedup();
         }
         Ok(Response::new(response))
+    }
+
+    async fn calls(&self, request: Incoming<CallsRequest>) -> Result<Response<CallsResponse>, Status> {
+        let asked = request.into_inner();
+        let rows_max = CALLS_BYTES_MAX / RecordedCall::BYTES / asked.next.len().max(1);
+        let shards = self.host.calls(&|shard| CallsAsk {
+            from: asked.next.get(shard).copied(),
+            one_in_log2: asked.one_in_log2,
+            keeps_slow: asked.keeps_slow,
+            rows_max: rows_max.max(1),
+        });
+        let (node, version) = (self.host.facts().node, env!("CARGO_PKG_VERSION").to_owned());
+        let shards = shards.iter().map(calls_message).collect();
+        Ok(Response::new(CallsResponse { node, version, shards }))
     }
 
     async fn list_policies(

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use trunkline_daemon::{ChangeError, Daemon, Observation, PoliciesKept, PoliciesSource};
 use trunkline_policy::{Definition, PolicyRow};
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
 
 /// A daemon of this process.
 pub struct DaemonHost {
@@ -40,6 +40,10 @@ pub enum Order {
 impl Host for Weak<DaemonHost> {
     fn observe(&self, ask: &Ask) -> Vec<Observation> {
         self.upgrade().map_or_else(Vec::new, |host| host.daemon.observe(ask))
+    }
+
+    fn calls(&self, ask: &dyn Fn(usize) -> CallsAsk) -> Vec<CallsAnswer> {
+        self.upgrade().map_or_else(Vec::new, |host| host.daemon.calls(ask))
     }
 
     fn policies(&self) -> Vec<PolicyRow> {

@@ -1,4 +1,5 @@
-//! The package of the daemon: the `trunkline` binary, its unit, user, folders, pages and completions.
+//! The package of the daemon: the `trunkline` binary, `trunkline-insight` beside it, unit, user, folders, pages and
+//! completions.
 //!
 //! What is in it is listed in [`FILES`]; manual pages and completion scripts are asked of the binary, which has the
 //! command line's definition.
@@ -65,10 +66,12 @@ pub fn daemon(revision: &str) -> Result<PathBuf, String> {
              the calls of all applications, which link a thin stub. It speaks gRPC, and can be\n \
              replaced while calls are in flight.",
     };
-    pack(&control, |tree| lay_out(&Tree::root(), &own, tree))
+    let insight = stripped(&binary.with_file_name("trunkline-insight"), "--strip-all");
+    let insight = insight.map_err(|error| error.to_string())?;
+    pack(&control, |tree| lay_out(&Tree::root(), &own, &insight, tree))
 }
 
-fn lay_out(root: &Path, binary: &[u8], tree: &Path) -> io::Result<()> {
+fn lay_out(root: &Path, binary: &[u8], insight: &[u8], tree: &Path) -> io::Result<()> {
     if binary.len() as u64 > BINARY_BYTES_MAX {
         let most = BINARY_BYTES_MAX >> 20;
         let problem = format!("the stripped binary has {} bytes; at most {most} MiB", binary.len());
@@ -76,6 +79,8 @@ fn lay_out(root: &Path, binary: &[u8], tree: &Path) -> io::Result<()> {
     }
     let own = tree.join("usr/bin/trunkline");
     write(&own, binary, 0o755)?;
+    let insight_program = tree.join("usr/bin/trunkline-insight");
+    write(&insight_program, insight, 0o755)?;
     for (from, to, mode) in FILES {
         install(&root.join(from), &tree.join(to), mode)?;
     }
@@ -84,7 +89,9 @@ fn lay_out(root: &Path, binary: &[u8], tree: &Path) -> io::Result<()> {
     }
     let pages = tree.join("usr/share/man/man1");
     fs::create_dir_all(&pages)?;
-    run(Command::new(&own).arg("man").arg(&pages))?;
+    for program in [&own, &insight_program] {
+        run(Command::new(program).arg("man").arg(&pages))?;
+    }
     for page in fs::read_dir(&pages)? {
         // Without name and time, so that equal pages are equal files.
         run(Command::new("gzip").args(["-9n"]).arg(page?.path()))?;

@@ -1,0 +1,364 @@
+//! The file of records: blocks one behind the other, each whole in itself (docs/insight.md has the table).
+//!
+//! A block is a frame of 24 bytes, a head in JSON and rows of fixed width. Files are joined by appending one to the
+//! other. What follows a damaged block is found by the frame's mark, and nothing of a block is used whose checksum is
+//! wrong.
+
+pub use crate::faults::VERSION;
+use crate::faults::{Faults, FileFault};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use trunkline_telemetry::RecordedCall;
+
+/// Every frame begins with this.
+pub const MARK: [u8; 6] = *b"TRKREC";
+/// Bytes before the head.
+pub const FRAME_BYTES: usize = 24;
+/// No head is larger.
+pub const HEAD_BYTES_MAX: usize = 4 << 20;
+/// No block has more bytes of rows.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// No row is wider, whatever later versions add.
+const ROW_BYTES_MAX: usize = 1024;
+/// Names in a head, of methods and of hosts each.
+const NAMES_MAX: usize = 1 << 16;
+
+/// What a block says of its rows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BlockHead {
+    /// The host whose daemon had the calls.
+    pub host: String,
+    /// Where the host stands, if who recorded said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cluster: String,
+    /// Version of the daemon.
+    #[serde(default)]
+    pub version: String,
+    /// Nobody made these calls: they were drawn from published distributions.
+    #[serde(default)]
+    pub generated: bool,
+    /// Wall clock when the block began, milliseconds since 1970.
+    #[serde(default)]
+    pub began_unix_ms: u64,
+    /// The host's monotonic clock when the block began.
+    pub began_ns: u64,
+    /// And when it ended.
+    pub ended_ns: u64,
+    /// Calls that ended in that time, kept or not.
+    pub calls_seen: u64,
+    /// Calls that were overwritten before somebody looked.
+    #[serde(default)]
+    pub calls_lost: u64,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Names of methods by number.
+    pub methods: Vec<(u32, String)>,
+    /// Names of other hosts by number.
+    pub peers: Vec<(u32, String)>,
+    /// Measured at the host in that time: `cpu_percent`, `cpu_seconds` and so on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, f64>,
+    /// Shares of all processor cycles, by stage of the call's path.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cycles: BTreeMap<String, f64>,
+}
+
+/// A block with its sound rows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordBlock {
+    /// What it says.
+    pub head: BlockHead,
+    /// The rows.
+    pub rows: Vec<RecordedCall>,
+}
+
+impl RecordBlock {
+    /// The block as bytes.
+    ///
+    /// # Panics
+    /// With more rows than [`BODY_BYTES_MAX`] has room for.
+    pub fn encode(&self) -> Vec<u8> {
+        let head = BlockHead { row_bytes: RecordedCall::BYTES, ..self.head.clone() };
+        let head = serde_json::to_vec(&head).expect("a head is text and numbers");
+        let mut body = Vec::with_capacity(self.rows.len() * RecordedCall::BYTES);
+        self.rows.iter().for_each(|row| row.encode(&mut body));
+        assert!(head.len() <= HEAD_BYTES_MAX && body.len() <= BODY_BYTES_MAX, "a block is too large");
+        let mut out = Vec::with_capacity(FRAME_BYTES + head.len() + body.len());
+        out.extend(MARK);
+        out.extend(VERSION.to_le_bytes());
+        out.extend((head.len() as u32).to_le_bytes());
+        out.extend((body.len() as u32).to_le_bytes());
+        out.extend(checksum(&[&head, &body]).to_le_bytes());
+        out.extend(crc32fast::hash(&out).to_le_bytes());
+        out.extend(head);
+        out.extend(body);
+        out
+    }
+}
+
+/// Reads the blocks of a file one by one.
+#[derive(Debug)]
+pub struct BlockReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// What was passed over so far.
+    pub faults: Faults,
+}
+
+/// The lengths of a frame that is sound.
+struct Frame {
+    version: u16,
+    head: usize,
+    body: usize,
+    checksum: u32,
+}
+
+impl<'a> BlockReader<'a> {
+    /// Reads these bytes.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, faults: Faults::default() }
+    }
+
+    fn block(&mut self, frame: &Frame) -> Option<RecordBlock> {
+        let start = self.at + FRAME_BYTES;
+        let end = start + frame.head + frame.body;
+        if end > self.bytes.len() {
+            self.faults.note(FileFault::CutShort, 1);
+            // What was appended behind a block that was cut short is still there.
+            self.at = self.next_mark(self.at + 1);
+            return None;
+        }
+        let (head, body) = self.bytes[start..end].split_at(frame.head);
+        if checksum(&[head, body]) != frame.checksum {
+            self.faults.note(FileFault::Checksum, 1);
+            // It may be one that was cut short, and others were appended.
+            self.at = self.next_mark(self.at + 1);
+            return None;
+        }
+        self.at = end;
+        if frame.version != VERSION {
+            self.faults.note(FileFault::Version(frame.version), 1);
+            return None;
+        }
+        let Some(head) = head_of(head) else {
+            self.faults.note(FileFault::Head, 1);
+            return None;
+        };
+        Some(self.rows(head, body))
+    }
+
+    /// The rows that are sound; the others are counted.
+    fn rows(&mut self, head: BlockHead, body: &[u8]) -> RecordBlock {
+        let has_sound_clock = head.began_ns <= head.ended_ns;
+        if !has_sound_clock {
+            self.faults.note(FileFault::ClockBackwards, 1);
+        }
+        let methods: BTreeMap<u32, ()> = head.methods.iter().map(|(number, _)| (*number, ())).collect();
+        let peers: BTreeMap<u32, ()> = head.peers.iter().map(|(number, _)| (*number, ())).collect();
+        let mut rows = Vec::with_capacity(body.len() / head.row_bytes);
+        let chunks = body.chunks_exact(head.row_bytes);
+        if !chunks.remainder().is_empty() {
+            self.faults.note(FileFault::PartOfRow, 1);
+        }
+        for bytes in chunks {
+            match RecordedCall::decode(bytes) {
+                Err(fault) => self.faults.note(FileFault::Row(fault), 1),
+                Ok(call) => {
+                    let at = call.row.at.0;
+                    if !methods.contains_key(&call.row.method.0) || !peers.contains_key(&call.row.peer.0) {
+                        self.faults.note(FileFault::NoName, 1);
+                    } else if has_sound_clock && !(head.began_ns..=head.ended_ns).contains(&at) {
+                        self.faults.note(FileFault::OutsideOfBlock, 1);
+                    } else {
+                        rows.push(call);
+                    }
+                }
+            }
+        }
+        RecordBlock { head, rows }
+    }
+
+    fn next_mark(&self, from: usize) -> usize {
+        let rest = self.bytes.get(from..).unwrap_or_default();
+        let found = rest.windows(MARK.len()).position(|window| window == MARK);
+        found.map_or(self.bytes.len(), |found| from + found)
+    }
+}
+
+impl Iterator for BlockReader<'_> {
+    type Item = RecordBlock;
+
+    fn next(&mut self) -> Option<RecordBlock> {
+        while self.at < self.bytes.len() {
+            match Frame::read(&self.bytes[self.at..]) {
+                Some(frame) => {
+                    if let Some(block) = self.block(&frame) {
+                        return Some(block);
+                    }
+                }
+                None => {
+                    let next = self.next_mark(self.at + 1);
+                    self.faults.note(FileFault::NoBlock, (next - self.at) as u64);
+                    self.at = next;
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Frame {
+    /// The frame at the beginning of these bytes, if one is.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; FRAME_BYTES] = bytes.first_chunk()?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if bytes[..MARK.len()] != MARK || crc32fast::hash(&bytes[..20]) != word(20) {
+            return None;
+        }
+        let (head, body) = (word(8) as usize, word(12) as usize);
+        let version = u16::from_le_bytes([bytes[6], bytes[7]]);
+        let fits = head <= HEAD_BYTES_MAX && body <= BODY_BYTES_MAX;
+        fits.then_some(Self { version, head, body, checksum: word(16) })
+    }
+}
+
+fn head_of(bytes: &[u8]) -> Option<BlockHead> {
+    let head: BlockHead = serde_json::from_slice(bytes).ok()?;
+    let is_sound = (RecordedCall::BYTES..=ROW_BYTES_MAX).contains(&head.row_bytes)
+        && head.methods.len() <= NAMES_MAX
+        && head.peers.len() <= NAMES_MAX;
+    is_sound.then_some(head)
+}
+
+fn checksum(parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    //! Shows that blocks come back, from several hosts in one file, and that what is wrong is passed over and named.
+    use super::*;
+    use proptest::prelude::*;
+    use trunkline_call::Instant;
+    use trunkline_telemetry::{FlightRow, MethodIndex, PeerIndex};
+
+    /// A block of so many calls, one a microsecond.
+    pub(crate) fn block(host: &str, calls: u64) -> RecordBlock {
+        let mut bytes = vec![0; RecordedCall::BYTES];
+        bytes[108..112].copy_from_slice(&1.0_f32.to_le_bytes());
+        let call = RecordedCall::decode(&bytes).unwrap();
+        let row = |n: u64| FlightRow {
+            at: Instant(1_000 * (n + 1)),
+            method: MethodIndex(3),
+            peer: PeerIndex(1),
+            ..call.row
+        };
+        let head = BlockHead {
+            host: host.into(),
+            began_ns: 0,
+            ended_ns: 1_000 * (calls + 1),
+            calls_seen: calls,
+            row_bytes: RecordedCall::BYTES,
+            methods: vec![(3, "/a.B/C".into())],
+            peers: vec![(1, "(local)".into())],
+            ..BlockHead::default()
+        };
+        RecordBlock { head, rows: (0..calls).map(|n| RecordedCall { row: row(n), ..call }).collect() }
+    }
+
+    fn read(bytes: &[u8]) -> (Vec<RecordBlock>, Vec<(String, u64)>) {
+        let mut reader = BlockReader::new(bytes);
+        let blocks = reader.by_ref().collect();
+        (blocks, reader.faults.list().map(|(fault, count)| (fault.to_string(), count)).collect())
+    }
+
+    #[test]
+    fn files_of_several_hosts_are_joined_by_appending() {
+        let (a, b) = (block("a", 5), block("b", 7));
+        let file = [a.encode(), b.encode()].concat();
+        assert_eq!(read(&file), (vec![a, b], vec![]));
+        assert_eq!(read(&[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_is_cut_short_is_named_and_the_rest_used() {
+        let (a, b) = (block("a", 5), block("b", 7));
+        let mut file = [a.encode(), b.encode()].concat();
+        file.pop();
+        assert_eq!(read(&file), (vec![a.clone()], vec![("blocks cut short".into(), 1)]));
+        // Something was appended to a file that had been cut short.
+        file.extend(a.encode());
+        assert_eq!(read(&file), (vec![a.clone(), a], vec![("blocks with a wrong checksum".into(), 1)]));
+    }
+
+    #[test]
+    fn another_version_a_wrong_checksum_and_other_bytes_are_passed_over() {
+        let sound = block("a", 2).encode();
+        let mut later = sound.clone();
+        later[6] = 9;
+        let frame = crc32fast::hash(&later[..20]);
+        later[20..24].copy_from_slice(&frame.to_le_bytes());
+        let mut wrong = sound.clone();
+        *wrong.last_mut().unwrap() ^= 1;
+        let file = [b"#!", &later[..], &wrong, b"rest", &sound].concat();
+        let (blocks, faults) = read(&file);
+        assert_eq!(blocks, [block("a", 2)]);
+        let expected = [
+            ("bytes that belong to no block", 2),
+            ("blocks of version 9 (this program reads 1)", 1),
+            ("blocks with a wrong checksum", 1),
+        ];
+        assert_eq!(faults, expected.map(|(fault, count)| (fault.to_owned(), count)));
+    }
+
+    #[test]
+    fn impossible_rows_are_counted_by_what_is_wrong() {
+        let mut one = block("a", 6);
+        one.rows[1].row.at = Instant(1_000_000);
+        one.rows[2].row.method = MethodIndex(99);
+        one.rows[3].weight = 0.0;
+        one.rows[4].row.components.ns[0] = u64::MAX;
+        let (blocks, faults) = read(&one.encode());
+        assert_eq!(blocks[0].rows.len(), 2);
+        let expected = [
+            ("calls with a weight below one", 1),
+            ("calls with components of more than thirty days", 1),
+            ("calls of a method or host without a name", 1),
+            ("calls that ended outside of their block's time", 1),
+        ];
+        assert_eq!(faults, expected.map(|(fault, count)| (fault.to_owned(), count)));
+        // A clock that ran backwards says nothing of when, but durations are sound.
+        let mut back = block("a", 3);
+        (back.head.began_ns, back.head.ended_ns) = (50, 20);
+        let (blocks, faults) = read(&back.encode());
+        assert_eq!((blocks[0].rows.len(), faults.len()), (3, 1), "{faults:?}");
+        assert!(faults[0].0.contains("ran backwards"), "{faults:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn damage_costs_the_block_it_is_in(at in 0..1500_usize, flip in 1..=255_u8, cut in 0..1500_usize) {
+            let blocks: Vec<_> = ["a", "b", "c"].iter().map(|host| block(host, 3)).collect();
+            let whole: Vec<u8> = blocks.iter().flat_map(RecordBlock::encode).collect();
+            let mut file = whole.clone();
+            let at = at % file.len();
+            file[at] ^= flip;
+            let (read_back, faults) = read(&file);
+            prop_assert_eq!(read_back.len(), 2);
+            prop_assert!(!faults.is_empty());
+            prop_assert!(read_back.iter().all(|block| blocks.contains(block)));
+            let cut = cut % whole.len();
+            let (read_back, _) = read(&whole[..cut]);
+            prop_assert_eq!(read_back.len(), cut * 3 / whole.len());
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..200), with_mark in any::<bool>()) {
+            let bytes = if with_mark { [&MARK[..], &bytes].concat() } else { bytes };
+            let (blocks, faults) = read(&bytes);
+            prop_assert!(blocks.is_empty() && faults.is_empty() == bytes.is_empty());
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What of a file could not be used, counted and named.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use trunkline_telemetry::RowFault;
+
+/// The version of the file this program writes and reads.
+pub const VERSION: u16 = 1;
+
+/// What is wrong with a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileFault {
+    /// Bytes between blocks.
+    NoBlock,
+    /// The file ends within a block.
+    CutShort,
+    /// Another program wrote it.
+    Version(u16),
+    /// Bytes were changed.
+    Checksum,
+    /// The head is no JSON of a head, or beyond its limits.
+    Head,
+    /// Ended before it began.
+    ClockBackwards,
+    /// The last row of a block is not whole.
+    PartOfRow,
+    /// A row that no call can be.
+    Row(RowFault),
+    /// A row whose method or host the head does not name.
+    NoName,
+    /// A row that ended before its block began or after it ended.
+    OutsideOfBlock,
+    /// More rows than are read at once.
+    TooMany,
+}
+
+/// What could not be used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults(BTreeMap<FileFault, u64>);
+
+impl Faults {
+    /// Counts some more.
+    pub fn note(&mut self, fault: FileFault, count: u64) {
+        if count > 0 {
+            *self.0.entry(fault).or_default() += count;
+        }
+    }
+
+    /// Adds those of another file.
+    pub fn merge(&mut self, other: &Self) {
+        other.list().for_each(|(fault, count)| self.note(fault, count));
+    }
+
+    /// Each with how often.
+    pub fn list(&self) -> impl Iterator<Item = (FileFault, u64)> {
+        self.0.iter().map(|(fault, count)| (*fault, *count))
+    }
+
+    /// Whether all was sound.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoBlock => f.write_str("bytes that belong to no block"),
+            Self::CutShort => f.write_str("blocks cut short"),
+            Self::Version(version) => {
+                write!(f, "blocks of version {version} (this program reads {})", VERSION)
+            }
+            Self::Checksum => f.write_str("blocks with a wrong checksum"),
+            Self::Head => f.write_str("blocks with a head that is not understood"),
+            Self::ClockBackwards => {
+                f.write_str("blocks whose clock ran backwards (their calls are used, their times are not)")
+            }
+            Self::PartOfRow => f.write_str("blocks whose last call is not whole"),
+            Self::Row(fault) => write!(f, "calls with {fault}"),
+            Self::NoName => f.write_str("calls of a method or host without a name"),
+            Self::OutsideOfBlock => f.write_str("calls that ended outside of their block's time"),
+            Self::TooMany => f.write_str("calls beyond the limit of what is read at once"),
+        }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.list().map(|(fault, count)| format!("{count} {fault}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}

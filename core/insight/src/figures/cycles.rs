@@ -1,0 +1,104 @@
+//! Figures 20, 21 and 23: processor time.
+
+use super::{Drawing, over_methods, too_few};
+use crate::fleet::{Fleet, FleetCall};
+use crate::words::{percent, time};
+use std::collections::BTreeMap;
+use trunkline_call::Code;
+use trunkline_plot::{BarChart, BarRow};
+
+/// Shares of all cycles by stage, mean over the blocks that say them.
+pub(crate) fn cycle_shares(fleet: &Fleet) -> BTreeMap<&str, f64> {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut count = 0.0;
+    for head in fleet.heads.iter().filter(|head| !head.cycles.is_empty()) {
+        count += 1.0;
+        head.cycles.iter().for_each(|(stage, share)| *sums.entry(stage).or_default() += share);
+    }
+    sums.values_mut().for_each(|sum| *sum /= count);
+    sums
+}
+
+pub(super) fn tax(fleet: &Fleet) -> Drawing {
+    let shares = cycle_shares(fleet);
+    if shares.is_empty() {
+        return Drawing::Missing(
+            "not measured here, because daemons do not count cycles by stage of a call's path".into(),
+        );
+    }
+    let mut rows: Vec<BarRow> = shares
+        .iter()
+        .map(|(stage, share)| BarRow {
+            name: (*stage).to_owned(),
+            value: *share,
+            interval: None,
+            words: percent(*share),
+            colour: 0,
+        })
+        .collect();
+    rows.sort_by(|a, b| b.value.total_cmp(&a.value));
+    let whole: f64 = rows.iter().map(|row| row.value).sum();
+    let said = format!("{} of all cycles.", percent(whole));
+    Drawing::Charts(vec![BarChart { title: "cycle tax".into(), rows, log: false }.svg()], vec![said])
+}
+
+pub(super) fn by_method(fleet: &Fleet) -> Drawing {
+    if fleet.good().all(|call| call.cpu_s().is_none()) {
+        return Drawing::Missing("not measured here, because no handler told its processor time".into());
+    }
+    let methods = fleet.by_method(fleet.good(), FleetCall::cpu_s);
+    if methods.is_empty() {
+        return too_few(fleet);
+    }
+    let said = format!("{} methods; the handler's thread alone, of calls that told it.", methods.len());
+    Drawing::Charts(over_methods(methods, "processor time", time), vec![said])
+}
+
+/// Of the calls that did not end well: shares by code, of calls and of processor time.
+pub(crate) fn error_shares(fleet: &Fleet) -> Vec<(Code, f64, f64)> {
+    let mut sums: BTreeMap<u16, (f64, f64)> = BTreeMap::new();
+    for call in fleet.of_side().filter(|call| call.row.code != Code::Ok) {
+        let sum = sums.entry(call.row.code.number()).or_default();
+        *sum = (sum.0 + call.weight, sum.1 + call.cpu_s().unwrap_or(0.0) * call.weight);
+    }
+    let (calls, seconds) = sums.values().fold((0.0, 0.0), |all, sum| (all.0 + sum.0, all.1 + sum.1));
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+    let mut shares: Vec<_> = sums
+        .into_iter()
+        .map(|(code, sum)| (Code::from_number(code), share(sum.0, calls), share(sum.1, seconds)))
+        .collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    shares
+}
+
+pub(super) fn errors(fleet: &Fleet) -> Drawing {
+    let shares = error_shares(fleet);
+    if shares.is_empty() {
+        return Drawing::Missing("not measured here, because every recorded call ended well".into());
+    }
+    let bars = |title: &str, colour: usize, share: fn(&(Code, f64, f64)) -> f64| {
+        let row = |one: &(Code, f64, f64)| BarRow {
+            name: one.0.name().to_owned(),
+            value: share(one),
+            interval: None,
+            words: format!("{} {title}", percent(share(one))),
+            colour,
+        };
+        BarChart {
+            title: format!("errors: shares {title}"),
+            rows: shares.iter().map(row).collect(),
+            log: false,
+        }
+        .svg()
+    };
+    let mut charts = vec![bars("of errors", 5, |one| one.1)];
+    let failed: f64 = fleet.of_side().filter(|call| call.row.code != Code::Ok).map(|call| call.weight).sum();
+    let mut said = vec![format!("{} of all calls did not end well.", percent(failed / fleet.weight()))];
+    match shares.iter().any(|one| one.2 > 0.0) {
+        true => charts.push(bars("of their processor time", 4, |one| one.2)),
+        false => {
+            said.push("Their processor time is not measured here, because no handler told its own.".into())
+        }
+    }
+    Drawing::Charts(charts, said)
+}

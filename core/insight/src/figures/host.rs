@@ -1,0 +1,192 @@
+//! Figures 1, 17, 18 and 22: what hosts did meanwhile.
+
+use super::Drawing;
+use crate::block::BlockHead;
+use crate::estimate::{WeightedValues, rank_correlation};
+use crate::fleet::Fleet;
+use crate::words::{short, time};
+use std::collections::{BTreeMap, BTreeSet};
+use trunkline_plot::{Axis, BarChart, BarRow, ChartLine, LineChart};
+
+/// Blocks with fewer calls have no 95th percentile.
+const BLOCK_CALLS_MIN: usize = 20;
+/// Hosts with a bar.
+const HOSTS_MAX: usize = 30;
+
+/// Calls ÷ processor seconds by time, of all hosts together, relative to the first; intervals as long as the blocks.
+pub(crate) fn growth_points(fleet: &Fleet) -> Vec<(f64, f64)> {
+    let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+    for head in &fleet.heads {
+        if let Some(seconds) = head.variables.get("cpu_seconds").filter(|seconds| **seconds > 0.0) {
+            let sum = sums.entry(head.began_unix_ms / 1000).or_default();
+            *sum = (sum.0 + head.calls_seen as f64, sum.1 + seconds);
+        }
+    }
+    let Some((first_at, (calls, seconds))) = sums.iter().next().map(|(at, sum)| (*at, *sum)) else {
+        return Vec::new();
+    };
+    let first = calls / seconds;
+    let points = sums.iter().filter(|(_, (calls, _))| *calls > 0.0);
+    points.map(|(at, (calls, seconds))| ((at - first_at) as f64, calls / seconds / first)).collect()
+}
+
+pub(super) fn growth(fleet: &Fleet) -> Drawing {
+    let points = growth_points(fleet);
+    if points.len() < 2 || points.iter().any(|(_, value)| !value.is_finite()) {
+        return Drawing::Missing(
+            "not measured here, because it takes two blocks with calls and their hosts' processor seconds"
+                .into(),
+        );
+    }
+    let said =
+        format!("{} intervals; processor time is all of the hosts', not of calls alone.", points.len());
+    let chart = LineChart {
+        title: "calls by processor time".into(),
+        x: Axis::linear("time since the first", duration),
+        y: Axis::linear("relative to the first", short),
+        lines: vec![ChartLine::new("calls ÷ processor time", points)],
+    };
+    Drawing::Charts(vec![chart.svg()], vec![said])
+}
+
+/// A block's head and its P95 in seconds.
+fn tails(fleet: &Fleet) -> Vec<(&BlockHead, f64)> {
+    let mut found: Vec<Vec<(f64, f64)>> = vec![Vec::new(); fleet.heads.len()];
+    for call in fleet.good() {
+        found[call.block as usize].push((call.total_s(), call.weight));
+    }
+    let blocks = fleet.heads.iter().zip(found);
+    blocks
+        .filter(|(head, calls)| calls.len() >= BLOCK_CALLS_MIN && head.began_ns <= head.ended_ns)
+        .map(|(head, calls)| (head, WeightedValues::of(calls).quantile(0.95)))
+        .collect()
+}
+
+fn names(tails: &[(&BlockHead, f64)]) -> Vec<String> {
+    let names: BTreeSet<&String> = tails.iter().flat_map(|(head, _)| head.variables.keys()).collect();
+    names.into_iter().filter(|name| name.as_str() != "cpu_seconds").cloned().collect()
+}
+
+fn no_variables() -> Drawing {
+    Drawing::Missing(format!(
+        "not measured here, because no three blocks of {BLOCK_CALLS_MIN} calls have a variable of their host"
+    ))
+}
+
+/// Values of a variable and P95 beside each other.
+fn pairs(tails: &[(&BlockHead, f64)], name: &str) -> Vec<(f64, f64)> {
+    tails.iter().filter_map(|(head, p95)| Some((*head.variables.get(name)?, *p95))).collect()
+}
+
+fn correlation(pairs: &[(f64, f64)]) -> String {
+    match rank_correlation(pairs) {
+        Some(rank) => format!("rank correlation {rank:.2} over {} blocks", pairs.len()),
+        None => format!("no correlation to speak of over {} blocks", pairs.len()),
+    }
+}
+
+pub(super) fn variables(fleet: &Fleet) -> Drawing {
+    let tails = tails(fleet);
+    let (mut charts, mut said) = (Vec::new(), Vec::new());
+    for name in names(&tails) {
+        let pairs = pairs(&tails, &name);
+        if pairs.len() < 3 {
+            continue;
+        }
+        said.push(format!("{name}: {}.", correlation(&pairs)));
+        let chart = LineChart {
+            title: format!("P95 against {name}"),
+            x: Axis { from: None, ..Axis::linear(&name, short) },
+            y: Axis::log("P95", time),
+            lines: vec![ChartLine::new("one block", pairs).dots()],
+        };
+        charts.push(chart.svg());
+    }
+    if charts.is_empty() { no_variables() } else { Drawing::Charts(charts, said) }
+}
+
+pub(super) fn over_time(fleet: &Fleet) -> Drawing {
+    let tails = tails(fleet);
+    let names = names(&tails);
+    let Some(first) = tails.iter().map(|(head, _)| head.began_unix_ms).min() else { return no_variables() };
+    let seconds = |head: &BlockHead| (head.began_unix_ms - first) as f64 * 1e-3;
+    let over = |value: &dyn Fn(&BlockHead, f64) -> Option<f64>| -> Vec<(f64, f64)> {
+        // Hosts that recorded at the same time: their mean.
+        let mut sums: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
+        for (head, p95) in &tails {
+            if let Some(value) = value(head, *p95) {
+                let sum = sums.entry(seconds(head) as u64).or_default();
+                *sum = (sum.0 + value, sum.1 + 1.0);
+            }
+        }
+        sums.into_iter().map(|(at, (sum, count))| (at as f64, sum / count)).collect()
+    };
+    let tail = over(&|_, p95| Some(p95));
+    if tail.len() < 3 || names.is_empty() {
+        return no_variables();
+    }
+    let x = || Axis::linear("time since the first block", duration);
+    let chart = |title: &str, y: Axis, points| {
+        LineChart { title: title.into(), x: x(), y, lines: vec![ChartLine::new(title, points)] }.svg()
+    };
+    let mut charts = vec![chart("P95", Axis::linear("P95", time), tail.clone())];
+    let mut said = Vec::new();
+    for name in &names {
+        let points = over(&|head, _| head.variables.get(name).copied());
+        let joined: BTreeMap<u64, f64> = tail.iter().map(|(at, value)| (*at as u64, *value)).collect();
+        let both: Vec<_> =
+            points.iter().filter_map(|(at, value)| Some((*value, *joined.get(&(*at as u64))?))).collect();
+        said.push(format!("{name}: {}.", correlation(&both)));
+        charts.push(chart(name, Axis { from: None, ..Axis::linear(name, short) }, points));
+    }
+    Drawing::Charts(charts, said)
+}
+
+pub(super) fn use_of_hosts(fleet: &Fleet) -> Drawing {
+    let mut sums: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for head in &fleet.heads {
+        if let Some(percent) = head.variables.get("cpu_percent") {
+            sums.entry(&head.host).or_default().push((*percent, 1.0));
+        }
+    }
+    if sums.is_empty() {
+        return Drawing::Missing(
+            "not measured here, because no block says how busy its host's processors were".into(),
+        );
+    }
+    let hosts = sums.len();
+    let mut rows: Vec<BarRow> = sums
+        .into_iter()
+        .map(|(host, values)| {
+            let values = WeightedValues::of(values);
+            let ends = [values.quantile(0.0), values.quantile(1.0)];
+            BarRow {
+                name: host.to_owned(),
+                value: values.mean(),
+                interval: Some(ends),
+                words: format!("{:.0} % ({:.0}–{:.0})", values.mean(), ends[0], ends[1]),
+                colour: 0,
+            }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.value.total_cmp(&a.value));
+    rows.truncate(HOSTS_MAX);
+    let said = format!(
+        "{} of {hosts} hosts, the busiest; whiskers from the least to the most of a block.",
+        rows.len()
+    );
+    Drawing::Charts(
+        vec![BarChart { title: "processor use by host".into(), rows, log: false }.svg()],
+        vec![said],
+    )
+}
+
+/// A time on an axis that may be seconds or years.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 180.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 10_800.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 259_200.0 => format!("{:.0} h", seconds / 3600.0),
+        seconds => format!("{:.0} d", seconds / 86_400.0),
+    }
+}

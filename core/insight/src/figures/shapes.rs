@@ -1,0 +1,34 @@
+//! Figures 4 and 5: calls below a call and above it.
+
+use super::{Drawing, over_methods, too_few};
+use crate::fleet::Fleet;
+use crate::words::short;
+
+pub(super) fn descendants(fleet: &Fleet) -> Drawing {
+    if fleet.of_side().all(|call| call.row.subtree == 0) {
+        return Drawing::Missing(
+            "not measured here, because no server said how many calls there were below its own".into(),
+        );
+    }
+    // The server counts its own call.
+    let below = |subtree: u32| (subtree > 0).then(|| f64::from(subtree - 1));
+    let methods = fleet.by_method(fleet.good(), |call| below(call.row.subtree));
+    if methods.is_empty() {
+        return too_few(fleet);
+    }
+    let said = format!("{} methods; zero has no place on the axis.", methods.len());
+    Drawing::Charts(over_methods(methods, "calls below", short), vec![said])
+}
+
+pub(super) fn ancestors(fleet: &Fleet) -> Drawing {
+    if fleet.of_side().all(|call| call.ancestors.is_none()) {
+        let why = "not measured here, because daemons do not record how many calls are above a call";
+        return Drawing::Missing(why.into());
+    }
+    let methods = fleet.by_method(fleet.good(), |call| call.ancestors.map(f64::from));
+    if methods.is_empty() {
+        return too_few(fleet);
+    }
+    let said = format!("{} methods; zero has no place on the axis.", methods.len());
+    Drawing::Charts(over_methods(methods, "calls above", short), vec![said])
+}

@@ -1,0 +1,276 @@
+//! The calls of all blocks that were read, under common numbers.
+
+use crate::block::{BlockHead, BlockReader, RecordBlock};
+use crate::estimate::WeightedValues;
+use crate::faults::{Faults, FileFault};
+use std::collections::BTreeMap;
+use trunkline_call::Code;
+use trunkline_telemetry::{Component, Coverage, FlightRow, Side};
+
+/// Most calls that are read at once: about 800 MB.
+pub const CALLS_MAX: usize = 4_000_000;
+/// A method with fewer calls that ended well has no percentiles to speak of (as in the study).
+pub const METHOD_CALLS_MIN: usize = 100;
+
+/// Everything that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet {
+    /// Paths of methods by number.
+    pub methods: Vec<String>,
+    /// The blocks' heads, as they stood in the files.
+    pub heads: Vec<BlockHead>,
+    /// The calls.
+    pub calls: Vec<FleetCall>,
+    /// What could not be used.
+    pub faults: Faults,
+    numbers: BTreeMap<String, u32>,
+}
+
+/// A call of a fleet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FleetCall {
+    /// Number of its method in [`Fleet::methods`].
+    pub method: u32,
+    /// Number of its block in [`Fleet::heads`].
+    pub block: u32,
+    /// Calls it stands for.
+    pub weight: f64,
+    /// Calls above it; `None` if nobody told.
+    pub ancestors: Option<u16>,
+    /// The rest; its own numbers of method and host are those of its block.
+    pub row: FlightRow,
+}
+
+/// A method's calls that ended well, as a figure looks at them.
+#[derive(Clone, Debug)]
+pub struct MethodValues {
+    /// Number of the method.
+    pub method: u32,
+    /// One value a call.
+    pub values: WeightedValues,
+}
+
+impl Fleet {
+    /// Reads a file and adds what it holds.
+    pub fn read(&mut self, bytes: &[u8]) {
+        let mut reader = BlockReader::new(bytes);
+        for block in reader.by_ref() {
+            self.add(block);
+        }
+        self.faults.merge(&reader.faults);
+    }
+
+    /// Adds a block.
+    pub fn add(&mut self, block: RecordBlock) {
+        let RecordBlock { head, rows } = block;
+        let names: BTreeMap<u32, u32> =
+            head.methods.iter().map(|(number, name)| (*number, self.number(name))).collect();
+        let number = self.heads.len() as u32;
+        let room = CALLS_MAX - self.calls.len();
+        self.faults.note(FileFault::TooMany, rows.len().saturating_sub(room) as u64);
+        let calls = rows.iter().take(room).filter_map(|call| {
+            Some(FleetCall {
+                method: *names.get(&call.row.method.0)?,
+                block: number,
+                weight: call.weight.into(),
+                ancestors: call.ancestors,
+                row: call.row,
+            })
+        });
+        self.calls.extend(calls);
+        self.heads.push(head);
+    }
+
+    fn number(&mut self, name: &str) -> u32 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.methods.len() as u32;
+        self.methods.push(name.to_owned());
+        self.numbers.insert(name.to_owned(), number);
+        number
+    }
+
+    /// The side that is looked at: where calls were made, if any were; a call that two recorded hosts tell of is then
+    /// counted once.
+    pub fn side(&self) -> Side {
+        let has_made = self.calls.iter().any(|call| call.row.side == Side::Made);
+        if has_made { Side::Made } else { Side::Served }
+    }
+
+    /// The calls of that side, however they ended.
+    pub fn of_side(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        let side = self.side();
+        self.calls.iter().filter(move |call| call.row.side == side)
+    }
+
+    /// Of these, those that ended well.
+    pub fn good(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        self.of_side().filter(|call| call.row.code == Code::Ok)
+    }
+
+    /// Of these, those in which every component there is was measured.
+    pub fn whole(&self) -> impl Iterator<Item = &FleetCall> + Clone {
+        let wanted = self.side();
+        self.good().filter(move |call| is_whole(call.row.components.coverage, wanted))
+    }
+
+    /// Values of calls by method, of methods that have enough of them.
+    pub fn by_method<'a>(
+        &'a self,
+        calls: impl Iterator<Item = &'a FleetCall>,
+        value: impl Fn(&FleetCall) -> Option<f64>,
+    ) -> Vec<MethodValues> {
+        let mut found: Vec<Vec<(f64, f64)>> = vec![Vec::new(); self.methods.len()];
+        for call in calls {
+            if let Some(value) = value(call) {
+                found[call.method as usize].push((value, call.weight));
+            }
+        }
+        let enough = found.into_iter().enumerate().filter(|(_, values)| values.len() >= METHOD_CALLS_MIN);
+        enough
+            .map(|(method, values)| MethodValues {
+                method: method as u32,
+                values: WeightedValues::of(values),
+            })
+            .collect()
+    }
+
+    /// The path of a method.
+    pub fn name(&self, method: u32) -> &str {
+        self.methods.get(method as usize).map_or("(other)", String::as_str)
+    }
+
+    /// The service of a method: what stands between the slashes of its path.
+    pub fn service(&self, method: u32) -> &str {
+        let name = self.name(method);
+        name.trim_start_matches('/').split_once('/').map_or(name, |(service, _)| service)
+    }
+
+    /// The name of a call's other host.
+    pub fn peer(&self, call: &FleetCall) -> &str {
+        let peers = self.heads.get(call.block as usize).map(|head| &head.peers);
+        let known = peers.and_then(|peers| peers.iter().find(|(number, _)| *number == call.row.peer.0));
+        known.map_or("(other)", |(_, name)| name)
+    }
+
+    /// Whether any of it was drawn and not measured.
+    pub fn is_generated(&self) -> bool {
+        self.heads.iter().any(|head| head.generated)
+    }
+
+    /// Calls the kept ones stand for.
+    pub fn weight(&self) -> f64 {
+        self.of_side().map(|call| call.weight).sum()
+    }
+
+    /// Calls nobody looked at before they were overwritten.
+    pub fn lost(&self) -> u64 {
+        self.heads.iter().map(|head| head.calls_lost).sum()
+    }
+
+    /// Hosts, each once.
+    pub fn hosts(&self) -> Vec<&str> {
+        let mut hosts: Vec<&str> = self.heads.iter().map(|head| head.host.as_str()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+
+    /// How much the two wires may have to give each other, mean over calls between hosts; `None` if there are none, and
+    /// infinite if nothing was known of a clock.
+    pub fn clock_bound_ns(&self) -> Option<f64> {
+        let between = self.of_side().filter(|call| call.row.components.coverage == Coverage::Whole);
+        let width = |call: &FleetCall| match call.row.half_width_ns {
+            u32::MAX => f64::INFINITY,
+            ns => f64::from(ns),
+        };
+        let (sum, weight) = between
+            .fold((0.0, 0.0), |(sum, weight), call| (sum + width(call) * call.weight, weight + call.weight));
+        (weight > 0.0).then(|| sum / weight)
+    }
+}
+
+impl FleetCall {
+    /// Completion time in seconds.
+    pub fn total_s(&self) -> f64 {
+        self.row.components.total_ns() as f64 * 1e-9
+    }
+
+    /// A component in seconds.
+    pub fn part_s(&self, component: Component) -> f64 {
+        self.row.components[component] as f64 * 1e-9
+    }
+
+    /// Both wires, in seconds.
+    pub fn wire_s(&self) -> f64 {
+        self.part_s(Component::RequestWire) + self.part_s(Component::ResponseWire)
+    }
+
+    /// Both stacks, in seconds.
+    pub fn stack_s(&self) -> f64 {
+        self.part_s(Component::RequestStack) + self.part_s(Component::ResponseStack)
+    }
+
+    /// The four queues, in seconds.
+    pub fn queue_s(&self) -> f64 {
+        let queues = [
+            Component::ClientSendQueue,
+            Component::ServerReceiveQueue,
+            Component::ServerSendQueue,
+            Component::ClientReceiveQueue,
+        ];
+        queues.into_iter().map(|queue| self.part_s(queue)).sum()
+    }
+
+    /// Everything but the application, in seconds.
+    pub fn tax_s(&self) -> f64 {
+        self.row.components.tax_ns() as f64 * 1e-9
+    }
+
+    /// Processor time of the handler in seconds, if it told.
+    pub fn cpu_s(&self) -> Option<f64> {
+        (self.row.cpu_ns > 0).then(|| f64::from(self.row.cpu_ns) * 1e-9)
+    }
+}
+
+fn is_whole(coverage: Coverage, side: Side) -> bool {
+    match side {
+        Side::Served => coverage == Coverage::ServerOnly,
+        Side::Made | Side::Attempt => coverage.is_whole(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that hosts' numbers for one method become one, and that a call told by both ends counts once.
+    use super::*;
+    use crate::block::tests::block;
+
+    #[test]
+    fn hosts_numbers_are_made_common() {
+        let (a, mut b) = (block("a", 150), block("b", 150));
+        b.head.methods = vec![(8, "/a.B/D".into()), (3, "/a.B/C".into())];
+        b.rows.iter_mut().take(10).for_each(|call| call.row.method.0 = 8);
+        let mut fleet = Fleet::default();
+        fleet.read(&[a.encode(), b.encode(), vec![1]].concat());
+        assert_eq!(fleet.methods, ["/a.B/C", "/a.B/D"]);
+        assert_eq!((fleet.hosts(), fleet.calls.len(), fleet.service(1)), (vec!["a", "b"], 300, "a.B"));
+        let methods = fleet.by_method(fleet.good(), |call| Some(call.total_s()));
+        assert_eq!(methods.len(), 1, "ten calls have no percentiles");
+        assert!(!fleet.faults.is_empty());
+    }
+
+    #[test]
+    fn a_call_told_by_both_ends_counts_once() {
+        let (a, mut b) = (block("a", 20), block("b", 20));
+        b.rows.iter_mut().for_each(|call| call.row.side = Side::Served);
+        let mut fleet = Fleet::default();
+        fleet.add(a);
+        fleet.add(b.clone());
+        assert_eq!((fleet.calls.len(), fleet.weight()), (40, 20.0));
+        let mut served = Fleet::default();
+        served.add(b);
+        assert_eq!((served.side(), served.weight()), (Side::Served, 20.0));
+    }
+}

@@ -1,0 +1,303 @@
+//! Calls one by one for who keeps them: which ones, with what weight, and as which bytes (docs/insight.md).
+
+use crate::component::{Component, Components, Coverage, StampSet};
+use crate::record::Side;
+use crate::recorder::{FlightRecorder, FlightRow};
+use crate::{MethodIndex, PeerIndex};
+use std::fmt;
+use trunkline_call::{Code, Instant, mix};
+
+/// Which calls of one shard are asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallsAsk {
+    /// The number of the first call, as the last [`CallsAnswer::next`] said; `None` for none, only the next number.
+    pub from: Option<u64>,
+    /// Of 2 to the power of this many calls that ended well one is kept; at most 32.
+    pub one_in_log2: u32,
+    /// Keep every call of the slowest twentieth of its method.
+    pub keeps_slow: bool,
+    /// Most calls in the answer.
+    pub rows_max: usize,
+}
+
+/// Calls of one shard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallsAnswer {
+    /// The number to go on with.
+    pub next: u64,
+    /// Calls that were looked at.
+    pub seen: u64,
+    /// Calls that were overwritten before they could be looked at.
+    pub lost: u64,
+    /// There are more already.
+    pub more: bool,
+    /// The calls that were kept, oldest first.
+    pub rows: Vec<RecordedCall>,
+    /// Names of the methods in `rows`, by number.
+    pub methods: Vec<(u32, String)>,
+    /// Names of the other hosts in `rows`, by number.
+    pub peers: Vec<(u32, String)>,
+}
+
+/// A call that was kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordedCall {
+    /// The call.
+    pub row: FlightRow,
+    /// Calls it stands for, itself included: the inverse of the probability with which it was kept.
+    pub weight: f32,
+    /// Calls above it in its tree; `None` if nobody told.
+    pub ancestors: Option<u16>,
+}
+
+/// What is wrong with the bytes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowFault {
+    /// A number that stands for no side.
+    Side,
+    /// A number that stands for no coverage.
+    Coverage,
+    /// A number that stands for no gRPC code.
+    Code,
+    /// A weight below one, or none.
+    Weight,
+    /// Components that add up to more than thirty days.
+    Stamps,
+}
+
+impl CallsAnswer {
+    /// Most calls looked at for one answer.
+    pub const SCAN_MAX: u64 = 8192;
+
+    /// Without names.
+    pub(crate) fn of(recorder: &FlightRecorder, ask: &CallsAsk) -> Self {
+        let written = recorder.written();
+        let Some(from) = ask.from else { return Self { next: written, ..Self::default() } };
+        // A number from another daemon's life is ahead of this one's.
+        let from = from.min(written);
+        let mut answer = Self { next: from, ..Self::default() };
+        let one_in_log2 = ask.one_in_log2.min(32);
+        for (number, row) in recorder.since(from).take(Self::SCAN_MAX as usize) {
+            if answer.rows.len() >= ask.rows_max {
+                break;
+            }
+            if answer.seen == 0 {
+                answer.lost = number - from;
+            }
+            (answer.next, answer.seen) = (number + 1, answer.seen + 1);
+            let is_certain = row.code != Code::Ok || (ask.keeps_slow && row.slow);
+            let weight = if is_certain { 1.0 } else { (1_u64 << one_in_log2) as f32 };
+            if is_certain || is_drawn(number, one_in_log2) {
+                answer.rows.push(RecordedCall { row, weight, ancestors: None });
+            }
+        }
+        answer.more = answer.next < written;
+        answer
+    }
+}
+
+/// Whether a call is one of those kept. Its number decides, so that two who record the same daemon keep the same calls,
+/// and who keeps one in four has all of those who keep one in eight.
+fn is_drawn(number: u64, one_in_log2: u32) -> bool {
+    mix(number).trailing_zeros() >= one_in_log2
+}
+
+impl RecordedCall {
+    /// Bytes of one call.
+    pub const BYTES: usize = 124;
+    /// No call takes longer: thirty days.
+    pub const TOTAL_NS_MAX: u64 = 30 * 86_400 * 1_000_000_000;
+    /// Nobody told how many calls are above.
+    const NO_ANCESTORS: u16 = u16::MAX;
+
+    /// The call as bytes, little-endian (docs/insight.md has the table).
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let row = &self.row;
+        out.extend(row.at.0.to_le_bytes());
+        row.components.ns.iter().for_each(|ns| out.extend(ns.to_le_bytes()));
+        let words = [
+            row.half_width_ns,
+            row.cpu_ns,
+            row.subtree,
+            row.request_bytes,
+            row.response_bytes,
+            row.method.0,
+            row.peer.0,
+            self.weight.to_bits(),
+            row.components.stand_ins.bits(),
+        ];
+        words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        let flags = u8::from(row.components.clipped)
+            | u8::from(row.components.kernel_sent) << 1
+            | u8::from(row.slow) << 2;
+        out.extend([row.code.number() as u8, row.side as u8, row.components.coverage as u8, flags]);
+        out.extend(self.ancestors.unwrap_or(Self::NO_ANCESTORS).to_le_bytes());
+        out.extend([0, 0]);
+    }
+
+    /// A call from its bytes; bytes behind them belong to a later version.
+    ///
+    /// # Errors
+    /// What no call can be.
+    ///
+    /// # Panics
+    /// With fewer than [`RecordedCall::BYTES`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, RowFault> {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let ns: [u64; Component::COUNT] = std::array::from_fn(|index| long(8 + 8 * index));
+        let [code, side, coverage, flags] = word(116).to_le_bytes();
+        let weight = f32::from_bits(word(108));
+        let total = ns.iter().try_fold(0_u64, |sum, ns| sum.checked_add(*ns));
+        if total.is_none_or(|total| total > Self::TOTAL_NS_MAX) {
+            return Err(RowFault::Stamps);
+        }
+        if !weight.is_finite() || weight < 1.0 {
+            return Err(RowFault::Weight);
+        }
+        if code > 16 {
+            return Err(RowFault::Code);
+        }
+        let row = FlightRow {
+            at: Instant(long(0)),
+            side: *Side::ALL.get(usize::from(side)).ok_or(RowFault::Side)?,
+            method: MethodIndex(word(100)),
+            peer: PeerIndex(word(104)),
+            code: Code::from_number(code.into()),
+            components: Components {
+                ns,
+                coverage: *Coverage::ALL.get(usize::from(coverage)).ok_or(RowFault::Coverage)?,
+                stand_ins: StampSet::from_bits(word(112)),
+                clipped: flags & 1 != 0,
+                kernel_sent: flags & 2 != 0,
+                ..Components::default()
+            },
+            request_bytes: word(92),
+            response_bytes: word(96),
+            cpu_ns: word(84),
+            subtree: word(88),
+            half_width_ns: word(80),
+            slow: flags & 4 != 0,
+        };
+        let ancestors = Some(word(120) as u16).filter(|ancestors| *ancestors != Self::NO_ANCESTORS);
+        Ok(Self { row, weight, ancestors })
+    }
+}
+
+impl fmt::Display for RowFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Side => "a side that is none",
+            Self::Coverage => "a coverage that is none",
+            Self::Code => "a status code beyond 16",
+            Self::Weight => "a weight below one",
+            Self::Stamps => "components of more than thirty days",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows which calls are kept with what weight, that none is told twice or passed over unsaid, and that bytes give
+    //! back the call or say what is wrong.
+    use super::*;
+    use crate::Record;
+    use crate::recorder::RING_CALLS;
+    use proptest::prelude::*;
+
+    fn recorder(calls: u64) -> FlightRecorder {
+        let mut recorder = FlightRecorder::new();
+        for n in 0..calls {
+            let code = if n % 100 == 7 { Code::Internal } else { Code::Ok };
+            let record = Record {
+                side: Side::Made,
+                method: MethodIndex(1),
+                peer: PeerIndex(1),
+                code,
+                request_bytes: 1,
+                response_bytes: 2,
+                client: Default::default(),
+                server: None,
+            };
+            recorder.record(Instant(n + 1), &record, &Components::default(), n % 20 == 3, 5);
+        }
+        recorder
+    }
+
+    fn drain(recorder: &FlightRecorder, mut ask: CallsAsk) -> (Vec<RecordedCall>, u64, u64) {
+        let (mut rows, mut seen, mut lost) = (Vec::new(), 0, 0);
+        loop {
+            let answer = CallsAnswer::of(recorder, &ask);
+            assert!(answer.seen <= CallsAnswer::SCAN_MAX && answer.rows.len() <= ask.rows_max);
+            (seen, lost, ask.from) = (seen + answer.seen, lost + answer.lost, Some(answer.next));
+            rows.extend(answer.rows);
+            if !answer.more {
+                return (rows, seen, lost);
+            }
+        }
+    }
+
+    #[test]
+    fn failed_and_slow_calls_are_kept_and_weights_add_up() {
+        let recorder = recorder(40_000);
+        let ask = CallsAsk { from: Some(0), one_in_log2: 4, keeps_slow: true, rows_max: 700 };
+        let (rows, seen, lost) = drain(&recorder, ask);
+        assert_eq!((seen, lost), (40_000, 0));
+        let certain = rows.iter().filter(|kept| kept.row.slow || kept.row.code != Code::Ok);
+        assert_eq!(certain.clone().count(), 2_000 + 400);
+        assert!(certain.clone().all(|kept| kept.weight == 1.0));
+        let stood_for: f64 = rows.iter().map(|kept| f64::from(kept.weight)).sum();
+        assert!((stood_for - 40_000.0).abs() < 3_000.0, "{stood_for}");
+        // Who keeps less keeps some of the same.
+        let (fewer, ..) = drain(&recorder, CallsAsk { one_in_log2: 6, ..ask });
+        assert!(fewer.len() < rows.len());
+        let kept: Vec<_> = rows.iter().map(|kept| kept.row.at).collect();
+        assert!(fewer.iter().all(|one| kept.contains(&one.row.at)));
+    }
+
+    #[test]
+    fn what_was_overwritten_is_counted() {
+        let ring = RING_CALLS as u64;
+        let recorder = recorder(ring + 1_000);
+        let ask = CallsAsk { from: Some(400), rows_max: usize::MAX, ..CallsAsk::default() };
+        let (rows, seen, lost) = drain(&recorder, ask);
+        assert_eq!((seen, lost), (ring, 600));
+        let ats: Vec<u64> = rows.iter().map(|kept| kept.row.at.0).collect();
+        assert_eq!(ats, (1_001..=ring + 1_000).collect::<Vec<_>>());
+        let none = CallsAnswer::of(&recorder, &CallsAsk::default());
+        assert_eq!((none.next, none.seen, none.more), (ring + 1_000, 0, false));
+        let ahead = CallsAnswer::of(&recorder, &CallsAsk { from: Some(u64::MAX), ..ask });
+        assert_eq!((ahead.next, ahead.seen, ahead.lost), (ring + 1_000, 0, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn bytes_are_a_call_or_named(bytes in prop::collection::vec(any::<u8>(), RecordedCall::BYTES..140)) {
+            if let Ok(call) = RecordedCall::decode(&bytes) {
+                let mut again = Vec::new();
+                call.encode(&mut again);
+                prop_assert_eq!(again.len(), RecordedCall::BYTES);
+                prop_assert_eq!(RecordedCall::decode(&again), Ok(call));
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_call_can_be_is_named() {
+        let (rows, ..) = drain(&recorder(1), CallsAsk { from: Some(0), rows_max: 1, ..CallsAsk::default() });
+        let mut sound = Vec::new();
+        rows[0].encode(&mut sound);
+        assert_eq!(RecordedCall::decode(&sound), Ok(rows[0]));
+        for (at, byte, fault) in [
+            (15, 0xff, RowFault::Stamps),
+            (111, 0xff, RowFault::Weight),
+            (116, 17, RowFault::Code),
+            (117, 3, RowFault::Side),
+            (118, 5, RowFault::Coverage),
+        ] {
+            let mut wrong = sound.clone();
+            wrong[at] = byte;
+            assert_eq!(RecordedCall::decode(&wrong), Err(fault), "byte {at}");
+        }
+    }
+}

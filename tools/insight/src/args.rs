@@ -1,0 +1,259 @@
+//! The command line, as types.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use trunkline_telemetry::Component;
+
+/// The verbs, as `trunkline` knows them.
+pub const VERBS: [&str; 7] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export"];
+
+/// Records of calls: kept, looked at, compared.
+///
+/// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock and export.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline", bin_name = "trunkline", version, max_term_width = 100)]
+pub struct InsightLine {
+    /// Socket of the daemon [default: $TRUNKLINE_SOCKET, else the usual places]
+    #[arg(long, global = true, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Socket of the daemon for operators (admin.listen) [default: $TRUNKLINE_ADMIN_SOCKET]
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
+    pub admin_socket: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: InsightVerb,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum InsightVerb {
+    /// Write calls of the running daemon to a file, each with the number of calls it stands for
+    Record(RecordArgs),
+    /// Draw the study's figures 1 to 23 from recorded calls, on one page
+    Characterize(CharacterizeArgs),
+    /// Say what would help: each component capped at its median, or made so much smaller
+    Whatif(WhatIfArgs),
+    /// Say which component moved between two recordings
+    Diff(DiffArgs),
+    /// Show how many calls there are below calls, by method
+    Tree(FilesArgs),
+    /// Show how well hosts' clocks are known of each other
+    Clock(FilesArgs),
+    /// Print recorded calls in another format
+    Export(ExportArgs),
+    /// Write manual pages, one for each verb
+    #[command(hide = true)]
+    Man(PagesArgs),
+}
+
+/// `trunkline record`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Files of several hosts are joined by appending one to the other, or by naming them all where they are read.
+
+Example:
+  trunkline record -o alpha.rec --for 1m --rate 500/s")]
+pub struct RecordArgs {
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Append to a file that is there
+    #[arg(long)]
+    pub append: bool,
+    /// Calls a second to keep of those that ended well, about; those that failed are all kept
+    #[arg(long, value_name = "COUNT/s", default_value = "200/s", value_parser = rate)]
+    pub rate: f64,
+    /// Calls to keep besides: all of the slowest twentieth of each method (p95), or none
+    #[arg(long, value_enum, default_value = "p95")]
+    pub tail: KeptTail,
+    /// Time to record
+    #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub time: Duration,
+    /// Cluster this host belongs to, as figures are to name it
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub cluster: String,
+}
+
+/// Which slow calls are all kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeptTail {
+    /// The slowest twentieth of each method.
+    P95,
+    /// As many as of the others.
+    None,
+}
+
+/// `trunkline characterize`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  trunkline characterize alpha.rec beta.rec -o report/")]
+pub struct CharacterizeArgs {
+    /// Files of records
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Folder for the page, index.html; made if it is not there
+    #[arg(long, short, value_name = "FOLDER")]
+    pub output: PathBuf,
+}
+
+/// Files of records.
+#[derive(Debug, Args)]
+pub struct FilesArgs {
+    /// Files of records
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Which calls.
+#[derive(Debug, Args)]
+pub struct OfArgs {
+    /// Only methods whose path contains this: package.Service/Method, or any part of it
+    #[arg(long, value_name = "METHOD", default_value = "")]
+    pub method: String,
+}
+
+/// `trunkline whatif`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Components: client_send_queue, request_stack, request_wire, server_receive_queue, server_application,
+server_send_queue, response_wire, response_stack, client_receive_queue.
+
+Example:
+  trunkline whatif alpha.rec --method Search/Query --set server_application=-30%")]
+pub struct WhatIfArgs {
+    #[command(flatten)]
+    pub files: FilesArgs,
+    #[command(flatten)]
+    pub of: OfArgs,
+    /// Only this figure: P95 with the component capped at its median (p95-reduction), or the share of slow calls that
+    /// would no longer be (tail-escape) [default: both]
+    #[arg(long, value_enum, value_name = "FIGURE")]
+    pub def: Option<EffectFigure>,
+    /// Make a component so much smaller or larger, and show completion times before and after; may be repeated
+    #[arg(long, value_name = "COMPONENT=±PERCENT%", value_parser = change)]
+    pub set: Vec<(Component, f64)>,
+}
+
+/// A reading of the study's Figure 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EffectFigure {
+    /// How far P95 falls.
+    P95Reduction,
+    /// How many of the slow calls would be slow no more.
+    TailEscape,
+}
+
+/// `trunkline diff`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line is marked where chance alone does not explain the difference: 95 % of resamples have it on one side of zero.")]
+pub struct DiffArgs {
+    /// The first recording
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// The second
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    #[command(flatten)]
+    pub of: OfArgs,
+}
+
+/// `trunkline export`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("format").required(true))]
+pub struct ExportArgs {
+    #[command(flatten)]
+    pub files: FilesArgs,
+    /// A line a call
+    #[arg(long, group = "format")]
+    pub csv: bool,
+    /// JSON that Jaeger's page loads: a trace for each call
+    #[arg(long, group = "format")]
+    pub jaeger: bool,
+    /// Trace events in JSON, which Perfetto opens
+    #[arg(long, group = "format")]
+    pub perfetto: bool,
+    /// File to write [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Where manual pages go.
+#[derive(Debug, Args)]
+pub struct PagesArgs {
+    /// Folder to write them to, which is there
+    pub folder: PathBuf,
+}
+
+/// Reads `200/s`.
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text).parse::<f64>().ok();
+    number
+        .filter(|rate| rate.is_finite() && *rate > 0.0)
+        .ok_or_else(|| format!("{text:?} is no rate: write 200/s, or another number above zero"))
+}
+
+/// Reads `250ms`, `10s`, `2m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: write 500ms, 10s, 2m or 1h");
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let unit_s = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number * unit_s).map_err(|_| wrong())
+}
+
+/// Reads `server_application=-30%` as the component and what it is multiplied with.
+fn change(text: &str) -> Result<(Component, f64), String> {
+    let (name, percent) =
+        text.split_once('=').ok_or_else(|| format!("{text:?}: write COMPONENT=-30% or COMPONENT=+30%"))?;
+    let known = |component: &Component| component.label() == name;
+    let component = Component::ALL.into_iter().find(known).ok_or_else(|| {
+        let labels = Component::ALL.map(Component::label);
+        format!("there is no component {name:?}: write one of {}", labels.join(", "))
+    })?;
+    let number = percent.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let number = number.filter(|number| number.is_finite() && *number >= -100.0);
+    let number =
+        number.ok_or_else(|| format!("{percent:?} is no change: write -30% or +30%, at least -100%"))?;
+    Ok((component, 1.0 + number / 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that the command line is well formed, and how rates and changes are written.
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        let line = InsightLine::command();
+        line.clone().debug_assert();
+        let verbs: Vec<&str> =
+            line.get_subcommands().filter(|verb| !verb.is_hide_set()).map(|verb| verb.get_name()).collect();
+        assert_eq!(verbs, VERBS);
+    }
+
+    #[test]
+    fn rates_times_and_changes_are_read() {
+        assert_eq!((rate("200/s"), rate("0.5")), (Ok(200.0), Ok(0.5)));
+        assert!(rate("0/s").is_err() && rate("fast").unwrap_err().contains("write 200/s"));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(duration("2").is_err() && duration("-2s").is_err() && duration("1e400s").is_err());
+        assert_eq!(change("server_application=-30%"), Ok((Component::ServerApplication, 0.7)));
+        assert!(change("server_app=-30%").unwrap_err().contains("server_application"));
+        for wrong in
+            ["server_application", "server_application=-101%", "server_application=x%", "request_wire=3"]
+        {
+            assert!(change(wrong).is_err(), "{wrong}");
+        }
+    }
+}

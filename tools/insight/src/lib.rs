@@ -1,0 +1,25 @@
+//! The verbs that keep records of calls and say what is in them: `trunkline record`, `characterize` and so on.
+//!
+//! They are a program of their own, `trunkline-insight`, which `trunkline` starts for them: a daemon has nothing to do
+//! with what is drawn from its records, and does not grow by it. The program itself is in `tools/cli`, where both are
+//! tested together.
+//!
+//! `record.rs` is the one verb that talks to a daemon: it asks for the calls that have ended since, again and again,
+//! and writes blocks. `verbs.rs` reads files and prints or writes what `core/insight` makes of them; `say.rs` are the
+//! tables on terminals. `args.rs` is the command line, and the manual pages come from it.
+//!
+//! # Limits
+//! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.
+//! * A recording asks a shard for at most 8192 calls at a time.
+#![forbid(unsafe_code)]
+
+mod args;
+mod load;
+mod record;
+mod run;
+mod say;
+mod verbs;
+
+pub use args::{InsightLine, VERBS};
+pub use load::FILE_BYTES_MAX;
+pub use run::run;

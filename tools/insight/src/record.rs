@@ -1,0 +1,326 @@
+//! `trunkline record`: calls of a running daemon into a file.
+//!
+//! The daemon hands over what its flight recorders hold, at most 8192 calls of a shard at a time; a shard is asked
+//! again until it has no more, then left alone for a while. How many of the calls that ended well are kept follows from
+//! the last interval's rate; the daemon draws them, so that what is not kept is never sent.
+
+use crate::args::{KeptTail, RecordArgs};
+use proto::admin_client::AdminClient;
+use proto::{CallsRequest, CallsResponse, ShardCalls};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trunkline::{Channel, Status, Wait};
+use trunkline_insight::{BlockHead, RecordBlock};
+use trunkline_telemetry::RecordedCall;
+
+/// Generated from `proto/trunkline/admin/v1/admin.proto`.
+#[allow(dead_code, missing_docs, reason = "one call of it is made here")]
+mod proto {
+    trunkline::include_proto!("trunkline.admin.v1");
+}
+
+/// How often a daemon is asked: at a million calls a second a recorder holds a sixteenth of one.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// A block holds what was kept in this time.
+const BLOCK_TIME: Duration = Duration::from_secs(5);
+/// Or so many calls, if they are there sooner: 12 MB.
+const BLOCK_CALLS_MAX: usize = 100_000;
+/// Answers without a pause in between; then the block's end and the time are looked at.
+const ANSWERS_MAX: usize = 64;
+
+/// What a recording has come to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    seen: u64,
+    lost: u64,
+    kept: u64,
+    blocks: u64,
+    bytes: u64,
+}
+
+/// Records and says what came of it.
+///
+/// # Errors
+/// The file cannot be written, or the daemon does not answer; what was recorded before is in the file.
+pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
+    let client = AdminClient::new(channel);
+    // The first answer before the file: without a daemon there is none.
+    let first = ask(&client, CallsRequest::default())?;
+    let file = open(&args.output, args.append)?;
+    let mut recording = Recording::new(client, args, file, &first);
+    let outcome = recording.run(args.time);
+    let Tally { seen, lost, kept, blocks, bytes } = recording.tally;
+    println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.output.display());
+    if lost > 0 {
+        println!("{lost} calls were overwritten in the daemon before they were looked at; the file says so");
+    }
+    outcome
+}
+
+struct Recording<'a> {
+    client: AdminClient,
+    args: &'a RecordArgs,
+    file: File,
+    from: Vec<u64>,
+    one_in_log2: u32,
+    block: RecordBlock,
+    /// Numbers of methods and hosts in the block, by name: shards and daemons number on their own.
+    methods: BTreeMap<String, u32>,
+    peers: BTreeMap<String, u32>,
+    began: Instant,
+    processors: Option<Processors>,
+    tally: Tally,
+}
+
+impl<'a> Recording<'a> {
+    fn new(client: AdminClient, args: &'a RecordArgs, file: File, first: &CallsResponse) -> Self {
+        let mut recording = Self {
+            client,
+            args,
+            file,
+            from: first.shards.iter().map(|shard| shard.next).collect(),
+            one_in_log2: 0,
+            block: RecordBlock { head: BlockHead::default(), rows: Vec::new() },
+            methods: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            began: Instant::now(),
+            processors: None,
+            tally: Tally::default(),
+        };
+        recording.begin_block(first);
+        recording
+    }
+
+    fn run(&mut self, time: Duration) -> Result<(), String> {
+        let end = Instant::now() + time;
+        let mut last = Instant::now();
+        let mut outcome = Ok(());
+        while outcome.is_ok() && Instant::now() < end {
+            std::thread::sleep(INTERVAL.min(end.saturating_duration_since(Instant::now())));
+            let seen = self.tally.seen;
+            outcome = self.take();
+            let rate = (self.tally.seen - seen) as f64 / last.elapsed().as_secs_f64();
+            last = Instant::now();
+            self.one_in_log2 = one_in_log2(rate, self.args.rate);
+            if self.began.elapsed() >= BLOCK_TIME || self.block.rows.len() >= BLOCK_CALLS_MAX {
+                self.end_block()?;
+            }
+        }
+        self.end_block()?;
+        outcome
+    }
+
+    /// Asks until there is nothing new.
+    fn take(&mut self) -> Result<(), String> {
+        for _ in 0..ANSWERS_MAX {
+            let request = CallsRequest {
+                next: self.from.clone(),
+                one_in_log2: self.one_in_log2,
+                keeps_slow: self.args.tail == KeptTail::P95,
+            };
+            let answer = ask(&self.client, request)?;
+            if answer.shards.len() != self.from.len() {
+                // A daemon with another number of shards took its place.
+                self.from = answer.shards.iter().map(|shard| shard.next).collect();
+                return Ok(());
+            }
+            let more = answer.shards.iter().any(|shard| shard.more);
+            self.from = answer.shards.iter().map(|shard| shard.next).collect();
+            for shard in answer.shards {
+                self.keep(shard)?;
+            }
+            if !more || self.block.rows.len() >= BLOCK_CALLS_MAX {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, shard: ShardCalls) -> Result<(), String> {
+        self.tally.seen += shard.seen;
+        self.tally.lost += shard.lost;
+        self.block.head.calls_seen += shard.seen;
+        self.block.head.calls_lost += shard.lost;
+        let methods =
+            numbers(&mut self.methods, shard.methods.into_iter().map(|name| (name.number, name.name)));
+        let peers = numbers(&mut self.peers, shard.peers.into_iter().map(|name| (name.number, name.name)));
+        for bytes in shard.rows.chunks_exact(RecordedCall::BYTES) {
+            let wrong = |what: &str| format!("the daemon sent a call with {what}: are both of one version?");
+            let mut call = RecordedCall::decode(bytes).map_err(|fault| wrong(&fault.to_string()))?;
+            let no_name = || wrong("a number without a name");
+            call.row.method.0 = *methods.get(&call.row.method.0).ok_or_else(no_name)?;
+            call.row.peer.0 = *peers.get(&call.row.peer.0).ok_or_else(no_name)?;
+            self.block.rows.push(call);
+        }
+        Ok(())
+    }
+
+    fn begin_block(&mut self, answer: &CallsResponse) {
+        self.begin_block_as(answer.node.clone(), answer.version.clone());
+    }
+
+    fn begin_block_as(&mut self, host: String, version: String) {
+        let now_ns = monotonic_ns();
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.block.head = BlockHead {
+            host,
+            version,
+            cluster: self.args.cluster.clone(),
+            began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            began_ns: now_ns,
+            ended_ns: now_ns,
+            ..BlockHead::default()
+        };
+        self.block.rows.clear();
+        (self.methods, self.peers) = (BTreeMap::new(), BTreeMap::new());
+        self.began = Instant::now();
+        self.processors = Processors::read();
+    }
+
+    fn end_block(&mut self) -> Result<(), String> {
+        let head = &mut self.block.head;
+        let ats = || self.block.rows.iter().map(|call| call.row.at.0);
+        // A call may have ended just before the clock was read here.
+        let first_ns = ats().min().unwrap_or(head.began_ns).min(head.began_ns);
+        head.began_unix_ms -= (head.began_ns - first_ns) / 1_000_000;
+        head.began_ns = first_ns;
+        head.ended_ns = ats().max().unwrap_or(0).max(monotonic_ns());
+        let listed = |names: &BTreeMap<String, u32>| {
+            let mut list: Vec<(u32, String)> =
+                names.iter().map(|(name, number)| (*number, name.clone())).collect();
+            list.sort_unstable();
+            list
+        };
+        (head.methods, head.peers) = (listed(&self.methods), listed(&self.peers));
+        if let Some((before, now)) = self.processors.zip(Processors::read()) {
+            head.variables = now.since(before);
+        }
+        if head.calls_seen > 0 || self.tally.blocks == 0 {
+            let bytes = self.block.encode();
+            let said = |error: std::io::Error| format!("{}: {error}", self.args.output.display());
+            self.file.write_all(&bytes).map_err(said)?;
+            self.tally.bytes += bytes.len() as u64;
+            self.tally.blocks += 1;
+            self.tally.kept += self.block.rows.len() as u64;
+        }
+        let BlockHead { host, version, .. } = self.block.head.clone();
+        self.begin_block_as(host, version);
+        Ok(())
+    }
+}
+
+/// Of how many calls one is kept, as a power of two, to come to `wanted` a second of `rate`.
+fn one_in_log2(rate: f64, wanted: f64) -> u32 {
+    (rate / wanted).log2().ceil().clamp(0.0, 32.0) as u32
+}
+
+/// Numbers of this block for the numbers of a shard.
+fn numbers(
+    known: &mut BTreeMap<String, u32>,
+    names: impl Iterator<Item = (u32, String)>,
+) -> BTreeMap<u32, u32> {
+    let number = |(number, name): (u32, String)| {
+        let next = known.len() as u32;
+        (number, *known.entry(name).or_insert(next))
+    };
+    names.map(number).collect()
+}
+
+fn ask(client: &AdminClient, request: CallsRequest) -> Result<CallsResponse, String> {
+    let said = |status: Status| status.to_string();
+    Ok(client.calls(request).wait().map_err(said)?.into_inner())
+}
+
+fn open(path: &Path, append: bool) -> Result<File, String> {
+    let mut options = OpenOptions::new();
+    let options =
+        if append { options.append(true).create(true) } else { options.write(true).create_new(true) };
+    options.open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            format!("{}: the file is there already: name another, or say --append", path.display())
+        }
+        _ => format!("{}: {error}", path.display()),
+    })
+}
+
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What all processors of the host did since it started, in clock ticks (proc(5) stat).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Processors {
+    busy: u64,
+    all: u64,
+}
+
+impl Processors {
+    fn read() -> Option<Self> {
+        Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn of(stat: &str) -> Option<Self> {
+        let line = stat.lines().next()?.strip_prefix("cpu ")?;
+        // User, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
+        let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
+        let all = ticks.iter().sum();
+        let idle: u64 = ticks.get(3..5)?.iter().sum();
+        Some(Self { busy: all - idle, all })
+    }
+
+    fn since(self, before: Self) -> BTreeMap<String, f64> {
+        let (busy, all) = (self.busy.saturating_sub(before.busy), self.all.saturating_sub(before.all));
+        if all == 0 {
+            return BTreeMap::new();
+        }
+        let seconds = busy as f64 / rustix::param::clock_ticks_per_second() as f64;
+        let percent = 100.0 * busy as f64 / all as f64;
+        BTreeMap::from([("cpu_seconds".to_owned(), seconds), ("cpu_percent".to_owned(), percent)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows how much is kept at which rate, how processor time is read, and that a file is not overwritten.
+    use super::*;
+
+    #[test]
+    fn what_is_kept_follows_the_rate() {
+        for (rate, wanted, log2) in [(0.0, 200.0, 0), (200.0, 200.0, 0), (201.0, 200.0, 1), (1e6, 200.0, 13)]
+        {
+            assert_eq!(one_in_log2(rate, wanted), log2, "{rate}");
+        }
+    }
+
+    #[test]
+    fn processor_time_is_what_is_not_idle() {
+        let at =
+            |user: u64, idle: u64| Processors::of(&format!("cpu  {user} 1 2 {idle} 5 6 7 8 9 9\ncpu0 1\n"));
+        assert_eq!(at(100, 1000), Some(Processors { busy: 124, all: 1129 }));
+        let variables = at(150, 1050).unwrap().since(at(100, 1000).unwrap());
+        assert_eq!(variables["cpu_percent"], 50.0);
+        assert_eq!(Processors::of("intr 1"), None);
+        assert!(at(1, 1).unwrap().since(at(1, 1).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn a_file_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rec");
+        open(&path, false).unwrap();
+        assert!(open(&path, false).unwrap_err().contains("say --append"));
+        open(&path, true).unwrap();
+    }
+
+    #[test]
+    fn shards_number_on_their_own() {
+        let mut known = BTreeMap::new();
+        let one = numbers(&mut known, [(7, "a".to_owned()), (9, "b".to_owned())].into_iter());
+        let two = numbers(&mut known, [(7, "b".to_owned())].into_iter());
+        assert_eq!((one[&7], one[&9], two[&7]), (0, 1, 1));
+    }
+}

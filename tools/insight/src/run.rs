@@ -1,0 +1,97 @@
+//! From the command line to a verb, and from its outcome to an exit code.
+
+use crate::args::{InsightLine, InsightVerb, PagesArgs};
+use crate::{record, verbs};
+use clap::{CommandFactory, Parser};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trunkline::Channel;
+
+/// Environment variable: where operators connect.
+const ADMIN_VARIABLE: &str = "TRUNKLINE_ADMIN_SOCKET";
+/// Exit code of a program whose reader has gone away: what a shell shows where SIGPIPE has ended it.
+const EXIT_PIPE: i32 = 128 + 13;
+
+/// Runs what this process's command line says.
+pub fn run() -> ExitCode {
+    end_with_reader();
+    let InsightLine { socket, admin_socket, verb } = InsightLine::parse();
+    let outcome = match verb {
+        InsightVerb::Record(args) => record::record(operator_channel(socket, admin_socket), &args),
+        InsightVerb::Characterize(args) => verbs::characterize(&args),
+        InsightVerb::Whatif(args) => verbs::what_if(&args),
+        InsightVerb::Diff(args) => verbs::diff(&args),
+        InsightVerb::Tree(args) => verbs::tree(&args),
+        InsightVerb::Clock(args) => verbs::clock(&args),
+        InsightVerb::Export(args) => verbs::export(&args),
+        InsightVerb::Man(args) => man(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("trunkline: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// As `trunkline` itself reaches the daemon for operators: by gRPC to their socket if one is named, else attached as
+/// applications are.
+fn operator_channel(socket: Option<PathBuf>, admin: Option<PathBuf>) -> Channel {
+    let variable = || std::env::var_os(ADMIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let channel = Channel::builder().name("trunkline");
+    match (admin.or_else(|| variable().filter(|_| socket.is_none())), socket) {
+        (Some(path), _) => {
+            let target = format!("unix:{}", path.display());
+            channel.embedded(true).target(&target).connect_lazy()
+        }
+        (None, Some(path)) => channel.embedded(false).socket(path).connect_lazy(),
+        (None, None) => channel.embedded(false).connect_lazy(),
+    }
+}
+
+/// A manual page for each verb; the program's own is that of `trunkline`.
+fn man(args: &PagesArgs) -> Result<(), String> {
+    let mut line = InsightLine::command();
+    // Verbs get the program's name, and options that all have.
+    line.build();
+    for verb in line.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = format!("trunkline-{}", verb.get_name());
+        let path = args.folder.join(format!("{name}.1"));
+        let mut page = Vec::new();
+        clap_mangen::Man::new(verb.clone())
+            .render(&mut page)
+            .and_then(|()| std::fs::write(&path, page))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A reader that has seen enough (`trunkline export --csv x.rec | head -1`) ends the program quietly.
+fn end_with_reader() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+            std::process::exit(EXIT_PIPE);
+        }
+        usual(panic);
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that every verb has a page.
+    use super::*;
+    use crate::args::VERBS;
+
+    #[test]
+    fn every_verb_has_a_page() {
+        let folder = tempfile::tempdir().unwrap();
+        man(&PagesArgs { folder: folder.path().to_owned() }).unwrap();
+        for verb in VERBS {
+            let page = std::fs::read_to_string(folder.path().join(format!("trunkline-{verb}.1"))).unwrap();
+            assert!(page.contains(".SH SYNOPSIS") && page.contains(verb), "{page}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The verbs that read files.
+
+use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, WhatIfArgs};
+use crate::load::load;
+use crate::say;
+use std::collections::BTreeMap;
+use trunkline_insight::estimate::WeightedValues;
+use trunkline_insight::words::time;
+use trunkline_insight::{
+    EFFECT_CALLS_MIN, Fleet, FleetCall, differences, effects, export as formats, report, scaled,
+};
+
+/// `trunkline characterize`
+///
+/// # Errors
+/// A file cannot be read or the page not written.
+pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
+    let fleet = load(&args.files)?;
+    let path = args.output.join("index.html");
+    std::fs::create_dir_all(&args.output)
+        .and_then(|()| std::fs::write(&path, report(&fleet)))
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// `trunkline whatif`
+///
+/// # Errors
+/// A file cannot be read, or there are too few calls.
+pub fn what_if(args: &WhatIfArgs) -> Result<(), String> {
+    let fleet = load(&args.files.files)?;
+    let calls = chosen(&fleet, &args.of.method)?;
+    if args.set.is_empty() {
+        let found = effects(&calls);
+        print!("{}{}", say::effects(&found, args.def), say::verdict(&found));
+    } else {
+        print!("{}", say::scaled(scaled(&calls, &args.set)));
+    }
+    print!("{}", say::footer(&fleet, calls.len()));
+    Ok(())
+}
+
+/// `trunkline diff`
+///
+/// # Errors
+/// As [`what_if`].
+pub fn diff(args: &DiffArgs) -> Result<(), String> {
+    let before = load(std::slice::from_ref(&args.before))?;
+    let after = load(std::slice::from_ref(&args.after))?;
+    let of = |fleet, path: &std::path::Path| {
+        chosen(fleet, &args.of.method).map_err(|problem| format!("{}: {problem}", path.display()))
+    };
+    let (first, second) = (of(&before, &args.before)?, of(&after, &args.after)?);
+    print!("{}", say::differences(&differences(&first, &second)));
+    print!("before: {}after: {}", say::footer(&before, first.len()), say::footer(&after, second.len()));
+    Ok(())
+}
+
+/// `trunkline tree`
+///
+/// # Errors
+/// A file cannot be read, or no server told how many calls were below its own.
+pub fn tree(args: &FilesArgs) -> Result<(), String> {
+    let fleet = load(&args.files)?;
+    let mut found: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
+    for call in fleet.of_side().filter(|call| call.row.subtree > 0) {
+        found.entry(call.method).or_default().push((f64::from(call.row.subtree - 1), call.weight));
+    }
+    if found.is_empty() {
+        return Err(
+            "no server told how many calls there were below its own (docs/telemetry.md says who does)".into(),
+        );
+    }
+    let told: f64 = found.values().flatten().map(|(_, weight)| weight).sum();
+    let mut rows: Vec<_> = found
+        .into_iter()
+        .map(|(method, values)| {
+            let values = WeightedValues::of(values);
+            let figures = [values.quantile(0.5), values.quantile(0.9), values.quantile(0.99), values.mean()];
+            (fleet.name(method).to_owned(), values.len(), figures)
+        })
+        .collect();
+    rows.sort_by(|a, b| b.2[3].total_cmp(&a.2[3]));
+    print!("{}{}", say::tree(&rows, told / fleet.weight()), say::footer(&fleet, fleet.of_side().count()));
+    Ok(())
+}
+
+/// `trunkline clock`
+///
+/// # Errors
+/// A file cannot be read, or no call went between hosts.
+pub fn clock(args: &FilesArgs) -> Result<(), String> {
+    let fleet = load(&args.files)?;
+    let mut found: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
+    for call in fleet.whole().filter(|call| !is_local(&fleet, call)) {
+        let half_width = match call.row.half_width_ns {
+            u32::MAX => f64::MAX,
+            ns => f64::from(ns) * 1e-9,
+        };
+        let host = fleet.heads[call.block as usize].host.as_str();
+        found.entry((host, fleet.peer(call))).or_default().push((half_width, call.weight));
+    }
+    if found.is_empty() {
+        return Err(
+            "no recorded call went between two hosts whose daemons both stamp, so there is one clock".into(),
+        );
+    }
+    let rows: Vec<Vec<String>> = found
+        .into_iter()
+        .map(|((host, peer), values)| {
+            let values = WeightedValues::of(values);
+            let said = |part| match values.quantile(part) {
+                f64::MAX => "not known".to_owned(),
+                0.0 => "one clock".to_owned(),
+                seconds => time(seconds),
+            };
+            vec![host.to_owned(), peer.to_owned(), values.len().to_string(), said(0.5), said(0.99)]
+        })
+        .collect();
+    print!("{}", say::table(&["host", "other host", "calls", "half-width P50", "P99"], &rows));
+    print!("{}", say::footer(&fleet, fleet.whole().count()));
+    Ok(())
+}
+
+/// `trunkline export`
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn export(args: &ExportArgs) -> Result<(), String> {
+    let fleet = load(&args.files.files)?;
+    let text = match args {
+        ExportArgs { csv: true, .. } => formats::csv(&fleet),
+        ExportArgs { jaeger: true, .. } => formats::jaeger(&fleet),
+        _ => formats::perfetto(&fleet),
+    };
+    match &args.output {
+        Some(path) => std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
+        None => {
+            print!("{text}");
+            Ok(())
+        }
+    }
+}
+
+fn is_local(fleet: &Fleet, call: &FleetCall) -> bool {
+    call.row.components.coverage == trunkline_telemetry::Coverage::OneHost || fleet.peer(call) == "(local)"
+}
+
+/// Calls of methods whose path contains this, of which every component was measured.
+fn chosen<'a>(fleet: &'a Fleet, method: &str) -> Result<Vec<&'a FleetCall>, String> {
+    let calls: Vec<_> = fleet.whole().filter(|call| fleet.name(call.method).contains(method)).collect();
+    if calls.len() >= EFFECT_CALLS_MIN {
+        return Ok(calls);
+    }
+    if !method.is_empty() && !fleet.methods.iter().any(|name| name.contains(method)) {
+        return Err(format!(
+            "no recorded call of {method:?}; methods there are: {}",
+            fleet.methods.join(", ")
+        ));
+    }
+    Err(format!(
+        "{} calls that ended well were measured whole, and it takes {EFFECT_CALLS_MIN}: record for longer, or with a \
+         higher --rate",
+        calls.len()
+    ))
+}
