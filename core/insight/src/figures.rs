@@ -10,6 +10,11 @@ mod services;
 mod shapes;
 mod sizes;
 
+pub(crate) use cycles::{cycle_shares, error_shares};
+pub(crate) use host::growth_points;
+pub(crate) use parts::{TaxShares, tail};
+pub(crate) use services::service_shares;
+
 use crate::fleet::{Fleet, MethodValues};
 use crate::words::{short, time};
 use trunkline_plot::{Axis, ChartLine, Format, HeatChart, LineChart};

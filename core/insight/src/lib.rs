@@ -5,10 +5,13 @@
 //! ([`Fleet`]), and answers: the study's figures 1 to 23 as one page ([`report`]), what would help ([`effects`]), what
 //! changed ([`differences`]), and the same calls in formats of others ([`export`]).
 //!
+//! It also makes a fleet that nobody has: records drawn from the distributions the study published ([`synth`]), and it
+//! holds any records against these ([`Published::check`]).
+//!
 //! # The way of the data
 //! ```text
 //! bytes ──▶ BlockReader ──▶ RecordBlock ──▶ Fleet ──▶ WeightedValues ──▶ figures ──▶ report
-//!                └──▶ Faults                                      └──▶ effects, differences
+//!                └──▶ Faults                                      └──▶ effects, differences, check
 //! ```
 //!
 //! # Invariants
@@ -29,7 +32,10 @@ pub mod export;
 mod faults;
 mod figures;
 pub mod fleet;
+mod measures;
+mod published;
 mod report;
+mod synth;
 pub mod words;
 
 pub use block::{BlockHead, BlockReader, RecordBlock};
@@ -37,4 +43,6 @@ pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effect
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};
 pub use fleet::{Fleet, FleetCall};
+pub use published::{Checked, Published, check_rows, summary};
 pub use report::report;
+pub use synth::{Synthetic, synth};

@@ -2,10 +2,12 @@
 
 use crate::figures::{Drawing, basis, figures};
 use crate::fleet::Fleet;
+use crate::published::{Checked, check_rows, summary};
 use trunkline_plot::ChartPage;
 
-/// One HTML page that needs nothing else: figures 1 to 23, or why they are not there.
-pub fn report(fleet: &Fleet) -> String {
+/// One HTML page that needs nothing else: figures 1 to 23, or why they are not there; and what
+/// was checked.
+pub fn report(fleet: &Fleet, checked: &[Checked]) -> String {
     let mut page = ChartPage::new(title(fleet));
     let basis = basis(fleet);
     if fleet.is_generated() {
@@ -37,6 +39,11 @@ pub fn report(fleet: &Fleet) -> String {
             }
         }
     }
+    if !checked.is_empty() {
+        page.heading(2, "Targets");
+        page.text(&summary(checked));
+        page.table(&["figure", "target", "wanted", "got", "distance", ""], &check_rows(checked));
+    }
     page.finish()
 }
 
@@ -54,7 +61,7 @@ mod tests {
     fn all_figures_are_on_the_page() {
         let mut fleet = Fleet::default();
         fleet.read(&[block("a", 200).encode(), b"x".to_vec()].concat());
-        let page = report(&fleet);
+        let page = report(&fleet, &[]);
         for number in 1..=23 {
             assert!(page.contains(&format!("id=\"figure-{number}--")), "{number}");
         }

@@ -16,10 +16,10 @@ pub fn time(seconds: f64) -> String {
 pub fn bytes(size: f64) -> String {
     match size {
         size if size.is_nan() => "–".into(),
-        size if size < 1024.0 => format!("{} B", short(size)),
-        size if size < 1024.0 * 1024.0 => format!("{} KiB", short(size / 1024.0)),
-        size if size < 1024.0 * 1024.0 * 1024.0 => format!("{} MiB", short(size / 1048576.0)),
-        size => format!("{} GiB", short(size / 1073741824.0)),
+        size if size < 1e3 => format!("{} B", short(size)),
+        size if size < 1e6 => format!("{} kB", short(size / 1e3)),
+        size if size < 1e9 => format!("{} MB", short(size / 1e6)),
+        size => format!("{} GB", short(size / 1e9)),
     }
 }
 
@@ -41,7 +41,9 @@ pub fn short(value: f64) -> String {
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => trimmed(format!("{value:.1}")),
         size if size >= 1.0 => trimmed(format!("{value:.2}")),
-        _ => trimmed(format!("{value:.3}")),
+        size if size >= 0.1 => trimmed(format!("{value:.3}")),
+        size if size >= 0.01 => trimmed(format!("{value:.4}")),
+        _ => trimmed(format!("{value:.5}")),
     }
 }
 
@@ -58,7 +60,7 @@ mod tests {
     fn numbers_have_units() {
         assert_eq!(time(0.000_012_34), "12.3 µs");
         assert_eq!((time(2.0), time(-0.0015), time(f64::NAN)), ("2 s".into(), "-1.5 ms".into(), "–".into()));
-        assert_eq!((bytes(64.0), bytes(2048.0)), ("64 B".into(), "2 KiB".into()));
+        assert_eq!((bytes(64.0), bytes(2048.0)), ("64 B".into(), "2.05 kB".into()));
         assert_eq!((percent(0.5), percent(0.001)), ("50.0 %".into(), "0.10 %".into()));
         assert_eq!((short(1234.0), short(0.5), short(1e7)), ("1234".into(), "0.5".into(), "1.00e7".into()));
     }

@@ -6,8 +6,10 @@ use std::fmt::Write;
 /// One bar for each name, divided.
 #[derive(Clone, Debug)]
 pub struct StackChart {
-    /// What it shows, for who cannot see it; not drawn.
+    /// What it shows.
     pub title: String,
+    /// The title stands above.
+    pub titled: bool,
     /// What the parts are.
     pub parts: Vec<String>,
     /// A name, its parts, and what stands at its right.
@@ -35,11 +37,15 @@ impl StackChart {
         if self.rows.is_empty() || !most.is_finite() || most <= 0.0 {
             return String::new();
         }
-        let bars = BAR * self.rows.len() as f64;
+        let head = if self.titled { BAR } else { 0.0 };
+        let bars = head + BAR * self.rows.len() as f64;
         let legend = LEGEND_HEIGHT * self.parts.len().div_ceil(LEGEND_COLUMNS) as f64;
         let mut out = open(WIDTH, bars + legend + 10.0, &self.title);
+        if self.titled {
+            text(&mut out, 0.0, BAR * 0.68, "start", "name", &self.title);
+        }
         for (index, (name, parts, words)) in self.rows.iter().enumerate() {
-            let top = BAR * index as f64;
+            let top = head + BAR * index as f64;
             text(&mut out, 0.0, top + BAR * 0.68, "start", "name", &cut(name, NAME_LETTERS));
             let total = sum(parts);
             let scale =
@@ -88,11 +94,19 @@ mod tests {
             ("a".to_owned(), vec![1.0, 3.0], "4".to_owned()),
             ("b".to_owned(), vec![1.0, -7.0], "1".to_owned()),
         ];
-        let chart =
-            StackChart { title: String::new(), parts: vec!["p".into(), "q".into()], rows, whole: true };
+        let chart = StackChart {
+            title: "t<".into(),
+            titled: true,
+            parts: vec!["p".into(), "q".into()],
+            rows,
+            whole: true,
+        };
         let drawn = chart.svg();
         assert!(drawn.contains("width=\"135.0\"") && drawn.contains("width=\"405.0\""), "{drawn}");
-        assert!(drawn.contains("width=\"540.0\"") && drawn.contains(">75%<"), "{drawn}");
+        assert!(
+            drawn.contains("width=\"540.0\"") && drawn.contains(">75%<") && drawn.contains(">t&lt;<"),
+            "{drawn}"
+        );
         assert!(StackChart { whole: false, ..chart }.svg().contains("width=\"135.0\""));
     }
 }

@@ -7,11 +7,11 @@ use std::process::Command;
 /// The program, beside this one.
 const PROGRAM: &str = "trunkline-insight";
 /// Its verbs. A copy, so that this program needs nothing of that one; a test holds them equal.
-const VERBS: [&str; 7] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export"];
+const VERBS: [&str; 8] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth"];
 /// What the help of this program says of them.
 pub const HELP: &str = "\
-Records of calls, by the program trunkline-insight: record, characterize, whatif, diff, tree, clock, export;
-each has its own --help.";
+Records of calls, by the program trunkline-insight: record, characterize, whatif, diff, tree, clock, export,
+synth; each has its own --help.";
 /// Options before the verb that have a value behind them.
 const WITH_VALUE: [&str; 2] = ["--socket", "--admin-socket"];
 

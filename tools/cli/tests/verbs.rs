@@ -580,6 +580,29 @@ fn calls_are_recorded_and_looked_at() {
     let cut = end(&mut trunkline(&["export", "--csv", name]), "");
     assert!(cut.err.contains("not used: 1 blocks cut short"), "{}", cut.err);
     assert_eq!(cut.out, csv.out);
+    // A generated fleet goes the same way, and says what it is.
+    let (fleet, published) = (folder.path().join("fleet.rec"), folder.path().join("published"));
+    let fleet = fleet.to_str().unwrap();
+    let drawn = end(&mut trunkline(&["synth", "--methods", "30", "--calls", "100", "-o", fleet]), "");
+    assert!(drawn.code == Some(0) && drawn.out.contains("nothing was measured"), "{drawn:?}");
+    let mut check = trunkline(&["characterize", fleet, "--check", "--publish", published.to_str().unwrap()]);
+    let check = end(&mut check, "");
+    assert!(
+        check.out.contains("targets are within a tenth") && check.out.contains("contradicted"),
+        "{check:?}"
+    );
+    let page = std::fs::read_to_string(published.join("fleet.md")).unwrap();
+    assert!(page.contains("Generated, not measured") && page.contains("| 23 | error rate |"), "{page}");
+    assert!(std::fs::read_to_string(published.join("fleet-02.svg")).unwrap().ends_with("</svg>\n"));
+    let targets = folder.path().join("t.toml");
+    std::fs::write(&targets, "[latencx]").unwrap();
+    let wrong = ["characterize", fleet, "--check", "--targets", targets.to_str().unwrap()];
+    let wrong = end(&mut trunkline(&wrong), "");
+    assert!(
+        wrong.code == Some(1) && wrong.err.contains("t.toml: ") && wrong.err.contains("latencx"),
+        "{wrong:?}"
+    );
+
     std::fs::write(&file, "no records").unwrap();
     let wrong = end(&mut trunkline(&["tree", name]), "");
     assert!(wrong.code == Some(1) && wrong.err.contains("10 bytes that belong to no block"), "{wrong:?}");

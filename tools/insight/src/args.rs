@@ -6,11 +6,12 @@ use std::time::Duration;
 use trunkline_telemetry::Component;
 
 /// The verbs, as `trunkline` knows them.
-pub const VERBS: [&str; 7] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export"];
+pub const VERBS: [&str; 8] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth"];
 
 /// Records of calls: kept, looked at, compared.
 ///
-/// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock and export.
+/// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock, export and
+/// synth.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", bin_name = "trunkline", version, max_term_width = 100)]
 pub struct InsightLine {
@@ -42,6 +43,8 @@ pub enum InsightVerb {
     Clock(FilesArgs),
     /// Print recorded calls in another format
     Export(ExportArgs),
+    /// Generate records of a fleet that nobody has, drawn from published distributions
+    Synth(SynthArgs),
     /// Write manual pages, one for each verb
     #[command(hide = true)]
     Man(PagesArgs),
@@ -94,8 +97,44 @@ pub struct CharacterizeArgs {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Folder for the page, index.html; made if it is not there
-    #[arg(long, short, value_name = "FOLDER")]
+    #[arg(long, short, value_name = "FOLDER", required_unless_present_any = ["check", "publish"])]
+    pub output: Option<PathBuf>,
+    /// Hold the records against published numbers: print each beside what the records have, and the distance
+    #[arg(long)]
+    pub check: bool,
+    /// File of published numbers [default: the study's]
+    #[arg(long, value_name = "FILE", requires = "check")]
+    pub targets: Option<PathBuf>,
+    /// Write the check as a page for the documentation, fleet.md, and a few of the figures, to this folder
+    #[arg(long, value_name = "FOLDER", requires = "check")]
+    pub publish: Option<PathBuf>,
+}
+
+/// `trunkline synth`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The records say that they are generated, and so does every page made of them: nobody made these calls, and nothing was
+measured.
+
+Example:
+  trunkline synth --methods 300 -o fleet.rec
+  trunkline characterize fleet.rec --check")]
+pub struct SynthArgs {
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
+    /// File of published distributions [default: the study's]
+    #[arg(long, value_name = "FILE")]
+    pub targets: Option<PathBuf>,
+    /// Methods of the fleet
+    #[arg(long, value_name = "COUNT", default_value = "300", value_parser = count(20))]
+    pub methods: u32,
+    /// Calls of each method
+    #[arg(long, value_name = "COUNT", default_value = "400", value_parser = count(100))]
+    pub calls: u32,
+    /// Where drawing begins
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
 }
 
 /// Files of records.
@@ -185,6 +224,11 @@ pub struct ExportArgs {
 pub struct PagesArgs {
     /// Folder to write them to, which is there
     pub folder: PathBuf,
+}
+
+/// Reads a number of so many at least, and ten thousand at most.
+fn count(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(least..=10_000)
 }
 
 /// Reads `200/s`.

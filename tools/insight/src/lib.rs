@@ -15,6 +15,7 @@
 
 mod args;
 mod load;
+mod publish;
 mod record;
 mod run;
 mod say;

@@ -24,6 +24,7 @@ pub fn run() -> ExitCode {
         InsightVerb::Tree(args) => verbs::tree(&args),
         InsightVerb::Clock(args) => verbs::clock(&args),
         InsightVerb::Export(args) => verbs::export(&args),
+        InsightVerb::Synth(args) => verbs::synth(&args),
         InsightVerb::Man(args) => man(&args),
     };
     match outcome {

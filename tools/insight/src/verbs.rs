@@ -1,27 +1,84 @@
 //! The verbs that read files.
 
-use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, WhatIfArgs};
+use crate::args::{CharacterizeArgs, DiffArgs, ExportArgs, FilesArgs, SynthArgs, WhatIfArgs};
 use crate::load::load;
-use crate::say;
+use crate::{publish, say};
 use std::collections::BTreeMap;
+use std::path::Path;
 use trunkline_insight::estimate::WeightedValues;
 use trunkline_insight::words::time;
 use trunkline_insight::{
-    EFFECT_CALLS_MIN, Fleet, FleetCall, differences, effects, export as formats, report, scaled,
+    EFFECT_CALLS_MIN, Fleet, FleetCall, Published, Synthetic, check_rows, differences, effects,
+    export as formats, report, scaled, summary, synth as draw,
 };
+
+/// The study's numbers.
+const STUDY: &str = include_str!("../data/fleet.toml");
 
 /// `trunkline characterize`
 ///
 /// # Errors
-/// A file cannot be read or the page not written.
+/// A file cannot be read or a page not written.
 pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
     let fleet = load(&args.files)?;
-    let path = args.output.join("index.html");
-    std::fs::create_dir_all(&args.output)
-        .and_then(|()| std::fs::write(&path, report(&fleet)))
-        .map_err(|error| format!("{}: {error}", path.display()))?;
-    println!("{}", path.display());
+    let checked = if args.check { published(args.targets.as_deref())?.check(&fleet) } else { Vec::new() };
+    if args.check {
+        let head = ["figure", "target", "wanted", "got", "distance", "verdict"];
+        print!(
+            "{}{}\n{}",
+            say::table(&head, &check_rows(&checked)),
+            summary(&checked),
+            say::footer(&fleet, fleet.calls.len())
+        );
+    }
+    if let Some(folder) = &args.output {
+        write(folder, "index.html", &report(&fleet, &checked))?;
+        println!("{}", folder.join("index.html").display());
+    }
+    if let Some(folder) = &args.publish {
+        for (name, picture) in publish::pictures(&fleet) {
+            write(folder, &name, &picture)?;
+        }
+        write(folder, "fleet.md", &publish::page(&fleet, &checked))?;
+    }
     Ok(())
+}
+
+/// `trunkline synth`
+///
+/// # Errors
+/// The targets are wrong, or the file cannot be written.
+pub fn synth(args: &SynthArgs) -> Result<(), String> {
+    let published = published(args.targets.as_deref())?;
+    let how = Synthetic { methods: args.methods as usize, calls: args.calls as usize, seed: args.seed };
+    let blocks = draw(&published, &how);
+    let said = |error: std::io::Error| format!("{}: {error}", args.output.display());
+    let mut file = std::io::BufWriter::new(std::fs::File::create_new(&args.output).map_err(said)?);
+    for block in &blocks {
+        std::io::Write::write_all(&mut file, &block.encode()).map_err(said)?;
+    }
+    std::io::Write::flush(&mut file).map_err(said)?;
+    let calls: usize = blocks.iter().map(|block| block.rows.len()).sum();
+    println!(
+        "{}: {calls} generated calls of {} methods; nothing was measured",
+        args.output.display(),
+        args.methods
+    );
+    Ok(())
+}
+
+fn published(path: Option<&Path>) -> Result<Published, String> {
+    let Some(path) = path else { return Published::parse(STUDY) };
+    let said = |problem: String| format!("{}: {problem}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
+    Published::parse(&text).map_err(said)
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<(), String> {
+    let path = folder.join(name);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// `trunkline whatif`

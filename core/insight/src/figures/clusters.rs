@@ -68,7 +68,7 @@ fn by_cluster(fleet: &Fleet, service: Option<&str>, part: f64, said: &str) -> Dr
     let ratio = rows.last().map_or(1.0, |row| row.0) / rows.first().map_or(1.0, |row| row.0);
     let parts = Component::ALL.iter().map(|component| component.name().to_owned()).collect();
     let rows = rows.into_iter().map(|(_, row)| row).collect();
-    let chart = StackChart { title: "clusters".into(), parts, rows, whole: false }.svg();
+    let chart = StackChart { title: "clusters".into(), titled: false, parts, rows, whole: false }.svg();
     let spread = format!("The slowest cluster takes {ratio:.2} times as long as the fastest.");
     Drawing::Charts(vec![chart], vec![said.to_owned(), spread])
 }

@@ -76,8 +76,9 @@ pub(super) fn tax(fleet: &Fleet) -> Drawing {
             (name.clone(), [&[0.0], &shares[1..]].concat(), format!("{} of all", percent(tax)))
         })
         .collect();
-    let stack =
-        |title: &str, rows| StackChart { title: title.into(), parts: parts.clone(), rows, whole: true }.svg();
+    let stack = |title: &str, rows| {
+        StackChart { title: title.into(), titled: true, parts: parts.clone(), rows, whole: true }.svg()
+    };
     Drawing::Charts(
         vec![stack("application and tax", rows), stack("the tax alone", of_tax)],
         vec!["By time: sums of components over the sum of completion times. Mean of ratios: each call's own shares, \
@@ -156,6 +157,7 @@ pub(super) fn by_percentile(fleet: &Fleet) -> Drawing {
         });
         StackChart {
             title: fleet.name(one.method).to_owned(),
+            titled: true,
             parts: parts.clone(),
             rows: rows.to_vec(),
             whole: true,
@@ -177,7 +179,7 @@ pub(super) fn what_if(fleet: &Fleet) -> Drawing {
         let cell = |effect: &Effect| {
             let (value, [low, high]) = figure(effect);
             let words =
-                if value < 0.05 { String::new() } else { format!("{value:.1} ({low:.0}–{high:.0})") };
+                if value < 0.5 { String::new() } else { format!("{value:.0} ({low:.0}–{high:.0})") };
             (value / 100.0, words)
         };
         HeatChart {
