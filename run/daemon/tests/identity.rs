@@ -115,6 +115,34 @@ fn a_policy_tells_application_from_application() {
     }
 }
 
+/// A daemon whose certificate is on the list is refused by those that read it, and whoever comes onto it while they run
+/// is, too.
+#[test]
+fn revoked_daemons_are_refused() {
+    let keys = Keys::new();
+    for file in ["a", "b"] {
+        keys.issue_as(file, "search.internal", &format!("spiffe://example.org/host/{file}"));
+    }
+    let crl = keys.revoke("b");
+    let listen = "[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n";
+    let tls =
+        keys.config(&format!("client_ca = {:?}\nrequired = true\ncrl = {crl:?}\n", keys.path("ca.pem")));
+    let server = Daemon::embedded(Config::from_toml(&format!("{listen}{tls}"), "test").unwrap()).unwrap();
+    echo_in_thread(RawApp::attach(&server, "", true));
+    let target = format!("tls://search.internal@{}", server.endpoints()[0].strip_prefix("tcp://").unwrap());
+    let call = |file: &str| {
+        let host = Config::from_toml(&keys.config_as(file, ""), "test").unwrap();
+        RawApp::attach_as(&Daemon::embedded(host).unwrap(), "till", &target, false).unary(b"?").code
+    };
+    assert_eq!(["a", "b"].map(call), [Code::Ok, Code::Unavailable]);
+    keys.revoke("a");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while call("a") != Code::Unavailable {
+        assert!(std::time::Instant::now() < until, "the new list is not read");
+    }
+    assert_eq!(call("b"), Code::Ok, "it is on the list no longer");
+}
+
 /// Daemons whose certificates come from agents: each is known by its SPIFFE id, roots say nothing about other domains'
 /// ids, and a new certificate is in use when the agent has told it.
 #[test]

@@ -168,6 +168,22 @@ fn by_default_other_users_name_no_address_at_all() {
     Stranger::of(0, &stage).may("target tcp://127.0.0.1:7000");
 }
 
+/// A rule says which servers the targets of a service may be; who may name any target is held to it all the same.
+#[test]
+fn targets_say_which_server_a_rule_wants() {
+    let rule = "[[call]]\nservice = \"raw.*\"\nwho = [\"*\"]\nserver_identity = [\"spiffe://corp/raw\"]\n";
+    let Some(stage) = Stage::set(&format!("egress.allow = [\"*\"]\n{rule}")) else { return };
+    for uid in [12_345, 0] {
+        let mut caller = Stranger::of(uid, &stage);
+        for refused in ["tls://spiffe://corp/other@127.0.0.1:7000", "tls://127.0.0.1:7000", "db.example:80"] {
+            let says = ["server_identity", "spiffe://corp/raw", "tls://IDENTITY@ADDRESS:PORT"];
+            caller.is_denied(&format!("target {refused}"), &says);
+        }
+        caller.may("target tls://spiffe://corp/raw@127.0.0.1:7000");
+        caller.may("target ");
+    }
+}
+
 #[test]
 fn a_name_belongs_to_the_user_who_serves_it() {
     let Some(stage) = Stage::set("") else { return };

@@ -1,6 +1,9 @@
 //! An authority and the certificates it has signed, in files.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+};
 use std::path::PathBuf;
 use tempfile::TempDir;
 use trunkline_net::{ClientFiles, TlsClient};
@@ -34,11 +37,37 @@ impl Keys {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.subject_alt_names.push(SanType::URI(spiffe_id.try_into().unwrap()));
         let key = KeyPair::generate().unwrap();
+        let serial = &key.public_key_raw()[1..17];
+        params.serial_number = Some(SerialNumber::from_slice(serial));
+        std::fs::write(self.path(&format!("{file}.serial")), serial).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         std::fs::write(self.path(&format!("{file}.new")), key.serialize_pem()).unwrap();
         std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.key"))).unwrap();
         std::fs::write(self.path(&format!("{file}.new")), certificate.pem()).unwrap();
         std::fs::rename(self.path(&format!("{file}.new")), self.path(&format!("{file}.pem"))).unwrap();
+    }
+
+    /// Puts this certificate on the list of those that are valid no longer, the only one there.
+    pub fn revoke(&self, file: &str) -> PathBuf {
+        let serial = std::fs::read(self.path(&format!("{file}.serial"))).unwrap();
+        let one = RevokedCertParams {
+            serial_number: SerialNumber::from_slice(&serial),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2090, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: vec![one],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let (new, path) = (self.path("crl.new"), self.path("crl.pem"));
+        std::fs::write(&new, list.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        std::fs::rename(new, &path).unwrap();
+        path
     }
 
     pub fn config(&self, more: &str) -> String {
