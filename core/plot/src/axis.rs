@@ -82,14 +82,18 @@ impl Axis {
         if let Some(ticks) = &self.ticks {
             return ticks.iter().filter(|(at, _)| range.holds(*at)).cloned().collect();
         }
-        let values = match range.scale {
-            Scale::Linear => linear_marks(range),
-            Scale::Log => log_marks(range),
+        let words = |values: Vec<f64>| -> Vec<(f64, String)> {
+            values.into_iter().map(|value| (value, (self.format)(value))).collect()
         };
-        let mut marks: Vec<_> = values.into_iter().map(|value| (value, (self.format)(value))).collect();
-        // Small numbers are rounded to the same words.
-        marks.dedup_by(|next, before| next.1 == before.1);
-        marks
+        match range.scale {
+            Scale::Log => words(log_marks(range)),
+            Scale::Linear => {
+                // Small numbers are rounded to the same words: fewer of them are not.
+                let steps = (0..12).map(|coarser| words(linear_marks(range, coarser)));
+                let differ = |marks: &Vec<(f64, String)>| marks.windows(2).all(|pair| pair[0].1 != pair[1].1);
+                steps.into_iter().find(differ).unwrap_or_default()
+            }
+        }
     }
 }
 
@@ -115,11 +119,12 @@ impl Range {
     }
 }
 
-fn linear_marks(range: &Range) -> Vec<f64> {
+/// Round numbers, about [`TICKS`] of them; the coarser, the fewer.
+fn linear_marks(range: &Range, coarser: usize) -> Vec<f64> {
     let rough = (range.most - range.least) / TICKS;
     let power = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * power).into_iter().find(|step| *step >= rough);
-    let step = step.unwrap_or(rough);
+    let steps = (0..8).flat_map(|more| [1.0, 2.0, 5.0].map(|step| step * power * 10f64.powi(more)));
+    let step = steps.filter(|step| *step >= rough).nth(coarser).unwrap_or(rough);
     let first = (range.least / step).ceil();
     let marks = (0..16).map(|index| (first + f64::from(index)) * step);
     marks.filter(|value| range.holds(*value)).collect()
@@ -151,6 +156,10 @@ mod tests {
             let mut words: Vec<_> = marks.iter().map(|(_, word)| word).collect();
             words.dedup();
             assert_eq!(words.len(), marks.len(), "{marks:?}");
+            assert!(
+                marks.iter().all(|(value, word)| *word == format!("{value}")),
+                "no word is rounded: {marks:?}"
+            );
         }
     }
 
