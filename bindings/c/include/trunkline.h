@@ -150,6 +150,17 @@ typedef struct tl_call {
   uint64_t id;
 } tl_call;
 
+// Memory to build a linear message in (docs/linear.md), header included. Released by `tl_memory_release`, or by the
+// function that sends what was built in it. One thread at a time uses it.
+typedef struct tl_memory {
+  // 0 is no memory.
+  uint64_t id;
+  // The first byte, aligned to 8. What it holds at first is anything.
+  uint8_t *data;
+  // Bytes that may be written.
+  size_t capacity;
+} tl_memory;
+
 // Settings of a call. Set all to zero, then `size`, then what is wanted.
 typedef struct tl_call_options {
   // `sizeof(tl_call_options)`.
@@ -162,6 +173,11 @@ typedef struct tl_call_options {
   struct tl_metadata metadata;
   // A delivered call, whose deadline, cancellation and trace context are inherited; 0 for that of the thread.
   struct tl_call parent;
+  // Where the request was built, instead of the slice, which is not looked at then. The memory is released by the
+  // function that is given the options, also if it fails.
+  struct tl_memory built;
+  // How many bytes the built request has.
+  size_t built_bytes;
 } tl_call_options;
 
 // A received message. Released by `tl_message_release`.
@@ -216,6 +232,11 @@ typedef struct tl_outcome {
   struct tl_slice details;
   // Trailing metadata, copied; 0 for none.
   struct tl_metadata trailers;
+  // Where the last response was built, instead of the slice, which is not looked at then. The memory is released by
+  // the function that is given the outcome, also if it fails.
+  struct tl_memory built;
+  // How many bytes the built response has.
+  size_t built_bytes;
 } tl_outcome;
 
 // Settings of a channel. Set all to zero, then `size`, then what is wanted.
@@ -235,6 +256,12 @@ typedef struct tl_channel_options {
   // The name operators see, instead of the program's file name.
   struct tl_slice name;
 } tl_channel_options;
+
+// Types of messages, read from descriptors. Released by `tl_schema_release`.
+typedef struct tl_schema {
+  // 0 is no schema.
+  uint64_t id;
+} tl_schema;
 
 // Settings of a server. Set all to zero, then `size`, then what is wanted.
 typedef struct tl_server_options {
@@ -325,6 +352,18 @@ tl_code tl_call_send(struct tl_call call,
                      struct tl_queue queue,
                      uint64_t tag,
                      struct tl_status *status);
+
+// The same of a message that was built in memory, which is released, also if this fails: its first `bytes`. Nothing is
+// copied where it lies in the heap that it is sent from.
+//
+// Asks for: `status` is valid for writing or null.
+tl_code tl_call_send_built(struct tl_call call,
+                           struct tl_memory built,
+                           size_t bytes,
+                           uint32_t flags,
+                           struct tl_queue queue,
+                           uint64_t tag,
+                           struct tl_status *status);
 
 // Says that no requests follow.
 //
@@ -433,6 +472,27 @@ tl_code tl_context_leave(struct tl_status *status);
 // Asks for: `event` is null or valid, and was written by the library.
 tl_code tl_event_clear(struct tl_event *event);
 
+// Memory of `bytes` or more: of the delivered call `call`, to answer it, or if that is 0 of the channel, for a request.
+// It lies in the heap that the thread's calls through the channel are sent from, if it has made any. What does not
+// fit there at the moment lies in memory of the process, and is copied once when it is sent.
+//
+// Asks for: `out` is valid for writing, `status` too or null.
+tl_code tl_memory_new(struct tl_channel channel,
+                      struct tl_call call,
+                      size_t bytes,
+                      struct tl_memory *out,
+                      struct tl_status *status);
+
+// Makes memory at least `bytes` large. The content is kept; `data` and `capacity` are written anew.
+//
+// Asks for: `memory` is valid for reading and writing, `status` for writing or null.
+tl_code tl_memory_grow(struct tl_memory *memory, size_t bytes, struct tl_status *status);
+
+// Ends memory that was not sent. Nothing happens to 0.
+//
+// Asks for: May be called with any handle.
+tl_code tl_memory_release(struct tl_memory memory);
+
 // The bytes of a message, until it is released. Nothing is copied.
 //
 // Asks for: May be called with any handle.
@@ -521,6 +581,55 @@ tl_code tl_queue_next(struct tl_queue queue,
 // Asks for: May be called with any handle.
 tl_code tl_queue_release(struct tl_queue queue);
 
+// The types that an encoded `FileDescriptorSet` declares, copied.
+//
+// Asks for: The slice is valid, `out` is valid for writing, `status` too or null.
+tl_code tl_schema_new(struct tl_slice descriptor_set,
+                      struct tl_schema *out,
+                      struct tl_status *status);
+
+// Ends a schema. Channels and services made with it go on. Nothing happens to 0.
+//
+// Asks for: May be called with any handle.
+tl_code tl_schema_release(struct tl_schema schema);
+
+// A channel like `channel` for methods that `schema` declares: messages of its calls are linear.
+//
+// Asks for: `out` is valid for writing, `status` too or null.
+tl_code tl_channel_typed(struct tl_channel channel,
+                         struct tl_schema schema,
+                         struct tl_channel *out,
+                         struct tl_status *status);
+
+// Whether bytes from anybody are a linear message of the type with this full name: `TL_INVALID_ARGUMENT` says what is
+// wrong. What the library received has been checked.
+//
+// Asks for: The slices are valid, `status` is valid for writing or null.
+tl_code tl_schema_check(struct tl_schema schema,
+                        struct tl_slice type_name,
+                        struct tl_slice linear,
+                        struct tl_status *status);
+
+// A linear message of the type with this full name, from anybody, as protobuf.
+//
+// Asks for: The slices are valid, `out` is valid for writing, `status` too or null.
+tl_code tl_schema_encode(struct tl_schema schema,
+                         struct tl_slice type_name,
+                         struct tl_slice linear,
+                         struct tl_message *out,
+                         struct tl_status *status);
+
+// A message in protobuf of the type with this full name, as a linear one in memory of the process, to be released.
+// `bytes` gets its length.
+//
+// Asks for: The slices are valid, `out` and `bytes` are valid for writing, `status` too or null.
+tl_code tl_schema_decode(struct tl_schema schema,
+                         struct tl_slice type_name,
+                         struct tl_slice protobuf,
+                         struct tl_memory *out,
+                         size_t *bytes,
+                         struct tl_status *status);
+
 // A server with nothing to serve yet. `options` may be null.
 //
 // Asks for: `options` is null or valid, and so are the slices in it; `out` is valid for writing, `status` too or null.
@@ -540,6 +649,18 @@ tl_code tl_server_add_service(struct tl_server server,
                               tl_handler handler,
                               void *user,
                               struct tl_status *status);
+
+// The same with the types of a schema: messages of its calls are linear.
+//
+// Asks for: As `tl_server_add_service` asks for.
+tl_code tl_server_add_typed_service(struct tl_server server,
+                                    struct tl_schema schema,
+                                    struct tl_slice name,
+                                    struct tl_queue queue,
+                                    uint64_t tag,
+                                    tl_handler handler,
+                                    void *user,
+                                    struct tl_status *status);
 
 // Starts a server in the background. It waits for a daemon if there is none, and attaches anew when one comes back.
 //

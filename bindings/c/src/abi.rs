@@ -69,6 +69,27 @@ pub struct tl_server {
     pub id: u64,
 }
 
+/// Types of messages, read from descriptors. Released by `tl_schema_release`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct tl_schema {
+    /// 0 is no schema.
+    pub id: u64,
+}
+
+/// Memory to build a linear message in (docs/linear.md), header included. Released by `tl_memory_release`, or by the
+/// function that sends what was built in it. One thread at a time uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct tl_memory {
+    /// 0 is no memory.
+    pub id: u64,
+    /// The first byte, aligned to 8. What it holds at first is anything.
+    pub data: *mut u8,
+    /// Bytes that may be written.
+    pub capacity: usize,
+}
+
 /// A code of gRPC's: `TL_OK` to `TL_UNAUTHENTICATED`.
 pub type tl_code = u32;
 
@@ -179,6 +200,11 @@ pub struct tl_call_options {
     pub metadata: tl_metadata,
     /// A delivered call, whose deadline, cancellation and trace context are inherited; 0 for that of the thread.
     pub parent: tl_call,
+    /// Where the request was built, instead of the slice, which is not looked at then. The memory is released by the
+    /// function that is given the options, also if it fails.
+    pub built: tl_memory,
+    /// How many bytes the built request has.
+    pub built_bytes: usize,
 }
 
 /// Settings of a server. Set all to zero, then `size`, then what is wanted.
@@ -213,6 +239,11 @@ pub struct tl_outcome {
     pub details: tl_slice,
     /// Trailing metadata, copied; 0 for none.
     pub trailers: tl_metadata,
+    /// Where the last response was built, instead of the slice, which is not looked at then. The memory is released by
+    /// the function that is given the outcome, also if it fails.
+    pub built: tl_memory,
+    /// How many bytes the built response has.
+    pub built_bytes: usize,
 }
 
 /// What came of an operation. `tl_event_clear` releases all but the call.

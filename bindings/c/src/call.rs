@@ -1,17 +1,17 @@
 //! Calls: made through a channel, or delivered to a server.
 
 use crate::abi::{
-    TL_LAST, TL_NO_MESSAGE, tl_call, tl_call_options, tl_channel, tl_code, tl_event, tl_message, tl_metadata,
-    tl_outcome, tl_queue, tl_slice, tl_status,
+    TL_LAST, TL_NO_MESSAGE, tl_call, tl_call_options, tl_channel, tl_code, tl_event, tl_memory, tl_message,
+    tl_metadata, tl_outcome, tl_queue, tl_slice, tl_status,
 };
 use crate::entry::{enter, value};
 use crate::event;
 use crate::foreign::{CallerMemory, NOTHING, check_out, lend};
 use crate::objects::{CallObject, Object, QueueEvent, What};
-use crate::{context, handles, lookup, message, metadata};
-use bytes::Bytes;
+use crate::{context, handles, lookup, memory, message, metadata};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use trunkline::opaque::OpaqueBody;
 use trunkline::{Code, Status, Wait};
 use trunkline_bindings::{CallEvent, CallOpening, Cancel, CompletionQueue};
 
@@ -42,8 +42,16 @@ fn dial(
     Ok(dial.with_metadata(metadata::copy_of(options.metadata)?))
 }
 
-fn copied(foreign: &CallerMemory, slice: tl_slice) -> Result<Bytes, Status> {
-    Ok(Bytes::copy_from_slice(foreign.bytes(slice)?))
+fn copied(foreign: &CallerMemory, slice: tl_slice) -> Result<OpaqueBody, Status> {
+    Ok(foreign.bytes(slice)?.to_vec().into())
+}
+
+/// What was built instead of a slice, if anything was. Its memory is gone in any case.
+fn built(foreign: &CallerMemory, options: *const tl_call_options) -> Result<Option<OpaqueBody>, Status> {
+    match foreign.sized(options)? {
+        Some(options) if options.built.id != 0 => memory::take(options.built, options.built_bytes).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Calls a method with one request, and waits for its response. `options` may be null. The request is copied.
@@ -63,8 +71,9 @@ pub unsafe extern "C" fn tl_unary(
     unsafe {
         enter("tl_unary", status, |foreign| {
             foreign.write(reply, tl_message::default())?;
+            let built = built(foreign, options)?;
             let dial = dial(foreign, channel, method, options, &Cancel::default())?;
-            let answered = dial.unary(copied(foreign, request)?).wait();
+            let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             match answered.message {
                 Some(message) => foreign.write(reply, message::handle_of(message)?),
                 None => Err(answered.status),
@@ -91,8 +100,9 @@ pub unsafe extern "C" fn tl_unary_event(
     unsafe {
         enter("tl_unary_event", status, |foreign| {
             foreign.write(event, event::NONE)?;
+            let built = built(foreign, options)?;
             let dial = dial(foreign, channel, method, options, &Cancel::default())?;
-            let answered = dial.unary(copied(foreign, request)?).wait();
+            let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             let ended = answered.status.clone();
             foreign.write(event, QueueEvent { tag: 0, call: 0, what: What::Reply(answered) }.give())?;
             if ended.is_ok() { Ok(()) } else { Err(ended) }
@@ -120,9 +130,10 @@ pub unsafe extern "C" fn tl_unary_start(
     unsafe {
         enter("tl_unary_start", status, |foreign| {
             foreign.write(call, tl_call::default())?;
+            let built = built(foreign, options)?;
             let (queue, cancel) = (lookup::queue(queue)?, Cancel::default());
             let dial = dial(foreign, channel, method, options, &cancel)?;
-            let request = copied(foreign, request)?;
+            let request = built.map_or_else(|| copied(foreign, request), Ok)?;
             let id = handles::insert(Object::Call(Arc::new(CallObject::Unary(cancel))))?;
             event::begin(&queue, (tag, id), async move { What::Reply(dial.unary(request).await) });
             foreign.write(call, tl_call { id })
@@ -152,9 +163,14 @@ pub unsafe extern "C" fn tl_call_open(
     unsafe {
         enter("tl_call_open", status, |foreign| {
             foreign.write(call, tl_call::default())?;
+            let built = built(foreign, options)?;
             let (queue, cancel) = (lookup::queue_if_any(queue)?, Cancel::default());
             let dial = dial(foreign, channel, method, options, &cancel)?;
-            let first = if flags & TL_NO_MESSAGE == 0 { Some(copied(foreign, first)?) } else { None };
+            let first = match built {
+                _ if flags & TL_NO_MESSAGE != 0 => None,
+                Some(built) => Some(built),
+                None => Some(copied(foreign, first)?),
+            };
             let made = Arc::new(CallObject::Made { cancel, opened: OnceLock::new() });
             let opening = open(Arc::clone(&made), dial, first, flags & TL_LAST != 0);
             match queue {
@@ -176,7 +192,7 @@ pub unsafe extern "C" fn tl_call_open(
 async fn open(
     made: Arc<CallObject>,
     dial: CallOpening,
-    first: Option<Bytes>,
+    first: Option<OpaqueBody>,
     no_more: bool,
 ) -> Result<(), Status> {
     let opened = dial.open(first, no_more).await?;
@@ -222,21 +238,46 @@ pub unsafe extern "C" fn tl_call_send(
 ) -> tl_code {
     // SAFETY: the caller's promise.
     unsafe {
-        enter("tl_call_send", status, |foreign| {
-            let (object, queue) = (lookup::call(call)?, lookup::queue_if_any(queue)?);
-            let message = copied(foreign, message)?;
-            match &*object {
-                CallObject::Served(served) => {
-                    let served = served.clone();
-                    perform(queue, (tag, call), async move { served.send(message).await })
-                }
-                _ => {
-                    let opened = object.opened()?;
-                    let is_last = flags & TL_LAST != 0;
-                    perform(queue, (tag, call), async move { opened.send(message, is_last).await })
-                }
-            }
+        enter("tl_call_send", status, |foreign| send(call, copied(foreign, message)?, flags, (queue, tag)))
+    }
+}
+
+/// The same of a message that was built in memory, which is released, also if this fails: its first `bytes`. Nothing is
+/// copied where it lies in the heap that it is sent from.
+///
+/// # Safety
+/// `status` is valid for writing or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_call_send_built(
+    call: tl_call,
+    built: tl_memory,
+    bytes: usize,
+    flags: u32,
+    queue: tl_queue,
+    tag: u64,
+    status: *mut tl_status,
+) -> tl_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        enter("tl_call_send_built", status, |_| {
+            let message = memory::take(built, bytes)?;
+            send(call, message, flags, (queue, tag))
         })
+    }
+}
+
+fn send(call: tl_call, message: OpaqueBody, flags: u32, (queue, tag): (tl_queue, u64)) -> Result<(), Status> {
+    let (object, queue) = (lookup::call(call)?, lookup::queue_if_any(queue)?);
+    match &*object {
+        CallObject::Served(served) => {
+            let served = served.clone();
+            perform(queue, (tag, call), async move { served.send(message).await })
+        }
+        _ => {
+            let opened = object.opened()?;
+            let is_last = flags & TL_LAST != 0;
+            perform(queue, (tag, call), async move { opened.send(message, is_last).await })
+        }
     }
 }
 
@@ -423,10 +464,19 @@ pub unsafe extern "C" fn tl_call_finish(
     // SAFETY: the caller's promise.
     unsafe {
         enter("tl_call_finish", status, |foreign| {
+            let built = match foreign.sized(outcome)? {
+                Some(outcome) if outcome.built.id != 0 => {
+                    Some(memory::take(outcome.built, outcome.built_bytes)?)
+                }
+                _ => None,
+            };
             let (served, queue) = (lookup::served(call)?, lookup::queue_if_any(queue)?);
             let ending = ending(foreign, outcome)?;
-            let message =
-                if message.is_null() { None } else { Some(copied(foreign, foreign.read(message)?)?) };
+            let message = match built {
+                None if message.is_null() => None,
+                None => Some(copied(foreign, foreign.read(message)?)?),
+                built => built,
+            };
             perform(queue, (tag, call), async move { served.finish(&ending, message).await })
         })
     }

@@ -224,6 +224,8 @@ mod tests {
             message: NOTHING,
             details: NOTHING,
             trailers: crate::abi::tl_metadata::default(),
+            built: crate::memory::NONE,
+            built_bytes: 0,
         };
         assert_eq!(code(foreign().sized(&raw const outcome)), Code::InvalidArgument);
         let newer = tl_outcome { size: u32::MAX, code: 3, ..outcome };

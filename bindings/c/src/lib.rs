@@ -1,7 +1,9 @@
 //! The library of applications as a C ABI: `libtrunkline` and [`trunkline.h`](../include/trunkline.h).
 //!
 //! Every language that can call C calls and serves through this: unary calls and streams over protobuf bytes, through
-//! [`trunkline::opaque`]. Whoever generated code for the messages encodes and decodes them.
+//! [`trunkline::opaque`]. Whoever generated code for the messages encodes and decodes them. Where a channel or a
+//! service has a schema, messages are linear: read where the daemon put them, and built in memory of the send heap
+//! ([`memory`]).
 //!
 //! # The way of a call
 //! A function checks its arguments ([`foreign`]), finds the objects behind its handles ([`handles`]), and does one
@@ -19,11 +21,12 @@
 //!
 //! # Checks
 //! With `TRUNKLINE_CHECKS=1` every misuse is told on standard error, with the function's name, and each received
-//! message is a block of `malloc`: valgrind and the address sanitizer see its use after `tl_message_release`.
+//! message is a block of `malloc`, as is memory to build in: valgrind and the address sanitizer see their use after
+//! `tl_message_release` and after what was built was sent.
 //!
 //! # Limits
 //! [`handles::HANDLES_MAX`] handles at a time. Bytes to send are copied twice: into the library, and into the heap they
-//! are sent from. Received ones are not copied.
+//! are sent from; what was built in memory of the library is not copied, nor is what is received.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod abi;
@@ -36,9 +39,11 @@ mod event;
 pub mod foreign;
 pub mod handles;
 mod lookup;
+mod memory;
 mod message;
 mod metadata;
 mod objects;
 mod queue;
+mod schema;
 mod server;
 mod status;

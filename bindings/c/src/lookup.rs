@@ -1,10 +1,13 @@
 //! The object behind a handle, if it is one of the wanted kind.
 
-use crate::abi::{tl_call, tl_channel, tl_message, tl_metadata, tl_queue, tl_server, tl_status};
+use crate::abi::{
+    tl_call, tl_channel, tl_memory, tl_message, tl_metadata, tl_queue, tl_schema, tl_server, tl_status,
+};
 use crate::handles;
-use crate::objects::{CallObject, MessageBytes, Object, QueueEvent, ServerObject};
-use parking_lot::RwLock;
+use crate::objects::{CallObject, MessageBytes, Object, QueueEvent, SchemaObject, ServerObject};
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use trunkline::opaque::Space;
 use trunkline::{Metadata, Status, opaque};
 use trunkline_bindings::{CompletionQueue, DeliveredCall};
 
@@ -74,5 +77,21 @@ pub(crate) fn server(server: tl_server) -> Result<Arc<ServerObject>, Status> {
     match handles::get(server.id) {
         Some(Object::Server(server)) => Ok(server),
         _ => Err(Status::invalid_argument(format!("{:#x} is no open server", server.id))),
+    }
+}
+
+/// The schema behind a handle.
+pub(crate) fn schema(schema: tl_schema) -> Result<Arc<SchemaObject>, Status> {
+    match handles::get(schema.id) {
+        Some(Object::Schema(schema)) => Ok(schema),
+        _ => Err(Status::invalid_argument(format!("{:#x} is no open schema", schema.id))),
+    }
+}
+
+/// The memory behind a handle.
+pub(crate) fn memory(memory: tl_memory) -> Result<Arc<Mutex<Option<Space>>>, Status> {
+    match handles::get(memory.id) {
+        Some(Object::Memory(space)) => Ok(space),
+        _ => Err(Status::invalid_argument(format!("{:#x} is no open memory", memory.id))),
     }
 }

@@ -2,8 +2,11 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::{Arc, OnceLock};
+use trunkline::opaque::{Space, Types};
 use trunkline::{Metadata, ServerBuilder, ServerHandle, Status, opaque};
 use trunkline_bindings::{Answered, CallEvent, Cancel, CompletionQueue, DeliveredCall, OpenCall};
+use trunkline_message::Transcoder;
+use trunkline_schema::Schema;
 
 /// What a handle stands for. Cloning shares it.
 #[derive(Clone)]
@@ -15,13 +18,16 @@ pub(crate) enum Object {
     Metadata(Arc<RwLock<Metadata>>),
     Status(Arc<Status>),
     Server(Arc<ServerObject>),
+    Schema(Arc<SchemaObject>),
+    /// `None` once it was sent or released.
+    Memory(Arc<Mutex<Option<Space>>>),
 }
 
 /// The bytes of a message.
 pub(crate) enum MessageBytes {
     /// In the receive heap.
     Received(opaque::Message),
-    /// A block of malloc, with `TRUNKLINE_CHECKS=1`.
+    /// A block of malloc: with `TRUNKLINE_CHECKS=1`, and what was encoded here.
     Copied(Box<[u8]>),
 }
 
@@ -86,6 +92,14 @@ impl CallObject {
             Self::Served(served) => served.let_go(),
         }
     }
+}
+
+/// What is behind the handle of a schema.
+pub(crate) struct SchemaObject {
+    pub(crate) types: Types,
+    pub(crate) schema: Arc<Schema>,
+    /// Made when something is first encoded or decoded.
+    pub(crate) transcoder: OnceLock<Transcoder>,
 }
 
 /// What is behind the handle of a server.

@@ -1,6 +1,8 @@
 //! Servers: their calls go to handlers, or to queues.
 
-use crate::abi::{tl_call, tl_code, tl_handler, tl_queue, tl_server, tl_server_options, tl_slice, tl_status};
+use crate::abi::{
+    tl_call, tl_code, tl_handler, tl_queue, tl_schema, tl_server, tl_server_options, tl_slice, tl_status,
+};
 use crate::channel::{embedded, said};
 use crate::entry::enter;
 use crate::foreign::{CallerMemory, User};
@@ -74,19 +76,53 @@ pub unsafe extern "C" fn tl_server_add_service(
     unsafe {
         enter("tl_server_add_service", status, |foreign| {
             let (server, name) = (lookup::server(server)?, foreign.text(name)?);
-            let adapter = match handler {
-                Some(handler) => Adapter::new(name, move |served| handle(handler, user, served)),
-                None => {
-                    let queue = lookup::queue(queue)?;
-                    Adapter::new(name, move |served| {
-                        let what = What::Call(Arc::new(CallObject::Served(served)));
-                        queue.push(QueueEvent { tag, call: 0, what });
-                    })
-                }
-            };
+            let adapter = adapter(name, (queue, tag), (handler, user))?;
             server.change(|builder| builder.add_opaque_service(adapter))
         })
     }
+}
+
+/// The same with the types of a schema: messages of its calls are linear.
+///
+/// # Safety
+/// As `tl_server_add_service` asks for.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_server_add_typed_service(
+    server: tl_server,
+    schema: tl_schema,
+    name: tl_slice,
+    queue: tl_queue,
+    tag: u64,
+    handler: tl_handler,
+    user: *mut c_void,
+    status: *mut tl_status,
+) -> tl_code {
+    let user = User(user);
+    // SAFETY: the caller's promise.
+    unsafe {
+        enter("tl_server_add_typed_service", status, |foreign| {
+            let (server, name) = (lookup::server(server)?, foreign.text(name)?);
+            let types = lookup::schema(schema)?.types.clone();
+            let adapter = adapter(name, (queue, tag), (handler, user))?.with_types(types);
+            server.change(|builder| builder.add_opaque_service(adapter))
+        })
+    }
+}
+
+/// The service whose calls go to a handler, or to a queue.
+fn adapter(
+    name: &str,
+    (queue, tag): (tl_queue, u64),
+    (handler, user): (tl_handler, User),
+) -> Result<Adapter, Status> {
+    let Some(handler) = handler else {
+        let queue = lookup::queue(queue)?;
+        return Ok(Adapter::new(name, move |served| {
+            let what = What::Call(Arc::new(CallObject::Served(served)));
+            queue.push(QueueEvent { tag, call: 0, what });
+        }));
+    };
+    Ok(Adapter::new(name, move |served| handle(handler, user, served)))
 }
 
 /// Has a call handled by the application. Without room for a handle it is dropped, and its caller told.

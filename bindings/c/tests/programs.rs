@@ -199,6 +199,57 @@ fn generated_cpp_calls_and_serves() {
     assert_eq!(success("stubs", &run(built(cc, prefix.path(), &[]))), "handles 0\n");
 }
 
+/// What protoc-gen-trunkline makes with `messages=linear`: of the vectors that every language reads and writes.
+#[test]
+fn linear_cpp_reads_writes_builds_and_calls_and_is_clean_under_sanitizers() {
+    if !has(cpp_compiler(), "linear C++") {
+        return;
+    }
+    let prefix = installed();
+    let vectors = here("../../tests/data/linear");
+    let files = ["vectors.proto", "vectors2.proto"];
+    let set =
+        trunkline_schema::compile_proto_files(&files.map(|file| vectors.join(file)), &[&vectors]).unwrap();
+    let large = trunkline_schema::compile_proto_source("large.proto", &large_messages()).unwrap();
+    for set in [set, large] {
+        for header in trunkline_codegen::generate_cpp_linear(&set, &[]).unwrap() {
+            std::fs::write(prefix.path().join("include").join(&header.name), &header.text).unwrap();
+        }
+    }
+    let compiled = |flags: &[&str]| {
+        let mut cc = Command::new(cpp_compiler());
+        cc.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg(here("../cpp/tests/linear.cpp"));
+        let mut program = built(cc, prefix.path(), flags);
+        program.arg(vectors.join("vectors.txt"));
+        program
+    };
+    // The header of large messages makes a program large: one is compiled, with sanitizers where there are any.
+    let flags: &[&str] =
+        if has_sanitizers(prefix.path(), "linear C++ under sanitizers") { &SANITIZERS } else { &[] };
+    let mut program = compiled(flags);
+    let told = success("linear", &run(again(&program)));
+    let lines = std::fs::read_to_string(vectors.join("vectors.txt")).unwrap();
+    let count = lines.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!(told, format!("vectors {count}\nhandles 3\n"));
+    program.env("TRUNKLINE_CHECKS", "1");
+    assert_eq!(success("linear with checks", &run(program)), told);
+}
+
+fn again(program: &Command) -> Command {
+    let mut other = Command::new(program.get_program());
+    other.args(program.get_args());
+    other
+}
+
+/// The smallest and the largest of HPRPC's messages.
+fn large_messages() -> String {
+    let message = |members: usize| {
+        let fields: String = (1..=members).map(|member| format!("  int32 m{member} = {member};\n")).collect();
+        format!("message LargeData{members} {{\n{fields}}}\n")
+    };
+    format!("syntax = \"proto3\";\n{}{}", message(128), message(8192))
+}
+
 /// Handles of every kind, ended ones among them, given to every function: under sanitizers where there are any.
 #[test]
 fn random_calls_crash_nothing_and_leave_nothing_behind() {

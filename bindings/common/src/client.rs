@@ -2,11 +2,10 @@
 
 use crate::cancel::{Cancel, OperationSide};
 use crate::tray::{Borrowed, Tray};
-use bytes::Bytes;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::time::Duration;
-use trunkline::opaque::{self, Answer, Answers, Message, Outcome, Requests, Scope};
+use trunkline::opaque::{self, Answer, Answers, Message, OpaqueBody, Outcome, Requests, Scope};
 use trunkline::{Code, Execution, Metadata, Status};
 
 /// A call to be made.
@@ -74,7 +73,7 @@ impl CallOpening {
     }
 
     /// One request, one response.
-    pub async fn unary(self, request: Bytes) -> Answered {
+    pub async fn unary(self, request: OpaqueBody) -> Answered {
         let mut answered = Answered { headers: Metadata::new(), message: None, status: Status::ok() };
         let cancel = self.cancel.clone();
         let opened = match self.open(Some(request), true).await {
@@ -100,7 +99,7 @@ impl CallOpening {
     ///
     /// # Errors
     /// What kept it from being made; it was not executed.
-    pub async fn open(self, first: Option<Bytes>, no_more: bool) -> Result<OpenCall, Status> {
+    pub async fn open(self, first: Option<OpaqueBody>, no_more: bool) -> Result<OpenCall, Status> {
         let Self { mut call, scope, cancel } = self;
         if let Some(first) = first {
             call = call.with_message(first);
@@ -135,7 +134,7 @@ impl OpenCall {
     /// # Errors
     /// The status of the call if it has ended; what is wrong with the message; FAILED_PRECONDITION after the last
     /// message and while another operation sends.
-    pub async fn send(&self, message: Bytes, is_last: bool) -> Result<(), Status> {
+    pub async fn send(&self, message: OpaqueBody, is_last: bool) -> Result<(), Status> {
         let mut held = self.requests.take().ok_or_else(|| busy("sends, or nothing may follow"))?;
         let Some(requests) = held.get() else { return Err(busy("sends")) };
         let sent = self.cancel.or(OperationSide::Sending, requests.send(message)).await;

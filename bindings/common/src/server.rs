@@ -3,13 +3,12 @@
 use crate::cancel::{Cancel, OperationSide};
 use crate::client::{CallEvent, held_or};
 use crate::tray::Tray;
-use bytes::Bytes;
 use std::fmt;
 use std::future::{poll_fn, ready};
 use std::sync::Arc;
 use std::time::Duration;
 use trunkline::codegen::Handling;
-use trunkline::opaque::{self, Delivered, Incoming, Outcome, Responder, Scope};
+use trunkline::opaque::{self, Delivered, Incoming, OpaqueBody, Outcome, Responder, Scope, Types};
 use trunkline::{Metadata, Status};
 
 /// A call that arrived. Dropped unanswered, its caller gets UNAVAILABLE.
@@ -32,19 +31,29 @@ struct Head {
 /// A service whose calls all go to one receiver.
 pub struct Adapter {
     name: Box<str>,
+    types: Option<Types>,
     receive: Box<dyn Fn(DeliveredCall) + Send + Sync>,
 }
 
 impl Adapter {
     /// Calls of the service `name` go to `receive`, on the thread of the worker that got them.
     pub fn new(name: &str, receive: impl Fn(DeliveredCall) + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), receive: Box::new(receive) }
+        Self { name: name.into(), types: None, receive: Box::new(receive) }
+    }
+
+    /// The service with these types: its messages are linear.
+    pub fn with_types(self, types: Types) -> Self {
+        Self { types: Some(types), ..self }
     }
 }
 
 impl opaque::Service for Adapter {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn types(&self) -> Option<&Types> {
+        self.types.as_ref()
     }
 
     fn call(&self, call: Delivered) -> Handling {
@@ -116,7 +125,7 @@ impl DeliveredCall {
     ///
     /// # Errors
     /// As [`DeliveredCall::send_headers`]; what is wrong with the message.
-    pub async fn send(&self, message: Bytes) -> Result<(), Status> {
+    pub async fn send(&self, message: OpaqueBody) -> Result<(), Status> {
         let mut held = held_or(self.responder.take(), "sends, or the call has been answered")?;
         let Some(responder) = held.get() else { return Ok(()) };
         self.cancel.or(OperationSide::Sending, responder.send(message)).await.ok_or_else(let_go)?
@@ -126,7 +135,7 @@ impl DeliveredCall {
     ///
     /// # Errors
     /// FAILED_PRECONDITION when it was answered already, and while another operation sends.
-    pub async fn finish(&self, status: &Status, message: Option<Bytes>) -> Result<(), Status> {
+    pub async fn finish(&self, status: &Status, message: Option<OpaqueBody>) -> Result<(), Status> {
         let held = held_or(self.responder.take(), "sends, or the call has been answered")?;
         if let Some(responder) = held.keep() {
             responder.finish(&Outcome::from(status), message).await;

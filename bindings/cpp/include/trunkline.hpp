@@ -4,7 +4,8 @@
 // `Result::value`, and nothing a handler throws leaves it: its call ends with UNKNOWN.
 //
 // `unary<Response>` and `Service::unary<Request, Response>` take any class with `SerializeToString(std::string *) const`
-// and `ParseFromArray(const void *, int)`, as protobuf's have.
+// and `ParseFromArray(const void *, int)`, as protobuf's have; and the classes over linear messages of
+// trunkline_linear.hpp, which are neither encoded nor decoded.
 #ifndef TRUNKLINE_HPP
 #define TRUNKLINE_HPP
 
@@ -20,6 +21,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -67,6 +69,7 @@ template <class H, tl_code (*Release)(H)> class Owned {
 };
 
 using MetadataHandle = Owned<tl_metadata, tl_metadata_release>;
+using MemoryHandle = Owned<tl_memory, tl_memory_release>;
 
 inline Metadata read(tl_metadata handle) {
     Metadata out;
@@ -153,12 +156,41 @@ class Message {
   public:
     Message() = default;
     explicit Message(tl_message handle) : handle_(handle) {}
+    tl_message get() const { return handle_.get(); }
     // Until this is destroyed. Nothing is copied.
     std::string_view bytes() const { return detail::view(tl_message_bytes(handle_.get())); }
 
   private:
     detail::Owned<tl_message, tl_message_release> handle_;
 };
+
+class ServedCall;
+
+namespace detail {
+
+// A message on its way out: bytes, or memory that it was built in.
+struct Outgoing {
+    std::string bytes;
+    MemoryHandle built;
+    size_t built_bytes = 0;
+};
+
+// How messages of a class are written and read. This is for protobuf's; trunkline_linear.hpp has its own.
+template <class M, class = void> struct Codec {
+    // False if it cannot be encoded. The memory is for what is sent through `channel`, or as an answer to `call`.
+    template <class From> static bool encode(From &&message, tl_channel, tl_call, Outgoing &out) {
+        return message.SerializeToString(&out.bytes);
+    }
+
+    static bool decode(Message message, M &out) {
+        std::string_view bytes = message.bytes();
+        return out.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
+    }
+
+    static M answer(const ServedCall &) { return M(); }
+};
+
+} // namespace detail
 
 // What came of an operation.
 struct Event {
@@ -228,8 +260,13 @@ namespace detail {
 // `CallOptions` as the library reads them.
 class RawOptions {
   public:
-    explicit RawOptions(const CallOptions &options) {
+    explicit RawOptions(const CallOptions &options, Outgoing *request = nullptr) {
         raw_.size = sizeof raw_;
+        // Released by the function that gets it.
+        if (request != nullptr) {
+            raw_.built = std::exchange(*request->built.out(), tl_memory{});
+            raw_.built_bytes = request->built_bytes;
+        }
         // 0 is no limit: what has passed has passed.
         if (options.timeout) raw_.timeout_ns = options.timeout->count() > 0 ? options.timeout->count() : 1;
         raw_.parent = options.parent;
@@ -267,6 +304,14 @@ class Call {
     Status send(std::string_view message, bool last = false) {
         tl_status status;
         tl_call_send(get(), detail::slice(message), last ? TL_LAST : 0, tl_queue{}, 0, &status);
+        return Status::take(status);
+    }
+
+    Status send(detail::Outgoing &message) {
+        if (!message.built) return send(message.bytes);
+        tl_status status;
+        tl_memory built = std::exchange(*message.built.out(), tl_memory{});
+        tl_call_send_built(get(), built, message.built_bytes, 0, tl_queue{}, 0, &status);
         return Status::take(status);
     }
 
@@ -320,28 +365,31 @@ class Channel {
     // To whoever serves the called service on this host.
     static Result<Channel> local() { return make(Options{}); }
 
-    // One request, one response.
-    Result<Message> unary(std::string_view method, std::string_view request, const CallOptions &how = {}) const {
-        detail::RawOptions options(how);
-        if (!options.status().ok()) return options.status();
-        tl_message reply;
+    // The same for methods of a schema: messages are linear.
+    Result<Channel> typed(tl_schema schema) const {
+        Channel out;
         tl_status status;
-        if (tl_unary(get(), detail::slice(method), detail::slice(request), options.get(), &reply, &status) != TL_OK) {
-            return Status::take(status);
-        }
-        return Message(reply);
+        if (tl_channel_typed(get(), schema, out.handle_->out(), &status) != TL_OK) return Status::take(status);
+        return out;
     }
 
-    // The same with messages of classes.
-    template <class Response, class Request, class = decltype(&Request::SerializeToString)>
-    Result<Response> unary(std::string_view method, const Request &request, const CallOptions &how = {}) const {
-        std::string bytes;
-        if (!request.SerializeToString(&bytes)) return Status(TL_INVALID_ARGUMENT, "the request cannot be encoded");
-        Result<Message> reply = unary(method, std::string_view(bytes), how);
+    // One request, one response.
+    Result<Message> unary(std::string_view method, std::string_view request, const CallOptions &how = {}) const {
+        return answered(method, request, detail::RawOptions(how));
+    }
+
+    // The same with messages of classes. A linear request that is moved in is sent from where it was built.
+    template <class Response, class Request, class = decltype(&std::decay_t<Request>::SerializeToString)>
+    Result<Response> unary(std::string_view method, Request &&request, const CallOptions &how = {}) const {
+        using Class = std::decay_t<Request>;
+        detail::Outgoing out;
+        if (!detail::Codec<Class>::encode(std::forward<Request>(request), get(), tl_call{}, out)) {
+            return Status(TL_INVALID_ARGUMENT, "the request cannot be encoded");
+        }
+        Result<Message> reply = answered(method, out.bytes, detail::RawOptions(how, &out));
         if (!reply) return reply.status();
         Response response;
-        std::string_view received = reply->bytes();
-        if (!response.ParseFromArray(received.data(), static_cast<int>(received.size()))) {
+        if (!detail::Codec<Response>::decode(std::move(*reply), response)) {
             return Status(TL_INTERNAL, "the response cannot be decoded");
         }
         return response;
@@ -363,7 +411,29 @@ class Channel {
     // Opens a call to send and receive along; with `only`, that is its one request.
     Result<Call> open(std::string_view method, const CallOptions &how = {},
                       std::optional<std::string_view> only = std::nullopt) const {
-        detail::RawOptions options(how);
+        return opened(method, detail::RawOptions(how), only);
+    }
+
+    Result<Call> open(std::string_view method, const CallOptions &how, detail::Outgoing &only) const {
+        return opened(method, detail::RawOptions(how, &only), only.bytes);
+    }
+
+    tl_channel get() const { return handle_->get(); }
+
+  private:
+    Result<Message> answered(std::string_view method, std::string_view request,
+                             const detail::RawOptions &options) const {
+        if (!options.status().ok()) return options.status();
+        tl_message reply;
+        tl_status status;
+        if (tl_unary(get(), detail::slice(method), detail::slice(request), options.get(), &reply, &status) != TL_OK) {
+            return Status::take(status);
+        }
+        return Message(reply);
+    }
+
+    Result<Call> opened(std::string_view method, const detail::RawOptions &options,
+                        std::optional<std::string_view> only) const {
         if (!options.status().ok()) return options.status();
         tl_call call;
         tl_status status;
@@ -373,9 +443,6 @@ class Channel {
         return Call(call);
     }
 
-    tl_channel get() const { return handle_->get(); }
-
-  private:
     using Handle = detail::Owned<tl_channel, tl_channel_release>;
     std::shared_ptr<Handle> handle_ = std::make_shared<Handle>();
 };
@@ -384,22 +451,19 @@ class Channel {
 template <class Request, class Response> class Stream {
   public:
     static Result<Stream> open(const Channel &channel, std::string_view method, const CallOptions &how) {
-        return made(channel.open(method, how));
+        return made(channel, channel.open(method, how));
     }
 
-    static Result<Stream> open(const Channel &channel, std::string_view method, const Request &only,
-                               const CallOptions &how) {
-        std::string bytes;
-        if (!only.SerializeToString(&bytes)) return Status(TL_INVALID_ARGUMENT, "the request cannot be encoded");
-        return made(channel.open(method, how, std::string_view(bytes)));
+    template <class From>
+    static Result<Stream> open(const Channel &channel, std::string_view method, From &&only, const CallOptions &how) {
+        detail::Outgoing out;
+        if (!Coded::encode(std::forward<From>(only), channel.get(), tl_call{}, out)) return unencoded();
+        return made(channel, channel.open(method, how, out));
     }
 
-    // Waits until there is room for it.
-    Status write(const Request &request) {
-        std::string bytes;
-        if (!request.SerializeToString(&bytes)) return Status(TL_INVALID_ARGUMENT, "the request cannot be encoded");
-        return call_.send(bytes);
-    }
+    // Waits until there is room for it. A linear request that is moved in is sent from where it was built.
+    Status write(const Request &request) { return sent(request); }
+    Status write(Request &&request) { return sent(std::move(request)); }
 
     Status done_writing() { return call_.end_requests(); }
 
@@ -411,8 +475,7 @@ template <class Request, class Response> class Stream {
             if (event.kind == TL_EVENT_END) ended_ = std::move(event.status);
             if (event.kind != TL_EVENT_MESSAGE) continue;
             Response response;
-            std::string_view bytes = event.message.bytes();
-            if (response.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return response;
+            if (detail::Codec<Response>::decode(std::move(event.message), response)) return response;
             call_.cancel();
             ended_ = Status(TL_INTERNAL, "a response cannot be decoded");
         }
@@ -431,13 +494,24 @@ template <class Request, class Response> class Stream {
     void cancel() { call_.cancel(); }
 
   private:
-    explicit Stream(Call call) : call_(std::move(call)) {}
+    using Coded = detail::Codec<Request>;
 
-    static Result<Stream> made(Result<Call> call) {
+    Stream(Channel channel, Call call) : channel_(std::move(channel)), call_(std::move(call)) {}
+
+    static Result<Stream> made(const Channel &channel, Result<Call> call) {
         if (!call) return call.status();
-        return Stream(std::move(*call));
+        return Stream(channel, std::move(*call));
     }
 
+    static Status unencoded() { return Status(TL_INVALID_ARGUMENT, "the request cannot be encoded"); }
+
+    template <class From> Status sent(From &&request) {
+        detail::Outgoing out;
+        if (!Coded::encode(std::forward<From>(request), channel_.get(), tl_call{}, out)) return unencoded();
+        return call_.send(out);
+    }
+
+    Channel channel_;
     Call call_;
     Metadata headers_;
     std::optional<Status> ended_;
@@ -466,6 +540,7 @@ class ServedCall {
     // TL_EVENT_MESSAGE, TL_EVENT_REQUESTS_END, or TL_EVENT_END when the call is no longer wanted.
     Event receive() { return call_.receive(); }
     Status send(std::string_view message) { return call_.send(message); }
+    Status send(detail::Outgoing &message) { return call_.send(message); }
 
     Status send_headers(const Metadata &headers) {
         detail::MetadataHandle handle;
@@ -481,6 +556,17 @@ class ServedCall {
 
     // Answers, with a last response if there is one. The status's metadata are the trailers.
     Status finish(const Status &with, std::optional<std::string_view> message = std::nullopt) {
+        return finished(with, message, nullptr);
+    }
+
+    Status finish(const Status &with, detail::Outgoing &message) {
+        return finished(with, message.bytes, &message);
+    }
+
+    tl_call get() const { return call_.get(); }
+
+  private:
+    Status finished(const Status &with, std::optional<std::string_view> message, detail::Outgoing *out) {
         detail::MetadataHandle trailers;
         Status written = detail::RawOptions::write(with.metadata(), trailers);
         if (!written.ok()) return written;
@@ -490,15 +576,16 @@ class ServedCall {
         outcome.message = detail::slice(with.message());
         outcome.details = detail::slice(with.details());
         outcome.trailers = trailers.get();
+        if (out != nullptr) {
+            outcome.built = std::exchange(*out->built.out(), tl_memory{});
+            outcome.built_bytes = out->built_bytes;
+        }
         tl_slice last = detail::slice(message.value_or(std::string_view()));
         tl_status status;
         tl_call_finish(get(), &outcome, message ? &last : nullptr, tl_queue{}, 0, &status);
         return Status::take(status);
     }
 
-    tl_call get() const { return call_.get(); }
-
-  private:
     Call call_;
 };
 
@@ -512,24 +599,29 @@ template <class Request, class Response> class ServedStream {
         Event event = call_.receive();
         if (event.kind != TL_EVENT_MESSAGE) return std::nullopt;
         Request request;
-        std::string_view bytes = event.message.bytes();
-        if (request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return request;
+        if (detail::Codec<Request>::decode(std::move(event.message), request)) return request;
         fault_ = Status(TL_INVALID_ARGUMENT, "a request cannot be decoded");
         return std::nullopt;
     }
 
-    // Waits until there is room for it; false when the call is no longer wanted.
-    bool write(const Response &response) {
-        std::string bytes;
-        if (response.SerializeToString(&bytes)) return call_.send(bytes).ok();
-        fault_ = Status(TL_INTERNAL, "a response cannot be encoded");
-        return false;
-    }
+    // Waits until there is room for it; false when the call is no longer wanted. A linear response that is moved in is
+    // sent from where it was built.
+    bool write(const Response &response) { return sent(response); }
+    bool write(Response &&response) { return sent(std::move(response)); }
 
     // What was wrong with a message.
     const Status &fault() const { return fault_; }
 
   private:
+    template <class From> bool sent(From &&response) {
+        detail::Outgoing out;
+        if (detail::Codec<Response>::encode(std::forward<From>(response), tl_channel{}, call_.get(), out)) {
+            return call_.send(out).ok();
+        }
+        fault_ = Status(TL_INTERNAL, "a response cannot be encoded");
+        return false;
+    }
+
     ServedCall &call_;
     Status fault_;
 };
@@ -540,9 +632,11 @@ class Service {
     // Answers by itself what it does not answer with `finish`: nothing.
     using Handler = std::function<void(ServedCall &)>;
 
-    explicit Service(std::string name) : name_(std::move(name)) {}
+    // With a schema, whose handle must stay open until the server was started, messages are linear.
+    explicit Service(std::string name, tl_schema schema = {}) : name_(std::move(name)), schema_(schema) {}
 
     const std::string &name() const { return name_; }
+    tl_schema schema() const { return schema_; }
 
     // A method of any pattern.
     Service &method(const std::string &name, Handler handler) {
@@ -570,17 +664,27 @@ class Service {
     // The same with messages of classes: `act(request, response, call)` gives a status.
     template <class Request, class Response>
     Service &unary(const std::string &name, std::function<Status(const Request &, Response &, ServedCall &)> act) {
-        return unary(name, [act = std::move(act)](std::string_view bytes, ServedCall &call) -> Result<std::string> {
-            Request request;
-            Response response;
-            std::string out;
-            if (!request.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-                return Status(TL_INVALID_ARGUMENT, "the request cannot be decoded");
+        return method(name, [act = std::move(act)](ServedCall &call) {
+            Event event = call.receive();
+            if (event.kind == TL_EVENT_REQUESTS_END) {
+                call.finish(Status(TL_INTERNAL, "the call came without its request"));
             }
+            if (event.kind != TL_EVENT_MESSAGE) return;
+            Request request;
+            if (!detail::Codec<Request>::decode(std::move(event.message), request)) {
+                call.finish(Status(TL_INVALID_ARGUMENT, "the request cannot be decoded"));
+                return;
+            }
+            Response response = detail::Codec<Response>::answer(call);
             Status status = act(request, response, call);
-            if (!status.ok()) return status;
-            if (!response.SerializeToString(&out)) return Status(TL_INTERNAL, "the response cannot be encoded");
-            return out;
+            detail::Outgoing out;
+            if (!status.ok()) {
+                call.finish(status);
+            } else if (detail::Codec<Response>::encode(std::move(response), tl_channel{}, call.get(), out)) {
+                call.finish(status, out);
+            } else {
+                call.finish(Status(TL_INTERNAL, "the response cannot be encoded"));
+            }
         });
     }
 
@@ -602,9 +706,9 @@ class Service {
         const std::string &name,
         std::function<Status(ServedStream<Request, Response> &, Response &, ServedCall &)> act) {
         return bidirectional<Request, Response>(name, [act = std::move(act)](auto &stream, ServedCall &call) {
-            Response response;
+            Response response = detail::Codec<Response>::answer(call);
             Status status = act(stream, response, call);
-            if (status.ok() && stream.fault().ok()) stream.write(response);
+            if (status.ok() && stream.fault().ok()) stream.write(std::move(response));
             return status;
         });
     }
@@ -642,6 +746,7 @@ class Service {
 
   private:
     std::string name_;
+    tl_schema schema_;
     std::map<std::string, Handler, std::less<>> methods_;
 };
 
@@ -651,7 +756,11 @@ class Server {
     struct Options {
         uint32_t daemon = TL_ANY_DAEMON;
         std::string socket, name;
+        // Threads that handle calls. With 0 the threads that receive calls handle them, which saves changing threads:
+        // for handlers that do not take long, and do not wait.
         size_t threads = 2;
+        // Threads that receive calls.
+        uint32_t workers = 1;
         std::chrono::nanoseconds grace = std::chrono::seconds(10);
     };
 
@@ -683,20 +792,30 @@ class Server {
         tl_server_options raw{};
         raw.size = sizeof raw;
         raw.daemon = options.daemon;
+        raw.workers = options.workers;
         raw.socket = detail::slice(options.socket);
         raw.name = detail::slice(options.name);
         if (tl_queue_new(&queue_, &status) != TL_OK) return Status::take(status);
         if (tl_server_new(&raw, handle_.out(), &status) != TL_OK) return Status::take(status);
         for (size_t at = 0; at < services_.size(); at++) {
-            tl_slice name = detail::slice(services_[at].name());
-            if (tl_server_add_service(handle_.get(), name, queue_, at, nullptr, nullptr, &status) != TL_OK) {
-                return Status::take(status);
-            }
+            Service &service = services_[at];
+            tl_slice name = detail::slice(service.name());
+            tl_handler handler = options.threads == 0 ? &Server::received : nullptr;
+            tl_code code = service.schema().id == 0
+                               ? tl_server_add_service(handle_.get(), name, queue_, at, handler, &service, &status)
+                               : tl_server_add_typed_service(handle_.get(), service.schema(), name, queue_, at,
+                                                             handler, &service, &status);
+            if (code != TL_OK) return Status::take(status);
         }
         for (size_t at = 0; at < options.threads; at++) threads_.emplace_back([this] { serve(); });
         if (tl_server_start(handle_.get(), &status) != TL_OK) return Status::take(status);
         tl_server_ready(handle_.get(), &status);
         return Status::take(status);
+    }
+
+    static void received(void *service, tl_call handle) {
+        ServedCall call(handle);
+        static_cast<const Service *>(service)->handle(call);
     }
 
     void serve() {

@@ -160,7 +160,7 @@ impl Answering {
                 return;
             }
         }
-        self.responder.finish(outcome, self.held.take()).await;
+        self.responder.finish(outcome, self.held.take().map(Into::into)).await;
     }
 }
 

@@ -1,15 +1,25 @@
 //! The C++ half: clients and services over `trunkline.hpp`, one header per protobuf package.
 //!
-//! Messages are those of protobuf's own compiler (`x.pb.h`), which the header includes; nothing is generated for them.
+//! Messages are those of protobuf's own compiler (`x.pb.h`), which the header includes and for which nothing is
+//! generated, or classes over linear messages ([`linear`]).
+
+mod entries;
+mod linear;
+mod names;
+mod services;
+mod shell;
+mod value;
+
+pub use linear::generate_cpp_linear;
 
 use crate::CodegenError;
-use crate::model::{Method, Model, Notes, Package, Service, TypeTable};
+use crate::model::{Model, Notes, Package, TypeTable};
 use std::fmt::Write;
 
 /// A header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CppHeader {
-    /// `<package>.trunkline.hpp`, or `_.trunkline.hpp` without a package.
+    /// `<package>.trunkline.hpp` or `<package>.linear.hpp`; without a package `_` stands for it.
     pub name: String,
     /// Source text.
     pub text: String,
@@ -140,21 +150,25 @@ fn header(package: &Package, types: &TypeTable) -> Result<CppHeader, CodegenErro
     line("#include <trunkline.hpp>");
     line("");
     includes.iter().for_each(|file| line(&format!("#include \"{file}\"")));
-    let namespace: Vec<String> =
-        package.name.split('.').filter(|part| !part.is_empty()).map(escaped).collect();
-    if !namespace.is_empty() {
-        line("");
-        line(&format!("namespace {} {{", namespace.join("::")));
-    }
+    let (open, close) = namespace(&package.name);
+    line("");
+    line(&open);
+    let class_of = |name: &str| class(name, types);
     for service in &package.services {
-        line("");
-        line(&client(service, types));
-        line(&server(service, types));
+        line(&services::client(service, &class_of, services::MessageClasses::Protobuf));
+        line(&services::server(service, &class_of, services::MessageClasses::Protobuf));
     }
-    if !namespace.is_empty() {
-        line(&format!("}} // namespace {}", namespace.join("::")));
-    }
+    line(&close);
     Ok(CppHeader { name: format!("{stem}.trunkline.hpp"), text: out })
+}
+
+/// How the namespace of a package is opened and closed; without a package nothing is.
+fn namespace(package: &str) -> (String, String) {
+    let parts: Vec<String> = package.split('.').filter(|part| !part.is_empty()).map(escaped).collect();
+    match parts.join("::").as_str() {
+        "" => Default::default(),
+        name => (format!("namespace {name} {{"), format!("}} // namespace {name}")),
+    }
 }
 
 /// The header that protobuf's compiler makes of a file.
@@ -164,93 +178,6 @@ fn included(file: &str) -> Result<String, CodegenError> {
         return Err(CodegenError::BadName { owner: "a file".to_owned(), name: file.to_owned() });
     }
     Ok(format!("{}.pb.h", file.strip_suffix(".proto").unwrap_or(file)))
-}
-
-fn client(service: &Service, types: &TypeTable) -> String {
-    let name = format!("{}Client", service.name);
-    let mut out = comment(&service.notes, "");
-    let _ = writeln!(out, "class {name} {{\n  public:");
-    let _ =
-        writeln!(out, "    explicit {name}(trunkline::Channel channel) : channel_(std::move(channel)) {{}}");
-    for method in &service.methods {
-        let (request, response) = (class(&method.input, types), class(&method.output, types));
-        let (function, path) = (escaped(&method.name), &method.path);
-        out.push('\n');
-        out += &comment(&method.notes, "    ");
-        let stream = format!("trunkline::Stream<{request}, {response}>");
-        let options = "const trunkline::CallOptions &options = {}";
-        let _ = match (method.client_streaming, method.server_streaming) {
-            (false, false) => writeln!(
-                out,
-                "    trunkline::Result<{response}> {function}(const {request} &request, {options}) const {{\n        \
-                 return channel_.unary<{response}>(\"{path}\", request, options);\n    }}"
-            ),
-            (false, true) => writeln!(
-                out,
-                "    trunkline::Result<{stream}> {function}(const {request} &request, {options}) const {{\n        \
-                 return {stream}::open(channel_, \"{path}\", request, options);\n    }}"
-            ),
-            (true, _) => writeln!(
-                out,
-                "    trunkline::Result<{stream}> {function}({options}) const {{\n        \
-                 return {stream}::open(channel_, \"{path}\", options);\n    }}"
-            ),
-        };
-    }
-    out += "\n  private:\n    trunkline::Channel channel_;\n};\n";
-    out
-}
-
-fn server(service: &Service, types: &TypeTable) -> String {
-    let name = format!("{}Service", service.name);
-    let mut out = comment(&service.notes, "");
-    let _ = writeln!(out, "class {name} {{\n  public:\n    virtual ~{name}() = default;");
-    for method in &service.methods {
-        out.push('\n');
-        out += &comment(&method.notes, "    ");
-        let _ = writeln!(
-            out,
-            "    virtual trunkline::Status {}({}) {{\n        \
-             return trunkline::Status(TL_UNIMPLEMENTED, \"{} is not implemented\");\n    }}",
-            escaped(&method.name),
-            parameters(method, types),
-            method.name
-        );
-    }
-    let _ =
-        writeln!(out, "\n    // For `trunkline::Server::start`. This must live as long as the server does.");
-    let _ = writeln!(out, "    trunkline::Service service() {{");
-    let _ = writeln!(out, "        trunkline::Service out(\"{}\");", service.full_name);
-    for method in &service.methods {
-        let (request, response) = (class(&method.input, types), class(&method.output, types));
-        let kind = match (method.client_streaming, method.server_streaming) {
-            (false, false) => "unary",
-            (false, true) => "server_streaming",
-            (true, false) => "client_streaming",
-            (true, true) => "bidirectional",
-        };
-        let (function, declared) = (escaped(&method.name), &method.name);
-        let _ = writeln!(
-            out,
-            "        out.{kind}<{request}, {response}>(\"{declared}\", [this](auto &&...with) {{ \
-             return this->{function}(with...); }});"
-        );
-    }
-    out += "        return out;\n    }\n};\n";
-    out
-}
-
-/// What a handler is given.
-fn parameters(method: &Method, types: &TypeTable) -> String {
-    let (request, response) = (class(&method.input, types), class(&method.output, types));
-    let stream = format!("trunkline::ServedStream<{request}, {response}> &");
-    let call = "trunkline::ServedCall &";
-    match (method.client_streaming, method.server_streaming) {
-        (false, false) => format!("const {request} &, {response} &, {call}"),
-        (false, true) => format!("const {request} &, {stream}, {call}"),
-        (true, false) => format!("{stream}, {response} &, {call}"),
-        (true, true) => format!("{stream}, {call}"),
-    }
 }
 
 /// The class that protobuf's compiler makes of a message.

@@ -33,6 +33,16 @@ pub enum CodegenError {
         /// Name of the file.
         name: String,
     },
+    /// Two packages mention each other, and C++ wants the types of one before the other.
+    #[error(
+        "packages {one:?} and {other:?} mention each other: messages=linear needs one of them to come first"
+    )]
+    PackageCircle {
+        /// The one.
+        one: String,
+        /// The other.
+        other: String,
+    },
     /// An option's value has no meaning.
     #[error("option {name}: {reason}")]
     BadOption {

@@ -31,7 +31,7 @@ pub mod model;
 mod options;
 mod rust;
 
-pub use cpp::{CppHeader, generate_cpp};
+pub use cpp::{CppHeader, generate_cpp, generate_cpp_linear};
 pub use error::CodegenError;
 pub use options::Options;
 pub use rust::{GeneratedFile, generate, module_tree, self_contained};

@@ -9,8 +9,11 @@ pub(crate) struct Parameters {
     /// Name of a file that includes all others.
     pub(crate) include_file: Option<String>,
     pub(crate) language: TargetLanguage,
+    /// Of C++: whether messages are classes over linear messages, not protobuf's.
+    pub(crate) is_linear: bool,
     /// Whether anything was said that only Rust's code has.
     says_rust: bool,
+    says_messages: bool,
 }
 
 /// What is generated.
@@ -31,10 +34,14 @@ impl Parameters {
         for parameter in text.split(',').map(str::trim).filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             parameters.set(name, value).map_err(|reason| format!("parameter {parameter:?}: {reason}"))?;
-            parameters.says_rust |= name != "lang";
+            parameters.says_rust |= !["lang", "messages"].contains(&name);
+            parameters.says_messages |= name == "messages";
         }
         if parameters.language == TargetLanguage::Cpp && parameters.says_rust {
-            return Err(format!("parameters {text:?}: lang=cpp has no others"));
+            return Err(format!("parameters {text:?}: lang=cpp has no others but messages"));
+        }
+        if parameters.language != TargetLanguage::Cpp && parameters.says_messages {
+            return Err(format!("parameters {text:?}: messages is a parameter of lang=cpp"));
         }
         Ok(parameters)
     }
@@ -54,6 +61,13 @@ impl Parameters {
                     _ => return Err("expected rust or cpp".to_owned()),
                 }
             }
+            "messages" => {
+                self.is_linear = match value {
+                    "protobuf" => false,
+                    "linear" => true,
+                    _ => return Err("expected protobuf or linear".to_owned()),
+                }
+            }
             "runtime" if value.is_empty() => return Err("expected a path".to_owned()),
             "runtime" => _ = self.options.runtime(value),
             "btree_maps" => _ = self.options.btree_maps(yes(value)?),
@@ -62,8 +76,8 @@ impl Parameters {
             "server" => _ = self.options.server(yes(value)?),
             _ => {
                 return Err(
-                    "there is no such parameter; there are lang, extern_path, include_file, btree_maps, client, \
-                            server, shared_types and runtime"
+                    "there is no such parameter; there are lang, messages, extern_path, include_file, \
+                            btree_maps, client, server, shared_types and runtime"
                         .to_owned(),
                 );
             }
@@ -105,6 +119,8 @@ mod tests {
             "colour",
             "lang=c",
             "client=false,lang=cpp",
+            "lang=cpp,messages=xml",
+            "messages=linear",
         ] {
             let error = Parameters::read(wrong).unwrap_err();
             assert!(error.contains(wrong), "{error}");

@@ -1,7 +1,7 @@
 //! One request, one response.
 
 use prost::{DecodeError, Message as _};
-use trunkline_codegen::{generate, generate_cpp, module_tree};
+use trunkline_codegen::{generate, generate_cpp, generate_cpp_linear, module_tree};
 
 use crate::parameters::{Parameters, TargetLanguage};
 use crate::protocol::{
@@ -35,7 +35,8 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
     }
     let set = FileSet { file: request.proto_file }.encode_to_vec();
     if parameters.language == TargetLanguage::Cpp {
-        let headers = generate_cpp(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
+        let made = if parameters.is_linear { generate_cpp_linear } else { generate_cpp };
+        let headers = made(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
         let file = |(name, text)| File { name: Some(name), content: Some(text) };
         return Ok(headers.into_iter().map(|header| file((header.name, header.text))).collect());
     }

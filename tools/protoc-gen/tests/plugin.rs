@@ -67,6 +67,18 @@ fn cpp_is_another_language() {
 }
 
 #[test]
+fn cpp_has_messages_of_its_own_if_asked_for() {
+    let files = answer(&request("lang=cpp,messages=linear")).file;
+    assert_eq!(files.iter().map(|f| f.name()).collect::<Vec<_>>(), ["greeter.v1.linear.hpp"]);
+    let text = files[0].content();
+    assert!(
+        text.contains("class HelloRequest :")
+            && text.contains("class GreeterClient {")
+            && !text.contains(".pb.h")
+    );
+}
+
+#[test]
 fn features_and_editions_are_declared() {
     let response = respond(&request("").encode_to_vec()).unwrap();
     let typed = CodeGeneratorResponse::decode(response.as_slice()).unwrap();

@@ -37,6 +37,9 @@ static void add(uint64_t id) {
         tl_metadata_release((tl_metadata){old});
         tl_status_release((tl_status){old});
         tl_call_release((tl_call){old});
+        tl_schema_release((tl_schema){old});
+        tl_memory_release((tl_memory){old, NULL, 0});
+        if (old != channel.id) tl_channel_release((tl_channel){old});
     }
 }
 
@@ -74,6 +77,8 @@ static tl_call_options options(void) {
     if (number(4) == 0) out.parent.id = any();
     // A smaller structure may have no limit in it.
     if (out.size < sizeof out) out.size = number(2) ? 0 : sizeof out;
+    if (number(4) == 0) out.built.id = any();
+    out.built_bytes = (size_t)number(100);
     return out;
 }
 
@@ -146,6 +151,43 @@ static void values(void) {
     add(status.id);
 }
 
+// message M { int32 a = 1; }
+static const uint8_t TYPES[] = "\x0a\x1b\x0a\x01r\x22\x0e\x0a\x01M\x12\x09\x0a\x01"
+                               "a\x18\x01\x20\x01\x28\x05\x62\x06proto3";
+
+static void types(void) {
+    tl_schema schema = {0};
+    tl_channel typed = {0};
+    tl_memory memory = {0};
+    tl_message message = {0};
+    tl_status status = {0};
+    tl_slice set = {TYPES, number(8) ? sizeof TYPES - 1 : (size_t)number(sizeof TYPES)};
+    tl_slice name = {(const uint8_t *)"M", 1};
+    size_t bytes = 0;
+    switch (number(8)) {
+    case 0: tl_schema_new(set, &schema, &status); break;
+    case 1: tl_channel_typed(any_channel(), (tl_schema){any()}, &typed, &status); break;
+    case 2: tl_memory_new(any_channel(), (tl_call){number(2) ? 0 : any()}, (size_t)number(5000), &memory, &status); break;
+    case 3:
+        memory.id = any();
+        tl_memory_grow(&memory, (size_t)number(100000), &status);
+        memory.id = 0;
+        break;
+    case 4: tl_schema_check((tl_schema){any()}, number(4) ? name : slice(), slice(), &status); break;
+    case 5: tl_schema_encode((tl_schema){any()}, name, slice(), &message, &status); break;
+    case 6: tl_schema_decode((tl_schema){any()}, name, slice(), &memory, &bytes, &status); break;
+    default:
+        tl_call_send_built((tl_call){any()}, (tl_memory){any(), NULL, 0}, (size_t)number(100), (uint32_t)number(2),
+                           any_queue(), 9, &status);
+    }
+    if (memory.id != 0 && number(2)) memset(memory.data, (int)number(256), memory.capacity);
+    add(schema.id);
+    add(typed.id);
+    add(memory.id);
+    add(message.id);
+    add(status.id);
+}
+
 static void drain(void) {
     tl_event events[8];
     size_t count = 0;
@@ -170,13 +212,20 @@ int main(int argc, char **argv) {
     to.daemon = from.daemon = TL_EMBEDDED;
     tl_slice name = {(const uint8_t *)SERVICE, strlen(SERVICE)};
     if (tl_channel_new(&to, &channel, NULL) || tl_queue_new(&queue, NULL) || tl_server_new(&from, &server, NULL)) return 1;
+    tl_schema schema;
+    tl_slice set = {TYPES, sizeof TYPES - 1}, other = {(const uint8_t *)"M", 1};
+    if (tl_schema_new(set, &schema, NULL)) return 1;
+    // Of a queue that is none: the server is as it was.
+    if (tl_server_add_typed_service(server, schema, other, (tl_queue){0}, 10, NULL, NULL, NULL) == TL_OK) return 1;
+    tl_schema_release(schema);
     if (tl_server_add_service(server, name, queue, 8, NULL, NULL, NULL) || tl_server_start(server, NULL)) return 1;
     if (tl_server_ready(server, NULL)) return 1;
     for (uint64_t step = strtoull(argv[2], NULL, 10); step > 0; step--) {
-        switch (number(4)) {
+        switch (number(5)) {
         case 0: call(); break;
         case 1: along(); break;
         case 2: values(); break;
+        case 3: types(); break;
         default: drain();
         }
     }
@@ -192,6 +241,9 @@ int main(int argc, char **argv) {
             tl_status_release((tl_status){id});
             tl_call_release((tl_call){id});
             tl_queue_release((tl_queue){id});
+            tl_schema_release((tl_schema){id});
+            tl_memory_release((tl_memory){id, NULL, 0});
+            if (id != channel.id) tl_channel_release((tl_channel){id});
         }
     }
     tl_server_release(server);

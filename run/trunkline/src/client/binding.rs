@@ -1,7 +1,9 @@
 //! Agreeing with the daemon on numbers for the methods of a service.
 
 use crate::description::ServiceDescription;
+use crate::opaque::Types;
 use crate::session::{Agreement, BindingId, Session};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,13 +27,16 @@ enum What {
     Service(&'static ServiceDescription),
     /// The method at a path, whose types are not said.
     Method(Arc<str>),
+    /// The method at a path, by types that were read at run time.
+    TypedMethod(Arc<str>, Types),
 }
 
-/// A service by its address, a method by its path.
+/// A service by its address, a method by its path, and by its types if they are said.
 #[derive(PartialEq, Eq, Hash)]
 enum Name {
     Service(usize),
     Method(Arc<str>),
+    TypedMethod(Arc<str>, Types),
 }
 
 /// Ids by what is called and target. Grows with the number of different pairs a program uses.
@@ -58,6 +63,13 @@ impl Binding {
         Self { id, what: What::Method(path), target: Arc::clone(target) }
     }
 
+    /// The binding of the method at `path` through `target`, as `types` declares it.
+    pub(crate) fn of_typed_method(path: &str, types: &Types, target: &Arc<str>) -> Self {
+        let path = Arc::<str>::from(path);
+        let id = id_of(Name::TypedMethod(Arc::clone(&path), types.clone()), target);
+        Self { id, what: What::TypedMethod(path, types.clone()), target: Arc::clone(target) }
+    }
+
     /// Makes sure that calls of the service can be submitted through `session`. Whoever comes while it is being bound
     /// waits for the same answer.
     ///
@@ -72,7 +84,7 @@ impl Binding {
     pub(crate) fn path(&self, method: usize) -> &str {
         match &self.what {
             What::Service(service) => service.methods.get(method).map_or("", |method| method.path),
-            What::Method(path) => path,
+            What::Method(path) | What::TypedMethod(path, _) => path,
         }
     }
 
@@ -80,9 +92,10 @@ impl Binding {
         let (name, set, paths) = match &self.what {
             What::Service(service) => {
                 let paths: Vec<&str> = service.methods.iter().map(|method| method.path).collect();
-                (service.name.into(), Some(service.descriptor_set), paths)
+                (service.name.into(), Some(Bytes::from_static(service.descriptor_set)), paths)
             }
             What::Method(path) => (Arc::clone(path), None, vec![&**path]),
+            What::TypedMethod(path, types) => (Arc::clone(path), Some(types.descriptor_set()), vec![&**path]),
         };
         let call = |path: &str| CallMethod { path: path.to_owned(), target: self.target.to_string() };
         Agreement { name, calls: paths.into_iter().map(call).collect(), set }

@@ -36,15 +36,16 @@ pub(crate) fn trailers(session: &Arc<Session>, end: End) -> Result<Metadata, Sta
     finished(session, end, Encoding::Linear).map(|(_, trailers)| trailers)
 }
 
-/// The end of a call whose messages only the application can read.
+/// The end of a call whose messages no generated code reads.
 pub(crate) fn of_opaque(
     session: &Arc<Session>,
     end: End,
+    wanted: Encoding,
 ) -> Result<(Option<session::Received>, Outcome), Status> {
     let End::Finished(finish) = end else { return Ok((None, Outcome::from(&cut_short(session, end)))) };
     // Before the blocks go back.
     let trailers = session::metadata(session, finish.metadata);
-    let message = session::Received::last(session, &finish, Encoding::Protobuf)?;
+    let message = session::Received::last(session, &finish, wanted)?;
     let mut trailers = trailers?;
     if session.is_alone() && finish.code != Code::Ok {
         let _ = status_of(session, &finish, &mut trailers).put_into(&mut trailers);

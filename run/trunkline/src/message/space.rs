@@ -63,6 +63,32 @@ impl SendExtent {
         }
     }
 
+    /// The session and the block with its first `len` bytes; this again if it is memory of the process.
+    pub(crate) fn into_written(mut self, len: usize) -> Result<(Arc<Session>, Written), Self> {
+        let Kind::Heap { session, .. } = &self.0 else { return Err(self) };
+        let session = Arc::clone(session);
+        self.take_written(len).map(|written| (session, written)).ok_or(self)
+    }
+
+    /// Grows as [`Extent::grow`] does, and where the heap cannot: in memory of the process, from which the message is
+    /// copied once when it is sent.
+    ///
+    /// # Errors
+    /// [`LimitError`] beyond what a message may have.
+    pub(crate) fn grow_anywhere(&mut self, min_len: usize) -> Result<(), LimitError> {
+        if self.grow(min_len).is_ok() {
+            return Ok(());
+        }
+        let mut local = AlignedBuf::new();
+        local.grow(min_len.max(self.bytes().len()))?;
+        let old = self.bytes();
+        if let Some(target) = local.bytes_mut().get_mut(..old.len()) {
+            target.copy_from_slice(old);
+        }
+        *self = Self(Kind::Local(local));
+        Ok(())
+    }
+
     /// A block that was not sent after all.
     pub(crate) fn from_written(session: &Arc<Session>, written: Written) -> (Self, usize) {
         let kind = Kind::Heap { session: Arc::clone(session), block: Some(written.block) };

@@ -1,12 +1,13 @@
 //! Making opaque calls.
 
-use super::message::{Message, Outcome};
+use super::message::{Message, OpaqueBody, Outcome};
+use super::types::{Space, Types};
 use crate::channel::Channel;
 use crate::client::{Arrival, Binding, Draft, OpenStream, Target, outcome, send_on, start};
+use crate::leases::usual_session;
 use crate::message::Raw;
 use crate::refusals::unavailable;
 use crate::session;
-use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
@@ -28,6 +29,7 @@ pub struct Client {
 #[derive(Debug)]
 struct Inner {
     channel: Channel,
+    types: Option<Types>,
     targets: RwLock<HashMap<Box<str>, Arc<Target>>>,
 }
 
@@ -37,17 +39,42 @@ const TARGETS_MAX: usize = 4096;
 impl Client {
     /// A client through `channel`. Nothing is sent until the first call.
     pub fn new(channel: Channel) -> Self {
-        Self { inner: Arc::new(Inner { channel, targets: RwLock::default() }) }
+        Self::with(channel, None)
+    }
+
+    /// A client through `channel` of methods that `types` declares: what it sends and gets is linear.
+    pub fn typed(channel: Channel, types: Types) -> Self {
+        Self::with(channel, Some(types))
+    }
+
+    fn with(channel: Channel, types: Option<Types>) -> Self {
+        Self { inner: Arc::new(Inner { channel, types, targets: RwLock::default() }) }
     }
 
     /// A call of the method at `path` (`/package.Service/Method`), to be opened.
     pub fn call(&self, path: &str) -> Call {
-        Call { draft: Draft::of_stream(&self.target(path), 0) }
+        let encoding = self.encoding();
+        Call { draft: Draft::of_stream(&self.target(path), 0), encoding }
+    }
+
+    /// The types of what is sent and received; `None` if that is protobuf.
+    pub fn types(&self) -> Option<&Types> {
+        self.inner.types.as_ref()
+    }
+
+    /// Memory of `bytes` or more to build a linear message in: of the session that this thread would most likely call
+    /// through, if there is one and it has so much.
+    pub fn space(&self, bytes: usize) -> Space {
+        Space::of_session(usual_session(&self.inner.channel.hub()).as_ref(), bytes)
     }
 
     /// What calls go through.
     pub fn channel(&self) -> &Channel {
         &self.inner.channel
+    }
+
+    fn encoding(&self) -> Encoding {
+        if self.inner.types.is_some() { Encoding::Linear } else { Encoding::Protobuf }
     }
 
     fn target(&self, path: &str) -> Arc<Target> {
@@ -56,7 +83,10 @@ impl Client {
             return target;
         }
         let channel = self.inner.channel.clone();
-        let binding = Binding::of_method(path, channel.target_arc());
+        let binding = match &self.inner.types {
+            Some(types) => Binding::of_typed_method(path, types, channel.target_arc()),
+            None => Binding::of_method(path, channel.target_arc()),
+        };
         let target = Arc::new(Target { channel, binding });
         if let Some(mut targets) = self.inner.targets.try_write()
             && targets.len() < TARGETS_MAX
@@ -71,6 +101,7 @@ impl Client {
 #[must_use = "a call is made when it is opened"]
 pub struct Call {
     draft: Draft<Raw>,
+    encoding: Encoding,
 }
 
 impl Call {
@@ -87,8 +118,8 @@ impl Call {
     }
 
     /// The first message; it travels with the opening.
-    pub fn with_message(mut self, message: impl Into<Bytes>) -> Self {
-        self.draft.body = Some(Raw::Local(message.into()));
+    pub fn with_message(mut self, message: impl Into<OpaqueBody>) -> Self {
+        self.draft.body = Some(message.into().into_raw(self.encoding));
         self
     }
 
@@ -106,8 +137,10 @@ impl Call {
     /// # Cancel safety
     /// Dropping the future makes no call, or cancels the call it made.
     pub async fn open(self) -> Result<(Requests, Answers), Status> {
+        let encoding = self.encoding;
         let made = Arc::new(OpenStream::new(start(self.draft).await?));
-        Ok((Requests { made: Arc::clone(&made) }, Answers { made, ending: Ending::Open }))
+        let requests = Requests { made: Arc::clone(&made), encoding };
+        Ok((requests, Answers { made, ending: Ending::Open, encoding }))
     }
 }
 
@@ -121,6 +154,7 @@ impl fmt::Debug for Call {
 #[derive(Debug)]
 pub struct Requests {
     made: Arc<OpenStream>,
+    encoding: Encoding,
 }
 
 impl Requests {
@@ -131,8 +165,8 @@ impl Requests {
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent.
-    pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<(), Status> {
-        send_on(&self.made, Raw::Local(message.into())).await
+    pub async fn send(&mut self, message: impl Into<OpaqueBody>) -> Result<(), Status> {
+        send_on(&self.made, message.into().into_raw(self.encoding)).await
     }
 }
 
@@ -147,6 +181,7 @@ impl Drop for Requests {
 pub struct Answers {
     made: Arc<OpenStream>,
     ending: Ending,
+    encoding: Encoding,
 }
 
 /// One answer.
@@ -193,12 +228,12 @@ impl Answers {
         match arrival {
             Some(Arrival::Headers(block)) => outcome::take_headers(session, call, block).map(Answer::Headers),
             Some(Arrival::Message(payload)) => {
-                let received = session::Received::message(session, call, payload, Encoding::Protobuf)?;
+                let received = session::Received::message(session, call, payload, self.encoding)?;
                 Ok(Answer::Message(Message(received)))
             }
             Some(Arrival::End(end)) => {
                 self.ending = Ending::Over;
-                let (message, outcome) = outcome::of_opaque(session, end)?;
+                let (message, outcome) = outcome::of_opaque(session, end, self.encoding)?;
                 if outcome.code != Code::Ok {
                     let status = Status::take_from(&mut outcome.trailers.clone(), outcome.code);
                     self.made.note_end(&status.with_execution(outcome.execution));

@@ -1,10 +1,63 @@
 //! What travels along an opaque call.
 
+use super::types::Space;
+use crate::message::Raw;
 use crate::session::Received;
+use bytes::Bytes;
 use std::fmt;
-use trunkline_call::{Code, Execution, Metadata, Status};
+use trunkline_call::{Code, Encoding, Execution, Metadata, Status};
 
-/// A message in the receive heap: protobuf, returned to the daemon when dropped.
+/// A message to be sent: bytes in the encoding of the call, or what was built in a [`Space`].
+#[derive(Debug)]
+pub struct OpaqueBody(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Bytes(Bytes),
+    Built(Space, usize),
+}
+
+impl OpaqueBody {
+    /// The first `len` bytes of what was built in `space`. Nothing is copied where they lie in the heap they are sent
+    /// from.
+    pub fn built(space: Space, len: usize) -> Self {
+        Self(Kind::Built(space, len))
+    }
+
+    /// On a call whose bytes are in this encoding. What was built is linear, whatever the call's is.
+    pub(crate) fn into_raw(self, encoding: Encoding) -> Raw {
+        match self.0 {
+            Kind::Bytes(bytes) => Raw::Local(bytes, encoding),
+            Kind::Built(space, len) => Raw::built(space.into_extent(), len),
+        }
+    }
+}
+
+impl From<Bytes> for OpaqueBody {
+    fn from(bytes: Bytes) -> Self {
+        Self(Kind::Bytes(bytes))
+    }
+}
+
+impl From<Vec<u8>> for OpaqueBody {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Kind::Bytes(bytes.into()))
+    }
+}
+
+impl From<&'static str> for OpaqueBody {
+    fn from(text: &'static str) -> Self {
+        text.as_bytes().into()
+    }
+}
+
+impl From<&'static [u8]> for OpaqueBody {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self(Kind::Bytes(Bytes::from_static(bytes)))
+    }
+}
+
+/// A message in the receive heap: protobuf, or linear where types were said; returned to the daemon when dropped.
 ///
 /// Holding on to many large messages holds on to the receive heap.
 pub struct Message(pub(crate) Received);

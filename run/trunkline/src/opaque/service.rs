@@ -1,12 +1,11 @@
 //! Serving opaque calls.
 
-use super::message::{Message, Outcome};
+use super::message::{Message, OpaqueBody, Outcome};
+use super::types::{Space, Types};
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::message::Raw;
 use crate::server::{self, Answer, Handling};
 use crate::stream::{Push, push};
-use bytes::Bytes;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use trunkline_call::{Deadline, Encoding, Metadata, Status};
@@ -17,6 +16,11 @@ use trunkline_call::{Deadline, Encoding, Metadata, Status};
 pub trait Service: Send + Sync + 'static {
     /// Full name: `search.v1.Search`.
     fn name(&self) -> &str;
+
+    /// The types of its messages, which are linear then; `None`: they are protobuf.
+    fn types(&self) -> Option<&Types> {
+        None
+    }
 
     /// Handles one call. What is returned is polled by the worker's thread; work may also be given to another executor,
     /// [`Scope::poll_over`] then tells it to stop.
@@ -40,6 +44,7 @@ pub struct Delivered {
 #[derive(Debug)]
 pub struct Incoming {
     call: server::Call,
+    encoding: Encoding,
 }
 
 impl Incoming {
@@ -48,7 +53,7 @@ impl Incoming {
     /// # Errors
     /// Why the call is no longer wanted.
     pub fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Message>, Status>> {
-        self.call.poll_message(Encoding::Protobuf, cx).map_ok(|received| received.map(Message))
+        self.call.poll_message(self.encoding, cx).map_ok(|received| received.map(Message))
     }
 }
 
@@ -63,6 +68,7 @@ impl Drop for Incoming {
 #[derive(Debug)]
 pub struct Responder {
     answer: Answer,
+    encoding: Encoding,
 }
 
 impl Responder {
@@ -82,9 +88,9 @@ impl Responder {
     ///
     /// # Cancel safety
     /// A message whose `send` is dropped was not sent.
-    pub async fn send(&mut self, message: impl Into<Bytes>) -> Result<(), Status> {
+    pub async fn send(&mut self, message: impl Into<OpaqueBody>) -> Result<(), Status> {
         let call = self.answer.call();
-        let pushed = push(call.session(), call.id(), Raw::Local(message.into())).await;
+        let pushed = push(call.session(), call.id(), message.into().into_raw(self.encoding)).await;
         pushed.map_err(|failure| match failure {
             Push::Ended => call.reason(),
             Push::Never(status) => status,
@@ -95,8 +101,9 @@ impl Responder {
     ///
     /// # Errors
     /// None that anybody could act on: a message that cannot be sent becomes the status of the call.
-    pub async fn finish(self, outcome: &Outcome, message: Option<Bytes>) {
-        self.answer.conclude(outcome, message.map(Raw::Local)).await;
+    pub async fn finish(self, outcome: &Outcome, message: Option<OpaqueBody>) {
+        let message = message.map(|message| message.into_raw(self.encoding));
+        self.answer.conclude(outcome, message).await;
     }
 
     /// When the call must have ended.
@@ -115,16 +122,13 @@ impl Responder {
         let call = self.answer.call();
         Scope { call: call.clone() }
     }
-
-    pub(crate) fn new(answer: Answer) -> Self {
-        Self { answer }
-    }
 }
 
 impl Delivered {
-    pub(crate) fn new(path: Box<str>, metadata: Metadata, answer: Answer) -> Self {
-        let incoming = Incoming { call: answer.call().clone() };
-        Self { path, metadata, incoming, responder: Responder::new(answer) }
+    /// A call whose messages are in `encoding`.
+    pub(crate) fn new(path: Box<str>, metadata: Metadata, answer: Answer, encoding: Encoding) -> Self {
+        let incoming = Incoming { call: answer.call().clone(), encoding };
+        Self { path, metadata, incoming, responder: Responder { answer, encoding } }
     }
 }
 
@@ -140,6 +144,11 @@ impl Scope {
     /// or the session has ended. One task at a time.
     pub fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
         self.call.poll_over(cx)
+    }
+
+    /// Memory of `bytes` or more to build a linear message of the call in, where it will be sent from.
+    pub fn space(&self, bytes: usize) -> Space {
+        Space::of_session(Some(self.call.session()), bytes)
     }
 
     /// Runs `poll`, a single poll of the handler's future, on behalf of the call.

@@ -10,7 +10,7 @@ use crate::stream::{Receiver, Sender};
 use std::future::Future;
 use std::sync::Arc;
 use trunkline_call::entry::{self, Payload, Span, Submission};
-use trunkline_call::{Caller, Encoding, Instant, Status};
+use trunkline_call::{Caller, Encoding, Instant, Metadata, Status};
 use trunkline_message::Message;
 
 /// A call that arrived for a service: give it the handler that fits the method's pattern.
@@ -113,15 +113,32 @@ impl Delivered {
 
     /// The call as one whose messages only the application can read; `None` if it was answered because it makes no
     /// sense.
-    pub(super) fn opaque(mut self) -> Option<opaque::Delivered> {
+    pub(super) fn opaque(self) -> Option<opaque::Delivered> {
+        self.given(Encoding::Protobuf, session::named)
+    }
+
+    /// The same of a method that types were said for: its messages are linear.
+    pub(super) fn of_types(self, path: &str) -> Option<opaque::Delivered> {
+        self.given(Encoding::Linear, |session, block| {
+            session::metadata(session, block).map(|metadata| (path.into(), metadata))
+        })
+    }
+
+    fn given(
+        mut self,
+        encoding: Encoding,
+        read: impl FnOnce(&Session, Span) -> Result<(Box<str>, Metadata), Status>,
+    ) -> Option<opaque::Delivered> {
         let block = std::mem::take(&mut self.metadata);
         let call = self.answer.call().clone();
-        let named = session::named(call.session(), block);
-        call.session().with(|books, effects| books.release(returned(call.id(), block), effects));
+        let named = read(call.session(), block);
+        if block.len > 0 {
+            call.session().with(|books, effects| books.release(returned(call.id(), block), effects));
+        }
         match named {
             Ok((path, metadata)) => {
                 self.push_first();
-                Some(opaque::Delivered::new(path, metadata, self.answer))
+                Some(opaque::Delivered::new(path, metadata, self.answer, encoding))
             }
             Err(status) => {
                 let answer = self.give_back();

@@ -5,6 +5,7 @@ use crate::intercept::{Intercepted, ServerInterceptor};
 use crate::opaque;
 use crate::refusals::refused;
 use crate::session::{IdMap, Session};
+use bytes::Bytes;
 use std::sync::Arc;
 use trunkline_call::{RouteIndex, Status};
 
@@ -42,7 +43,18 @@ impl Offer {
                 let method = service.description().methods.iter().position(|method| method.path == path)?;
                 Some(Served::Method(Arc::clone(service), method))
             }
+            Self::Opaque(service) if service.types().is_some() => {
+                Some(Served::Path(Arc::clone(service), path.into()))
+            }
             Self::Opaque(service) => Some(Served::Service(Arc::clone(service))),
+        }
+    }
+
+    /// The descriptors of its types, if they are said.
+    fn descriptor_set(&self) -> Option<Bytes> {
+        match self {
+            Self::Typed(service) => Some(Bytes::from_static(service.description().descriptor_set)),
+            Self::Opaque(service) => service.types().map(opaque::Types::descriptor_set),
         }
     }
 }
@@ -60,6 +72,8 @@ pub(super) enum Served {
     Method(Arc<dyn Service>, usize),
     /// A service as a whole.
     Service(Arc<dyn opaque::Service>),
+    /// A method, by its path, of a service whose types are read at run time.
+    Path(Arc<dyn opaque::Service>, Arc<str>),
 }
 
 impl Routes {
@@ -80,11 +94,8 @@ impl Routes {
     }
 
     async fn bind_one(&mut self, session: &Arc<Session>, offer: &Offer) -> Result<(), Status> {
-        let set = match offer {
-            Offer::Typed(service) => Some(service.description().descriptor_set),
-            Offer::Opaque(_) => None,
-        };
-        let bound = session.bind(vec![offer.name().to_owned()], set)?.await?;
+        let set = offer.descriptor_set();
+        let bound = session.bind(vec![offer.name().to_owned()], set.as_deref())?.await?;
         if !bound.error.is_empty() {
             return Err(refused(offer.name(), &bound));
         }

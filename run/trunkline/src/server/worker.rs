@@ -194,6 +194,7 @@ impl Worker {
         let handler = || match served {
             Served::Method(service, method) => Some(service.call(*method, delivered)),
             Served::Service(service) => Some(service.call(delivered.opaque()?)),
+            Served::Path(service, path) => Some(service.call(delivered.of_types(path)?)),
         };
         // A panic before there is a future: the delivered call was dropped by it, and that has answered.
         if let Ok(Some(handling)) = catch_unwind(AssertUnwindSafe(handler)) {

@@ -10,6 +10,7 @@ use super::replies::{Asked, ReplyOwner};
 use super::session::Session;
 use crate::refusals::unavailable;
 use crate::wakers::{self, WakerPlace};
+use bytes::Bytes;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::future::{Future, poll_fn};
@@ -27,7 +28,7 @@ pub(crate) struct Agreement {
     pub(crate) name: Arc<str>,
     pub(crate) calls: Vec<CallMethod>,
     /// The descriptors, if the daemon is to know the types.
-    pub(crate) set: Option<&'static [u8]>,
+    pub(crate) set: Option<Bytes>,
 }
 
 /// The answer to a `Bind`: a future of `Result<Bound, Status>`. Dropping it forgets the answer, not the binding.
@@ -149,7 +150,7 @@ impl Session {
             (asked, (tag, agreement))
         };
         let (tag, Agreement { calls, set, .. }) = agreement;
-        if let Err(status) = self.send_bind(tag, Vec::new(), calls, set) {
+        if let Err(status) = self.send_bind(tag, Vec::new(), calls, set.as_deref()) {
             self.replies.lock().forget(tag);
             asked.settle(Err(status));
         }

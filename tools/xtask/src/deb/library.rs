@@ -58,7 +58,7 @@ pub fn library(revision: &str) -> Result<[PathBuf; 2], String> {
         "libdevel",
         "",
         "remote procedure calls as a managed service of the host: to build programs\n \
-         The headers trunkline.h and trunkline.hpp, what pkg-config and CMake look for, the\n \
+         The headers trunkline.h, trunkline.hpp and trunkline_linear.hpp, what pkg-config and CMake look for, the\n \
          plugin protoc-gen-trunkline, and examples.",
     )?;
     let laid_out = |tree: &Path| {

@@ -1,0 +1,342 @@
+// Examines classes over linear messages: the vectors of tests/data/linear, what is built, and calls of all four
+// patterns with the daemon inside this process. linear VECTORS
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <_.linear.hpp>
+#include <vectors.v1.linear.hpp>
+#include <vectors.v2.linear.hpp>
+
+using namespace vectors::v1;
+using trunkline::Status;
+
+#define CHECK(condition) check((condition), #condition, __LINE__)
+
+static std::string now_examined;
+
+static void check(bool holds, const char *condition, int line) {
+    if (holds) return;
+    std::fprintf(stderr, "line %d, %s: does not hold: %s\n", line, now_examined.c_str(), condition);
+    std::exit(1);
+}
+
+static std::string unhex(const std::string &hex) {
+    std::string out;
+    for (size_t at = 0; at + 1 < hex.size(); at += 2) {
+        out.push_back(static_cast<char>(std::stoi(hex.substr(at, 2), nullptr, 16)));
+    }
+    return out;
+}
+
+// Reads a message by every accessor and writes it by every accessor: what comes of it is the same in protobuf.
+template <class M> static void vector_of(const std::string &linear, const std::string &protobuf, const std::string &also) {
+    M read;
+    CHECK(read.ParseFromLinear(linear));
+    CHECK(read.linear_bytes() == linear);
+    CHECK(read.SerializeAsString() == protobuf);
+    M written;
+    written.tl_merge(read);
+    CHECK(written.SerializeAsString() == protobuf);
+    M checked;
+    CHECK(checked.ParseFromLinear(written.linear_bytes()));
+    M parsed;
+    CHECK(parsed.ParseFromString(protobuf));
+    CHECK(parsed.SerializeAsString() == protobuf);
+    CHECK(parsed.ParseFromString(also) && parsed.SerializeAsString() == protobuf);
+    M copied(parsed), assigned;
+    assigned = copied;
+    CHECK(assigned.SerializeAsString() == protobuf);
+    // What is cleared leaves nothing behind, and the memory can be used again.
+    assigned.Clear();
+    assigned.tl_merge(read);
+    CHECK(assigned.SerializeAsString() == protobuf);
+    for (size_t cut : {size_t(0), size_t(23), linear.size() - 1}) {
+        M none;
+        CHECK(!none.ParseFromLinear(std::string_view(linear).substr(0, cut)));
+    }
+}
+
+static uint64_t fnv(std::string_view bytes) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+    return hash;
+}
+
+// By the functions of some members, and the others where they lie.
+template <class M>
+static void large_of(int members, size_t linear_bytes, uint64_t linear, size_t protobuf_bytes, uint64_t protobuf) {
+    M large;
+    large.set_m1(7920);
+    large.set_m128(13633);
+    CHECK(large.m1() == 1 * 7919 % 100000 + 1 && large.m128() == 128 * 7919 % 100000 + 1);
+    std::string whole(large.linear_bytes());
+    // The slots lie in a row behind the presence words.
+    size_t presence = 24 + 4, words = static_cast<size_t>(members + 31) / 32, slots = presence + 4 * words;
+    for (int member = 1; member <= members; member++) {
+        int32_t value = member * 7919 % 100000 + 1;
+        std::memcpy(&whole[slots + 4 * static_cast<size_t>(member - 1)], &value, 4);
+        whole[presence + static_cast<size_t>(member - 1) / 8] |= static_cast<char>(1 << (member - 1) % 8);
+    }
+    CHECK(whole.size() == linear_bytes && fnv(whole) == linear);
+    M read, copied;
+    CHECK(read.ParseFromLinear(whole));
+    copied.tl_merge(read);
+    CHECK(copied.m127() == 127 * 7919 % 100000 + 1);
+    std::string encoded = copied.SerializeAsString();
+    CHECK(encoded.size() == protobuf_bytes && fnv(encoded) == protobuf);
+}
+
+static void large(std::istream &in) {
+    int members;
+    size_t linear_bytes, protobuf_bytes;
+    uint64_t linear, protobuf;
+    in >> members >> linear_bytes >> std::hex >> linear >> std::dec >> protobuf_bytes >> std::hex >> protobuf >> std::dec;
+    now_examined = "large " + std::to_string(members);
+    if (members == 128) large_of<LargeData128>(members, linear_bytes, linear, protobuf_bytes, protobuf);
+    if (members == 8192) large_of<LargeData8192>(members, linear_bytes, linear, protobuf_bytes, protobuf);
+}
+
+static int read_vectors(const char *path) {
+    std::ifstream in(path);
+    std::string word, type, linear, protobuf, also, json;
+    int count = 0;
+    while (in >> word) {
+        if (word == "large") {
+            large(in);
+            count++;
+            continue;
+        }
+        if (word != "case") {
+            std::getline(in, json);
+            continue;
+        }
+        in >> now_examined >> type >> word >> linear >> word >> protobuf >> word >> also >> word;
+        std::getline(in, json);
+        linear = unhex(linear);
+        protobuf = protobuf == "-" ? "" : unhex(protobuf);
+        also = also == "-" ? protobuf : unhex(also);
+        using namespace vectors;
+        if (type == "vectors.v1.Scalars") vector_of<v1::Scalars>(linear, protobuf, also);
+        else if (type == "vectors.v1.Optionals") vector_of<v1::Optionals>(linear, protobuf, also);
+        else if (type == "vectors.v1.Lists") vector_of<v1::Lists>(linear, protobuf, also);
+        else if (type == "vectors.v1.Maps") vector_of<v1::Maps>(linear, protobuf, also);
+        else if (type == "vectors.v1.Choice") vector_of<v1::Choice>(linear, protobuf, also);
+        else if (type == "vectors.v1.Tree") vector_of<v1::Tree>(linear, protobuf, also);
+        else if (type == "vectors.v1.Names") vector_of<v1::Names>(linear, protobuf, also);
+        else if (type == "vectors.v1.Empty") vector_of<v1::Empty>(linear, protobuf, also);
+        else if (type == "vectors.v2.Defaults") vector_of<v2::Defaults>(linear, protobuf, also);
+        else if (type == "vectors.v2.Grouped") vector_of<v2::Grouped>(linear, protobuf, also);
+        else CHECK(!"a type of the vectors has no class here");
+        count++;
+    }
+    return count;
+}
+
+static void defaults() {
+    now_examined = "defaults";
+    vectors::v2::Defaults none;
+    CHECK(none.answer() == 42 && none.negative() == -7 && none.huge() == UINT64_MAX && none.half() == 0.5f);
+    CHECK(none.endless() > 1e308 && none.below() < -1e308 && none.yes() && none.least() == INT64_MIN);
+    CHECK(none.text() == "say \"hi\"\n?\?/" && none.raw() == std::string_view("\0\377\"\\", 4));
+    CHECK(none.mood() == vectors::v2::MOOD_GRUMPY && none.first() == vectors::v2::MOOD_CALM && !none.has_answer());
+    none.set_answer(0);
+    CHECK(none.has_answer() && none.answer() == 0);
+    none.clear_answer();
+    CHECK(!none.has_answer() && none.answer() == 42);
+}
+
+static void building() {
+    now_examined = "building";
+    Choice choice;
+    CHECK(choice.chosen_case() == Choice::CHOSEN_NOT_SET && !choice.has_choice() && choice.text().empty());
+    choice.set_text("first");
+    choice.mutable_choice()->mutable_choice()->set_number(7);
+    CHECK(choice.chosen_case() == Choice::kChoice && choice.text().empty() && choice.choice().choice().number() == 7);
+    choice.mutable_nested()->set_kind(Choice::Nested::KIND_LEAF);
+    choice.set_small(-1);
+    choice.set_large(1);
+    CHECK(choice.chosen_case() == Choice::kNested && choice.small() == 0 && choice.large() == 1);
+    CHECK(choice.nested().kind() == Choice_Nested_Kind_KIND_LEAF);
+
+    Lists lists;
+    // Lists that grow beside each other, beside messages with strings: each keeps what it has.
+    for (int at = 0; at < 300; at++) {
+        lists.add_int32s(at);
+        lists.add_strings(std::string(static_cast<size_t>(at), 'x'));
+        Scalars *scalars = lists.add_scalars();
+        scalars->set_int32_value(at);
+        scalars->set_string_value(std::to_string(at));
+        lists.add_colors(COLOR_BELOW);
+        lists.add_bools(at % 3 == 0);
+    }
+    lists.mutable_scalars(7)->set_string_value("a longer string than before");
+    lists.set_int32s(8, -8);
+    lists.set_strings(9, "nine");
+    const double doubles[] = {1.5, 2.5};
+    lists.assign_doubles(doubles, 2);
+    lists.mutable_doubles()->Add(doubles, doubles + 2);
+    uint64_t *filled = lists.fill_fixed64s(3);
+    for (uint64_t at = 0; at < 3; at++) filled[at] = at;
+    // From the message's own memory, which moves when it grows.
+    for (int at = 0; at < 12; at++) lists.add_byte_strings(lists.strings(299));
+    CHECK(lists.int32s_size() == 300 && lists.strings_size() == 300 && lists.scalars_size() == 300);
+    for (int at = 0; at < 300; at++) {
+        CHECK(lists.int32s(at) == (at == 8 ? -8 : at));
+        CHECK(lists.strings(at) == (at == 9 ? "nine" : std::string(static_cast<size_t>(at), 'x')));
+        CHECK(lists.scalars(at).int32_value() == at && lists.bools(at) == (at % 3 == 0));
+        CHECK(lists.scalars(at).string_value() == (at == 7 ? "a longer string than before" : std::to_string(at)));
+    }
+    CHECK(lists.doubles_size() == 4 && lists.doubles().data()[3] == 2.5 && lists.fixed64s(2) == 2);
+    CHECK(lists.byte_strings(11) == std::string(299, 'x'));
+    Lists checked;
+    CHECK(checked.ParseFromLinear(lists.linear_bytes()));
+    CHECK(checked.SerializeAsString() == lists.SerializeAsString());
+
+    Maps maps;
+    maps.insert_strings("a", "b");
+    maps.insert_strings("a", "c");
+    maps.insert_numbers(-1, INT64_MIN);
+    maps.insert_trees("t")->mutable_left()->set_label("leaf");
+    CHECK(maps.strings_size() == 2 && maps.strings().at("a") == "c" && !maps.strings().contains("b"));
+    CHECK(maps.numbers().at(-1) == INT64_MIN && maps.trees().at("t").left().label() == "leaf");
+    for (auto [key, value] : maps.numbers()) CHECK(key == -1 && value == INT64_MIN);
+    Maps other(maps);
+    CHECK(other.SerializeAsString() == maps.SerializeAsString());
+
+    // A part is assigned and copied as a whole message is.
+    Tree tree;
+    tree.mutable_left()->set_label("left");
+    *tree.mutable_right() = tree.left();
+    Tree part(tree.right());
+    tree.mutable_right()->set_label("right");
+    CHECK(part.label() == "left" && tree.right().label() == "right" && tree.left().label() == "left");
+    std::vector<Tree> trees;
+    for (int at = 0; at < 10; at++) trees.push_back(tree);
+    CHECK(trees[9].right().label() == "right");
+    tree = std::move(trees[3]);
+    CHECK(tree.left().label() == "left");
+
+    Names names;
+    names.set_class_(1);
+    names.set_has_self(2);
+    names.set_self(3);
+    CHECK(names.class_() == 1 && names.has_self() == 2 && names.has_self_() && names.self() == 3);
+}
+
+class Exam : public ExamService {
+    using Parts = trunkline::ServedStream<Lists, Scalars>;
+    using Joined = trunkline::ServedStream<Scalars, Lists>;
+    using Trees = trunkline::ServedStream<Tree, Tree>;
+
+    Status Turn(const Choice &request, Lists &reply, trunkline::ServedCall &) override {
+        if (request.chosen_case() != Choice::kText) return Status(TL_INVALID_ARGUMENT, "no text");
+        for (int at = 0; at < request.before(); at++) reply.add_strings(request.text());
+        return Status();
+    }
+
+    Status Split(const Lists &request, Parts &out, trunkline::ServedCall &call) override {
+        for (int32_t number : request.int32s()) {
+            Scalars each(call);
+            each.set_int32_value(number);
+            if (!out.write(std::move(each))) break;
+        }
+        return Status();
+    }
+
+    Status Join(Joined &in, Lists &reply, trunkline::ServedCall &) override {
+        while (auto each = in.read()) reply.add_strings(each->string_value());
+        return Status();
+    }
+
+    Status Echo(Trees &both, trunkline::ServedCall &) override {
+        while (auto tree = both.read()) {
+            // What was received becomes the program's own when it is changed.
+            tree->set_label(std::string(tree->label()) + "!");
+            both.write(std::move(*tree));
+        }
+        return Status();
+    }
+};
+
+static void calls(size_t threads) {
+    now_examined = "calls";
+    Exam exam;
+    trunkline::Server::Options options;
+    options.daemon = TL_EMBEDDED;
+    options.threads = threads;
+    std::vector<trunkline::Service> services;
+    services.push_back(exam.service());
+    auto server = trunkline::Server::start(options, std::move(services));
+    CHECK(server.ok());
+    trunkline::Channel::Options where;
+    where.daemon = TL_EMBEDDED;
+    trunkline::Channel channel = trunkline::Channel::make(where).value();
+    ExamClient client(channel);
+    // The first is built before there is a session, the others where they are sent from; a large one grows.
+    for (size_t bytes : {0, 1, 5000, 3000000, 1}) {
+        Choice request(client.tl_channel_of());
+        request.set_before(bytes > 100000 ? 2 : 20);
+        std::memset(request.fill_text(bytes), 'y', bytes);
+        auto reply = client.Turn(std::move(request));
+        CHECK(reply.ok());
+        CHECK(reply->strings_size() == (bytes > 100000 ? 2 : 20) && reply->strings(1) == std::string(bytes, 'y'));
+        CHECK(request.before() == 0);
+    }
+    Choice again;
+    again.set_text("again");
+    again.set_before(1);
+    for (int round = 0; round < 3; round++) CHECK(client.Turn(again)->strings(0) == "again");
+    auto refused = client.Turn(Choice());
+    CHECK(!refused && refused.status().code() == TL_INVALID_ARGUMENT && refused.status().message() == "no text");
+    Choice not_utf8(client.tl_channel_of());
+    not_utf8.set_text("\xff");
+    auto broken = client.Turn(std::move(not_utf8));
+    CHECK(!broken && broken.status().execution() == TL_NOT_EXECUTED);
+
+    Lists numbers(client.tl_channel_of());
+    for (int at = 0; at < 50; at++) numbers.add_int32s(at);
+    auto parts = client.Split(numbers);
+    int at = 0;
+    while (auto part = parts->read()) CHECK(part->int32_value() == at++);
+    CHECK(at == 50 && parts->finish().ok());
+
+    auto join = client.Join();
+    for (const char *text : {"a", "", "c"}) {
+        Scalars each(client.tl_channel_of());
+        each.set_string_value(text);
+        CHECK(join->write(std::move(each)).ok());
+    }
+    CHECK(join->done_writing().ok());
+    auto joined = join->read();
+    CHECK(joined && joined->strings_size() == 3 && joined->strings(2) == "c" && join->finish().ok());
+
+    auto echo = client.Echo();
+    for (int round = 0; round < 20; round++) {
+        Tree tree;
+        tree.set_label(std::to_string(round));
+        tree.add_more()->set_label("more");
+        CHECK(echo->write(tree).ok());
+        auto back = echo->read();
+        CHECK(back && back->label() == std::to_string(round) + "!" && back->more(0).label() == "more");
+    }
+    CHECK(echo->done_writing().ok() && echo->finish().ok());
+
+    // The same service by protobuf: the daemon converts.
+    std::string wire = again.SerializeAsString();
+    auto plain = channel.unary("/vectors.v1.Exam/Turn", wire);
+    Lists parsed;
+    CHECK(plain.ok() && parsed.ParseFromString(plain->bytes()) && parsed.strings(0) == "again");
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2) return 2;
+    std::printf("vectors %d\n", read_vectors(argv[1]));
+    defaults();
+    building();
+    calls(1);
+    calls(0);
+    // The schemas of three packages.
+    std::printf("handles %d\n", static_cast<int>(tl_handles_open()));
+}
