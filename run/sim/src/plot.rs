@@ -39,7 +39,7 @@ fn plot(curves: &[Curve]) -> String {
         title: "p99 against load".into(),
         x: Axis { from: None, ..Axis::linear("load", |load| format!("{:.0} %", load * 100.0)) }
             .with_ticks(ticks.collect()),
-        y: Axis { most: Some(least * TOP), ..Axis::log("p99", time) },
+        y: Axis { most: Some(least * TOP), ..Axis::log("", time) },
         lines: lines.collect(),
     }
     .svg()

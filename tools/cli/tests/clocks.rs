@@ -6,7 +6,7 @@ mod support;
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
-use support::{Host, watched};
+use support::{Host, end, trunkline, watched};
 
 /// A namespace whose monotonic clock is so many seconds ahead; what runs in it ends with its maker.
 const AHEAD: [&str; 5] = ["--time", "--monotonic", "1000", "--fork", "--kill-child"];
@@ -52,4 +52,21 @@ fn time_namespaces_are_two_clocks() {
     assert!(half_width_ns > 0, "one clock would need no estimate: {made}");
     let total_ns = made["total"]["mean_ns"].as_u64().unwrap();
     assert!(half_width_ns < total_ns, "the wires hide no more than the calls took: {made}");
+
+    // Recorded calls say so too, one by one.
+    let file = folder.path().join("near.rec");
+    let file = file.to_str().unwrap();
+    let mut record =
+        trunkline(&["--socket", near.socket().to_str().unwrap(), "record", "-o", file, "--for", "1s"]);
+    let mut record = record.stdout(Stdio::null()).spawn().unwrap();
+    while record.try_wait().unwrap().is_none() {
+        assert_eq!(call().code, Some(0));
+    }
+    let clock = end(&mut trunkline(&["clock", file]), "");
+    let line =
+        clock.out.lines().find(|line| line.starts_with("near ")).unwrap_or_else(|| panic!("{clock:?}"));
+    assert!(
+        line.contains(" far ") && !line.contains("one clock") && !line.contains("not known"),
+        "{clock:?}"
+    );
 }

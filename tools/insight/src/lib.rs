@@ -5,8 +5,9 @@
 //! tested together.
 //!
 //! `record.rs` is the one verb that talks to a daemon: it asks for the calls that have ended since, again and again,
-//! and writes blocks. `verbs.rs` reads files and prints or writes what `core/insight` makes of them; `say.rs` are the
-//! tables on terminals. `args.rs` is the command line, and the manual pages come from it.
+//! and writes blocks; `host.rs` reads what the host did meanwhile. `verbs.rs` reads files and prints or writes what
+//! `core/insight` makes of them; `say.rs` are the tables on terminals, `publish.rs` is a page for the documentation.
+//! `args.rs` is the command line, and the manual pages come from it.
 //!
 //! # Limits
 //! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod host;
 mod load;
 mod publish;
 mod record;

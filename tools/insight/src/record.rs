@@ -5,6 +5,7 @@
 //! the last interval's rate; the daemon draws them, so that what is not kept is never sent.
 
 use crate::args::{KeptTail, RecordArgs};
+use crate::host::HostReading;
 use proto::admin_client::AdminClient;
 use proto::{CallsRequest, CallsResponse, ShardCalls};
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ struct Recording<'a> {
     methods: BTreeMap<String, u32>,
     peers: BTreeMap<String, u32>,
     began: Instant,
-    processors: Option<Processors>,
+    host: HostReading,
     tally: Tally,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Recording<'a> {
             methods: BTreeMap::new(),
             peers: BTreeMap::new(),
             began: Instant::now(),
-            processors: None,
+            host: HostReading::default(),
             tally: Tally::default(),
         };
         recording.begin_block(first);
@@ -177,7 +178,7 @@ impl<'a> Recording<'a> {
         self.block.rows.clear();
         (self.methods, self.peers) = (BTreeMap::new(), BTreeMap::new());
         self.began = Instant::now();
-        self.processors = Processors::read();
+        self.host = HostReading::take();
     }
 
     fn end_block(&mut self) -> Result<(), String> {
@@ -195,9 +196,7 @@ impl<'a> Recording<'a> {
             list
         };
         (head.methods, head.peers) = (listed(&self.methods), listed(&self.peers));
-        if let Some((before, now)) = self.processors.zip(Processors::read()) {
-            head.variables = now.since(before);
-        }
+        head.variables = HostReading::take().since(&self.host);
         if head.calls_seen > 0 || self.tally.blocks == 0 {
             let bytes = self.block.encode();
             let said = |error: std::io::Error| format!("{}: {error}", self.args.output.display());
@@ -251,41 +250,9 @@ fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// What all processors of the host did since it started, in clock ticks (proc(5) stat).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Processors {
-    busy: u64,
-    all: u64,
-}
-
-impl Processors {
-    fn read() -> Option<Self> {
-        Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
-    }
-
-    fn of(stat: &str) -> Option<Self> {
-        let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        // User, nice, system, idle, iowait, irq, softirq, steal; guests are in user.
-        let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-        let all = ticks.iter().sum();
-        let idle: u64 = ticks.get(3..5)?.iter().sum();
-        Some(Self { busy: all - idle, all })
-    }
-
-    fn since(self, before: Self) -> BTreeMap<String, f64> {
-        let (busy, all) = (self.busy.saturating_sub(before.busy), self.all.saturating_sub(before.all));
-        if all == 0 {
-            return BTreeMap::new();
-        }
-        let seconds = busy as f64 / rustix::param::clock_ticks_per_second() as f64;
-        let percent = 100.0 * busy as f64 / all as f64;
-        BTreeMap::from([("cpu_seconds".to_owned(), seconds), ("cpu_percent".to_owned(), percent)])
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    //! Shows how much is kept at which rate, how processor time is read, and that a file is not overwritten.
+    //! Shows how much is kept at which rate, and that a file is not overwritten.
     use super::*;
 
     #[test]
@@ -294,17 +261,6 @@ mod tests {
         {
             assert_eq!(one_in_log2(rate, wanted), log2, "{rate}");
         }
-    }
-
-    #[test]
-    fn processor_time_is_what_is_not_idle() {
-        let at =
-            |user: u64, idle: u64| Processors::of(&format!("cpu  {user} 1 2 {idle} 5 6 7 8 9 9\ncpu0 1\n"));
-        assert_eq!(at(100, 1000), Some(Processors { busy: 124, all: 1129 }));
-        let variables = at(150, 1050).unwrap().since(at(100, 1000).unwrap());
-        assert_eq!(variables["cpu_percent"], 50.0);
-        assert_eq!(Processors::of("intr 1"), None);
-        assert!(at(1, 1).unwrap().since(at(1, 1).unwrap()).is_empty());
     }
 
     #[test]
