@@ -472,9 +472,9 @@ tl_code tl_context_leave(struct tl_status *status);
 // Asks for: `event` is null or valid, and was written by the library.
 tl_code tl_event_clear(struct tl_event *event);
 
-// Memory of `bytes` or more: of the delivered call `call`, to answer it, or if that is 0 of the channel, for a request.
-// It lies in the heap that the thread's calls through the channel are sent from, if it has made any. What does not
-// fit there at the moment lies in memory of the process, and is copied once when it is sent.
+// Memory of `bytes` or more: of the delivered call `call`, to answer it, or if that is 0 of the channel, for a
+// request. It lies in the heap that the thread's calls through the channel are sent from, if it has made any. What
+// does not fit there at the moment lies in memory of the process, and is copied once when it is sent.
 //
 // Asks for: `out` is valid for writing, `status` too or null.
 tl_code tl_memory_new(struct tl_channel channel,
