@@ -8,8 +8,14 @@ const PAGE: &str = "docs/operating.md";
 const CATALOGUE: &str = "## Log catalogue";
 const RUNBOOK: &str = "## Runbook by error text";
 /// Where the daemon and the router log.
-const LOGGING: [&str; 5] =
-    ["run/daemon/src/", "run/router/src/", "tools/cli/src/daemon/", "tools/cli/src/admin/", "host/net/src/"];
+const LOGGING: [&str; 6] = [
+    "run/daemon/src/",
+    "run/router/src/",
+    "run/otlp/src/",
+    "tools/cli/src/daemon/",
+    "tools/cli/src/admin/",
+    "host/net/src/",
+];
 
 /// Checks both lists.
 pub fn check(tree: &Tree) -> Vec<Finding> {
