@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
 use trunkline_call::entry::{Completion, Entry, Submission};
-use trunkline_call::{Instant, Metadata, ServerStamps};
+use trunkline_call::{Instant, Metadata, ServerStamps, TraceParent};
 use trunkline_daemon::Config;
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::framing::Deframer;
@@ -401,8 +401,11 @@ fn entries(bytes: &[u8]) {
     }
 }
 
-/// Metadata: what decodes encodes to the same bytes.
+/// Metadata: what decodes encodes to the same bytes. What names a trace is read as it is written.
 fn metadata(bytes: &[u8]) {
+    if let Some(parent) = std::str::from_utf8(bytes).ok().and_then(TraceParent::parse) {
+        assert_eq!(TraceParent::parse(&parent.to_string()), Some(parent));
+    }
     if let Ok(metadata) = Metadata::decode(bytes) {
         let mut again = Vec::new();
         metadata.encode(&mut again);
@@ -420,7 +423,7 @@ fn metadata_seeds() -> Vec<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     metadata.encode(&mut bytes);
-    vec![bytes]
+    vec![bytes, b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_vec()]
 }
 
 /// Configuration files: what is taken can be written, and is taken again.

@@ -18,6 +18,7 @@
 //! * [`TimerTable`]: deadlines of many calls, asked "who is due at this instant?".
 //! * [`Steps`]: how many answers came soon, for whoever must decide how to wait for the next.
 //! * [`KeyedMap`], [`KeyedSet`]: tables whose hash is cheap, with keys nobody outside knows.
+//! * [`TraceParent`]: which trace a call belongs to, by the header of W3C Trace Context.
 //! * [`Caller`], [`VouchedCaller`]: who makes a call, as its handler is told, and by the word of another host's daemon.
 //!
 //! # Invariants
@@ -40,6 +41,7 @@ mod status;
 mod steps;
 mod time;
 mod timer;
+mod trace_parent;
 mod trailers;
 mod vouched;
 
@@ -55,4 +57,5 @@ pub use status::{Code, Execution, Status};
 pub use steps::{Step, Steps};
 pub use time::{Deadline, Instant};
 pub use timer::{TimerKey, TimerTable};
+pub use trace_parent::TraceParent;
 pub use vouched::VouchedCaller;

@@ -19,7 +19,7 @@ use trunkline_grpc::StreamTag;
 use trunkline_grpc::compress::{Accepts, Encoding as Compression};
 use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
-use trunkline_telemetry::PeerIndex;
+use trunkline_telemetry::{CallTrace, PeerIndex};
 
 pub(crate) use crate::item::{Body, Direction, Item, KeptBody};
 
@@ -48,6 +48,9 @@ pub(crate) struct Call {
     pub children: Vec<CallKey>,
     /// The trace context the call came with, inherited by its children.
     pub trace: Option<Box<Trace>>,
+    /// Its spans, set at its start if it belongs to a trace that is exported here.
+    #[serde(default)]
+    pub spans: Option<Box<CallTrace>>,
     /// Whether it waits for a connection until its deadline, instead of failing when there is none to be had.
     pub waits_for_ready: bool,
     /// Longest message in each direction, by service config.
@@ -256,6 +259,7 @@ impl Call {
             parent: None,
             children: Vec::new(),
             trace: None,
+            spans: None,
             waits_for_ready: false,
             message_bytes_max: [u32::MAX; 2],
             client_stamps: ClientStamps::default(),

@@ -22,6 +22,7 @@ use crate::remote::{Dial, Remotes, Speaks};
 use crate::services::ServiceState;
 use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
+use crate::spans::SpanIds;
 use crate::table::Table;
 use crate::vouching::{Hosts, PeerRule};
 use crate::workers::Workers;
@@ -47,6 +48,7 @@ pub struct Engine {
     pub(crate) limits: Limits,
     pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
+    pub(crate) spans: SpanIds,
     pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
@@ -173,6 +175,7 @@ impl Engine {
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
+            spans: SpanIds::default(),
             steps: Steps::default(),
             sessions: Table::new(),
             peers: Table::new(),
@@ -321,6 +324,14 @@ impl Engine {
                 features.without(Features::CHECKSUM)
             };
         }
+    }
+
+    /// From now on spans are kept of calls that belong to a sampled trace, and a trace begins with `share` (0…1) of
+    /// those that are made here, belong to none and are no handler's. Their ids can be foretold from `seed`, and it
+    /// from them: it is for nothing else.
+    pub fn trace_calls(&mut self, share: f64, seed: u64) {
+        self.telemetry.keep_traced(true);
+        self.spans = SpanIds::of_share(share, seed);
     }
 
     /// Plants delays; zero takes them out.

@@ -10,8 +10,8 @@ use crate::ended::EndedCall;
 use crate::engine::Engine;
 use crate::r2p2::Named;
 use crate::{CallKey, SessionKey};
-use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
-use trunkline_telemetry::{PeerIndex, Record, Side};
+use trunkline_call::{ClientStamps, Code, Instant, ServerStamps, TraceParent};
+use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side};
 
 // LIFE: 22
 /// A call made here is over, from the first stamp to the last.
@@ -20,7 +20,9 @@ pub(crate) fn record_made(engine: &mut Engine, key: CallKey, now: Instant) {
     let code = call.outcome.unwrap_or(Code::Unknown);
     let record = record_of(engine, call, Side::Made, call.peer_index, code);
     let is_attempt = call.attempt_began != Instant::default();
-    enter(engine, now, &record);
+    let traced =
+        traced(call).map(|ids| CallTrace { attempt: if is_attempt { 0 } else { ids.attempt }, ..ids });
+    enter(engine, now, &record, traced);
     if is_attempt {
         record_attempt(engine, key, code, now);
     }
@@ -48,19 +50,20 @@ pub(crate) fn record_served(engine: &mut Engine, key: CallKey, code: Code, now: 
     };
     let Some(call) = engine.calls.find(key) else { return };
     let record = record_of(engine, call, Side::Served, peer.unwrap_or(PeerIndex::OTHER), code);
-    enter(engine, now, &record);
+    let traced = traced(call);
+    enter(engine, now, &record, traced);
 }
 
 /// An attempt is over: it failed, another was faster, or its answer is the call's.
 pub(crate) fn record_attempt(engine: &mut Engine, key: CallKey, code: Code, now: Instant) {
     let Some(call) = engine.calls.find(key) else { return };
     let mut record = record_of(engine, call, Side::Attempt, call.peer_index, code);
-    let began = call.attempt_began;
+    let (began, traced) = (call.attempt_began, traced(call));
     let stamps = &mut record.client;
     // What the call did before is not this attempt's.
     (stamps.a0, stamps.a1, stamps.d2) = (began, began, began);
     end_at(stamps, now);
-    enter(engine, now, &record);
+    enter(engine, now, &record, traced);
 }
 
 /// Nobody takes the end of a call: it was cancelled, its caller is gone, or another attempt was faster.
@@ -145,10 +148,21 @@ fn record_of(engine: &Engine, call: &Call, side: Side, peer: PeerIndex, code: Co
     }
 }
 
-fn enter(engine: &mut Engine, now: Instant, record: &Record) {
-    if !engine.plant.unrecorded {
-        engine.telemetry.record(now, record);
+fn enter(engine: &mut Engine, now: Instant, record: &Record, traced: Option<CallTrace>) {
+    match traced {
+        _ if engine.plant.unrecorded => {}
+        None => engine.telemetry.record(now, record),
+        Some(ids) => engine.telemetry.record_traced(now, record, ids),
     }
+}
+
+/// The spans of a call; without any, where it belongs if its trace is sampled.
+fn traced(call: &Call) -> Option<CallTrace> {
+    let Some(spans) = call.spans.as_deref() else {
+        let TraceParent { trace, span, .. } = call.trace.as_ref()?.sampled()?;
+        return Some(CallTrace { trace, parent: span, ..CallTrace::default() });
+    };
+    Some(*spans)
 }
 
 /// The end of a call whose application does not say when it took it.

@@ -20,6 +20,7 @@ use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
 use crate::records::record_attempt;
+use crate::traced::{name_parent, span_of_attempt};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -203,6 +204,7 @@ impl Engine {
             return;
         };
         let attempt = self.calls.insert(attempt);
+        let named = span_of_attempt(self, key, attempt);
         let Some(attempts) = self.attempts_of(key) else { return };
         let before = attempts.begin(attempt, counted);
         let items = attempts.kept.clone();
@@ -210,7 +212,9 @@ impl Engine {
             self.book_attempt(turn, key, delay_ns);
         }
         for kept in items {
-            self.pass_on(turn, attempt, Direction::Request, kept.item(before));
+            let mut item = kept.item(before);
+            named.iter().for_each(|parent| name_parent(&mut item, parent));
+            self.pass_on(turn, attempt, Direction::Request, item);
         }
         // What did not fit while nobody was there to commit to.
         self.unblock(turn, key, Direction::Request);

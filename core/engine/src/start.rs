@@ -10,6 +10,7 @@ use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
 use crate::target::Target;
 use crate::trace::Trace;
+use crate::traced::open_spans;
 use crate::workers::{Asking, Given, GivenOut, Queued};
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
@@ -22,7 +23,8 @@ type Found = (ServerEnd, Option<RouteIndex>);
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
-    pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
+    pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, mut opening: Item<'_>) {
+        open_spans(self, key, &mut opening);
         if let Some(call) = self.calls.find_mut(key) {
             call.note_step(&mut self.steps, turn.now, Direction::Request, &opening);
         }

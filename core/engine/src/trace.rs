@@ -1,11 +1,11 @@
 //! Trace context: what a call came with, inherited by the calls its handler makes (W3C Trace Context).
 
-use trunkline_call::{Fault, Metadata, MetadataError, MetadataReader, WorkerChoice};
+use trunkline_call::{Fault, Metadata, MetadataError, MetadataReader, TraceParent, WorkerChoice};
 
-const TRACEPARENT: &str = "traceparent";
+const TRACEPARENT: &str = TraceParent::KEY;
 const TRACESTATE: &str = "tracestate";
 
-/// The context a call came with. Nothing of it is read here: who makes spans does that.
+/// The context a call came with. It is inherited as it came, whatever it says.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Trace {
     /// `traceparent`.
@@ -37,6 +37,11 @@ impl Trace {
         let choice = choice.map_err(|why| Fault::MalformedRequest { why })?;
         // State without a parent is nobody's (section 3.3 there).
         Ok((parent.map(|parent| Self::of(parent, &states)), choice))
+    }
+
+    /// Which trace and span it names, if that is recorded.
+    pub fn sampled(&self) -> Option<TraceParent> {
+        TraceParent::parse(&self.parent).filter(|parent| parent.sampled)
     }
 
     /// Several headers are one list, in their order (section 3.3.1.1).

@@ -4,9 +4,10 @@
 mod world;
 
 use trunkline_call::entry::{Completion, Submission};
-use trunkline_call::{Code, Deadline, Execution, Instant};
+use trunkline_call::{Code, Deadline, Execution, Instant, TraceParent};
 use trunkline_engine::Limits;
 use trunkline_grpc::service_config::ServiceConfig;
+use trunkline_telemetry::{Ask, Side};
 use world::fleet::*;
 use world::{PROTO, World, finish, release};
 
@@ -60,6 +61,40 @@ fn a_retryable_failure_is_tried_again_with_growing_waits() {
     assert_eq!(fleet.previous, ["1", "2"]);
     // 10 ms and 20 ms, each give or take a fifth, and 1 ms per attempt.
     assert!((27 * MS..=39 * MS).contains(&ended.after_ns), "{ended:?}");
+}
+
+/// Spans, where somebody exports them: one for the call, and below it one for each attempt, whose id its server is
+/// told.
+#[test]
+fn each_attempt_has_a_span_that_its_server_is_told() {
+    for (servers, config, attempts) in [
+        (script(vec![failing(), failing()]), retries(4), 3),
+        (vec![always(failing())], retries(2), 2),
+        (script(vec![after(50 * MS, Code::Ok), after(MS, Code::Ok)]), hedges(2, "0.01s"), 2),
+        (script(vec![]), "{}".into(), 1),
+    ] {
+        let mut fleet = Fleet::with_limits(servers, &config, generous());
+        fleet.world.hosts[0].engine.trace_calls(1.0, 5);
+        fleet.calls(1, MS);
+        let now = fleet.world.now;
+        let ask = Ask { traced_max: 100, ..Ask::default() };
+        let traced = fleet.world.hosts[0].engine.telemetry().snapshot(now, &ask).traced;
+        let (made, others): (Vec<_>, Vec<_>) = traced.iter().partition(|call| call.side == Side::Made);
+        let [made] = made[..] else { panic!("{traced:#?}") };
+        let told: Vec<TraceParent> =
+            fleet.parents.iter().map(|text| TraceParent::parse(text).unwrap()).collect();
+        assert_eq!(told.len(), attempts, "{config}");
+        assert!(told.iter().all(|parent| parent.trace == made.ids.trace && parent.sampled), "{told:?}");
+        let mut spans: Vec<u64> = others.iter().map(|attempt| attempt.ids.attempt).collect();
+        spans.extend((made.ids.attempt != 0).then_some(made.ids.attempt));
+        let mut servers: Vec<u64> = told.iter().map(|parent| parent.span).collect();
+        spans.sort_unstable();
+        servers.sort_unstable();
+        assert_eq!(spans, servers, "{config}");
+        assert!(others.iter().all(|attempt| attempt.ids.span == made.ids.span), "{others:?}");
+        assert_eq!((made.ids.parent, fleet.seen[0]), (0, attempts));
+        assert!(servers.windows(2).all(|pair| pair[0] != pair[1]), "each has its own: {servers:?}");
+    }
 }
 
 #[test]

@@ -15,9 +15,12 @@
 //!    │                                                    ▲          └──▶ FlightRecorder (the last 64 k, one by one)
 //!    └─────▶ clock: what the call proves about θ ─────────┘
 //!                                                   Telemetry::snapshot ──▶ Snapshot ──▶ merge over shards
-//!                                                        ──▶ Explanation, top, what_if ──▶ render, prometheus
+//!                                                        ──▶ Explanation, top, what_if ──▶ render
+//!                                                        ──▶ Exposition (families of points) ──▶ prometheus
 //!                                                   Telemetry::calls ──▶ CallsAnswer ──▶ files (core/insight)
 //! ```
+//! A call that belongs to a trace also stands for others of its duration ([`Exemplars`]), and waits in a queue for
+//! whoever exports it ([`TracedCall`]).
 //!
 //! # Invariants
 //! * The nine components sum to the completion time exactly, and none is negative: whatever the clocks say, whatever
@@ -29,6 +32,7 @@
 //! # Limits
 //! * [`Telemetry::METHODS_MAX`], [`Telemetry::PEERS_MAX`], [`Telemetry::SERIES_MAX`]: what is told apart; everything
 //!   beyond is counted under `(other)`.
+//! * [`TRACED_CALLS_MAX`]: calls of traces that wait for whoever exports them; nobody does, and none is kept.
 //! * [`recorder::RING_CALLS`], [`recorder::STRATUM_CALLS`]: calls kept one by one.
 //! * Recording allocates nothing once a method's orders of magnitude have been seen. `cargo run --release --example
 //!   cost` prints what it costs.
@@ -38,6 +42,7 @@ mod calls;
 mod clock;
 mod component;
 mod explain;
+mod exposition;
 pub mod histogram;
 mod index;
 pub mod prometheus;
@@ -51,12 +56,14 @@ mod snapshot;
 mod telemetry;
 mod timeline;
 mod top;
+mod traced;
 mod what_if;
 
 pub use calls::{CallsAnswer, CallsAsk, RecordedCall, RowFault};
 pub use clock::{ClockOffset, ClockPair};
 pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};
+pub use exposition::{BoundCounts, Exposition, Figure, FigureFamily, FigureKind, FigurePoint};
 pub use histogram::Histogram;
 pub use index::{MethodIndex, PeerIndex};
 pub use record::{Record, Side};
@@ -67,4 +74,5 @@ pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 pub use telemetry::Telemetry;
 pub use timeline::settle;
 pub use top::{TopRow, top};
+pub use traced::{CallTrace, Exemplar, Exemplars, TRACED_CALLS_MAX, TracedCall};
 pub use what_if::{WhatIf, what_if};

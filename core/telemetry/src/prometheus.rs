@@ -1,14 +1,17 @@
-//! Counters and histograms in Prometheus' text format (exposition format 0.0.4).
+//! Counters and histograms as Prometheus has them: which there are, and their text, in the exposition format 0.0.4 and
+//! in OpenMetrics 1.0, which has exemplars.
 //!
 //! Where gRPC has a name for what is measured (gRFC A66), that name is used, as OpenTelemetry's exporter writes it, so
 //! that existing dashboards work; unlike there, a duration carries no status, and calls by status are counted apart.
 //! The nine components are ours.
 
 use crate::component::Component;
-use crate::histogram::{Histogram, upper};
+use crate::exposition::{BoundCounts, Exposition, Figure, FigureFamily, FigureKind, FigurePoint};
+use crate::histogram::Histogram;
 use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::{Entry, Snapshot};
+use crate::traced::Exemplar;
 use std::fmt::Write;
 use trunkline_call::Code;
 
@@ -106,147 +109,152 @@ const FAMILIES: [Family; 6] = [
     },
 ];
 
-/// Text in the exposition format, family by family.
-#[derive(Clone, Debug, Default)]
-pub struct Exposition(String);
-
-impl Exposition {
-    /// Begins a family: its samples come next. `kind` is `counter` or `gauge`.
-    pub fn family(&mut self, name: &str, kind: &str, help: &str) {
-        head(&mut self.0, name, kind, help);
-    }
-
-    /// Adds a sample. Values of labels may be any text.
-    pub fn sample(&mut self, name: &str, labels: &[(&'static str, &str)], value: impl std::fmt::Display) {
-        if labels.is_empty() {
-            return line(&mut self.0, format_args!("{name} {value}"));
-        }
-        let labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| Label(name, value)).collect();
-        line(&mut self.0, format_args!("{name}{{{}}} {value}", self::labels(&labels)));
-    }
-
-    /// Adds families that are text already.
-    pub fn append(&mut self, text: &str) {
-        self.0.push_str(text);
-    }
-
-    /// The text.
-    pub fn into_text(self) -> String {
-        self.0
-    }
-}
-
-/// Every series of the snapshot. Counts at a bound are those of whole buckets below it, so up to 6 % of a bound may be
-/// counted one bound higher.
-pub fn text(snapshot: &Snapshot) -> String {
-    let mut out = String::new();
-    calls(&mut out, snapshot);
+/// Adds every series of the snapshot.
+pub fn add(to: &mut Exposition, snapshot: &Snapshot) {
+    calls(to, snapshot);
     for family in &FAMILIES {
         let entries: Vec<&Entry> = snapshot.series.iter().filter(|entry| entry.side == family.side).collect();
         if entries.is_empty() {
             continue;
         }
-        head(&mut out, family.name, "histogram", family.help);
+        to.histograms(family.name, family.help);
         for entry in entries {
-            let target = Label("grpc_target", &entry.peer);
-            let labels = labels(&[Label("grpc_method", entry.method.trim_start_matches('/')), target]);
-            histogram(&mut out, family.name, &labels, (family.of)(&entry.series), family.bounds, family.unit);
+            let method = entry.method.trim_start_matches('/');
+            let labels = [("grpc_method", method), ("grpc_target", &entry.peer)];
+            let buckets = BoundCounts::of((family.of)(&entry.series), family.bounds, family.unit);
+            let timed = family.unit == NS;
+            to.sample(&labels, if timed { buckets.with(&entry.exemplars) } else { buckets });
         }
     }
-    handlers(&mut out, snapshot);
-    components(&mut out, snapshot);
+    handlers(to, snapshot);
+    components(to, snapshot);
+}
+
+/// Everything, in the exposition format 0.0.4.
+pub fn text(figures: &Exposition) -> String {
+    let mut out = String::new();
+    for family in figures.families() {
+        head(&mut out, family.name, family);
+        for point in &family.points {
+            write_point(&mut out, family.name, point, |_, _| ());
+        }
+    }
     out
 }
 
+/// Everything, in OpenMetrics 1.0, with exemplars; `epoch_ns` is what the host's monotonic clock lacks to the time
+/// since 1970.
+pub fn openmetrics(figures: &Exposition, epoch_ns: u64) -> String {
+    let mut out = String::new();
+    for family in figures.families() {
+        // A counter is called without what its samples end in.
+        let is_counter = family.kind == FigureKind::Counter;
+        head(&mut out, if is_counter { family.name.trim_end_matches("_total") } else { family.name }, family);
+        for point in &family.points {
+            write_point(&mut out, family.name, point, |out, exemplar| show(out, exemplar, epoch_ns));
+        }
+    }
+    line(&mut out, format_args!("# EOF"));
+    out
+}
+
+fn calls(to: &mut Exposition, snapshot: &Snapshot) {
+    to.family("trunkline_calls_total", "counter", "Calls by status.");
+    for entry in &snapshot.series {
+        for (code, calls) in Code::ALL.iter().zip(entry.series.codes).filter(|(_, calls)| *calls > 0) {
+            to.sample(&keyed(entry, Some(("code", code.name()))), calls);
+        }
+    }
+    let help = "Calls whose peer sent no stamps, so that only five of nine components are known.";
+    to.family("trunkline_calls_five_of_nine_total", "counter", help);
+    for entry in &snapshot.series {
+        to.sample(&keyed(entry, None), entry.series.client_only);
+    }
+}
+
 /// What handlers told of their processor time. Not all do (docs/telemetry.md), so calls are counted beside it.
-fn handlers(out: &mut String, snapshot: &Snapshot) {
-    let name = "trunkline_handler_cpu_seconds_total";
-    head(out, name, "counter", "Processor time of handlers that told it, by how their calls ended.");
+fn handlers(to: &mut Exposition, snapshot: &Snapshot) {
+    let help = "Processor time of handlers that told it, by how their calls ended.";
+    to.family("trunkline_handler_cpu_seconds_total", "counter", help);
     for entry in &snapshot.series {
         let (whole, failed) = (entry.series.cpu.sum() as f64 * NS, entry.series.failed_cpu_ns as f64 * NS);
         for (ended, seconds) in [("ok", whole - failed), ("failed", failed)] {
-            line(out, format_args!("{name}{{{}}} {seconds}", keyed(entry, &[Label("ended", ended)])));
+            to.sample(&keyed(entry, Some(("ended", ended))), seconds);
         }
     }
-    let name = "trunkline_handler_cpu_calls_total";
-    head(out, name, "counter", "Calls whose handlers told their processor time.");
+    let help = "Calls whose handlers told their processor time.";
+    to.family("trunkline_handler_cpu_calls_total", "counter", help);
     for entry in &snapshot.series {
-        line(out, format_args!("{name}{{{}}} {}", keyed(entry, &[]), entry.series.cpu.count()));
+        to.sample(&keyed(entry, None), entry.series.cpu.count());
     }
 }
 
-fn calls(out: &mut String, snapshot: &Snapshot) {
-    head(out, "trunkline_calls_total", "counter", "Calls by status.");
-    for entry in &snapshot.series {
-        for (code, calls) in Code::ALL.iter().zip(entry.series.codes).filter(|(_, calls)| *calls > 0) {
-            let labels = keyed(entry, &[Label("code", code.name())]);
-            line(out, format_args!("trunkline_calls_total{{{labels}}} {calls}"));
-        }
-    }
-    let name = "trunkline_calls_five_of_nine_total";
-    head(
-        out,
-        name,
-        "counter",
-        "Calls whose peer sent no stamps, so that only five of nine components are known.",
-    );
-    for entry in &snapshot.series {
-        line(out, format_args!("{name}{{{}}} {}", keyed(entry, &[]), entry.series.client_only));
-    }
-}
-
-fn components(out: &mut String, snapshot: &Snapshot) {
-    let name = "trunkline_component_seconds";
-    head(out, name, "histogram", "The nine components of completion time (docs/telemetry.md).");
+fn components(to: &mut Exposition, snapshot: &Snapshot) {
+    let help = "The nine components of completion time (docs/telemetry.md).";
+    to.histograms("trunkline_component_seconds", help);
     for entry in &snapshot.series {
         for component in Component::ALL {
             let values = &entry.series.components[component as usize];
             if values.count() > 0 {
-                let labels = keyed(entry, &[Label("component", component.label())]);
-                histogram(out, name, &labels, values, &COMPONENT_SECONDS, NS);
+                let labels = keyed(entry, Some(("component", component.label())));
+                to.sample(&labels, BoundCounts::of(values, &COMPONENT_SECONDS, NS));
             }
         }
     }
 }
 
-fn histogram(out: &mut String, name: &str, labels: &str, values: &Histogram, bounds: &[f64], unit: f64) {
-    let mut buckets = values.buckets().peekable();
-    let mut below = 0;
-    for bound in bounds {
-        while let Some((_, count)) = buckets.next_if(|(id, _)| upper(*id) as f64 * unit <= *bound) {
-            below = count.saturating_add(below);
-        }
-        line(out, format_args!("{name}_bucket{{{labels},le=\"{bound}\"}} {below}"));
+fn keyed<'a>(entry: &'a Entry, more: Option<(&'static str, &'a str)>) -> Vec<(&'static str, &'a str)> {
+    let method = entry.method.trim_start_matches('/');
+    let key = [("side", entry.side.name()), ("method", method), ("peer", &*entry.peer)];
+    key.into_iter().chain(more).collect()
+}
+
+fn write_point(out: &mut String, name: &str, point: &FigurePoint, exemplar: impl Fn(&mut String, &Exemplar)) {
+    let labels = quoted(&point.labels);
+    let buckets = match &point.value {
+        Figure::Count(count) => return line(out, format_args!("{name}{} {count}", braced(&labels))),
+        Figure::Number(number) => return line(out, format_args!("{name}{} {number}", braced(&labels))),
+        Figure::BoundCounts(buckets) => buckets,
+    };
+    let comma = if labels.is_empty() { "" } else { "," };
+    for (bound, below, of_bound) in buckets.rows() {
+        let bound = if bound.is_finite() { bound.to_string() } else { "+Inf".to_owned() };
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {below}");
+        of_bound.into_iter().for_each(|one| exemplar(out, one));
+        out.push('\n');
     }
-    let count = values.count();
-    line(out, format_args!("{name}_bucket{{{labels},le=\"+Inf\"}} {count}"));
-    line(out, format_args!("{name}_sum{{{labels}}} {}", values.sum() as f64 * unit));
-    line(out, format_args!("{name}_count{{{labels}}} {count}"));
+    line(out, format_args!("{name}_sum{} {}", braced(&labels), buckets.sum));
+    line(out, format_args!("{name}_count{} {}", braced(&labels), buckets.count));
 }
 
-struct Label<'a>(&'static str, &'a str);
-
-fn keyed(entry: &Entry, more: &[Label<'_>]) -> String {
-    let key = [
-        Label("side", entry.side.name()),
-        Label("method", entry.method.trim_start_matches('/')),
-        Label("peer", &entry.peer),
-    ];
-    let more = labels(more);
-    let comma = if more.is_empty() { "" } else { "," };
-    format!("{}{comma}{more}", labels(&key))
+/// An exemplar behind its bucket.
+fn show(out: &mut String, exemplar: &Exemplar, epoch_ns: u64) {
+    let Exemplar { at_ns, total_ns, trace, span } = exemplar;
+    let (value, at) = (*total_ns as f64 * NS, at_ns.saturating_add(epoch_ns) / 1_000_000);
+    let (seconds, ms) = (at / 1000, at % 1000);
+    let _ = write!(out, " # {{trace_id=\"{trace:032x}\",span_id=\"{span:016x}\"}} {value} {seconds}.{ms:03}");
 }
 
-fn labels(labels: &[Label<'_>]) -> String {
-    let quoted = labels.iter().map(|Label(name, value)| {
+fn braced(labels: &str) -> String {
+    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
+}
+
+fn quoted(labels: &[(&'static str, String)]) -> String {
+    let quoted = labels.iter().map(|(name, value)| {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         format!("{name}=\"{value}\"")
     });
     quoted.collect::<Vec<_>>().join(",")
 }
 
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    line(out, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+fn head(out: &mut String, name: &str, family: &FigureFamily) {
+    let kind = match family.kind {
+        FigureKind::Counter => "counter",
+        FigureKind::Gauge => "gauge",
+        FigureKind::Histogram => "histogram",
+    };
+    line(out, format_args!("# HELP {name} {}\n# TYPE {name} {kind}", family.help));
 }
 
 fn line(out: &mut String, text: std::fmt::Arguments<'_>) {

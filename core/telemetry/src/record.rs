@@ -97,6 +97,16 @@ impl Lines {
             Self::Server(server) => server_only(server),
         }
     }
+
+    /// First and last stamp, on this host's clock.
+    pub fn ends_ns(&self) -> [u64; 2] {
+        match self {
+            Self::Both(client, _) | Self::OneHost(client, _) | Self::Client(client) => {
+                [client.stamps.a0.0, client.stamps.a18.0]
+            }
+            Self::Server(server) => [server.stamps.k7.0, server.stamps.k14.0],
+        }
+    }
 }
 
 fn whole(client: &ClientLine, server: &ServerLine, clock: ClockOffset) -> Components {

@@ -4,6 +4,7 @@ use crate::component::{Component, Coverage};
 use crate::record::Side;
 use crate::recorder::FlightRow;
 use crate::series::Series;
+use crate::traced::{Exemplars, TracedCall};
 use serde::{Deserialize, Serialize};
 
 /// What a snapshot shall hold.
@@ -18,6 +19,9 @@ pub struct Ask {
     /// Most calls one by one; 0 for none.
     #[serde(default)]
     pub samples_max: usize,
+    /// Most calls of traces; 0 for none. Those told are taken out: for whoever exports them, and nobody else.
+    #[serde(default)]
+    pub traced_max: usize,
 }
 
 /// How much of each series a snapshot holds.
@@ -40,6 +44,12 @@ pub struct Snapshot {
     pub series: Vec<Entry>,
     /// Calls one by one, if asked for.
     pub samples: Vec<Sample>,
+    /// Calls of traces, if asked for, oldest first.
+    #[serde(default)]
+    pub traced: Vec<TracedCall>,
+    /// Calls of traces there was no room for until somebody asked, since the start.
+    #[serde(default)]
+    pub traced_lost: u64,
 }
 
 /// One series and its key.
@@ -53,6 +63,9 @@ pub struct Entry {
     pub peer: String,
     /// What was counted.
     pub series: Series,
+    /// Calls with traces that stand for others.
+    #[serde(default)]
+    pub exemplars: Exemplars,
 }
 
 /// One call, and how many it stands for.
@@ -97,11 +110,16 @@ impl Snapshot {
         self.at_ns = self.at_ns.max(other.at_ns);
         for entry in other.series {
             match self.series.iter_mut().find(|own| own.key() == entry.key()) {
-                Some(own) => own.series.merge(&entry.series),
+                Some(own) => {
+                    own.series.merge(&entry.series);
+                    own.exemplars.merge(&entry.exemplars);
+                }
                 None => self.series.push(entry),
             }
         }
         self.samples.extend(other.samples);
+        self.traced.extend(other.traced);
+        self.traced_lost = self.traced_lost.saturating_add(other.traced_lost);
     }
 
     /// What was counted here and not yet in `earlier`, an older snapshot of the same shards with the same [`Ask`].
@@ -114,7 +132,7 @@ impl Snapshot {
         });
         let series = series.filter(|entry| entry.series.calls() > 0).collect();
         let samples = self.samples.iter().filter(|sample| sample.at_ns > earlier.at_ns).cloned().collect();
-        Self { at_ns: self.at_ns, series, samples }
+        Self { at_ns: self.at_ns, series, samples, ..Self::default() }
     }
 
     /// All series of one side added up, over methods and peers.

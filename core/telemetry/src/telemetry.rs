@@ -2,11 +2,13 @@
 
 use crate::calls::{CallsAnswer, CallsAsk};
 use crate::clock::{ClockOffset, ClockPair};
+use crate::component::Components;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::record::{Lines, Record, Side};
 use crate::recorder::{FlightRecorder, FlightRow, Weighted};
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
+use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::Instant;
 
@@ -25,6 +27,16 @@ pub struct Telemetry {
     recorder: FlightRecorder,
     /// Calls written down and not counted yet, oldest first.
     pending: Vec<Counted>,
+    /// Calls of traces that wait to be exported.
+    traced: TracedCalls,
+}
+
+/// What a call became that was written down.
+struct Written {
+    slot: usize,
+    parts: Components,
+    began_ns: u64,
+    ended_ns: u64,
 }
 
 const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
@@ -35,6 +47,8 @@ struct Keyed {
     method: MethodIndex,
     peer: PeerIndex,
     series: Box<Series>,
+    /// Calls with traces that stand for others.
+    exemplars: Exemplars,
     /// The slowest twentieth of the method is at least this slow, in nanoseconds.
     slow_ns: u64,
     /// Calls until `slow_ns` is looked up again.
@@ -78,6 +92,7 @@ impl Telemetry {
             ],
             recorder: FlightRecorder::new(),
             pending: Vec::with_capacity(Self::PENDING_CALLS),
+            traced: TracedCalls::default(),
         };
         telemetry.peer("(local)", true);
         telemetry
@@ -113,6 +128,27 @@ impl Telemetry {
     /// Allocates only for the first call of a (side, method, peer), for a first value of a new order of magnitude, and
     /// while the recorder fills.
     pub fn record(&mut self, now: Instant, record: &Record) {
+        self.write_down(now, record);
+    }
+
+    /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and is kept for whoever
+    /// exports it.
+    pub fn record_traced(&mut self, now: Instant, record: &Record, ids: CallTrace) {
+        let Written { slot, parts, began_ns, ended_ns } = self.write_down(now, record);
+        let own = if record.side == Side::Attempt { ids.attempt } else { ids.span };
+        let span = if own == 0 { ids.parent } else { own };
+        let (at_ns, total_ns) = (now.0, parts.total_ns());
+        self.series[slot].exemplars.note(Exemplar { at_ns, total_ns, trace: ids.trace, span });
+        self.traced.add(TracedRow::new(record, ids, &parts, [began_ns, ended_ns]));
+    }
+
+    /// Says whether somebody exports calls of traces: only then they are kept.
+    pub fn keep_traced(&mut self, is_exported: bool) {
+        self.traced.keep(is_exported);
+    }
+
+    #[inline]
+    fn write_down(&mut self, now: Instant, record: &Record) -> Written {
         let mut record = *record;
         record.client.a18 = record.client.a18.min(now);
         let lines = record.lines();
@@ -136,6 +172,8 @@ impl Telemetry {
         if self.pending.len() >= Self::PENDING_CALLS {
             self.settle();
         }
+        let [began_ns, ended_ns] = lines.ends_ns();
+        Written { slot, parts, began_ns, ended_ns }
     }
 
     /// A handler of a call that did not end well, and is counted already, says what it took of its processor.
@@ -192,8 +230,16 @@ impl Telemetry {
                 Detail::Whole => (*keyed.series).clone(),
                 Detail::Totals => keyed.series.totals(),
             },
+            exemplars: keyed.exemplars.clone(),
         });
-        Snapshot { at_ns: now.0, series: series.collect(), samples: self.samples(ask) }
+        let (series, samples) = (series.collect(), self.samples(ask));
+        let traced = self.take_traced(ask.traced_max);
+        Snapshot { at_ns: now.0, series, samples, traced, traced_lost: self.traced.lost() }
+    }
+
+    fn take_traced(&mut self, max: usize) -> Vec<TracedCall> {
+        let Self { traced, methods, peers, .. } = self;
+        traced.take(max).map(|row| row.named(methods.name(row.method.0), peers.name(row.peer.0))).collect()
     }
 
     /// The calls one by one.
@@ -304,7 +350,8 @@ impl Default for Telemetry {
 impl Keyed {
     fn new(side: Side, method: MethodIndex, peer: PeerIndex) -> Self {
         let slow_due = Telemetry::SLOW_AFTER_CALLS;
-        Self { side, method, peer, series: Box::default(), slow_ns: u64::MAX, slow_due }
+        let exemplars = Exemplars::default();
+        Self { side, method, peer, series: Box::default(), exemplars, slow_ns: u64::MAX, slow_due }
     }
 
     /// The series of everything beyond the limits; its slot is the side's number.

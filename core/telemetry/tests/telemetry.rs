@@ -6,8 +6,8 @@ mod world;
 use trunkline_call::{Code, Instant};
 use trunkline_telemetry::recorder::{EPOCH_NS, RING_CALLS, STRATUM_CALLS};
 use trunkline_telemetry::{
-    Ask, Component, Detail, Explanation, MethodIndex, PeerIndex, Record, Side, Snapshot, Telemetry,
-    prometheus, render, top,
+    Ask, CallTrace, Component, Detail, Explanation, Exposition, MethodIndex, PeerIndex, Record, Side,
+    Snapshot, Telemetry, prometheus, render, top,
 };
 use world::{GREETER, call, dice};
 
@@ -135,7 +135,7 @@ fn a_snapshot_of_absurd_counts_is_explained_anyway() {
         let explanation = Explanation::of(snapshot, Side::Made);
         let _ = explanation.map(|explanation| render::explanation(&explanation));
         let _ = render::top(&top(snapshot, Some(&absurd), 0), 80);
-        let _ = prometheus::text(snapshot);
+        let _ = prometheus::text(&figures(snapshot));
     }
     assert_eq!(twice.sum(Side::Made).calls(), u64::MAX, "counts stay at the end instead of wrapping");
 }
@@ -282,7 +282,7 @@ fn prometheus_text_is_well_formed() {
     let (mut telemetry, now) = world::queueing_greeter();
     let odd = telemetry.method("/odd\"name\\with\nlines/M");
     telemetry.record(now, &Record { side: Side::Served, ..call(1, odd, PeerIndex::LOCAL, USUAL) });
-    let text = prometheus::text(&telemetry.snapshot(now, &Ask::default()));
+    let text = prometheus::text(&figures(&telemetry.snapshot(now, &Ask::default())));
     let mut family = String::new();
     for line in text.lines() {
         if let Some(declared) = line.strip_prefix("# TYPE ") {
@@ -303,6 +303,49 @@ fn prometheus_text_is_well_formed() {
         assert!(count >= last, "buckets are cumulative: {line}");
         last = count;
     }
+}
+
+fn figures(snapshot: &Snapshot) -> Exposition {
+    let mut figures = Exposition::default();
+    prometheus::add(&mut figures, snapshot);
+    figures
+}
+
+#[test]
+fn a_call_of_a_trace_stands_for_others_of_its_duration() {
+    let mut telemetry = Telemetry::new();
+    let method = telemetry.method(GREETER);
+    let record = call(1_000, method, PeerIndex::LOCAL, USUAL);
+    let (now, total_ns) = (record.client.a18, USUAL.iter().sum::<u64>());
+    telemetry.record(now, &record);
+    assert!(!prometheus::openmetrics(&figures(&telemetry.snapshot(now, &whole())), 0).contains("trace_id"));
+    let ids = CallTrace { trace: 0xabc, parent: 7, span: 8, attempt: 9 };
+    telemetry.record_traced(now, &record, ids);
+    assert_eq!(telemetry.snapshot(now, &Ask { traced_max: 9, ..whole() }).traced.len(), 0, "nobody exports");
+    telemetry.keep_traced(true);
+    telemetry.record_traced(now, &record, ids);
+    let snapshot = telemetry.snapshot(now, &Ask { traced_max: 9, ..whole() });
+    let [traced] = &snapshot.traced[..] else { panic!("{:?}", snapshot.traced) };
+    assert_eq!((traced.ids, &*traced.method), (ids, GREETER));
+    assert_eq!(traced.ended_ns - traced.began_ns, total_ns);
+    assert_eq!(telemetry.snapshot(now, &Ask { traced_max: 9, ..whole() }).traced.len(), 0, "taken is taken");
+    let (seconds, text) =
+        (total_ns as f64 * 1e-9, prometheus::openmetrics(&figures(&snapshot), 5_000_000_000));
+    let at = (now.0 + 5_000_000_000) / 1_000_000;
+    let shown = format!(
+        " # {{trace_id=\"{:032x}\",span_id=\"{:016x}\"}} {seconds} {}.{:03}",
+        0xabc,
+        8,
+        at / 1000,
+        at % 1000
+    );
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("trace_id")).collect();
+    let [line] = lines[..] else { panic!("one bucket has it: {lines:#?}") };
+    assert!(line.ends_with(&shown), "{line} ends in {shown}");
+    let bound = line.split("le=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<f64>().ok());
+    assert!(bound.is_some_and(|bound| bound >= seconds && bound < seconds * 5.0), "{line}");
+    assert!(text.contains("# TYPE trunkline_calls counter\n") && text.ends_with("# EOF\n"), "{text}");
+    assert!(text.contains("\ntrunkline_calls_total{"), "{text}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod http2;
 mod level;
 mod log;
 mod metrics;
+mod otlp;
 mod r2p2;
 mod rights;
 mod rules;
@@ -26,6 +27,7 @@ pub use http2::{Http2Keys, Tls};
 pub use level::check_log_level;
 pub use log::{Log, LogFormat};
 pub use metrics::Metrics;
+pub use otlp::{Collector, Otlp};
 pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
@@ -75,6 +77,8 @@ pub struct Config {
     pub admin: Admin,
     /// Where Prometheus reads what was counted.
     pub metrics: Metrics,
+    /// The OpenTelemetry collector that is sent figures and spans.
+    pub otlp: Otlp,
     /// Where gRPC clients have their calls forwarded.
     pub gateway: Gateway,
     /// The targets applications may name.

@@ -27,6 +27,9 @@ pub(crate) fn fresh_engine(
     engine.configure_peer_rules(config.call.iter().filter_map(peer_rule).collect());
     // The standard library's only door to the system's randomness.
     engine.seed(RandomState::new().hash_one(0));
+    if config.otlp.is_on() {
+        engine.trace_calls(config.otlp.sample, RandomState::new().hash_one(1));
+    }
     // Requests arrive at the first shard: one that is sent twice must come where it is known.
     let r2p2 = config.r2p2();
     engine

@@ -77,8 +77,8 @@ pub use changes::Watcher;
 pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
-    Address, Bytes, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode, Principal,
-    Reach, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress, Whom, check_log_level,
+    Address, Bytes, Collector, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode,
+    Otlp, Principal, Reach, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress, Whom, check_log_level,
 };
 pub use handle::{Daemon, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};

@@ -10,7 +10,7 @@ use trunkline_call::entry::{Completion, Span, Submission};
 use trunkline_call::{Code, Encoding, Instant};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_shm::monotonic_ns;
-use trunkline_telemetry::{Ask, Component, Detail, Sample, Side};
+use trunkline_telemetry::{Ask, Component, Sample, Side};
 
 const PLANTED_NS: u64 = 5_000_000;
 const CALLS: usize = 40;
@@ -69,7 +69,7 @@ fn drive(client: &mut RawApp) -> Vec<u64> {
 
 /// The calls the daemon recorded, once all are there.
 fn samples(daemon: &Daemon) -> Vec<Sample> {
-    let ask = Ask { method: "/raw.Echo/Once".into(), detail: Detail::Whole, samples_max: 1000 };
+    let ask = Ask { method: "/raw.Echo/Once".into(), samples_max: 1000, ..Ask::default() };
     let began = std::time::Instant::now();
     loop {
         let measured = daemon.observe(&ask).remove(0).telemetry;

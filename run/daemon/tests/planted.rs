@@ -19,7 +19,7 @@ use trunkline_call::entry::{Completion, Span, Submission};
 use trunkline_call::{Code, Encoding, Instant};
 use trunkline_daemon::{Config, Daemon};
 use trunkline_shm::monotonic_ns;
-use trunkline_telemetry::{Ask, Component, Detail, Sample, Side};
+use trunkline_telemetry::{Ask, Component, Sample, Side};
 
 /// Rounds of which one must fit.
 const ROUNDS: usize = 8;
@@ -142,7 +142,7 @@ fn call(client: &mut RawApp, delays: &Delays) -> u64 {
 
 /// The calls the daemon recorded, oldest first, once all are there.
 fn samples(daemon: &Daemon, calls: usize) -> Vec<Sample> {
-    let ask = Ask { method: "/raw.Echo/Once".into(), detail: Detail::Whole, samples_max: 10_000 };
+    let ask = Ask { method: "/raw.Echo/Once".into(), samples_max: 10_000, ..Ask::default() };
     let began = std::time::Instant::now();
     loop {
         let observed = daemon.observe(&ask).into_iter().flat_map(|shard| shard.telemetry.samples);

@@ -25,6 +25,6 @@ mod response;
 mod server;
 
 pub use places::{PLACES_MAX, PLACES_OF_SOURCE_MAX};
-pub use request::HEAD_BYTES_MAX;
+pub use request::{HEAD_BYTES_MAX, Request};
 pub use response::Page;
 pub use server::{PageServer, TIME_MAX};

@@ -1,6 +1,6 @@
 //! The head of a request.
 
-use httparse::{EMPTY_HEADER, Error, Status};
+use httparse::{EMPTY_HEADER, Error, Header, Status};
 
 /// Longest head that is read.
 pub const HEAD_BYTES_MAX: usize = 8192;
@@ -9,11 +9,13 @@ const FIELDS_MAX: usize = 64;
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// The path, without a query.
     pub path: String,
+    /// Media types the reader takes, as its `accept` field lists them; empty if it does not say.
+    pub accept: String,
     /// Only the head of the response is wanted.
-    pub head_only: bool,
+    pub(crate) head_only: bool,
 }
 
 /// Why there is no request, or not yet.
@@ -31,7 +33,7 @@ pub(crate) enum Unread {
 
 impl Request {
     /// Of what has come so far.
-    pub fn read(bytes: &[u8]) -> Result<Self, Unread> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Unread> {
         let mut fields = [EMPTY_HEADER; FIELDS_MAX];
         let mut parsed = httparse::Request::new(&mut fields);
         match parsed.parse(bytes) {
@@ -51,8 +53,16 @@ impl Request {
             .strip_prefix("http://")
             .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
         let path = target.split(['?', '#']).next().unwrap_or(target);
-        Ok(Self { path: path.to_owned(), head_only })
+        let path = path.to_owned();
+        let accepts = fields_named(parsed.headers, "accept");
+        Ok(Self { path, accept: accepts.collect::<Vec<_>>().join(","), head_only })
     }
+}
+
+/// Values of the fields with this name, those that are text.
+fn fields_named<'a>(fields: &'a [Header<'a>], name: &'static str) -> impl Iterator<Item = &'a str> {
+    let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+    named.filter_map(|field| std::str::from_utf8(field.value).ok())
 }
 
 #[cfg(test)]
@@ -64,14 +74,17 @@ mod tests {
     fn what_is_asked_for() {
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(FIELDS_MAX + 1));
         let long = format!("GET /{}", "a".repeat(HEAD_BYTES_MAX));
-        let get = |path: &str| Ok(Request { path: path.into(), head_only: false });
+        let asked =
+            |path: &str, accept: &str| Request { path: path.into(), accept: accept.into(), head_only: false };
+        let get = |path: &str| Ok(asked(path, ""));
         #[rustfmt::skip]
-        let table: [(&str, Result<Request, Unread>); 12] = [
+        let table: [(&str, Result<Request, Unread>); 13] = [
+            ("GET / HTTP/1.1\r\nAccept: a/b;q=1\r\naccept: c\r\n\r\n", Ok(asked("/", "a/b;q=1,c"))),
             ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", get("/metrics")),
             ("GET /metrics?x=y HTTP/1.0\r\n\r\n", get("/metrics")),
             ("GET http://a:1/metrics HTTP/1.1\r\n\r\n", get("/metrics")),
             ("GET http://a HTTP/1.1\r\n\r\n", get("/")),
-            ("HEAD / HTTP/1.1\r\n\r\n", Ok(Request { path: "/".into(), head_only: true })),
+            ("HEAD / HTTP/1.1\r\n\r\n", Ok(Request { head_only: true, ..asked("/", "") })),
             ("POST / HTTP/1.1\r\n\r\n", Err(Unread::Method)),
             ("GET / HTTP/1.1\r\nHost: a\r\n", Err(Unread::More)),
             ("", Err(Unread::More)),

@@ -22,6 +22,11 @@ impl Page {
         Self::new("text/plain; version=0.0.4; charset=utf-8", text)
     }
 
+    /// Text in OpenMetrics 1.0.
+    pub fn openmetrics(text: String) -> Self {
+        Self::new("application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    }
+
     /// A page of HTML.
     pub fn html(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new("text/html; charset=utf-8", text)

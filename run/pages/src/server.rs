@@ -27,8 +27,8 @@ pub struct PageServer {
     _open: OwnedFd,
 }
 
-/// Makes the page at a path; `None` if there is none.
-type Make = dyn Fn(&str) -> Option<Page> + Send + Sync;
+/// Makes the page that is asked for; `None` if there is none.
+type Make = dyn Fn(&Request) -> Option<Page> + Send + Sync;
 
 impl PageServer {
     /// Listens at `address` and has `make` answer, on threads of its own (called `name`).
@@ -41,7 +41,7 @@ impl PageServer {
     pub fn bind(
         address: SocketAddr,
         name: &'static str,
-        make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static,
+        make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let listener = listen(address)?;
         let address = listener.local_addr()?;
@@ -119,9 +119,9 @@ fn answer(stream: TcpStream, make: &Make, until: Instant) -> io::Result<()> {
     let mut bytes = Vec::new();
     let (status, page, head_only) = loop {
         match Request::read(&bytes) {
-            Ok(Request { path, head_only }) => match make(&path) {
-                Some(page) => break ("200 OK", page, head_only),
-                None => break ("404 Not Found", Page::text("there is no such page"), head_only),
+            Ok(request) => match make(&request) {
+                Some(page) => break ("200 OK", page, request.head_only),
+                None => break ("404 Not Found", Page::text("there is no such page"), request.head_only),
             },
             Err(Unread::More) => timed.read_more(&mut bytes)?,
             Err(Unread::Malformed) => {

@@ -3,12 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-use trunkline_pages::{HEAD_BYTES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer};
+use trunkline_pages::{HEAD_BYTES_MAX, PLACES_OF_SOURCE_MAX, Page, PageServer, Request};
 
 /// So long at most a test waits for what has to come.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-fn serve(make: impl Fn(&str) -> Option<Page> + Send + Sync + 'static) -> PageServer {
+fn serve(make: impl Fn(&Request) -> Option<Page> + Send + Sync + 'static) -> PageServer {
     PageServer::bind("127.0.0.1:0".parse().unwrap(), "pages", make).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn ask_from(own: Ipv4Addr, address: SocketAddr, request: &str) -> std::io::Resul
 
 #[test]
 fn pages_and_what_there_is_instead() {
-    let server = serve(|path| (path == "/a").then(|| Page::text("that is a")));
+    let server = serve(|request| (request.path == "/a").then(|| Page::text("that is a")));
     let long = format!("GET /a HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(HEAD_BYTES_MAX));
     let table = [
         ("GET /a HTTP/1.1\r\nhost: x\r\n\r\n", "200 OK", "\r\n\r\nthat is a"),

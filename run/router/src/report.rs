@@ -133,8 +133,8 @@ impl Report {
 /// # Errors
 /// What the kernel says: the address is taken, or not this host's.
 pub fn serve_metrics(address: SocketAddr, shared: Arc<Shared>) -> io::Result<PageServer> {
-    PageServer::bind(address, "router-metrics", move |path| {
-        let known = matches!(path, "/metrics" | "/");
+    PageServer::bind(address, "router-metrics", move |request| {
+        let known = matches!(&*request.path, "/metrics" | "/");
         known.then(|| Page::metrics(shared.report.lock().prometheus()))
     })
 }

@@ -447,6 +447,9 @@ pub struct TopArgs {
     /// One picture, then end
     #[arg(long)]
     pub once: bool,
+    /// A JSON object a picture, each in a line of its own
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `trunkline policy`
@@ -586,13 +589,10 @@ fn reservation(text: &str) -> Result<(u8, usize), String> {
 
 /// Reads `key:value`.
 fn metadata(text: &str) -> Result<(String, Vec<u8>), String> {
-    use base64::Engine;
-    let (key, value) = text.split_once(':').ok_or("write key:value")?;
-    let (key, value) = (key.trim(), value.trim());
-    let value = match key.ends_with("-bin") {
-        true => base64::engine::general_purpose::STANDARD.decode(value).map_err(|error| error.to_string())?,
-        false => value.as_bytes().to_vec(),
-    };
+    use base64::{Engine, prelude::BASE64_STANDARD};
+    let (key, value) = text.split_once(':').map(|(k, v)| (k.trim(), v.trim())).ok_or("write key:value")?;
+    let decoded = key.ends_with("-bin").then(|| BASE64_STANDARD.decode(value)).transpose();
+    let value = decoded.map_err(|error| error.to_string())?.unwrap_or_else(|| value.as_bytes().to_vec());
     // Checked one by one, so that the error stands at the pair at fault.
     Metadata::new().insert(key, &value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value))

@@ -32,7 +32,6 @@ mod documents;
 mod explain;
 mod go;
 mod insight;
-mod keys;
 mod list;
 mod manual;
 mod metrics;
@@ -82,7 +81,7 @@ fn main() -> ExitCode {
             explain::explain(&AdminClient::new(operator()), &args.method, args.json).map_err(explained)
         }
         Verb::Top(args) => {
-            top::top(&AdminClient::new(operator()), args.interval, args.once).map_err(explained)
+            top::top(&AdminClient::new(operator()), &AdminClient::new(operator()), &args).map_err(explained)
         }
         Verb::Policy(verb) => policy::policy(&operator(), verb),
         Verb::Call(args) => return call(args, socket),

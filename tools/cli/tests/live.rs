@@ -1,14 +1,21 @@
 //! Shows the live page of a running daemon: what it says as JSON, that the page may run its own script and no other,
 //! that hostile names stay names, and, where there is a browser, that it shows all of this.
 
+#[path = "support/browser.rs"]
+mod browser;
 mod support;
 
+use browser::Browser;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use support::{Host, watched};
-use trunkline::Wait;
+use trunkline::{Incoming, Receiver, Response, Sender, Server, Status, Wait};
+use trunkline_example_greeter::proto::greeter_client::GreeterClient;
+use trunkline_example_greeter::proto::greeter_server::{Greeter, GreeterServer};
+use trunkline_example_greeter::proto::{HelloReply, HelloRequest};
 use trunkline_example_search::proto::QueryRequest;
 
 /// A name that would be more than a name, if it were put in as markup.
@@ -158,18 +165,7 @@ fn a_browser_shows_it() {
     let address = free();
     let _busy = busy(address);
     seen(address);
-    let named = std::env::var("TRUNKLINE_BROWSER").ok();
-    let names = named.iter().map(String::as_str).chain(["chromium", "chromium-browser", "google-chrome"]);
-    let is_there = |name: &&str| {
-        let mut command = Command::new(name);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let Some(browser) = names.into_iter().find(is_there) else {
-        assert!(named.is_none(), "TRUNKLINE_BROWSER names no browser");
-        eprintln!("NOT SHOWN: there is no browser on this machine; TRUNKLINE_BROWSER may name one");
-        return;
-    };
+    let Some(browser) = browser::name() else { return };
     let profile = tempfile::tempdir().unwrap();
     let mut command = Command::new(browser);
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000", "--dump-dom"]);
@@ -184,4 +180,116 @@ fn a_browser_shows_it() {
     assert!(shown.contains("&lt;/script&gt;&lt;img src=x"), "the name is text: {shown}");
     assert!(!shown.contains("<img"), "and nothing else: {shown}");
     assert!(!shown.contains("<title>owned"), "{shown}");
+}
+
+/// A service of which one method is slow.
+struct Slow;
+
+impl Greeter for Slow {
+    async fn say_hello(&self, _: Incoming<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        std::thread::sleep(Duration::from_millis(20));
+        Ok(Response::new(HelloReply::default()))
+    }
+
+    async fn say_hello_in_many_tongues(
+        &self,
+        _: Incoming<HelloRequest>,
+        _: Sender<HelloReply>,
+    ) -> Result<(), Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+
+    async fn say_hello_to_all(&self, _: Receiver<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+
+    async fn introduce(&self, _: Receiver<HelloRequest>, _: Sender<HelloReply>) -> Result<(), Status> {
+        Err(Status::unimplemented("nobody calls it"))
+    }
+}
+
+/// Two daemons with calls between them: the address of the caller's page, and what keeps it all going.
+fn two_daemons() -> (SocketAddr, impl Sized) {
+    let (address, peer) = (free(), free());
+    let served = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{peer}\"]\n"));
+    let (server, _) = served.serve_search();
+    let slow =
+        Server::builder().socket(served.socket()).name("greeter").add_service(GreeterServer::new(Slow));
+    let slow = slow.spawn().unwrap();
+    slow.ready().wait().unwrap();
+    let service = |name: &str| format!("[services.{name:?}]\nendpoints = [\"tcp://{peer}\"]\n");
+    let made = Host::start(&format!(
+        "[daemon]\nnode = \"alpha\"\n[metrics]\nlisten = [\"tcp://{address}\"]\n[limits]\nmessage_bytes = 65536\n\
+         {}{}[[policy]]\nname = \"no-bells\"\nkind = \"access\"\nside = \"client\"\ndeny = 'false'\n",
+        service("search.v1.Search"),
+        service("greeter.v1.Greeter")
+    ));
+    let search =
+        trunkline_example_search::proto::search_client::SearchClient::new(made.channel().connect_lazy());
+    let greeter = GreeterClient::new(made.channel().connect_lazy());
+    let query = |query: String| search.query(QueryRequest { query, ..QueryRequest::default() }).wait();
+    for n in 0..100 {
+        query("bell".into()).unwrap();
+        if n % 10 == 0 {
+            greeter.say_hello(HelloRequest::default()).wait().unwrap();
+        }
+    }
+    query("b".repeat(100_000)).unwrap_err();
+    (address, (served, server, slow, made, search, greeter))
+}
+
+/// A person finds the method that was made slow in two clicks, sees what makes it slow, and finds every panel filled;
+/// by keys alone, too; in the light and in the dark.
+#[test]
+fn a_slow_method_is_found_in_two_clicks() {
+    watched();
+    let Some(name) = browser::name() else { return };
+    let (address, _running) = two_daemons();
+    let url = format!("http://{address}/");
+    let mut seen = Browser::open(&name, &url, false);
+    seen.until("document.querySelectorAll('tr[data-id]').length >= 2");
+    let panels = seen.value(
+        "[...document.querySelectorAll('section')].map(one => [one.querySelector('h2').textContent, \
+         one.querySelectorAll('tbody tr').length || one.querySelectorAll('p').length])",
+    );
+    let panels = panels.as_array().unwrap();
+    assert_eq!(panels.len(), 9, "{panels:?}");
+    let is_filled = |panel: &&Value| panel[1].as_u64().is_some_and(|rows| rows > 0);
+    assert_eq!(panels.iter().filter(is_filled).count(), 9, "{panels:?}");
+    let tables = seen.value("document.querySelectorAll('section table').length");
+    assert_eq!(tables, 8, "all but how the last upgrade went: {panels:?}");
+    assert_eq!(seen.value("document.body.textContent.includes('message_bytes')"), true, "the limit met");
+
+    seen.click("#sort-p99_ns");
+    assert_eq!(
+        seen.value("document.querySelector('tr[data-id]').dataset.id"),
+        "made /greeter.v1.Greeter/SayHello"
+    );
+    seen.click("tr[data-id]");
+    let largest = "[...document.querySelectorAll('.nine .bar')].map(bar => [parseFloat(bar.firstChild.style.width), \
+                   bar.previousElementSibling.textContent]).sort((a, b) => b[0] - a[0])[0]";
+    let largest = seen.value(largest);
+    assert_eq!(largest[1], "server application", "{largest}");
+    seen.picture("live-light");
+
+    let mut seen = Browser::open(&name, &url, true);
+    seen.until("document.querySelectorAll('tr[data-id]').length >= 2");
+    assert_eq!(seen.value("getComputedStyle(document.body).backgroundColor"), "rgb(20, 24, 28)");
+    seen.press("/");
+    "greet".chars().for_each(|c| seen.press(&c.to_string()));
+    assert_eq!(seen.value("document.querySelectorAll('tr[data-id]').length"), 1, "the filter");
+    seen.press("Escape");
+    seen.until("document.querySelectorAll('tr[data-id]').length >= 2");
+    seen.value("document.activeElement.blur()");
+    // The busiest method comes first: the slow one is the second.
+    seen.press("ArrowDown");
+    seen.press("ArrowDown");
+    assert_eq!(seen.value("document.activeElement.dataset.id"), "made /greeter.v1.Greeter/SayHello");
+    seen.press("Enter");
+    assert_eq!(seen.value("document.querySelectorAll('.nine').length"), 1, "it is open");
+    seen.press("p");
+    assert_eq!(seen.value("document.getElementById('stale').textContent"), "paused");
+    seen.picture("live-dark");
+    seen.press("Enter");
+    assert_eq!(seen.value("document.querySelectorAll('.nine').length"), 0, "and shut");
 }

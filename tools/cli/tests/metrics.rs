@@ -3,9 +3,11 @@
 
 mod support;
 
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
 use support::{Host, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
@@ -24,13 +26,19 @@ fn config(address: SocketAddr) -> String {
 }
 
 fn read(address: SocketAddr) -> String {
+    read_as(address, "*/*", "text/plain; version=0.0.4")
+}
+
+/// What a reader gets that takes such a type, and which it is to get.
+fn read_as(address: SocketAddr, accept: &str, kind: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: x\r\naccept: {accept}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, text) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
-    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("content-type: {kind}")), "{head}");
     text.to_owned()
 }
 
@@ -108,6 +116,138 @@ fn it_outlives_a_replacement() {
     // The kernel gives a connection to whoever listens; who has gone closes it.
     let read = || std::panic::catch_unwind(|| samples(&read(address)));
     assert!(std::iter::repeat_with(read).take(1000).any(|samples| samples.is_ok()));
+}
+
+/// A collector that takes everything: what it got, as (signal, body).
+fn collector() -> (SocketAddr, Receiver<(String, Value)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, (sender, got)) = (listener.local_addr().unwrap(), channel());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let (mut bytes, mut piece) = (Vec::new(), [0; 65536]);
+            let body = loop {
+                let text = String::from_utf8_lossy(&bytes);
+                let length = |head: &str| {
+                    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+                    length.unwrap().parse::<usize>().unwrap()
+                };
+                match text.split_once("\r\n\r\n") {
+                    Some((head, body)) if body.len() >= length(head) => {
+                        let signal = if head.starts_with("POST /v1/traces ") { "traces" } else { "metrics" };
+                        break (signal.to_owned(), serde_json::from_str(body).unwrap());
+                    }
+                    _ => {}
+                }
+                let count = stream.read(&mut piece).unwrap();
+                assert!(count > 0, "the request ends early");
+                bytes.extend_from_slice(&piece[..count]);
+            };
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+            if sender.send(body).is_err() {
+                return;
+            }
+        }
+    });
+    (address, got)
+}
+
+/// An attribute of a resource or a span.
+fn attribute(of: &Value, key: &str) -> Value {
+    let all = of["attributes"].as_array().unwrap();
+    all.iter().find(|one| one["key"] == key).map_or(Value::Null, |one| one["value"].clone())
+}
+
+/// Two daemons and a call between them: what an OpenTelemetry collector gets of it, and the exemplar that leads there.
+#[test]
+fn a_collector_gets_figures_and_the_spans_of_both_daemons() {
+    watched();
+    let ((collector, got), peer, metrics) = (collector(), free(), free());
+    let config = |node: &str, rest: &str| {
+        format!(
+            "[daemon]\nnode = \"{node}\"\n{rest}\n[otlp]\nendpoint = \"http://{collector}\"\ninterval_s = 1\n\
+             attributes = [\"deployment.environment.name=test\"]\n"
+        )
+    };
+    let served = Host::start(&config("served", &format!("listen = [\"tcp://{peer}\"]")));
+    let (_server, _) = served.serve_search();
+    let made = Host::start(&config(
+        "made",
+        &format!(
+            "[services.\"search.v1.Search\"]\nendpoints = [\"tcp://{peer}\"]\n\
+             [metrics]\nlisten = [\"tcp://{metrics}\"]"
+        ),
+    ));
+    let client =
+        trunkline_example_search::proto::search_client::SearchClient::new(made.channel().connect_lazy());
+    let (trace, parent) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let query = || trunkline::Request::new(QueryRequest { query: "bell".into(), ..QueryRequest::default() });
+    let traced = query().with_metadata("traceparent", format!("00-{trace}-{parent}-01")).unwrap();
+    client.query(traced).wait().unwrap();
+    client
+        .query(query().with_metadata("traceparent", format!("00-{trace}-{parent}-00")).unwrap())
+        .wait()
+        .unwrap();
+    client.query(query()).wait().unwrap();
+    let (mut spans, mut figures) = (Vec::new(), BTreeSet::new());
+    while spans.len() < 3 || !figures.contains("grpc.client.call.duration") {
+        let (signal, body) = got.recv().unwrap();
+        let (of, items) = if signal == "traces" { ("Spans", "spans") } else { ("Metrics", "metrics") };
+        let of_resource = &body[format!("resource{of}")][0];
+        let node = attribute(&of_resource["resource"], "service.instance.id")["stringValue"].clone();
+        assert_eq!(attribute(&of_resource["resource"], "deployment.environment.name")["stringValue"], "test");
+        let items = of_resource[format!("scope{of}")][0][items].as_array().unwrap();
+        match &*signal {
+            "traces" => spans.extend(items.iter().map(|span| (node.clone(), span.clone()))),
+            _ => figures.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned())),
+        }
+    }
+    let named = |name: &str| {
+        let of_name = |(_, span): &&(Value, Value)| span["name"] == name;
+        let (node, span) = spans.iter().find(of_name).unwrap_or_else(|| panic!("{name} in {spans:#?}"));
+        (node.as_str().unwrap(), span)
+    };
+    let (sent, attempt) = (named("Sent.search.v1.Search.Query"), named("Attempt.search.v1.Search.Query"));
+    let received = named("Recv.search.v1.Search.Query");
+    assert_eq!((sent.0, attempt.0, received.0), ("made", "made", "served"));
+    assert_eq!(spans.len(), 3, "what is not sampled has none: {spans:#?}");
+    assert!(spans.iter().all(|(_, span)| span["traceId"] == trace), "{spans:#?}");
+    assert_eq!(sent.1["parentSpanId"], parent);
+    assert_eq!(attempt.1["parentSpanId"], sent.1["spanId"]);
+    assert_eq!(received.1["parentSpanId"], attempt.1["spanId"]);
+    let ns = |span: &Value, key: &str| span[key].as_str().unwrap().parse::<u64>().unwrap();
+    let whole: u64 = (sent.1["attributes"].as_array().unwrap().iter())
+        .filter(|one| one["key"].as_str().unwrap().starts_with("trunkline.rpc.component."))
+        .map(|one| ns(&one["value"], "intValue"))
+        .sum();
+    assert_eq!(whole, ns(sent.1, "endTimeUnixNano") - ns(sent.1, "startTimeUnixNano"), "{sent:?}");
+    let text = std::iter::repeat_with(|| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        read_as(metrics, "application/openmetrics-text; version=1.0.0", "application/openmetrics-text")
+    });
+    let told = "trunkline_otlp_requests_total{what=\"spans\",outcome=\"taken\"} 1";
+    let text = text.take(1000).find(|text| text.contains(told)).expect("what was sent is counted");
+    let span = sent.1["spanId"].as_str().unwrap();
+    let exemplar = format!("# {{trace_id=\"{trace}\",span_id=\"{span}\"}} ");
+    let of_call = |line: &&str| line.starts_with("grpc_client_call_duration_seconds_bucket{");
+    assert_eq!(text.lines().filter(of_call).filter(|line| line.contains(&exemplar)).count(), 1, "{text}");
+    assert!(text.contains("trunkline_otlp_calls_lost_total{why=\"refused\"} 0\n"), "{text}");
+}
+
+/// A share of the calls that belong to no trace begins one.
+#[test]
+fn a_trace_begins_where_there_is_none() {
+    watched();
+    let (collector, got) = collector();
+    let host =
+        Host::start(&format!("[otlp]\nendpoint = \"http://{collector}\"\nsample = 1.0\ninterval_s = 3600\n"));
+    let (_server, client) = host.serve_search();
+    client.query(QueryRequest { query: "bell".into(), ..QueryRequest::default() }).wait().unwrap();
+    let (signal, body) = got.recv().unwrap();
+    assert_eq!(signal, "traces");
+    let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
+    let [sent, attempt] = &spans[..] else { panic!("{spans:#?}") };
+    assert_eq!((&sent["parentSpanId"], &attempt["parentSpanId"]), (&"".into(), &sent["spanId"]));
+    assert_eq!(attribute(sent, "trunkline.rpc.components_measured")["intValue"], "7", "within one host");
 }
 
 #[test]

@@ -4,7 +4,8 @@ mod support;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use support::{ADMIN_PROTO, Ended, Host, SEARCH_PROTO, end, trunkline, watched};
 use trunkline::{Code, Server, Wait};
 use trunkline_example_search::proto::QueryRequest;
@@ -339,6 +340,69 @@ fn top_shows_what_runs() {
         assert_eq!(top.code, Some(0), "{top:?}");
         assert!(top.out.contains("/search.v1.Search/Query"), "{}", top.out);
     });
+}
+
+/// On a terminal it fills the screen: a person finds a method by its name, opens its page, and leaves; and the terminal
+/// is as it was. The terminal is one that script(1) makes.
+#[test]
+fn top_fills_a_terminal() {
+    watched();
+    let host = Host::start("");
+    let (_server, client) = host.serve_search();
+    let top = format!(
+        "stty rows 24 cols 140; '{}' --socket '{}' top --interval 100ms; echo ended $?; stty -a",
+        env!("CARGO_BIN_EXE_trunkline"),
+        host.socket().display()
+    );
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--flush", "--return", "--command", &top, "/dev/null"]).env("SHELL", "/bin/sh");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else { return eprintln!("NOT SHOWN: script(1) of util-linux is not there") };
+    let (mut terminal, mut keys, mut seen) =
+        (child.stdout.take().unwrap(), child.stdin.take().unwrap(), String::new());
+    // Calls go on all the while: what is shown is what runs.
+    let mut until = |text: &str| {
+        let mut piece = [0; 4096];
+        loop {
+            if let Some(at) = seen.find(text) {
+                return seen.drain(..at + text.len()).collect::<String>();
+            }
+            let request =
+                trunkline_example_search::proto::QueryRequest { query: "ring".into(), ..Default::default() };
+            client.query(request).wait().unwrap();
+            let count = terminal.read(&mut piece).unwrap();
+            assert!(count > 0, "it ends without {text:?}: {seen:?}");
+            seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+    };
+    let first = until("/search.v1.Search/Query");
+    assert!(first.contains("\x1b[?1049h"), "{first:?}");
+    until("s sort by  r reverse  p pause  q leave");
+    keys.write_all(b"/quer").unwrap();
+    until("with \"quer\"_");
+    keys.write_all(b"\r").unwrap();
+    until("by calls/s; with \"quer\"\x1b");
+    keys.write_all(b"\r").unwrap();
+    until("request processing + stack");
+    until("Esc back to the methods");
+    keys.write_all(b"\x1b").unwrap();
+    until("by calls/s");
+    keys.write_all(b"q").unwrap();
+    until("\x1b[?1049l");
+    until("ended 0");
+    let mut modes = String::new();
+    terminal.read_to_string(&mut modes).unwrap();
+    assert!(modes.contains(" icanon") && modes.contains(" echo "), "the terminal is as it was: {modes}");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn top_tells_programs_as_json() {
+    watched();
+    let host = Host::start("");
+    let ended = host.verb(&["top", "--once", "--json", "--interval", "100ms"], "");
+    let [line] = ended.out.lines().collect::<Vec<_>>()[..] else { panic!("{ended:?}") };
+    assert!(json(line)["methods"].is_array(), "{line}");
 }
 
 #[test]

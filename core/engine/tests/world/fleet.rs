@@ -45,6 +45,8 @@ pub struct Fleet {
     pub cancelled: Vec<usize>,
     /// What requests said about attempts before them.
     pub previous: Vec<String>,
+    /// The parents requests named.
+    pub parents: Vec<String>,
     /// How requests said they are compressed.
     pub encodings: Vec<String>,
     pub ended: Vec<Ended>,
@@ -89,6 +91,7 @@ impl Fleet {
             seen: vec![0; count],
             cancelled: vec![0; count],
             previous: Vec::new(),
+            parents: Vec::new(),
             encodings: Vec::new(),
             ended: Vec::new(),
             random: Random::new(5),
@@ -234,6 +237,8 @@ impl Fleet {
                         self.seen[server] += 1;
                         let previous = head.headers.get("grpc-previous-rpc-attempts");
                         self.previous.extend(previous.map(|value| value.to_str().unwrap().to_owned()));
+                        let parent = head.headers.get("traceparent");
+                        self.parents.extend(parent.map(|value| value.to_str().unwrap().to_owned()));
                         let encoding = head.headers.get("grpc-encoding");
                         self.encodings.push(encoding.map_or("", |value| value.to_str().unwrap()).to_owned());
                         self.sequence += 1;

@@ -45,6 +45,7 @@ impl Config {
         self.check_services()?;
         self.check_admin()?;
         self.check_metrics()?;
+        self.otlp.check()?;
         self.check_gateway()?;
         if let Some(problem) = level::problem(&self.log.level) {
             return Err(breach("log.level", problem, level::ADVICE));
@@ -377,7 +378,7 @@ pub(crate) fn policy_breach(error: PolicyError) -> Breach {
     Breach { key, problem: format!("(policy {:?}) {}", error.name, error.problem), advice: error.advice }
 }
 
-fn within<T: PartialOrd + Display>(key: &str, value: T, min: T, max: T) -> Result<(), Breach> {
+pub(super) fn within<T: PartialOrd + Display>(key: &str, value: T, min: T, max: T) -> Result<(), Breach> {
     if min <= value && value <= max {
         return Ok(());
     }

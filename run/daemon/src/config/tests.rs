@@ -250,6 +250,17 @@ fn errors_say_where_what_and_what_instead() {
          [[call]], or leave it out",
         ),
         (
+            "otlp.endpoint = \"https://h\"",
+            "d.toml:1:17: otlp.endpoint: is \"https://h\"; write \"http://HOST:PORT\" of a collector that takes OTLP \
+         over HTTP without TLS, such as one on this host: \"http://127.0.0.1:4318\"",
+        ),
+        ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
+        (
+            "otlp.attributes = [\"a\"]",
+            "d.toml:1:19: otlp.attributes: has \"a\"; write key=value, such as \"deployment.environment.name=test\", \
+         in at most 1024 bytes",
+        ),
+        (
             "[log]\nformat = \"xml\"",
             "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`",
         ),

@@ -50,14 +50,14 @@ impl<H: Host> AdminService<H> {
 
 impl<H: Host> Admin for AdminService<H> {
     async fn list(&self, _: Incoming<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        let ask = Ask { method: "(none)".into(), detail: Detail::Totals, samples_max: 0 };
+        let ask = Ask { method: "(none)".into(), detail: Detail::Totals, ..Ask::default() };
         Ok(Response::new(list(self.host.facts(), &self.host.observe(&ask))))
     }
 
     async fn explain(&self, request: Incoming<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
         let asked = request.into_inner();
         let samples_max = asked.samples_max.min(SAMPLES_MAX) as usize;
-        let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max };
+        let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max, ..Ask::default() };
         let snapshot = self.telemetry(&ask);
         let sides = Side::ALL.into_iter();
         let explained = sides.filter_map(|side| Explanation::of(&snapshot, side));

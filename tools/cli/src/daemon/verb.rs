@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
-use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, StartError};
+use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, Otlp, StartError};
 use trunkline_pages::PageServer;
 use trunkline_shm::Places;
 
@@ -44,6 +44,9 @@ pub enum DaemonError {
     /// The metrics listener.
     #[error("metrics.listen: cannot listen at {0}: {1}")]
     Metrics(SocketAddr, io::Error),
+    /// What sends figures and spans.
+    #[error("otlp.endpoint: {0}")]
+    Otlp(io::Error),
     /// The admin API, or a service of gRPC's own.
     #[error("the daemon's own services: {0}")]
     Own(#[from] Status),
@@ -76,6 +79,7 @@ struct Running {
     orders: Receiver<Order>,
     grpc_services: GrpcServices,
     metrics: Metrics,
+    otlp: Otlp,
     config: Option<PathBuf>,
 }
 
@@ -92,6 +96,7 @@ fn begin(
         return Ok(None);
     }
     loaded.check_host()?;
+    offers_otlp(&loaded.config.otlp)?;
     if args.check_config {
         logging::filter(&loaded.config.log.level)?;
         println!("{}: good", loaded.origin());
@@ -103,18 +108,19 @@ fn begin(
     raise_descriptor_limit();
     // Before the daemon is there, so that no signal meets it unprepared.
     let (sender, orders) = orders(args.until_stdin_closes)?;
-    let (grpc_services, metrics) = (config.grpc_services, config.metrics.clone());
+    let (grpc_services, metrics, otlp) = (config.grpc_services, config.metrics.clone(), config.otlp.clone());
     let host = Arc::new(start(config, arrival, sender)?);
-    Ok(Some(Running { host, orders, grpc_services, metrics, config: path }))
+    Ok(Some(Running { host, orders, grpc_services, metrics, otlp, config: path }))
 }
 
 /// Serves until there is an order to end.
 fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
-    let Running { host, orders, grpc_services, metrics, config } = running;
+    let Running { host, orders, grpc_services, metrics, otlp, config } = running;
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, grpc_services)?;
     let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses());
     let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
+    let exporter = export(&host, &otlp).map_err(DaemonError::Otlp)?;
     // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
@@ -135,10 +141,32 @@ fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
     let _ = services.shutdown(OWN_GRACE).wait();
     let_end(&host.daemon, drain, &orders);
     let _ = admin.shutdown(OWN_GRACE).wait();
+    // What was measured until now is still to be sent, and asked of shards that are still there.
+    drop(exporter);
     drop(metrics);
     // The last handle: threads are joined and sockets removed before the process ends.
     drop(host);
     tracing::info!("daemon ends");
+    Ok(())
+}
+
+/// Whether this program can do what `[otlp]` says.
+fn offers_otlp(otlp: &Otlp) -> Result<(), DaemonError> {
+    if otlp.is_on() && !cfg!(feature = "otlp") {
+        let why =
+            "this program was built without OTLP (feature \"otlp\" of trunkline-cli); leave the key out";
+        return Err(DaemonError::Otlp(io::Error::other(why)));
+    }
+    Ok(())
+}
+
+#[cfg(feature = "otlp")]
+fn export(host: &Arc<DaemonHost>, otlp: &Otlp) -> io::Result<Option<impl Drop + use<>>> {
+    crate::metrics::export(&Arc::downgrade(host), &host.node, otlp)
+}
+
+#[cfg(not(feature = "otlp"))]
+fn export(_: &Arc<DaemonHost>, _: &Otlp) -> io::Result<()> {
     Ok(())
 }
 

@@ -7,18 +7,38 @@ use super::live::{self, NAMES_MAX};
 use super::process;
 use crate::admin::Host;
 use crate::daemon::{LostLines, lost_lines};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, RemoteState};
 use trunkline_policy::PolicyRow;
-use trunkline_telemetry::prometheus::{self, Exposition};
-use trunkline_telemetry::{Ask, Snapshot};
+use trunkline_telemetry::{Ask, Exposition, Snapshot, prometheus};
 
 /// Whose figures are those of names beyond that.
 const OTHER: &str = "_OTHER";
 
 /// Everything, as text.
 pub fn text(host: &impl Host) -> String {
+    prometheus::text(&figures(host))
+}
+
+/// Everything, as text with exemplars.
+pub fn openmetrics(host: &impl Host) -> String {
+    let (since_1970, monotonic) = clocks();
+    prometheus::openmetrics(&figures(host), since_1970.saturating_sub(monotonic))
+}
+
+/// Nanoseconds since 1970, and on the monotonic clock, now.
+pub fn clocks() -> (u64, u64) {
+    let read = |clock| {
+        let now = clock_gettime(clock);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    (read(ClockId::Realtime), read(ClockId::Monotonic))
+}
+
+/// Everything.
+pub fn figures(host: &impl Host) -> Exposition {
     let mut shards = host.observe(&Ask::default());
     let mut measured = Snapshot::default();
     for shard in &mut shards {
@@ -38,13 +58,15 @@ pub fn text(host: &impl Host) -> String {
     memory(&mut text, &shards);
     connections(&mut text, &shards);
     policies(&mut text, &host.policies());
-    text.append(&prometheus::text(&measured));
-    text.into_text()
+    #[cfg(feature = "otlp")]
+    super::otlp::add(&mut text);
+    prometheus::add(&mut text, &measured);
+    text
 }
 
 fn build(text: &mut Exposition, node: &str) {
     text.family("trunkline_build_info", "gauge", "Always 1; its labels say who this is.");
-    text.sample("trunkline_build_info", &[("version", env!("CARGO_PKG_VERSION")), ("node", node)], 1);
+    text.sample(&[("version", env!("CARGO_PKG_VERSION")), ("node", node)], 1_u64);
 }
 
 fn log_lines(text: &mut Exposition) {
@@ -52,7 +74,7 @@ fn log_lines(text: &mut Exposition) {
     let name = "trunkline_log_lines_lost_total";
     text.family(name, "counter", "Log lines standard error did not take: not read in time, or not written.");
     for (why, count) in [("unread", unread), ("unwritten", unwritten)] {
-        text.sample(name, &[("why", why)], count);
+        text.sample(&[("why", why)], count);
     }
 }
 
@@ -60,7 +82,7 @@ fn in_flight(text: &mut Exposition, shards: &[Observation]) {
     let name = "trunkline_shard_calls_in_flight";
     text.family(name, "gauge", "Calls that have begun and not ended.");
     for (index, shard) in shards.iter().enumerate() {
-        text.sample(name, &[("shard", &index.to_string())], shard.snapshot.calls);
+        text.sample(&[("shard", &index.to_string())], shard.snapshot.calls);
     }
 }
 
@@ -80,13 +102,13 @@ fn add<const N: usize>(rows: &mut Rows<N>, name: &str, figures: [u64; N]) {
 fn show<const N: usize>(
     text: &mut Exposition,
     label: &'static str,
-    families: [[&str; 3]; N],
+    families: [[&'static str; 3]; N],
     rows: &Rows<N>,
 ) {
     for (index, [name, kind, help]) in families.into_iter().enumerate() {
         text.family(name, kind, help);
         for (key, figures) in rows {
-            text.sample(name, &[(label, key)], figures[index]);
+            text.sample(&[(label, key)], figures[index]);
         }
     }
 }
@@ -144,7 +166,7 @@ fn endpoints(text: &mut Exposition, shards: &[Observation]) {
     text.family(name, "gauge", "Shards to which the endpoint is in this state.");
     for (endpoint, counts) in &rows {
         for (state, count) in ["idle", "connecting", "ready", "failing"].iter().zip(counts) {
-            text.sample(name, &[("endpoint", endpoint), ("state", state)], count);
+            text.sample(&[("endpoint", endpoint), ("state", state)], *count);
         }
     }
 }
@@ -176,18 +198,18 @@ fn attempts(text: &mut Exposition, shards: &[Observation]) {
         "Calls that may take several attempts, attempts behind the first, and why there were no more.",
     );
     for (what, count) in figures {
-        text.sample(name, &[("what", what)], count);
+        text.sample(&[("what", what)], count);
     }
     let name = "trunkline_attempt_budget";
     text.family(name, "gauge", "Attempts behind the first that could be paid for now.");
-    text.sample(name, &[], budget_left);
+    text.sample(&[], budget_left);
 }
 
 fn limits(text: &mut Exposition, shards: &[Observation]) {
     let name = "trunkline_limit_met_total";
     text.family(name, "counter", "Calls that ended because a limit was reached.");
     for (limit, calls) in live::limits(shards) {
-        text.sample(name, &[("limit", limit)], calls);
+        text.sample(&[("limit", limit)], calls);
     }
 }
 
@@ -195,7 +217,7 @@ fn memory(text: &mut Exposition, shards: &[Observation]) {
     let name = "trunkline_memory_bytes";
     text.family(name, "gauge", "Bytes the daemon holds, by what for.");
     for (owner, bytes) in live::memory(shards) {
-        text.sample(name, &[("owner", &owner)], bytes);
+        text.sample(&[("owner", &owner)], bytes);
     }
 }
 
@@ -221,7 +243,7 @@ fn connections(text: &mut Exposition, shards: &[Observation]) {
     for (index, [name, help]) in families.into_iter().enumerate() {
         text.family(name, "gauge", help);
         for ([protocol, direction], figures) in &rows {
-            text.sample(name, &[("protocol", protocol), ("direction", direction)], figures[index]);
+            text.sample(&[("protocol", protocol), ("direction", direction)], figures[index]);
         }
     }
 }

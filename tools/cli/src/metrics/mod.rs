@@ -2,10 +2,13 @@
 //!
 //! Pages are made on threads of the listener's own. Shards are asked as `trunkline top` asks them, once a second at
 //! most whatever readers do. `daemon.rs` tells of the daemon, `process.rs` of its process; completion times, components
-//! and sizes are `trunkline_telemetry::prometheus`'s. `live.rs` makes the page for people.
+//! and sizes are `trunkline_telemetry::prometheus`'s. `live.rs` makes the page for people. `otlp.rs` sends the same to
+//! an OpenTelemetry collector.
 
 mod daemon;
 mod live;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod process;
 
 use crate::admin::Host;
@@ -14,7 +17,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use trunkline_pages::{Page, PageServer};
+#[cfg(feature = "otlp")]
+use trunkline_otlp::Exporter;
+use trunkline_pages::{Page, PageServer, Request};
 
 /// Reading twice within this time reads the same text.
 const FRESH: Duration = Duration::from_secs(1);
@@ -28,10 +33,15 @@ pub fn serve<H: Host + Clone>(
     addresses: impl Iterator<Item = SocketAddr>,
 ) -> Result<Vec<PageServer>, (SocketAddr, io::Error)> {
     let metrics = Arc::new(Latest::default());
+    let openmetrics = Arc::new(Latest::default());
     let live = Arc::new(Latest::<Pictures>::default());
     let bind = |address: SocketAddr| {
         let (host, metrics, live) = (host.clone(), Arc::clone(&metrics), Arc::clone(&live));
-        let make = move |path: &str| match path {
+        let openmetrics = Arc::clone(&openmetrics);
+        let make = move |request: &Request| match &*request.path {
+            "/metrics" if takes_openmetrics(&request.accept) => {
+                Some(Page::openmetrics(openmetrics.text(|()| daemon::openmetrics(&host))))
+            }
             "/metrics" => Some(Page::metrics(metrics.text(|()| daemon::text(&host)))),
             "/live.json" => Some(Page::json(live.text(|pictures| pictures.next(&host)))),
             "/" => Some(live::page()),
@@ -40,6 +50,25 @@ pub fn serve<H: Host + Clone>(
         PageServer::bind(address, "metrics", make).map_err(|error| (address, error))
     };
     addresses.map(bind).collect()
+}
+
+/// Sends the same to an OpenTelemetry collector, if the configuration names one, for as long as what it returns lives.
+///
+/// # Errors
+/// There is no thread to be had.
+#[cfg(feature = "otlp")]
+pub fn export<H: Host + Clone>(
+    host: &H,
+    node: &str,
+    otlp: &trunkline_daemon::Otlp,
+) -> io::Result<Option<Exporter>> {
+    let of_figures = host.clone();
+    otlp::start(host, node, otlp, move || daemon::figures(&of_figures), daemon::clocks)
+}
+
+/// Whether a reader takes OpenMetrics, which has exemplars: Prometheus and its agents say so.
+fn takes_openmetrics(accept: &str) -> bool {
+    accept.split(',').any(|kind| kind.trim_start().starts_with("application/openmetrics-text"))
 }
 
 /// The text read last, and when it was made, with what its maker remembers. Who comes while it is made waits for it.

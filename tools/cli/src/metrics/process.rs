@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
-use trunkline_telemetry::prometheus::Exposition;
+use trunkline_telemetry::Exposition;
 
 /// Adds what the kernel says of this process (proc(5)). What it does not say is left out.
 pub fn add(text: &mut Exposition) {
@@ -21,10 +21,10 @@ pub fn add(text: &mut Exposition) {
     one(text, "process_start_time_seconds", "gauge", "When it was started, since 1970.", started());
 }
 
-fn one(text: &mut Exposition, name: &str, kind: &str, help: &str, value: Option<f64>) {
+fn one(text: &mut Exposition, name: &'static str, kind: &str, help: &'static str, value: Option<f64>) {
     if let Some(value) = value {
         text.family(name, kind, help);
-        text.sample(name, &[], value);
+        text.sample(&[], value);
     }
 }
 

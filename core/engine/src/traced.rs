@@ -1,0 +1,54 @@
+//! Spans of calls as they begin: which call gets ids, and where it names them.
+
+use crate::CallKey;
+use crate::call::{ClientEnd, Item};
+use crate::engine::Engine;
+use crate::spans::naming;
+use std::borrow::Cow;
+use trunkline_call::TraceParent;
+use trunkline_telemetry::CallTrace;
+
+/// Gives a call that begins its spans, if it is to have some.
+#[inline]
+pub(crate) fn open_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
+    if engine.spans.is_on {
+        name_spans(engine, key, opening);
+    }
+}
+
+fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
+    let Item::Open { metadata, .. } = opening else { return };
+    let begins = |call: &&mut crate::call::Call| !call.admitted && call.spans.is_none();
+    let Some(call) = engine.calls.find_mut(key).filter(begins) else { return };
+    let is_received = match call.client {
+        ClientEnd::Session { .. } | ClientEnd::Grpc { types: Some(_), .. } => false,
+        ClientEnd::Peer { .. } | ClientEnd::Grpc { .. } | ClientEnd::R2p2 { .. } => true,
+        // These belong to a call that has its spans.
+        ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => return,
+    };
+    let may_begin = !is_received && call.parent.is_none();
+    if let Some((ids, named)) = engine.spans.open(metadata, is_received, may_begin) {
+        *metadata = Cow::Owned(named);
+        call.spans = Some(Box::new(ids));
+    }
+}
+
+/// Gives an attempt its span. The first has the one that the call's metadata names; what others are to name instead is
+/// returned.
+pub(crate) fn span_of_attempt(engine: &mut Engine, call: CallKey, attempt: CallKey) -> Option<TraceParent> {
+    let spans = engine.calls.find_mut(call)?.spans.as_deref_mut()?;
+    let first = std::mem::take(&mut spans.attempt);
+    let own = if first == 0 { engine.spans.draw() } else { first };
+    let ids = CallTrace { attempt: own, ..*spans };
+    engine.calls.find_mut(attempt)?.spans = Some(Box::new(ids));
+    (first == 0).then_some(TraceParent { trace: ids.trace, span: own, sampled: true })
+}
+
+/// An opening names this parent instead of its own.
+pub(crate) fn name_parent(opening: &mut Item<'_>, parent: &TraceParent) {
+    if let Item::Open { metadata, .. } = opening
+        && let Some(named) = naming(metadata, parent)
+    {
+        *metadata = Cow::Owned(named);
+    }
+}

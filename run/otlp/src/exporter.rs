@@ -1,0 +1,266 @@
+//! The thread that exports, and what became of what it had to send.
+
+use crate::body::ExportOrigin;
+use crate::metrics::{self, FigureTimes};
+use crate::post::{CollectorAddress, Posted, post};
+use crate::spans;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use trunkline_telemetry::{Exposition, TRACED_CALLS_MAX, TracedCall};
+
+/// Calls that wait for the collector. At half a kilobyte each, 4 MiB.
+pub const SPANS_MAX: usize = 8192;
+/// Calls in one request, of at most two spans of a kilobyte each.
+const BATCH_CALLS: usize = 256;
+/// How often spans are asked for.
+const TICK: Duration = Duration::from_secs(1);
+/// Longest time a collector is left alone after a failure.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// So long the end of the daemon waits for the last spans to be sent.
+const LAST_SPANS_MAX: Duration = Duration::from_secs(1);
+
+/// What the exporter asks for, on its own thread.
+pub struct ExportSource {
+    /// All figures, as they are now.
+    pub figures: Box<dyn Fn() -> Exposition + Send>,
+    /// At most so many calls of traces from each shard, taken out of their queues; and how many there was no room for,
+    /// since the start.
+    pub traced: Box<dyn Fn(usize) -> (Vec<TracedCall>, u64) + Send>,
+    /// Nanoseconds since 1970, and on the host's monotonic clock, now.
+    pub clocks: Box<dyn Fn() -> (u64, u64) + Send>,
+}
+
+/// Where to, how often, and in whose name.
+#[derive(Clone, Debug)]
+pub struct ExportSettings {
+    /// The collector's host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// What stands in front of `/v1/metrics` there.
+    pub path: String,
+    /// Time between two sets of figures.
+    pub interval: Duration,
+    /// Attributes of the resource.
+    pub resource: Vec<(String, String)>,
+    /// Version of the program.
+    pub version: String,
+}
+
+/// What became of requests and spans, since the start.
+#[derive(Debug, Default)]
+pub struct ExportFigures {
+    /// Requests with figures that were taken, refused, and not answered.
+    pub metrics: [AtomicU64; 3],
+    /// Requests with spans, alike.
+    pub spans: [AtomicU64; 3],
+    /// Calls whose spans were lost: no room in a shard, no room here, refused.
+    pub lost: [AtomicU64; 3],
+}
+
+impl ExportFigures {
+    /// What the numbers of [`ExportFigures::metrics`] and [`ExportFigures::spans`] are of.
+    pub const OUTCOMES: [&'static str; 3] = ["taken", "refused", "failed"];
+    /// What those of [`ExportFigures::lost`] are of.
+    pub const LOST: [&'static str; 3] = ["shard queue full", "export queue full", "refused"];
+}
+
+/// Exports until it is dropped.
+pub struct Exporter {
+    figures: Arc<ExportFigures>,
+    stop: Option<Sender<()>>,
+    ended: Receiver<()>,
+}
+
+impl Exporter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(settings: ExportSettings, source: ExportSource) -> io::Result<Self> {
+        let figures = Arc::new(ExportFigures::default());
+        let (stop, stopped) = channel();
+        let (ends, ended) = channel();
+        let mut export = Export::new(settings, source, Arc::clone(&figures));
+        std::thread::Builder::new().name("otlp".into()).spawn(move || {
+            export.run(&stopped);
+            drop(ends);
+        })?;
+        Ok(Self { figures, stop: Some(stop), ended })
+    }
+
+    /// What became of what was sent.
+    pub fn figures(&self) -> Arc<ExportFigures> {
+        Arc::clone(&self.figures)
+    }
+}
+
+/// The thread sends what there is, and has so much time for it.
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.ended.recv_timeout(LAST_SPANS_MAX);
+    }
+}
+
+/// The thread's own.
+struct Export {
+    source: ExportSource,
+    origin: ExportOrigin,
+    to: CollectorAddress,
+    interval: Duration,
+    figures: Arc<ExportFigures>,
+    queue: VecDeque<TracedCall>,
+    started_ns: u64,
+    pause: Pause,
+    is_reached: bool,
+}
+
+/// How long a collector is left alone.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Option<Instant>,
+    time: Duration,
+}
+
+impl Export {
+    fn new(settings: ExportSettings, source: ExportSource, figures: Arc<ExportFigures>) -> Self {
+        let started_ns = (source.clocks)().0;
+        Self {
+            origin: ExportOrigin::new(&settings.resource, &settings.version),
+            to: CollectorAddress { host: settings.host, port: settings.port, path: settings.path },
+            interval: settings.interval,
+            source,
+            figures,
+            queue: VecDeque::new(),
+            started_ns,
+            pause: Pause::default(),
+            is_reached: true,
+        }
+    }
+
+    fn run(&mut self, stopped: &Receiver<()>) {
+        let mut due = Instant::now() + self.interval.min(TICK);
+        loop {
+            let is_over = !matches!(stopped.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
+            self.take_spans();
+            if is_over {
+                self.pause = Pause::default();
+            }
+            self.send_spans();
+            if is_over || Instant::now() >= due {
+                due = Instant::now() + self.interval;
+                self.send_figures();
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Takes what shards have, whether the collector does or not: they have less room.
+    fn take_spans(&mut self) {
+        let (calls, lost) = (self.source.traced)(TRACED_CALLS_MAX);
+        self.figures.lost[0].store(lost, Ordering::Relaxed);
+        let room = SPANS_MAX.saturating_sub(self.queue.len());
+        let over = calls.len().saturating_sub(room);
+        self.queue.extend(calls.into_iter().take(room));
+        self.figures.lost[1].fetch_add(over as u64, Ordering::Relaxed);
+    }
+
+    fn send_spans(&mut self) {
+        while !self.queue.is_empty() && !self.pause.lasts() {
+            let count = self.queue.len().min(BATCH_CALLS);
+            let calls: Vec<TracedCall> = self.queue.iter().take(count).cloned().collect();
+            let (since_1970, monotonic) = (self.source.clocks)();
+            let Self { origin, to, .. } = self;
+            let mut outcomes = Vec::new();
+            spans::send(origin, &calls, since_1970.saturating_sub(monotonic), &mut |body| {
+                let outcome = post(to, "traces", body);
+                let goes_on = matches!(outcome, Ok(Posted::Taken { .. } | Posted::Refused(_)));
+                outcomes.push(outcome);
+                goes_on
+            });
+            let is_refused = outcomes.iter().any(|outcome| matches!(outcome, Ok(Posted::Refused(_))));
+            if !outcomes.into_iter().all(|outcome| self.note(outcome, true)) {
+                return;
+            }
+            if is_refused {
+                self.figures.lost[2].fetch_add(count as u64, Ordering::Relaxed);
+            }
+            self.queue.drain(..count);
+        }
+    }
+
+    fn send_figures(&mut self) {
+        if self.pause.lasts() {
+            return;
+        }
+        let figures = (self.source.figures)();
+        let (now_ns, monotonic) = (self.source.clocks)();
+        let times =
+            FigureTimes { started_ns: self.started_ns, now_ns, epoch_ns: now_ns.saturating_sub(monotonic) };
+        let Self { origin, to, .. } = self;
+        let mut outcomes = Vec::new();
+        metrics::send(origin, &figures, times, &mut |body| {
+            let outcome = post(to, "metrics", body);
+            let goes_on = matches!(outcome, Ok(Posted::Taken { .. } | Posted::Refused(_)));
+            outcomes.push(outcome);
+            goes_on
+        });
+        for outcome in outcomes {
+            self.note(outcome, false);
+        }
+    }
+
+    /// Counts what became of a request. Whether it is through: taken, or never to be.
+    fn note(&mut self, outcome: io::Result<Posted>, of_spans: bool) -> bool {
+        let (place, lost, why) = match &outcome {
+            Ok(Posted::Taken { but }) => (0, *but, None),
+            Ok(Posted::Refused(status)) => (1, 0, Some(format!("it answers {status}"))),
+            Ok(Posted::Busy(status)) => (2, 0, Some(format!("it answers {status}"))),
+            Err(error) => (2, 0, Some(error.to_string())),
+        };
+        let counts = if of_spans { &self.figures.spans } else { &self.figures.metrics };
+        counts[place].fetch_add(1, Ordering::Relaxed);
+        if of_spans {
+            self.figures.lost[2].fetch_add(lost, Ordering::Relaxed);
+        }
+        self.tell(why.as_deref());
+        if place == 2 {
+            self.pause.begin();
+        } else {
+            self.pause = Pause::default();
+        }
+        place != 2
+    }
+
+    /// Says once that the collector takes nothing, and once that it does again.
+    fn tell(&mut self, why: Option<&str>) {
+        match why {
+            Some(why) if std::mem::replace(&mut self.is_reached, false) => {
+                let CollectorAddress { host, port, .. } = &self.to;
+                tracing::warn!(host, port, why, "the OpenTelemetry collector takes nothing");
+            }
+            None if !std::mem::replace(&mut self.is_reached, true) => {
+                tracing::info!("the OpenTelemetry collector takes figures and spans again");
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Pause {
+    fn lasts(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn begin(&mut self) {
+        self.time = (self.time * 2).clamp(TICK, PAUSE_MAX);
+        self.until = Some(Instant::now() + self.time);
+    }
+}

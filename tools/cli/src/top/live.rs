@@ -1,0 +1,109 @@
+//! The loop of the full screen: pictures, keys and sizes come in, lines go out.
+
+use super::Picture;
+use super::key::{Keystroke, keys};
+use super::screen::{Screen, Wish};
+use super::terminal::Terminal;
+use crate::admin::proto::TopResponse;
+use crate::admin::proto::admin_client::AdminClient;
+use crate::explain::explanations;
+use std::io::{self, Read as _};
+use std::sync::mpsc::{Sender, channel};
+use trunkline::{Receiver, Status, Wait};
+use trunkline_telemetry::render;
+
+/// What comes.
+enum Event {
+    Picture(Picture),
+    Keys(Vec<Keystroke>),
+    Size,
+    /// No more pictures come, and why.
+    End(Result<(), Status>),
+}
+
+/// Shows pictures until the person leaves; methods' pages are asked of `pages`.
+///
+/// # Errors
+/// The call's.
+pub fn show(pages: &AdminClient, pictures: Receiver<TopResponse>) -> Result<(), Status> {
+    let (events, coming) = channel();
+    let (of_keys, of_sizes) = (events.clone(), events.clone());
+    let terminal = Terminal::take(move || drop(of_sizes.send(Event::Size)));
+    std::thread::spawn(move || read_keys(&of_keys));
+    std::thread::spawn(move || take_pictures(pictures, &events));
+    let mut screen = Screen::default();
+    while let Ok(first) = coming.recv() {
+        // What has come meanwhile counts at once: keys do not wait for pictures that nobody has seen.
+        let wish = match take_in(&mut screen, std::iter::once(first).chain(coming.try_iter())) {
+            Ok(wish) => wish,
+            Err(end) => return end,
+        };
+        match wish {
+            Wish::Nothing => {}
+            Wish::Leave => return Ok(()),
+            Wish::Page(method) => {
+                let text = match explanations(pages, &method) {
+                    Ok(all) => all.iter().map(render::explanation).collect::<Vec<_>>().join("\n"),
+                    Err(status) => status.message().to_owned(),
+                };
+                screen.show_page(&method, &text);
+            }
+        }
+        let (lines, columns) = Terminal::size();
+        if terminal.show(&screen.draw(lines, columns)).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Takes in what has come: all keys, and the last picture. What is wanted then; or how it ends.
+fn take_in(screen: &mut Screen, events: impl Iterator<Item = Event>) -> Result<Wish, Result<(), Status>> {
+    let (mut wish, mut last) = (Wish::Nothing, None);
+    for event in events {
+        match event {
+            Event::Picture(picture) => last = Some(picture),
+            Event::Size => {}
+            Event::End(end) => return Err(end),
+            Event::Keys(keys) => {
+                for key in keys {
+                    let wanted = screen.press(key);
+                    if wanted == Wish::Leave {
+                        return Ok(wanted);
+                    }
+                    wish = if wanted == Wish::Nothing { wish } else { wanted };
+                }
+            }
+        }
+    }
+    let fresh = last.map_or(Wish::Nothing, |picture| screen.take(picture));
+    Ok(if wish == Wish::Nothing { fresh } else { wish })
+}
+
+fn read_keys(events: &Sender<Event>) {
+    let mut bytes = [0; 64];
+    loop {
+        let read = match io::stdin().lock().read(&mut bytes) {
+            Ok(0) | Err(_) => vec![Keystroke::Leave],
+            Ok(count) => keys(&bytes[..count]),
+        };
+        let is_over = read.contains(&Keystroke::Leave);
+        if events.send(Event::Keys(read)).is_err() || is_over {
+            return;
+        }
+    }
+}
+
+fn take_pictures(mut pictures: Receiver<TopResponse>, events: &Sender<Event>) {
+    loop {
+        let event = match pictures.recv().wait() {
+            Ok(Some(picture)) => Event::Picture(picture.into_inner().into()),
+            Ok(None) => Event::End(Ok(())),
+            Err(status) => Event::End(Err(status)),
+        };
+        let is_over = matches!(event, Event::End(_));
+        if events.send(event).is_err() || is_over {
+            return;
+        }
+    }
+}
