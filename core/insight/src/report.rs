@@ -33,7 +33,10 @@ pub fn report(fleet: &Fleet, checked: &[Checked]) -> String {
         match figure.drawing {
             Drawing::Missing(why) => page.missing(&why),
             Drawing::Charts(charts, said) => {
-                page.charts(&charts);
+                match charts.iter().all(String::is_empty) {
+                    true => page.missing("nothing is drawn here, because every value is zero"),
+                    false => page.charts(&charts),
+                }
                 said.iter().for_each(|words| page.note(words));
                 page.note(&basis);
             }
@@ -67,6 +70,10 @@ mod tests {
         }
         assert!(
             page.contains("Not used: 1 bytes that belong to no block") && page.contains("n = 200 calls made")
+        );
+        assert!(
+            page.contains("nothing is drawn here, because every value is zero"),
+            "its calls took no time"
         );
         assert!(page.contains("not measured here, because") && !page.contains("generated"));
         assert!(!page.contains("<script") && !page.contains("https://"));
