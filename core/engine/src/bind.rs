@@ -1,7 +1,10 @@
 //! Binding: strings become numbers once, so that calls carry none.
 
+use crate::bound_targets::Unbound;
+use crate::cluster::{ClusterKey, SERVICES_PER_ENDPOINT};
 use crate::due::Due;
 use crate::engine::Engine;
+use crate::limits::Limits;
 use crate::opaque::{self, PATH_BYTES_MAX, SERVICE_BYTES_MAX};
 use crate::registry::{BoundSchema, Form, MessageType, MethodKey, MethodTypes, Server};
 use crate::session::Route;
@@ -70,8 +73,16 @@ pub enum BindError {
     #[error("session would have more than {0} routes")]
     Routes(usize),
     /// The host knows too many endpoints.
-    #[error("host would know more than {0} endpoints")]
+    #[error("host would know more than {0} endpoints (limits.endpoints)")]
     Endpoints(usize),
+    /// Applications of the session's user name too many targets.
+    #[error("applications of {user} would name more than {limit} endpoints (limits.endpoints_per_user)")]
+    EndpointsOfUser {
+        /// The user, as the host knows it.
+        user: String,
+        /// The limit.
+        limit: usize,
+    },
     /// The session is gone.
     #[error("session is gone")]
     Gone,
@@ -105,6 +116,23 @@ impl Engine {
         Bound { serves, calls: calls.collect() }
     }
 
+    /// The schemas of what a session has bound, each once.
+    pub fn schemas_of(&self, key: SessionKey) -> Vec<Arc<BoundSchema>> {
+        let mut schemas: Vec<Arc<BoundSchema>> = Vec::new();
+        let Ok(session) = self.session(key) else { return schemas };
+        let called = session.routes.iter().filter_map(|route| match route {
+            Route::Calls { types, .. } => Some(types),
+            Route::Serves => None,
+        });
+        for types in called.chain(self.registry.types_served_by(key)) {
+            let Form::Typed(MessageType { schema, .. }) = &types.input else { continue };
+            if !schemas.iter().any(|known| Arc::ptr_eq(known, schema)) {
+                schemas.push(Arc::clone(schema));
+            }
+        }
+        schemas
+    }
+
     /// Gives a session numbers for methods. All of the request takes effect, or nothing.
     ///
     /// # Errors
@@ -118,19 +146,12 @@ impl Engine {
         let serves = served_types(request)?;
         self.check_owners(session, request)?;
         self.check_room(session, calls.len() + serves.len())?;
+        let targets = self.hold_targets(session, request.calls)?;
         if let Some(schema) = request.schema {
             self.note_misnamed(schema);
         }
         let mut binding = Binding::default();
-        for (types, (_, endpoint)) in calls.into_iter().zip(request.calls) {
-            let target = match endpoint {
-                Some(endpoint) => {
-                    let remote = self.remote(endpoint)?;
-                    let cluster = self.cluster_of_target(remote, crate::registry::service_of(&types.path));
-                    Target::Cluster(cluster.ok_or(BindError::Endpoints(self.limits.endpoints))?)
-                }
-                None => Target::Anyone,
-            };
+        for (types, target) in calls.into_iter().zip(targets) {
             let types = self.numbered(types);
             binding.calls.push(self.bind_call(session, types, target));
         }
@@ -176,6 +197,74 @@ impl Engine {
         self.remotes
             .intern(endpoint, self.limits.endpoints)
             .ok_or(BindError::Endpoints(self.limits.endpoints))
+    }
+
+    /// The targets of calls, each of which is the session's from now on.
+    fn hold_targets(
+        &mut self,
+        session: SessionKey,
+        calls: &[(String, Option<String>)],
+    ) -> Result<Vec<Target>, BindError> {
+        let user = self.session(session).map_err(|_| BindError::Gone)?.identity.clone();
+        let mut targets = Vec::with_capacity(calls.len());
+        for (path, endpoint) in calls {
+            match endpoint.as_ref().map(|endpoint| self.hold_target(&user, path, endpoint)).transpose() {
+                Ok(cluster) => targets.push(cluster.map_or(Target::Anyone, Target::Cluster)),
+                Err(error) => {
+                    targets.into_iter().for_each(|target| self.release_target(&user, target));
+                    self.forget_unwanted();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(targets)
+    }
+
+    fn hold_target(&mut self, user: &str, path: &str, endpoint: &str) -> Result<ClusterKey, BindError> {
+        let Limits { endpoints_per_user: limit, endpoints, .. } = self.limits;
+        if self.targets.others_of(user, self.remotes.known(endpoint)) >= limit {
+            return Err(BindError::EndpointsOfUser { user: user.to_owned(), limit });
+        }
+        let full = || BindError::Endpoints(endpoints);
+        let remote = self.remotes.intern_bound(endpoint, endpoints).ok_or_else(full)?;
+        let cluster = self.cluster_of_target(remote, crate::registry::service_of(path));
+        let has_room =
+            |key: &ClusterKey| self.targets.other_services_of(user, *key) < limit * SERVICES_PER_ENDPOINT;
+        if let Some(cluster) = cluster.filter(has_room) {
+            self.targets.hold(user, remote, cluster);
+            return Ok(cluster);
+        }
+        self.forget_unbound(self.targets.unbound(remote, cluster));
+        Err(cluster.map_or_else(full, |_| BindError::EndpointsOfUser { user: user.to_owned(), limit }))
+    }
+
+    /// A session has a route less to this target.
+    pub(crate) fn release_target(&mut self, user: &str, target: Target) {
+        let Target::Cluster(cluster) = target else { return };
+        let Some(remote) = self.clusters.target_of(cluster) else { return };
+        let unbound = self.targets.release(user, remote, cluster);
+        self.forget_unbound(unbound);
+    }
+
+    fn forget_unbound(&mut self, Unbound { cluster, endpoint }: Unbound) {
+        cluster.into_iter().for_each(|cluster| self.clusters.remove_target(cluster));
+        endpoint.into_iter().for_each(|endpoint| self.remotes.release(endpoint));
+    }
+
+    /// Counts the targets of sessions that were handed over.
+    pub(crate) fn hold_targets_again(&mut self) {
+        let Self { sessions, clusters, targets, .. } = self;
+        for (_, session) in sessions.iter().filter(|(_, session)| !session.gone) {
+            for route in &session.routes {
+                let Route::Calls { target: Target::Cluster(cluster), .. } = route else { continue };
+                if let Some(remote) = clusters.target_of(*cluster) {
+                    targets.hold(&session.identity, remote, *cluster);
+                }
+            }
+        }
+        let sources = clusters.sources_of_services();
+        self.remotes.find_unbound(|key| sources.contains(&key), |key| targets.has(key));
+        self.forget_unwanted();
     }
 
     fn check_owners(&self, session: SessionKey, request: &BindRequest<'_>) -> Result<(), BindError> {

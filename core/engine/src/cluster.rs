@@ -11,17 +11,18 @@ use crate::remote::{LaneIndex, Remotes};
 use crate::table::{Key, Table};
 use http::uri::Authority;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use trunkline_balance::{
     Balancer, EndpointRow, LoadReport, Pick, Readiness, Report, Settings, Wanted, key_of,
 };
 use trunkline_call::{Code, Instant, KeyedMap, MetadataReader};
 
-/// Names a cluster. Clusters are never forgotten: there are as many as there are targets of services.
+/// Names a cluster. Those of configured services are never forgotten, those of bound targets with the last route.
 pub(crate) type ClusterKey = Key<Cluster>;
 
 /// Services that are called at one endpoint, at most: each has a cluster of its own there.
-const SERVICES_PER_ENDPOINT: usize = 16;
+pub(crate) const SERVICES_PER_ENDPOINT: usize = 16;
 
 /// Endpoints of one service.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
@@ -117,6 +118,22 @@ impl Clusters {
         self.by_target.insert(named, key);
         self.gather(remotes, key);
         Some(key)
+    }
+
+    /// No application has this target any more.
+    pub fn remove_target(&mut self, key: ClusterKey) {
+        let Some(target) = self.target_of(key) else { return };
+        let Some(cluster) = self.table.find(key) else { return };
+        let named = (target, cluster.service.clone());
+        if self.by_target.get(&named) == Some(&key) {
+            self.by_target.remove(&named);
+            self.table.remove(key);
+        }
+    }
+
+    /// What configured services have of endpoints and names.
+    pub fn sources_of_services(&self) -> HashSet<RemoteKey> {
+        self.by_service.values().flat_map(|key| self.sources(*key)).copied().collect()
     }
 
     /// What the endpoints of a cluster were written as.

@@ -2,6 +2,7 @@
 
 use crate::admission::AdmissionControl;
 use crate::attempts::AttemptControl;
+use crate::bound_targets::BoundTargets;
 use crate::call::Call;
 use crate::cluster::Clusters;
 use crate::convert::Scratch;
@@ -67,6 +68,7 @@ pub struct Engine {
     pub(crate) workers: Workers,
     pub(crate) remotes: Remotes,
     pub(crate) clusters: Clusters,
+    pub(crate) targets: BoundTargets,
     pub(crate) calls: Table<Call>,
     pub(crate) nested: Nested,
     pub(crate) registry: Registry,
@@ -94,6 +96,8 @@ pub struct Engine {
     /// Peers with something to transmit, or to be closed.
     pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
+    /// Connections to be closed: nobody calls there any more.
+    pub(crate) unwanted: Vec<PeerKey>,
     pub(crate) attempts: AttemptControl,
     pub(crate) draining: bool,
     /// Calls that ended before their handlers did.
@@ -190,6 +194,7 @@ impl Engine {
             workers: Workers::default(),
             remotes: Remotes::default(),
             clusters: Clusters::default(),
+            targets: BoundTargets::default(),
             calls: Table::new(),
             nested: Nested::default(),
             registry: Registry::default(),
@@ -209,6 +214,7 @@ impl Engine {
             lent: Table::new(),
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
+            unwanted: Vec::new(),
             attempts,
             draining: false,
             ended: EndedCalls::default(),
@@ -270,6 +276,7 @@ impl Engine {
         let Some(parked) = self.part_with(key) else { return };
         self.withdraw(key);
         self.end_calls_of(turn, key, parked);
+        self.forget_unwanted();
         self.forget_unused_names();
         self.go_on(turn);
     }
@@ -279,11 +286,14 @@ impl Engine {
     pub(crate) fn part_with(&mut self, key: SessionKey) -> Option<Vec<CallKey>> {
         let session = self.sessions.find_mut(key).filter(|session| !session.gone)?;
         session.gone = true;
-        for route in std::mem::take(&mut session.routes) {
-            if let Route::Calls { method, .. } = route {
+        let (routes, user) = (std::mem::take(&mut session.routes), session.identity.clone());
+        for route in routes {
+            if let Route::Calls { method, target, .. } = route {
                 self.registry.release(method);
+                self.release_target(&user, target);
             }
         }
+        let session = self.sessions.find_mut(key)?;
         self.shards.forget_session(key);
         session.outbox.clear();
         let parked = session.parked.drain(..).chain(session.parked_streams.drain(..));
@@ -431,6 +441,12 @@ impl Engine {
     /// An endpoint to connect to.
     pub fn poll_dial(&mut self) -> Option<Dial> {
         self.dials.pop_front()
+    }
+
+    /// A connection to be closed: nobody calls there any more. The host closes it and says so by
+    /// [`Engine::peer_lost`].
+    pub fn poll_unwanted(&mut self) -> Option<PeerKey> {
+        self.unwanted.pop()
     }
 
     /// Whether something waits for [`Engine::poll_dial`], [`Engine::poll_transmitting`] or [`Engine::poll_lookup`].

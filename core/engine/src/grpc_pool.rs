@@ -110,6 +110,7 @@ impl Engine {
             remote.pool.open.push(key);
         }
         self.touch(key);
+        self.forget_unwanted();
     }
 
     pub(crate) fn grpc_streams_max(&mut self, key: GrpcKey, streams_max: u32) {
@@ -151,6 +152,15 @@ impl Engine {
         }
         self.unlearn_unused(remote_key);
         self.serve_line(turn, remote_key);
+        self.forget_unwanted();
+    }
+
+    /// Nobody calls over a connection any more: it ends with its streams.
+    pub(crate) fn leave_pooled(&mut self, key: GrpcKey) {
+        if let Some(peer) = self.grpc_peers.find_mut(key) {
+            peer.leaving = true;
+        }
+        self.touch(key);
     }
 
     /// Forgets that an endpoint speaks gRPC when no connection shows it any more: a daemon that answered nothing when

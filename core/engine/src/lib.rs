@@ -54,6 +54,7 @@ mod assembly;
 mod attempts;
 mod bind;
 mod books;
+mod bound_targets;
 mod call;
 mod chain;
 mod cluster;

@@ -46,6 +46,9 @@ pub struct Limits {
     pub calls_waiting_per_endpoint: usize,
     /// Endpoints known at once.
     pub endpoints: usize,
+    /// Endpoints that the applications of one user may name as targets; they are forgotten with the last of them that
+    /// does.
+    pub endpoints_per_user: usize,
     /// Largest message, as linear extent or on the wire. The format allows 2 GiB; a host wants less.
     pub message_bytes: u32,
     /// Bodies up to this size are copied into the connection's buffer, so that many leave in one write and the block is
@@ -97,6 +100,7 @@ impl Default for Limits {
             assembling_bytes_per_peer: MESSAGE_BYTES_MAX as usize,
             calls_waiting_per_endpoint: 4096,
             endpoints: 4096,
+            endpoints_per_user: 3072,
             message_bytes: MESSAGE_BYTES_MAX,
             inline_body_bytes: 4096,
             bulk_body_bytes: 32 << 10,

@@ -6,7 +6,7 @@
 
 use crate::RemoteKey;
 use http::uri::Authority;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// All names.
@@ -63,9 +63,14 @@ impl Names {
         self.table.get(&key)?.failure.as_deref()
     }
 
-    /// Whether some name stands for this endpoint.
-    pub fn stand_for(&self, endpoint: RemoteKey) -> bool {
-        self.table.values().any(|name| name.endpoints.contains(&endpoint))
+    /// Every endpoint that some name stands for.
+    pub fn all_endpoints(&self) -> HashSet<RemoteKey> {
+        self.table.values().flat_map(|name| &name.endpoints).copied().collect()
+    }
+
+    /// A name is forgotten. What it stood for.
+    pub fn remove(&mut self, key: RemoteKey) -> Vec<RemoteKey> {
+        self.table.remove(&key).map_or_else(Vec::new, |name| name.endpoints)
     }
 
     /// Names that were handed over: each is asked for anew, and stands for what it stood for until then.
@@ -78,13 +83,20 @@ impl Names {
         }
     }
 
-    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known.
-    pub fn answer(&mut self, key: RemoteKey, known: Result<Vec<RemoteKey>, String>) {
-        let Some(name) = self.table.get_mut(&key) else { return };
+    /// What a name stands for by now, or why that is not known. What stood there before stays when nothing is known,
+    /// and is given back otherwise.
+    pub fn answer(&mut self, key: RemoteKey, known: Result<Vec<RemoteKey>, String>) -> Vec<RemoteKey> {
+        let Some(name) = self.table.get_mut(&key) else { return Vec::new() };
         name.asked = false;
         match known {
-            Ok(endpoints) => (name.endpoints, name.failure) = (endpoints, None),
-            Err(why) => name.failure = Some(why),
+            Ok(endpoints) => {
+                name.failure = None;
+                std::mem::replace(&mut name.endpoints, endpoints)
+            }
+            Err(why) => {
+                name.failure = Some(why);
+                Vec::new()
+            }
         }
     }
 

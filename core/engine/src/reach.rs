@@ -33,10 +33,29 @@ impl Engine {
     pub fn handle_looked_up(&mut self, turn: &mut Turn<'_>, name: &str, found: Result<&[String], &str>) {
         let Some(key) = self.remotes.looked_up(name, found, self.limits.endpoints) else { return };
         self.clusters.regather(&self.remotes, key);
-        self.remotes.forget_unnamed();
+        self.forget_unwanted();
         self.serve_line(turn, key);
         for name in self.clusters.names_beside(&self.remotes, key) {
             self.serve_line(turn, name);
+        }
+    }
+
+    /// Forgets endpoints that nobody has any more; connections there are closed first.
+    pub(crate) fn forget_unwanted(&mut self) {
+        let Self { targets, calls, remotes, .. } = self;
+        let is_there = |call| calls.find(call).is_some();
+        for key in remotes.forget_unwanted(|key| targets.has(key), is_there) {
+            let Some(remote) = self.remotes.find(key) else { continue };
+            for lane in &remote.lanes {
+                // What is being dialled is closed when it is there.
+                let LaneConnection::Open(peer) = lane else { continue };
+                if self.peers.find(*peer).is_some_and(|peer| peer.connection.stream_count() == 0) {
+                    self.unwanted.push(*peer);
+                }
+            }
+            for open in remote.pool.open.clone() {
+                self.leave_pooled(open);
+            }
         }
     }
 
@@ -266,6 +285,7 @@ impl Engine {
         remote.lanes[lane as usize] = LaneConnection::Open(peer);
         remote.connected(Speaks::Native);
         self.serve_line(turn, remote_key);
+        self.forget_unwanted();
     }
 
     /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line go another way,
@@ -294,7 +314,7 @@ impl Engine {
             if !is_daemon {
                 self.remotes.unlearn(remote_key);
             }
-            return;
+            return self.forget_unwanted();
         }
         let Some(remote) = self.remotes.find_mut(remote_key) else { return };
         if silent && !is_daemon {
@@ -303,6 +323,7 @@ impl Engine {
             self.remotes.dial_failed(turn.now, remote_key, why);
         }
         self.serve_line(turn, remote_key);
+        self.forget_unwanted();
     }
 
     /// The lane's connection turned out to be something else.

@@ -144,6 +144,12 @@ impl Registry {
         services.into_iter().map(str::to_owned).collect()
     }
 
+    /// The types of the methods a session serves.
+    pub fn types_served_by(&self, session: SessionKey) -> impl Iterator<Item = &Arc<MethodTypes>> {
+        let servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
+        servers.filter(move |server| server.session == session).map(|server| &server.types)
+    }
+
     /// The methods a session serves.
     fn methods_of(&self, session: SessionKey) -> &[MethodKey] {
         self.served_by.get(&session).map_or(&[], Vec::as_slice)

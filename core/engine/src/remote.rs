@@ -71,8 +71,10 @@ pub struct Remote {
     pub(crate) last_error: String,
     /// A timer is set for `not_before`: calls that are ready to wait are in line.
     pub(crate) wakes: bool,
-    /// Only names brought it up; it goes when none stands for it any more.
-    named_only: bool,
+    /// Only names and targets of applications brought it up: it goes when no name stands for it and no application has
+    /// it any more.
+    #[serde(rename = "named_only")]
+    passing: bool,
 }
 
 /// The connections of an endpoint that speaks gRPC.
@@ -127,6 +129,9 @@ pub(crate) struct Remotes {
     /// Of endpoints nobody has called yet.
     #[serde(skip)]
     speaks_at_first: Speaks,
+    /// Passing ones that may have nobody any more.
+    #[serde(skip)]
+    unwanted: Vec<RemoteKey>,
 }
 
 /// Numbers that differ from host to host: without them, hosts that lost the same server would come back together.
@@ -191,12 +196,81 @@ impl Remotes {
 
     /// The endpoint's key, made if new; `None` at the limit.
     pub fn intern(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
-        if let Some(key) = self.by_endpoint.get(endpoint).copied() {
-            if let Some(remote) = self.table.find_mut(key) {
-                remote.named_only = false;
-            }
-            return Some(key);
+        let key = self.known(endpoint).or_else(|| self.insert(endpoint, limit))?;
+        if let Some(remote) = self.table.find_mut(key) {
+            remote.passing = false;
         }
+        Some(key)
+    }
+
+    /// An endpoint's key, if it is known.
+    pub fn known(&self, endpoint: &str) -> Option<RemoteKey> {
+        self.by_endpoint.get(endpoint).copied()
+    }
+
+    /// An endpoint that an application has bound: known before, or made and to be forgotten with the last that has it.
+    pub fn intern_bound(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
+        self.known(endpoint).or_else(|| self.insert(endpoint, limit))
+    }
+
+    /// Nobody has a route to an endpoint any more.
+    pub fn release(&mut self, key: RemoteKey) {
+        if self.table.find(key).is_some_and(|remote| remote.passing) {
+            self.unwanted.push(key);
+        }
+    }
+
+    /// Of endpoints that were handed over, those go that nothing has: no configured service, no application, no name.
+    pub fn find_unbound(
+        &mut self,
+        is_configured: impl Fn(RemoteKey) -> bool,
+        is_bound: impl Fn(RemoteKey) -> bool,
+    ) {
+        let Self { table, unwanted, .. } = self;
+        for (key, remote) in table.iter_mut() {
+            remote.passing = !is_configured(key);
+            if remote.passing && !is_bound(key) {
+                unwanted.push(key);
+            }
+        }
+    }
+
+    /// Forgets endpoints that may go, once nothing goes there and no name stands for them. Those with connections that
+    /// are to be closed first.
+    pub fn forget_unwanted(
+        &mut self,
+        is_bound: impl Fn(RemoteKey) -> bool,
+        is_there: impl Fn(CallKey) -> bool,
+    ) -> Vec<RemoteKey> {
+        let mut connected = Vec::new();
+        // A name that goes leaves what it stood for, which is no name.
+        while !self.unwanted.is_empty() {
+            let named = self.names.all_endpoints();
+            for key in std::mem::take(&mut self.unwanted) {
+                let Some(remote) = self.table.find_mut(key) else { continue };
+                if !remote.passing || is_bound(key) || named.contains(&key) {
+                    continue;
+                }
+                remote.waiting.retain(|call| is_there(*call));
+                if remote.is_unused() {
+                    self.forget(key);
+                } else {
+                    connected.push(key);
+                }
+            }
+        }
+        self.unwanted.clone_from(&connected);
+        connected
+    }
+
+    fn forget(&mut self, key: RemoteKey) {
+        let Some(remote) = self.table.remove(key) else { return };
+        self.by_endpoint.remove(&remote.endpoint);
+        // What only this name stood for may go, too.
+        self.unwanted.extend(self.names.remove(key));
+    }
+
+    fn insert(&mut self, endpoint: &str, limit: usize) -> Option<RemoteKey> {
         if self.table.len() >= limit {
             return None;
         }
@@ -213,7 +287,7 @@ impl Remotes {
             not_before: Instant::default(),
             last_error: String::new(),
             wakes: false,
-            named_only: false,
+            passing: true,
         });
         if Names::is_name(&endpoint) {
             self.names.add(key, &endpoint);
@@ -227,33 +301,12 @@ impl Remotes {
         if Names::is_name(endpoint) {
             return None;
         }
-        let known = self.by_endpoint.get(endpoint).copied();
-        let key = known.or_else(|| self.intern(endpoint, limit))?;
-        if known.is_none()
-            && let Some(remote) = self.table.find_mut(key)
-        {
-            remote.named_only = true;
-        }
-        Some(key)
+        self.known(endpoint).or_else(|| self.insert(endpoint, limit))
     }
 
     /// The name written so, if it is one and known.
     pub fn named(&self, text: &str) -> Option<RemoteKey> {
         self.by_endpoint.get(text).copied().filter(|key| self.names.contains(*key))
-    }
-
-    /// Forgets endpoints no name stands for any more, once nothing goes there.
-    pub fn forget_unnamed(&mut self) {
-        let gone = |key: &RemoteKey, remote: &Remote| {
-            remote.named_only && remote.is_unused() && !self.names.stand_for(*key)
-        };
-        let gone: Vec<_> =
-            self.table.iter().filter(|(key, remote)| gone(key, remote)).map(|(key, _)| key).collect();
-        for key in gone {
-            if let Some(remote) = self.table.remove(key) {
-                self.by_endpoint.remove(&remote.endpoint);
-            }
-        }
     }
 
     /// What is known of methods that are forgotten is forgotten, too.
@@ -295,7 +348,8 @@ impl Remotes {
             Ok(endpoints) => self.intern_all(endpoints, limit),
             Err(why) => Err(why.to_owned()),
         };
-        self.names.answer(key, known);
+        let before = self.names.answer(key, known);
+        self.unwanted.extend(before);
         Some(key)
     }
 

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use trunkline_call::entry::{Completion, Span, Submission};
 use trunkline_call::{Code, Deadline, Instant};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey, Turn,
+    BindError, BindRequest, BoundSchema, Brought, Engine, Exported, HandoverError, Heaps, Limits, SessionKey,
+    Turn,
 };
 use trunkline_grpc::StreamTag;
 use world::web::blob;
@@ -69,6 +70,81 @@ fn a_name_keeps_its_owner() {
     }
     let wish = BindRequest { serves: &serves, ..request(&schema) };
     world.hosts[0].engine.bind(keys[2], &wish).unwrap();
+}
+
+/// Binds calls of a service's method at targets, for a user.
+fn bind_at(world: &mut World, key: SessionKey, targets: std::ops::Range<usize>) -> Result<(), BindError> {
+    let path = |number| ("/a.B/C".to_owned(), Some(format!("tcp://10.0.0.{number}:1")));
+    let calls: Vec<_> = targets.map(path).collect();
+    let request = BindRequest { schema: None, serves: &[], calls: &calls, permitted: &[] };
+    world.hosts[0].engine.bind(key, &request).map(drop)
+}
+
+/// What applications bound as targets is theirs: counted by user, and forgotten with the last that has it.
+#[test]
+fn bound_targets_leave_with_the_last_session_that_has_them() {
+    let limits = Limits { endpoints: 10, endpoints_per_user: 6, ..Limits::default() };
+    for replaced in [false, true] {
+        let mut world = World::with_limits(limits.clone());
+        let attach = |world: &mut World, user: &str| {
+            let Host { engine, heaps } = &mut world.hosts[0];
+            let key = engine.attach("app".into(), 1 << 20);
+            heaps.insert(key, 1 << 20);
+            engine.identify(key, user, "");
+            key
+        };
+        let [first, second, other] = ["uid:1", "uid:1", "uid:2"].map(|user| attach(&mut world, user));
+        let known = |world: &World| world.hosts[0].engine.snapshot().remotes.len();
+        world.hosts[0].engine.configure_service("x.Y", &["tcp://10.0.0.1:1".into()]).unwrap();
+        bind_at(&mut world, first, 0..4).unwrap();
+        bind_at(&mut world, second, 3..6).unwrap();
+        if replaced {
+            world.replace_engines();
+        }
+        let refused = bind_at(&mut world, second, 4..8).unwrap_err();
+        assert!(refused.to_string().contains("limits.endpoints_per_user"), "{refused}");
+        assert_eq!(known(&world), 6, "all of a bind takes effect, or nothing");
+        bind_at(&mut world, second, 0..6).unwrap();
+        bind_at(&mut world, other, 20..24).unwrap();
+        let full = bind_at(&mut world, other, 30..31).unwrap_err();
+        assert!(full.to_string().contains("limits.endpoints)"), "{full}");
+        if replaced {
+            world.replace_engines();
+        }
+        let leave = |world: &mut World, key| {
+            let Host { engine, heaps } = &mut world.hosts[0];
+            engine.detach(&mut Turn { now: world.now, heaps }, key);
+        };
+        leave(&mut world, other);
+        assert_eq!(known(&world), 6);
+        leave(&mut world, first);
+        assert_eq!(known(&world), 6, "another session has them");
+        leave(&mut world, second);
+        assert_eq!(known(&world), 1, "what the configuration says stays");
+    }
+}
+
+/// A connection that nobody calls over any more is closed, and its endpoint goes with it.
+#[test]
+fn the_connection_to_a_target_goes_with_the_last_session_that_has_it() {
+    let mut world = World::new();
+    let mut client = world.attach(0, PROTO, TARGET, false);
+    let mut server = world.attach(1, PROTO, None, true);
+    let payload = world.blob(&mut client, b"question");
+    let call = client.call(0, Some(payload), true);
+    world.submit(&client, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    let served = delivered(&mut server);
+    world.submit(&server, Submission::Finish(finish(served.call, Code::Ok, None))).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    world.detach(&client);
+    let (engine, now) = (&mut world.hosts[0].engine, world.now);
+    assert_eq!(engine.snapshot().remotes.len(), 1, "while the connection is there");
+    let peer = engine.poll_unwanted().expect("it is to be closed");
+    let Host { engine, heaps } = &mut world.hosts[0];
+    engine.peer_lost(&mut Turn { now, heaps }, peer, "nobody calls over it");
+    assert_eq!(engine.snapshot().remotes.len(), 0);
+    assert_eq!(engine.poll_unwanted(), None);
 }
 
 #[test]

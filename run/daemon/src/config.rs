@@ -14,6 +14,7 @@ mod otlp;
 mod r2p2;
 mod rights;
 mod rules;
+mod sessions;
 mod sizes;
 mod tenants;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use otlp::{Collector, Otlp};
 pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
+pub use sessions::Sessions;
 pub use tenants::Tenant;
 pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, UnixAddress, Whom};
 
@@ -45,7 +47,7 @@ use trunkline_grpc::compress::Encoding;
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_net::{ConnectionLimits, Endpoint, Target};
 use trunkline_policy::{Definition, PolicyError};
-use trunkline_shm::{HEAP_BYTES_MIN, RING_ENTRIES_MIN, SessionConfig};
+use trunkline_shm::SessionConfig;
 
 /// All that can be set about a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -150,24 +152,6 @@ pub struct Daemon {
     pub connections_per_source_max: usize,
 }
 
-/// `[sessions]`: what an attached application gets.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sessions {
-    /// Control connections, and so sessions, served at once. More are turned away.
-    pub count_max: usize,
-    /// Those of one user. Zero: three quarters of all.
-    pub per_user_max: usize,
-    /// Entries of each ring for an application that does not ask.
-    pub ring_entries: u32,
-    /// Most entries of a ring an application gets, whatever it asks for.
-    pub ring_entries_max: u32,
-    /// Bytes of each heap for an application that does not ask. Address space; memory only when touched.
-    pub heap_bytes: Bytes,
-    /// Largest heap an application gets, whatever it asks for.
-    pub heap_bytes_max: Bytes,
-}
-
 /// `[limits]`: what one shard holds at most; the reasons stand at [`Limits`], key by key.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -182,6 +166,7 @@ pub struct LimitKeys {
     pub assembling_bytes_per_peer: Bytes,
     pub calls_waiting_per_endpoint: usize,
     pub endpoints: usize,
+    pub endpoints_per_user: usize,
     pub message_bytes: Bytes,
     pub inline_body_bytes: Bytes,
     pub bulk_body_bytes: Bytes,
@@ -398,6 +383,10 @@ impl Config {
             assembling_bytes_per_peer: keys.assembling_bytes_per_peer.as_usize(),
             calls_waiting_per_endpoint: keys.calls_waiting_per_endpoint,
             endpoints: keys.endpoints,
+            endpoints_per_user: match keys.endpoints_per_user {
+                0 => keys.endpoints - keys.endpoints / 4,
+                endpoints => endpoints,
+            },
             message_bytes: keys.message_bytes.as_u32(),
             inline_body_bytes: keys.inline_body_bytes.as_u32(),
             bulk_body_bytes: keys.bulk_body_bytes.as_u32(),
@@ -458,20 +447,6 @@ fn settle_policies(policies: &mut [Definition], text: &str, origin: &str) -> Res
     settle_targets(policies).map_err(|error| ConfigError::of_rule(rules::policy_breach(error), text, origin))
 }
 
-impl Sessions {
-    fn ring(&self, wanted: u32) -> u32 {
-        let wanted = if wanted == 0 { self.ring_entries } else { wanted };
-        // The largest is a power of two (rules.rs), so that capping first keeps the rounding below it.
-        wanted.clamp(RING_ENTRIES_MIN, self.ring_entries_max).next_power_of_two()
-    }
-
-    fn heap(&self, wanted: u64) -> u32 {
-        let wanted = if wanted == 0 { self.heap_bytes } else { Bytes(wanted) };
-        let within = wanted.0.clamp(HEAP_BYTES_MIN.into(), self.heap_bytes_max.0);
-        Bytes(within.next_multiple_of(HEAP_BYTES_MIN.into())).as_u32()
-    }
-}
-
 impl Default for Daemon {
     fn default() -> Self {
         Self {
@@ -516,20 +491,6 @@ impl Admin {
     }
 }
 
-impl Default for Sessions {
-    fn default() -> Self {
-        let session = SessionConfig::default();
-        Self {
-            count_max: 4096,
-            per_user_max: 0,
-            ring_entries: session.submission_entries,
-            ring_entries_max: 16_384,
-            heap_bytes: Bytes(512 << 20),
-            heap_bytes_max: Bytes(1 << 30),
-        }
-    }
-}
-
 impl Default for LimitKeys {
     fn default() -> Self {
         let limits = Limits::default();
@@ -543,6 +504,7 @@ impl Default for LimitKeys {
             assembling_bytes_per_peer: limits.assembling_bytes_per_peer.into(),
             calls_waiting_per_endpoint: limits.calls_waiting_per_endpoint,
             endpoints: limits.endpoints,
+            endpoints_per_user: 0,
             message_bytes: limits.message_bytes.into(),
             inline_body_bytes: limits.inline_body_bytes.into(),
             bulk_body_bytes: limits.bulk_body_bytes.into(),

@@ -223,6 +223,9 @@ impl Shard {
 
     /// Lets out what connections have queued.
     pub fn transmit(&mut self) {
+        while let Some(key) = self.engine.poll_unwanted() {
+            self.lose(key, "nobody here calls over it any more");
+        }
         let (mut bulk, mut later) = (Vec::new(), Vec::new());
         while let Some(key) = self.engine.poll_transmitting() {
             // Nobody's small call waits for what others send at length.

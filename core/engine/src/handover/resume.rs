@@ -32,6 +32,7 @@ impl Engine {
         for (key, parked) in behind {
             self.end_calls_of(turn, key, parked);
         }
+        self.forget_unwanted();
         let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
         for key in peers.iter().filter(|key| !(brought.socket)(**key)) {
             self.dial_again(turn, *key);

@@ -17,6 +17,7 @@ use crate::table::Table;
 use crate::{CallKey, SessionKey};
 use ciborium::de::Error as CborError;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::sync::Arc;
 use trunkline_call::TimerTable;
 use trunkline_policy::{PoliciesState, PolicyError, Side};
@@ -89,16 +90,12 @@ impl Engine {
     /// # Errors
     /// [`HandoverError`]. Whatever the bytes are, nothing panics.
     pub fn take_over(self, state: &[u8], schemas: &[Arc<BoundSchema>]) -> Result<Self, HandoverError> {
-        let mut reader = state;
-        let (version, arriving): (u32, ciborium::Value) = match ciborium::from_reader(&mut reader) {
-            Ok(read) => read,
-            Err(error) => return Err(malformed(error)),
-        };
+        // The version first: what follows may be something else in another.
+        let (version, _): (u32, IgnoredAny) = ciborium::from_reader(state).map_err(malformed)?;
         if version != Self::STATE_VERSION {
             return Err(HandoverError::Version(version));
         }
-        let arriving: Arriving =
-            arriving.deserialized().map_err(|e| HandoverError::Malformed(e.to_string()))?;
+        let (_, arriving): (u32, Arriving) = ciborium::from_reader(state).map_err(malformed)?;
         self.fill(arriving, schemas)
     }
 
@@ -140,6 +137,7 @@ impl Engine {
         taken.map_err(|unsound| HandoverError::Unsound(unsound.0))?;
         self.admission.take_up(arriving.policies.take_up(self.clusters.seed).map_err(refused)?);
         self.recount();
+        self.hold_targets_again();
         let Self { sessions, peers, calls, lent, registry, shards, .. } = &self;
         Sound { sessions, peers, calls, lent, registry, shards }.check().map_err(HandoverError::Unsound)?;
         self.know_owners_again(&arriving.owners_left);

@@ -111,6 +111,10 @@ impl Config {
             let advice = format!("write at most {all}, or leave it out");
             return Err(breach("sessions.per_user_max", problem, &advice));
         }
+        within("sessions.unattached_per_user_max", s.unattached_per_user_max, 1, 1 << 16)?;
+        bytes("sessions.descriptor_bytes_max", s.descriptor_bytes_max, 64 * KIB, 64 * GIB)?;
+        bytes("sessions.descriptor_bytes_per_user_max", s.descriptor_bytes_per_user_max, 0, 64 * GIB)?;
+        within("sessions.attach_ms_max", s.attach_ms_max, 100, 3_600_000)?;
         ring("sessions.ring_entries_max", s.ring_entries_max, RING_ENTRIES_MAX)?;
         ring("sessions.ring_entries", s.ring_entries, s.ring_entries_max)?;
         heap("sessions.heap_bytes_max", s.heap_bytes_max, HEAP_BYTES_MAX.into())?;
@@ -126,6 +130,7 @@ impl Config {
         within("limits.methods_learned_per_service", learned, 1, COUNT_MAX)?;
         within("limits.calls_waiting_per_endpoint", l.calls_waiting_per_endpoint, 1, COUNT_MAX)?;
         within("limits.endpoints", l.endpoints, 1, COUNT_MAX)?;
+        within("limits.endpoints_per_user", l.endpoints_per_user, 0, COUNT_MAX)?;
         bytes("limits.stream_window_bytes", l.stream_window_bytes, 64 * KIB, WINDOW_BYTES_MAX)?;
         bytes("limits.parked_bytes_per_session", l.parked_bytes_per_session, 64 * KIB, 64 * GIB)?;
         bytes("limits.assembling_bytes_per_peer", l.assembling_bytes_per_peer, 64 * KIB, 64 * GIB)?;

@@ -4,6 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use trunkline_shm::RING_ENTRIES_MIN;
 
 const DOCUMENT: &str = include_str!("../../../../docs/configuration.md");
 
