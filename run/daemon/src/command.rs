@@ -31,8 +31,8 @@ pub(crate) enum Command {
     Bind { session: SessionKey, bind: Box<Bind>, reply: Sender<Result<Binding, BindError>> },
     /// Take in what other shards have said, and tell them all there is for them.
     Meet { reply: Sender<()> },
-    /// What a session has bound.
-    Bound { session: SessionKey, reply: Sender<Bound> },
+    /// What a session has bound, and the schemas of that.
+    Bound { session: SessionKey, reply: Sender<(Bound, Vec<Arc<BoundSchema>>)> },
     /// Whether a session's application has been told of the heap that is to take its receive heap's place.
     Renewing { session: SessionKey, told: bool },
     /// The application closed its control socket, or died.

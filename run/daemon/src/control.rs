@@ -3,33 +3,42 @@
 //! Everything slow or rare happens here, so that no shard ever waits for it: creating regions, building schemas,
 //! telling an application why it must go. It talks to shards by [`Command`], and they to it by [`Notice`].
 
+use crate::bound_sets::BoundSets;
+use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
 use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
-use crate::config::{Config, Sessions};
-use crate::handover::{InheritedClient, Leave};
+use crate::config::Config;
+use crate::handover::Leave;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::rights::{Refused, Rights};
-use crate::schemas::SchemaCache;
+use crate::schemas::{SchemaCache, read_memfd};
 use crate::waker::Waker;
-use prost::Message;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+use trunkline_call::Code;
 use trunkline_control::{
-    ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Detached, Moved, Reply, decode_request, reply,
-    request,
+    ABI_VERSION, Attach, Attached, Bind, Bound, BoundMethod, Moved, decode_request, reply, request,
 };
-use trunkline_engine::{AccessRecord, Binding, SessionKey};
+use trunkline_engine::{AccessRecord, Binding, BoundSchema, SessionKey};
+use trunkline_net::{Interest, Poller, Ready, Token};
 use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
 
-/// The longest sleep while there are files to look at.
-const LOOK: Timespec = Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
-/// Time the control socket rests when the process cannot take another connection, and the longest sleep meanwhile.
+/// Time the control socket rests when the process cannot take another connection.
 const REST: Duration = Duration::from_millis(100);
-const REST_SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: REST.as_nanos() as i64 };
+/// Connections accepted, and packets taken, before messages of shards and the clock are looked at again. More packets
+/// than connections: what comes in is looked at faster than it comes.
+const CONNECTIONS_PER_TURN: usize = 16;
+const PACKETS_PER_TURN: usize = 32;
+/// Time after which a turn takes no further packet: building the schema of one may take longer than many others.
+const TURN_MAX: Duration = Duration::from_millis(2);
+
+/// What the poller names, beside connections.
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
 
 /// What other threads tell the control thread.
 pub(crate) enum ControlMessage {
@@ -43,8 +52,8 @@ pub(crate) enum ControlMessage {
     Stop,
 }
 
-/// The control thread's state.
-pub(crate) struct Control {
+/// What the control thread begins with.
+pub(crate) struct ControlParts {
     pub listener: Option<ControlListener>,
     pub shards: Vec<ShardSender>,
     /// How many of them, the first, take new sessions in.
@@ -52,99 +61,158 @@ pub(crate) struct Control {
     pub messages: Receiver<ControlMessage>,
     pub waker: Arc<Waker>,
     pub config: Arc<Config>,
-    pub clients: Vec<Client>,
     pub schemas: SchemaCache,
-    pub next_session: u64,
+    /// Sessions there have been.
+    pub sessions: u64,
     pub keys: KeySource,
-    pub keys_looked: Instant,
     /// Lines of the access log that are on their way here.
     pub unwritten: Arc<AtomicUsize>,
     /// What sessions and connections leave.
     pub memory: FreedMemory,
+}
+
+/// The control thread's state.
+pub(crate) struct Control {
+    pub listener: Option<ControlListener>,
+    shards: Vec<ShardSender>,
+    open_shards: usize,
+    messages: Receiver<ControlMessage>,
+    waker: Arc<Waker>,
+    config: Arc<Config>,
+    pub clients: Clients,
+    schemas: SchemaCache,
+    sets: BoundSets,
+    pub sessions: u64,
+    keys: KeySource,
+    keys_looked: Instant,
+    unwritten: Arc<AtomicUsize>,
+    memory: FreedMemory,
+    poller: Poller,
+    ready: Vec<Ready>,
+    /// Somebody may wait at the listener.
+    connects: bool,
     /// Until when nobody is let in, because the process has no descriptor for another connection.
-    pub rests_until: Option<Instant>,
-}
-
-/// One connection to the control socket.
-pub(crate) struct Client {
-    socket: ControlSocket,
-    /// Whose it is, as far as the kernel says.
-    uid: Option<u32>,
-    session: Option<AttachedSession>,
-    /// What its application calls itself, and its process.
-    name: Box<str>,
-    pid: u32,
-    /// Its library follows when the daemon is replaced.
-    may_move: bool,
-    closed: bool,
-}
-
-#[derive(Clone, Copy)]
-struct AttachedSession {
-    shard: usize,
-    key: SessionKey,
+    rests_until: Option<Instant>,
+    /// The last packet.
+    packet: Vec<u8>,
 }
 
 impl Control {
+    /// Not begun.
+    ///
+    /// # Errors
+    /// The kernel has no poller left.
+    pub fn new(parts: ControlParts) -> io::Result<Self> {
+        let ControlParts {
+            listener, shards, open_shards, messages, waker, config, schemas, sessions, ..
+        } = parts;
+        let poller = Poller::new()?;
+        poller.add(&*waker, WAKER, Interest::Read)?;
+        if let Some(listener) = &listener {
+            poller.add(listener, LISTENER, Interest::Read)?;
+        }
+        Ok(Self {
+            listener,
+            shards,
+            open_shards,
+            messages,
+            waker,
+            clients: Clients::new(config.sessions.clone()),
+            sets: BoundSets::new(&config.sessions),
+            config,
+            schemas,
+            sessions,
+            keys: parts.keys,
+            keys_looked: Instant::now(),
+            unwritten: parts.unwritten,
+            memory: parts.memory,
+            poller,
+            ready: Vec::new(),
+            connects: true,
+            rests_until: None,
+            packet: Vec::new(),
+        })
+    }
+
     /// Serves until told to stop.
     pub fn run(mut self) {
         self.hold_to_rules();
         loop {
             self.wait();
-            self.waker.quiet();
             while let Ok(message) = self.messages.try_recv() {
                 match message {
                     ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
-                    ControlMessage::Adopt(socket) => self.welcome(socket),
+                    ControlMessage::Adopt(socket) => self.take_in(Client::new(socket)),
                     ControlMessage::Leave(leave) => self.hand_over(&leave),
                     ControlMessage::Stop => return,
                 }
             }
             self.accept();
             self.serve();
+            self.end_late();
             self.look_at_keys();
             self.memory.look();
-            self.clients.retain(|client| !client.closed);
+        }
+    }
+
+    /// Takes a connection in; one that is not wanted is told why.
+    pub fn take_in(&mut self, client: Client) {
+        if client.is_closed() {
+            return;
+        }
+        match self.clients.insert(&self.poller, client) {
+            Ok(number) => self.have_one_give_way(number),
+            Err(error) => tracing::error!(%error, "cannot watch an application's control socket"),
         }
     }
 
     /// Sessions that came from another daemon have bound what that one's configuration let them: those that may not by
     /// this one's end, and hear why when they bind again.
     fn hold_to_rules(&mut self) {
-        for index in 0..self.clients.len() {
-            let Some(AttachedSession { shard, key }) = self.clients[index].session else { continue };
+        let bound_there: Vec<_> = self
+            .clients
+            .iter()
+            .filter_map(|(number, client)| Some((number, client.session()?, client.peer()?)))
+            .collect();
+        for (number, AttachedSession { shard, key }, peer) in bound_there {
             let bound = self.shards[shard].ask(|reply| Command::Bound { session: key, reply });
-            let Ok(peer) = self.clients[index].socket.peer_credentials() else { continue };
+            let Some((bound, schemas)) = bound else { continue };
+            schemas.iter().for_each(|schema| self.sets.enter(peer.uid, number, schema));
             let rights = Rights { config: &self.config, peer };
-            if let Some(Err(Refused { why, .. })) = bound.map(|bound| rights.keeps(&bound)) {
-                let reason = format!("the daemon's configuration has changed: {why}");
-                tracing::warn!(%reason, "application dismissed");
-                self.part(index);
-                self.clients[index].dismiss(0, reason);
+            if let Err(Refused { why, .. }) = rights.keeps(&bound) {
+                self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
             }
         }
-        self.clients.retain(|client| !client.closed);
     }
 
-    /// Sleeps until something is to be done. Ready descriptors are found by trying: there are few, and none is hot.
-    fn wait(&self) {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)];
-        if let Some(listener) = self.listener.as_ref().filter(|_| self.rests_until.is_none()) {
-            fds.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
-        }
-        fds.extend(
-            self.clients.iter().map(|client| PollFd::from_borrowed_fd(client.socket.as_fd(), PollFlags::IN)),
-        );
-        let timeout = match self.rests_until {
-            Some(_) => Some(REST_SLEEP),
-            None if self.memory.is_due() => Some(BEHIND_SLEEP),
-            None => (!self.keys.is_empty()).then_some(LOOK),
-        };
-        if let Err(error) = poll(&mut fds, timeout.as_ref())
-            && error != rustix::io::Errno::INTR
-        {
+    /// Sleeps until something is to be done.
+    fn wait(&mut self) {
+        let timeout_ns = self.sleep_max().map(|sleep| u64::try_from(sleep.as_nanos()).unwrap_or(u64::MAX));
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.poller.wait(timeout_ns, &mut ready) {
             tracing::error!(%error, "control thread cannot poll");
         }
+        for event in ready.drain(..) {
+            match event.token {
+                WAKER => self.waker.quiet(),
+                LISTENER => self.connects = true,
+                Token(number) => self.clients.wait(&self.poller, number),
+            }
+        }
+        self.ready = ready;
+    }
+
+    /// How long it may sleep, if not until something comes.
+    fn sleep_max(&self) -> Option<Duration> {
+        if self.clients.any_waits() || self.connects && self.rests_until.is_none() {
+            return Some(Duration::ZERO);
+        }
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        let rest = self.rests_until.map(until);
+        let late = self.clients.next_due().map(until);
+        let memory = self.memory.is_due().then_some(BEHIND_SLEEP);
+        let keys = (!self.keys.is_empty()).then_some(LOOK_EVERY);
+        [rest, late, memory, keys].into_iter().flatten().min()
     }
 
     /// Gives shards new keys and certificates when there are any.
@@ -159,146 +227,166 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        self.rests_until = self.rests_until.filter(|until| Instant::now() < *until);
-        let Some(listener) = self.listener.as_ref().filter(|_| self.rests_until.is_none()) else { return };
+        if self.rests_until.is_some_and(|until| Instant::now() < until) {
+            return;
+        }
+        let Some(listener) = self.listener.as_ref().filter(|_| self.connects) else {
+            self.connects = false;
+            return;
+        };
+        if self.rests_until.take().is_some() {
+            let _ = self.poller.set_interest(listener, LISTENER, Interest::Read);
+        }
         let mut accepted = Vec::new();
-        loop {
+        while accepted.len() < CONNECTIONS_PER_TURN {
             match listener.accept() {
                 Ok(socket) => accepted.push(socket),
-                Err(error) if error.would_block() => break,
+                Err(error) if error.would_block() => {
+                    self.connects = false;
+                    break;
+                }
                 Err(error) => {
                     tracing::error!(%error, "cannot accept applications; the control socket rests");
                     self.rests_until = Some(Instant::now() + REST);
+                    let _ = self.poller.set_interest(listener, LISTENER, Interest::Nothing);
                     break;
                 }
             }
         }
         for socket in accepted {
-            self.welcome(socket);
+            self.take_in(Client::new(socket));
         }
     }
 
-    fn welcome(&mut self, socket: ControlSocket) {
-        let mut client = Client::new(socket);
-        if let Err(reason) = self.has_place(&client) {
-            client.dismiss(0, reason);
-            return;
-        }
-        if client.socket.set_nonblocking(true).is_ok() {
-            self.clients.push(client);
-        }
-    }
-
-    /// Whether a user may have another connection. Those that have not attached count too: each holds a descriptor.
-    fn has_place(&self, client: &Client) -> Result<(), String> {
-        let Sessions { count_max, per_user_max, .. } = self.config.sessions;
-        let user_max = if per_user_max == 0 { count_max - count_max / 4 } else { per_user_max };
-        if self.clients.len() >= count_max {
-            return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
-        }
-        let of_user = self.clients.iter().filter(|other| other.uid == client.uid).count();
-        if of_user >= user_max && !client.is_own_process() {
-            return Err(format!(
-                "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
-            ));
-        }
-        Ok(())
-    }
-
+    /// Takes packets: of each user as much time as of every other, and of each of its connections one after the other.
     fn serve(&mut self) {
-        for index in 0..self.clients.len() {
-            while !self.clients[index].closed {
-                let mut packet = Vec::new();
-                match self.clients[index].socket.recv(&mut packet, 1) {
-                    Ok(Some(fds)) => self.handle_packet(index, &packet, fds),
-                    Err(error) if error.would_block() => break,
-                    Ok(None) | Err(_) => self.clients[index].closed = true,
+        let began = Instant::now();
+        for _ in 0..PACKETS_PER_TURN {
+            let Some(number) = self.clients.next_in_turn() else { return };
+            let before = Instant::now();
+            let mut packet = std::mem::take(&mut self.packet);
+            let received = self.clients.receive(number, &mut packet);
+            let may_have_more = match received {
+                ControlReceived::Packet(fds) => {
+                    self.handle_packet(number, &packet, fds);
+                    true
                 }
+                ControlReceived::Nothing => {
+                    self.have_one_give_way(number);
+                    false
+                }
+                ControlReceived::End => {
+                    self.end(number);
+                    false
+                }
+            };
+            self.packet = packet;
+            self.clients.turn_over(&self.poller, number, may_have_more, before.elapsed());
+            self.end_closed(number);
+            if began.elapsed() >= TURN_MAX {
+                return;
             }
-            if self.clients[index].closed {
-                self.part(index);
-            }
+        }
+    }
+
+    /// Where connections that have not attached are too many, the oldest gives way to this one.
+    fn have_one_give_way(&mut self, number: u64) {
+        if let Some((oldest, why)) = self.clients.one_to_give_way(number) {
+            self.dismiss(oldest, 0, why);
+        }
+    }
+
+    /// Ends connections that should have attached by now.
+    fn end_late(&mut self) {
+        for _ in 0..CONNECTIONS_PER_TURN {
+            let Some((number, why)) = self.clients.one_too_late() else { return };
+            self.dismiss(number, 0, why);
         }
     }
 
     /// The application closed its socket, died, or was dismissed: its session ends.
-    fn part(&mut self, index: usize) {
-        if let Some(AttachedSession { shard, key }) = self.clients[index].session.take() {
+    fn end(&mut self, number: u64) {
+        let client = self.clients.remove(&self.poller, number);
+        self.sets.leave(number);
+        if let Some(AttachedSession { shard, key }) = client.and_then(|client| client.session()) {
             self.shards[shard].send(Command::Detach { session: key });
             self.memory.something_ended();
         }
     }
 
-    fn handle_packet(&mut self, index: usize, packet: &[u8], fds: Vec<OwnedFd>) {
-        let (tag, outcome) = match decode_request(packet) {
-            Err(error) => (0, Err(error.to_string())),
-            Ok((tag, request::Kind::Attach(attach))) => (tag, self.handle_attach(index, tag, &attach)),
-            Ok((tag, request::Kind::Bind(bind))) => (tag, self.handle_bind(index, tag, bind, fds)),
-        };
-        if let Err(reason) = outcome {
-            tracing::warn!(%reason, "application dismissed");
-            self.clients[index].dismiss(tag, reason);
+    /// One that could not be told something is not there any more.
+    fn end_closed(&mut self, number: u64) {
+        if self.clients.find(number).is_some_and(Client::is_closed) {
+            self.end(number);
         }
     }
 
-    fn handle_attach(&mut self, index: usize, tag: u64, attach: &Attach) -> Result<(), String> {
-        if self.clients[index].session.is_some() {
-            return Err("attached already; one session per control connection".into());
+    fn dismiss(&mut self, number: u64, tag: u64, reason: String) {
+        tracing::warn!(%reason, "application dismissed");
+        if let Some(client) = self.clients.find_mut(number) {
+            client.dismiss(tag, reason);
         }
+        self.end(number);
+    }
+
+    fn handle_packet(&mut self, number: u64, packet: &[u8], fds: Vec<OwnedFd>) {
+        let (tag, outcome) = match decode_request(packet) {
+            Err(error) => (0, Err(error.to_string())),
+            Ok((tag, request::Kind::Attach(attach))) => (tag, self.handle_attach(number, tag, &attach)),
+            Ok((tag, request::Kind::Bind(bind))) => (tag, self.handle_bind(number, tag, bind, fds)),
+        };
+        if let Err(reason) = outcome {
+            self.dismiss(number, tag, reason);
+        }
+    }
+
+    fn handle_attach(&mut self, number: u64, tag: u64, attach: &Attach) -> Result<(), String> {
+        self.clients.may_attach(number)?;
         if attach.abi_version != ABI_VERSION {
             return Err(format!(
                 "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
                 attach.abi_version
             ));
         }
-        let peer = self.clients[index].socket.peer_credentials().map_err(|e| e.to_string())?;
+        let peer = self.peer_of(number)?;
         let name: String = attach.name.chars().filter(|c| !c.is_control()).take(64).collect();
         let label = format!("{name}[{}]", peer.pid);
         let geometry = self.config.session_geometry(attach);
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let shard = self.shard_for(&name, attach.stands_by, peer.pid);
-        let end = Box::new(end);
-        let attached_as = name.into_boxed_str();
-        let (name, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
-        let identity = format!("uid:{}", peer.uid);
+        let (application, stands_by, tells_callers) = (label.clone(), attach.stands_by, attach.tells_callers);
         let attached = self.shards[shard].ask(|reply| Command::Attach {
-            end,
-            label: name,
-            identity,
+            end: Box::new(end),
+            label: application,
+            identity: format!("uid:{}", peer.uid),
             program: program_of(peer.pid),
             stands_by,
             tells_callers,
             reply,
         });
-        let key = attached.ok_or("daemon is stopping")?;
-        self.clients[index].session = Some(AttachedSession { shard, key });
-        self.clients[index].may_move = attach.may_move;
-        self.clients[index].name = attached_as;
-        self.next_session += 1;
-        tracing::info!(session = self.next_session, application = %label, uid = peer.uid, shard, "attached");
+        let session = AttachedSession { shard, key: attached.ok_or("daemon is stopping")? };
+        self.clients.attached(number, session, name.into_boxed_str(), attach.may_move);
+        self.sessions += 1;
+        tracing::info!(session = self.sessions, application = %label, uid = peer.uid, shard, "attached");
         let reply = Attached { tells_callers, ..self.attached(&geometry) };
-        self.clients[index].reply(tag, reply::Kind::Attached(reply), Some(&session_fds.as_fds()));
+        if let Some(client) = self.clients.find_mut(number) {
+            client.reply(tag, reply::Kind::Attached(reply), &session_fds.as_fds());
+        }
         Ok(())
     }
 
-    /// The shard of a new session. Those of one process stay together: calls find whichever of its workers is free.
-    /// Else it is the one with the fewest sessions of that name, of these the one with the fewest sessions. The
-    /// daemon's own are where its successor's will be.
+    fn peer_of(&self, number: u64) -> Result<PeerCredentials, String> {
+        let peer = self.clients.find(number).and_then(Client::peer);
+        peer.ok_or_else(|| "the kernel does not say whose the connection is".into())
+    }
+
+    /// The shard of a new session. The daemon's own are where its successor's will be.
     fn shard_for(&self, name: &str, stands_by: bool, pid: u32) -> usize {
         if self.open_shards < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
             return 0;
         }
-        let mut taken = vec![(0_usize, 0_usize); self.shards.len()];
-        for client in &self.clients {
-            let Some(attached) = client.session else { continue };
-            if client.pid == pid {
-                return attached.shard;
-            }
-            taken[attached.shard].0 += usize::from(*client.name == *name);
-            taken[attached.shard].1 += 1;
-        }
-        (0..self.open_shards).min_by_key(|shard| taken[*shard]).unwrap_or(0)
+        self.clients.shard_for(name, pid, self.open_shards)
     }
 
     /// Has every shard hear what the others have said so far.
@@ -314,7 +402,7 @@ impl Control {
     fn attached(&self, geometry: &SessionConfig) -> Attached {
         Attached {
             abi_version: ABI_VERSION,
-            session: self.next_session,
+            session: self.sessions,
             submission_entries: geometry.submission_entries,
             completion_entries: geometry.completion_entries,
             send_heap_bytes: geometry.send_heap_bytes.into(),
@@ -326,22 +414,25 @@ impl Control {
         }
     }
 
-    fn handle_bind(&mut self, index: usize, tag: u64, bind: Bind, fds: Vec<OwnedFd>) -> Result<(), String> {
-        let session = self.clients[index].session.ok_or("bind before attach")?;
-        let peer = self.clients[index].socket.peer_credentials().map_err(|e| e.to_string())?;
-        let bound = match self.bind(session, peer, bind, fds)? {
+    fn handle_bind(&mut self, number: u64, tag: u64, bind: Bind, fds: Vec<OwnedFd>) -> Result<(), String> {
+        let session = self.clients.find(number).and_then(Client::session).ok_or("bind before attach")?;
+        let peer = self.peer_of(number)?;
+        let bound = match self.bind(number, session, peer, bind, fds)? {
             Ok(binding) => bound_reply(binding),
             Err(Refused { code, why }) => {
                 Bound { error: why, code: code.number().into(), ..Bound::default() }
             }
         };
-        self.clients[index].reply(tag, reply::Kind::Bound(bound), None);
+        if let Some(client) = self.clients.find_mut(number) {
+            client.reply(tag, reply::Kind::Bound(bound), &[]);
+        }
         Ok(())
     }
 
     /// Inner error: told to the application, which may go on. Outer error: the application is dismissed.
     fn bind(
         &mut self,
+        number: u64,
         session: AttachedSession,
         peer: PeerCredentials,
         bind: Bind,
@@ -349,9 +440,9 @@ impl Control {
     ) -> Result<Result<Binding, Refused>, String> {
         let schema = match (fds.first(), bind.descriptor_set_bytes) {
             (None, 0) => None,
-            (Some(memfd), bytes) => match self.schemas.schema_in(memfd, bytes) {
+            (Some(memfd), bytes) => match self.schema_in(peer.uid, memfd, bytes) {
                 Ok(schema) => Some(schema),
-                Err(error) => return Ok(Err(error.into())),
+                Err(refused) => return Ok(Err(refused)),
             },
             (None, _) => return Err("bind must come with one memfd that holds the descriptor set".into()),
         };
@@ -365,6 +456,7 @@ impl Control {
             Err(refused) => return Ok(Err(refused)),
         };
         let serves = !bind.serves.is_empty();
+        let held = schema.clone();
         let bind = Box::new(BindCommand { schema, serves: bind.serves, calls, permitted });
         if serves {
             // Whoever has gone serves nothing any more, on every shard.
@@ -376,7 +468,20 @@ impl Control {
             // Whoever calls from here on finds it, from every shard.
             self.have_shards_meet();
         }
-        Ok(answer.ok_or("daemon is stopping")?.map_err(Refused::from))
+        let bound = answer.ok_or("daemon is stopping")?.map_err(Refused::from);
+        if let (Ok(_), Some(schema)) = (&bound, held) {
+            self.sets.enter(peer.uid, number, &schema);
+        }
+        Ok(bound)
+    }
+
+    /// The schema of a descriptor set that an application of this user sent: built if its user may have it.
+    fn schema_in(&mut self, user: u32, memfd: &OwnedFd, bytes: u64) -> Result<Arc<BoundSchema>, Refused> {
+        let set = read_memfd(memfd, bytes)?;
+        let known = self.schemas.known(&set);
+        let full = |why| Refused { code: Code::ResourceExhausted, why };
+        self.sets.may_have(user, known.as_ref(), set.len() as u64).map_err(full)?;
+        Ok(known.map_or_else(|| self.schemas.of_bytes(set), Ok)?)
     }
 
     fn handle_notice(&mut self, shard: usize, notice: Notice) {
@@ -391,19 +496,14 @@ impl Control {
                 return tracing::error!(%misfit, "policy does not fit what is bound; calls it cannot judge are refused");
             }
         };
-        if let Some(client) = self.client_of(shard, session) {
+        if let Some(number) = self.clients.of_session(AttachedSession { shard, key: session }) {
             tracing::warn!(%reason, "application detached");
-            client.session = None;
-            client.dismiss(0, reason);
+            if let Some(client) = self.clients.find_mut(number) {
+                client.dismiss(0, reason);
+            }
+            // The shard has let go of it already; it hears so once more, which finds nothing.
+            self.end(number);
         }
-    }
-}
-
-impl Control {
-    fn client_of(&mut self, shard: usize, session: SessionKey) -> Option<&mut Client> {
-        self.clients.iter_mut().find(|client| {
-            client.session.is_some_and(|attached| attached.shard == shard && attached.key == session)
-        })
     }
 
     /// Tells an application of the heap that is to take its receive heap's place, or that it has.
@@ -415,13 +515,16 @@ impl Control {
         (bytes, heap_number): (u32, u32),
     ) {
         let offered = heap.is_some();
-        let client = self.client_of(shard, session).filter(|client| client.may_move);
+        let number = self.clients.of_session(AttachedSession { shard, key: session });
+        let client = number.and_then(|number| self.clients.find_mut(number));
+        let client = client.filter(|client| client.may_move());
         let told = client.is_some();
         if let Some(client) = client {
             let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
             let fds: Vec<_> = heap.iter().map(AsFd::as_fd).collect();
-            client.reply(0, reply::Kind::Moved(moved), Some(&fds));
+            client.reply(0, reply::Kind::Moved(moved), &fds);
         }
+        number.into_iter().for_each(|number| self.end_closed(number));
         if offered {
             self.shards[shard].send(Command::Renewing { session, told });
         }
@@ -442,75 +545,6 @@ impl Control {
 fn program_of(pid: u32) -> String {
     let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     path.into_os_string().into_string().unwrap_or_default()
-}
-
-impl Client {
-    fn new(socket: ControlSocket) -> Self {
-        let peer = socket.peer_credentials().ok();
-        let (uid, pid) = (peer.map(|peer| peer.uid), peer.map_or(0, |peer| peer.pid));
-        Self { socket, uid, session: None, name: Box::default(), pid, may_move: false, closed: false }
-    }
-
-    /// Whether the daemon's own services come by it.
-    fn is_own_process(&self) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        self.socket.peer_credentials().is_ok_and(|peer| (peer.pid, peer.uid) == (std::process::id(), own))
-    }
-
-    /// A connection another daemon had. `heap` is the new receive heap, with its bytes and its number: the application
-    /// hears of it before anything points into it.
-    pub fn inherited(from: InheritedClient, heap: Option<(OwnedFd, u32, u32)>) -> Self {
-        let InheritedClient { socket, shard, session, may_move } = from;
-        let session = session.map(|key| AttachedSession { shard, key });
-        let mut client = Self { session, may_move, ..Self::new(socket) };
-        match (heap, session) {
-            (Some((fd, bytes, heap_number)), Some(_)) if may_move => {
-                let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
-                client.reply(0, reply::Kind::Moved(moved), Some(&[fd.as_fd()]));
-            }
-            (_, Some(_)) => {
-                client.session = None;
-                client.dismiss(
-                    0,
-                    "the daemon was replaced, and this session cannot follow; attach again".into(),
-                );
-            }
-            (_, None) => {}
-        }
-        client
-    }
-
-    /// Whether nobody is there any more.
-    pub fn is_closed(&self) -> bool {
-        self.closed
-    }
-
-    /// Whether its library follows when the daemon is replaced.
-    pub fn may_move(&self) -> bool {
-        self.may_move
-    }
-
-    /// Its shard and session, if it has attached.
-    pub fn place(&self) -> (usize, Option<SessionKey>) {
-        self.session.map_or((0, None), |session| (session.shard, Some(session.key)))
-    }
-
-    pub fn socket(&self) -> &ControlSocket {
-        &self.socket
-    }
-
-    fn reply(&mut self, tag: u64, kind: reply::Kind, fds: Option<&[rustix::fd::BorrowedFd<'_>]>) {
-        let packet = Reply { tag, kind: Some(kind) }.encode_to_vec();
-        // An application that does not read its control socket loses it: nobody waits for it.
-        if self.socket.send(&packet, fds.unwrap_or_default()).is_err() {
-            self.closed = true;
-        }
-    }
-
-    fn dismiss(&mut self, tag: u64, reason: String) {
-        self.reply(tag, reply::Kind::Detached(Detached { reason }), None);
-        self.closed = true;
-    }
 }
 
 fn bound_reply(binding: Binding) -> Bound {

@@ -1,9 +1,10 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
 use crate::changes::{Changes, Watcher};
+use crate::clients::Client;
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
 use crate::config::{Config, Tenant};
-use crate::control::{Client, Control, ControlMessage};
+use crate::control::{Control, ControlMessage, ControlParts};
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::fresh::fresh_engine;
@@ -142,7 +143,10 @@ impl Daemon {
         let mut heaps = inherited.take_heaps();
         for client in inherited.clients {
             let heap = client.session.and_then(|key| heaps.remove(&(client.shard, key)));
-            control.clients.push(Client::inherited(client, heap));
+            let session = client.session.map(|key| (client.shard, key));
+            let mut client = Client::of_another(client.socket, session, client.may_move);
+            client.follow(heap);
+            control.take_in(client);
         }
         daemon.begin(shards)?;
         daemon.spawn("trunkline-control", move || control.run())?;
@@ -342,24 +346,21 @@ impl Daemon {
         if let Some(inherited) = inherited.as_deref_mut() {
             inherited.settle_into(&mut shards, &daemon.modules)?;
         }
-        let control = Control {
+        let control = Control::new(ControlParts {
             listener,
             shards: daemon.shards.clone(),
             open_shards: own,
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
-            clients: Vec::new(),
             schemas: inherited
                 .as_deref_mut()
                 .map_or_else(SchemaCache::default, |inherited| std::mem::take(&mut inherited.schemas)),
-            next_session: inherited.map_or(0, |inherited| inherited.sessions),
+            sessions: inherited.map_or(0, |inherited| inherited.sessions),
             keys,
-            keys_looked: std::time::Instant::now(),
             unwritten: Arc::clone(&daemon.control.unwritten),
             memory: FreedMemory::new(Arc::clone(&daemon.control.ended)),
-            rests_until: None,
-        };
+        })?;
         Ok(Prepared { daemon, shards, control })
     }
 

@@ -13,8 +13,10 @@
 //!   between it and the engine, or `http.rs` its events. It ends by a lingering close, also when the shard ends:
 //!   `shutdown.rs`. Datagrams have no connection: `datagrams.rs`.
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
-//!   why they must go. Everything slow happens there, so that no shard waits for it. `command.rs` is how the two talk,
-//!   `changes.rs` how others learn that what is served has changed.
+//!   why they must go. Everything slow happens there, so that no shard waits for it. `clients.rs` has their
+//!   connections, `fair_queue.rs` says whose packet is next, `shard_places.rs` where they go, `bound_sets.rs` which
+//!   descriptor sets they hold. `command.rs` is how the two talk, `changes.rs` how others learn that what is served has
+//!   changed.
 //! * `crossings.rs` has the queues between shards: calls whose ends sit on different ones go through them.
 //! * `memory.rs` gives the kernel back what connections and sessions have left.
 //! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
@@ -36,13 +38,16 @@
 //! bounded in `turn.rs` and `sockets.rs`, so that nobody keeps the others waiting.
 #![forbid(unsafe_code)]
 
+mod bound_sets;
 mod changes;
 mod check;
+mod clients;
 mod command;
 mod config;
 mod control;
 mod crossings;
 mod datagrams;
+mod fair_queue;
 mod fresh;
 mod group;
 mod handle;
@@ -63,6 +68,7 @@ mod rights;
 mod schemas;
 mod seals;
 mod shard;
+mod shard_places;
 mod shutdown;
 mod sockets;
 mod start_error;

@@ -5,7 +5,6 @@
 //! ended: five times, at growing distances, because what has ended is not gone at once (a lingering close, calls that
 //! are told), and not at all if the process is small.
 
-use rustix::event::Timespec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use trunkline_shm::give_memory_back;
 const BEHIND: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 5;
 /// The longest sleep while one is due.
-pub(crate) const BEHIND_SLEEP: Timespec = Timespec { tv_sec: BEHIND.as_secs() as i64, tv_nsec: 0 };
+pub(crate) const BEHIND_SLEEP: Duration = BEHIND;
 /// Below this there is nothing to be given back that is worth it.
 const SMALL_BYTES: u64 = 24 << 20;
 

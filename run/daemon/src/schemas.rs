@@ -19,12 +19,9 @@ pub(crate) struct SchemaCache {
 const SWEEP_MIN: usize = 64;
 
 impl SchemaCache {
-    /// The schema in a memfd an application sent.
-    ///
-    /// # Errors
-    /// A sentence for the application: what is wrong with the descriptor or its contents.
-    pub fn schema_in(&mut self, memfd: &OwnedFd, claimed_bytes: u64) -> Result<Arc<BoundSchema>, String> {
-        self.of_bytes(read_memfd(memfd, claimed_bytes)?)
+    /// The schema of a descriptor set, if it is in use.
+    pub fn known(&self, set: &[u8]) -> Option<Arc<BoundSchema>> {
+        self.built.get(set).and_then(Weak::upgrade)
     }
 
     /// The schema of a descriptor set.
@@ -32,7 +29,7 @@ impl SchemaCache {
     /// # Errors
     /// What is wrong with it, in a sentence.
     pub fn of_bytes(&mut self, bytes: Vec<u8>) -> Result<Arc<BoundSchema>, String> {
-        if let Some(schema) = self.built.get(&bytes[..]).and_then(Weak::upgrade) {
+        if let Some(schema) = self.known(&bytes) {
             return Ok(schema);
         }
         let schema = Schema::from_descriptor_set(&bytes).map_err(|e| format!("descriptor set: {e}"))?;
@@ -46,8 +43,12 @@ impl SchemaCache {
     }
 }
 
-/// A private copy of a memfd's contents. Only memory files are read: a pipe or a file on a slow disk could hang us.
-fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>, String> {
+/// A private copy of the descriptor set in a memfd an application sent. Only memory files are read: a pipe or a file on
+/// a slow disk could hang us.
+///
+/// # Errors
+/// A sentence for the application: what is wrong with the descriptor.
+pub(crate) fn read_memfd(memfd: &OwnedFd, claimed_bytes: u64) -> Result<Vec<u8>, String> {
     if claimed_bytes == 0 || claimed_bytes > DESCRIPTOR_SET_BYTES_MAX as u64 {
         return Err(format!(
             "descriptor set of {claimed_bytes} bytes: must be between 1 and {DESCRIPTOR_SET_BYTES_MAX}"

@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
-use trunkline_engine::{BindRequest, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn};
+use trunkline_engine::{
+    BindRequest, Bound, BoundSchema, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn,
+};
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
 use trunkline_shm::{
@@ -183,7 +185,7 @@ impl Shard {
                 self.meet();
                 let _ = reply.send(());
             }
-            Command::Bound { session, reply } => _ = reply.send(self.engine.bound(session)),
+            Command::Bound { session, reply } => drop(reply.send(self.bound(session))),
             Command::Renewing { session, told } => self.heap_offered(session, told),
             Command::Detach { session } => self.detach(session),
             Command::ConfigureService { service, endpoints } => {
@@ -227,6 +229,10 @@ impl Shard {
             Command::Drain => self.engine.drain(now()),
             Command::Stop => self.stopping = true,
         }
+    }
+
+    fn bound(&self, session: SessionKey) -> (Bound, Vec<Arc<BoundSchema>>) {
+        (self.engine.bound(session), self.engine.schemas_of(session))
     }
 
     /// Takes in what other shards have said, and tells them all there is for them: a queue that is full is being

@@ -5,11 +5,13 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trunkline_call::entry::{Call, Span, Submission};
-use trunkline_call::{CallId, Deadline, Instant as Stamp, RouteIndex};
+use trunkline_call::{CallId, Deadline, Instant as Stamp, Metadata, RouteIndex};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, CallMethod, Request, decode_reply, reply, request,
 };
-use trunkline_shm::{AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, open_session};
+use trunkline_shm::{
+    AppEnd, ControlSocket, SESSION_FDS, SessionConfig, SessionFds, create_blob, open_session,
+};
 
 /// A daemon that has not taken one more entry for so long takes none: what it has not read by then it does not hold.
 const FULL_FOR: Duration = Duration::from_secs(1);
@@ -36,7 +38,7 @@ impl Application {
     /// As [`Application::attach`].
     pub fn attach_as(socket: &Path, wants: Attach) -> Result<Self, String> {
         let control = ControlSocket::connect(socket).map_err(|error| error.to_string())?;
-        let attach = Attach { abi_version: ABI_VERSION, name: "hostile".into(), ..wants };
+        let attach = Attach { abi_version: ABI_VERSION, name: "hostile".into(), may_move: true, ..wants };
         send(&control, request::Kind::Attach(attach))?;
         match answer(&control)? {
             (reply::Kind::Attached(attached), fds) => {
@@ -61,7 +63,24 @@ impl Application {
         }
     }
 
-    /// The same, without reading the answer.
+    /// Binds a path to call, with the descriptor set that defines it.
+    ///
+    /// # Errors
+    /// Why it was not bound.
+    pub fn bind_set(&self, set: &[u8], path: String) -> Result<(), String> {
+        let memfd = create_blob(set).map_err(|error| error.to_string())?;
+        let calls = vec![CallMethod { path, target: String::new() }];
+        let bind = Bind { descriptor_set_bytes: set.len() as u64, serves: Vec::new(), calls };
+        let packet = Request { tag: 1, kind: Some(request::Kind::Bind(bind)) }.encode_to_vec();
+        self.control.send(&packet, &[memfd.as_fd()]).map_err(|error| error.to_string())?;
+        match answer(&self.control)? {
+            (reply::Kind::Bound(bound), _) if bound.error.is_empty() => Ok(()),
+            (reply::Kind::Bound(bound), _) => Err(bound.error),
+            (other, _) => Err(said(other)),
+        }
+    }
+
+    /// Asks to bind services and paths, without reading the answer.
     ///
     /// # Errors
     /// The daemon takes no more, or has ended the session.
@@ -105,6 +124,42 @@ impl Application {
     }
 }
 
+impl Application {
+    /// Writes metadata of about so many bytes into the send heap. Any number of calls may have it.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn put_metadata(&mut self, bytes: usize) -> Result<Span, String> {
+        let mut metadata = Metadata::new();
+        metadata.insert("x", "y".repeat(bytes)).map_err(|error| error.to_string())?;
+        let mut encoded = Vec::new();
+        metadata.encode(&mut encoded);
+        let mut block =
+            self.end.send_heap.allocate(encoded.len() as u32).map_err(|error| error.to_string())?;
+        block.bytes_mut()[..encoded.len()].copy_from_slice(&encoded);
+        let lent = block.lend(encoded.len() as u32);
+        Ok(Span { offset: lent.offset, len: lent.len })
+    }
+
+    /// A call without a message that waits until its endpoint is there.
+    pub fn waiting_call(&mut self, route: RouteIndex, metadata: Span) -> Submission {
+        match self.call(route) {
+            Submission::Call(call) => Submission::Call(Call { metadata, wait_for_ready: true, ..call }),
+            other => other,
+        }
+    }
+
+    /// Asks to bind so many times, and then reads the answers.
+    ///
+    /// # Errors
+    /// The daemon has ended the session.
+    pub fn ask_in_a_row(&self, path: &str, times: usize) -> Result<(), String> {
+        let call = || vec![(path.to_owned(), String::new())];
+        (0..times).try_for_each(|_| self.ask_to_bind(Vec::new(), call()))?;
+        (0..times).try_for_each(|_| answer(&self.control).map(drop))
+    }
+}
+
 /// A connection to the control socket that says nothing.
 ///
 /// # Errors
@@ -127,11 +182,17 @@ fn send(control: &ControlSocket, kind: request::Kind) -> Result<(), String> {
     control.send(&packet, &[]).map_err(|error| error.to_string())
 }
 
+/// The next answer. That the daemon was replaced is none: this application reads nothing of its receive heap.
 fn answer(control: &ControlSocket) -> Result<(reply::Kind, Vec<OwnedFd>), String> {
     let mut packet = Vec::new();
-    let fds = control.recv(&mut packet, SESSION_FDS).map_err(|error| error.to_string())?;
-    let fds = fds.ok_or("closed without a word")?;
-    Ok((decode_reply(&packet).map_err(|error| error.to_string())?.1, fds))
+    loop {
+        let fds = control.recv(&mut packet, SESSION_FDS).map_err(|error| error.to_string())?;
+        let fds = fds.ok_or("closed without a word")?;
+        match decode_reply(&packet).map_err(|error| error.to_string())?.1 {
+            reply::Kind::Moved(_) => {}
+            other => return Ok((other, fds)),
+        }
+    }
 }
 
 fn said(reply: reply::Kind) -> String {

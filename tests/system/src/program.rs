@@ -19,10 +19,11 @@ use std::collections::HashMap;
 use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use trunkline::{Channel, Request, Response, Server, ServerBuilder, ServerHandle, Status, Wait};
-use trunkline_daemon::{Config, Daemon};
+use trunkline_daemon::{Config, Daemon, GrpcServices};
 use trunkline_telemetry::Ask;
 use upgrade::Dies;
 
@@ -33,8 +34,8 @@ pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
 pub const LOG_VARIABLE: &str = "PROBE_LOG";
 
 /// The parts.
-const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | failing | hanging | older | newer | client | \
-     both | forker | forker-embedded";
+const PARTS: &str = "daemon CONFIG | healthy CONFIG | router LISTEN CONTROL | server | failing | hanging | older | \
+     newer | client | both | forker | forker-embedded";
 
 /// Plays the part named by `arguments`.
 ///
@@ -43,8 +44,10 @@ const PARTS: &str = "daemon CONFIG | router LISTEN CONTROL | server | failing | 
 pub fn play(arguments: &[String]) -> Result<(), String> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["daemon", config] => daemon(config, None),
-        ["daemon", config, "--take-over", descriptor] => daemon(config, Some(descriptor)),
+        ["daemon", config] => daemon(config, None, false),
+        ["daemon", config, "--take-over", descriptor] => daemon(config, Some(descriptor), false),
+        ["healthy", config] => daemon(config, None, true),
+        ["healthy", config, "--take-over", descriptor] => daemon(config, Some(descriptor), true),
         ["stubborn", how, descriptor] => upgrade::stubborn(how, descriptor),
         ["server"] => server(&start_server(Echoes::Answers)?),
         ["failing"] => server(&start_server(Echoes::Fails)?),
@@ -86,8 +89,9 @@ fn say(line: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-fn daemon(path: &str, take_over: Option<&str>) -> Result<(), String> {
-    let config = path;
+/// A daemon; `healthy`: one that answers probes of its health.
+fn daemon(path: &str, take_over: Option<&str>, healthy: bool) -> Result<(), String> {
+    let (config, part) = (path, if healthy { "healthy" } else { "daemon" });
     let text = std::fs::read_to_string(config).map_err(|error| format!("{config}: {error}"))?;
     let config = Config::from_toml(&text, config).map_err(|error| error.to_string())?;
     let (daemon, greeting) = match take_over {
@@ -98,6 +102,8 @@ fn daemon(path: &str, take_over: Option<&str>) -> Result<(), String> {
         }
         Some(descriptor) => upgrade::take_over(config, descriptor)?,
     };
+    let daemon = Arc::new(daemon);
+    let _services = if healthy { Some(serve_health(&daemon)?) } else { None };
     converse(&greeting, |order| match order.split(' ').collect::<Vec<_>>().as_slice() {
         ["observe"] => observed(&daemon),
         ["route", service, endpoint] => {
@@ -105,19 +111,27 @@ fn daemon(path: &str, take_over: Option<&str>) -> Result<(), String> {
             "routed".into()
         }
         ["policies", file] => policies(&daemon, file).unwrap_or_else(|why| why),
-        ["replace"] => upgrade::replace(&daemon, &["daemon", path, "--take-over"]),
+        ["replace"] => upgrade::replace(&daemon, &[part, path, "--take-over"]),
         ["replace-and-kill", who, when] => {
             let dies = if *who == "old" { Dies::Old } else { Dies::New };
-            upgrade::replace_and_kill(&daemon, &["daemon", path, "--take-over"], dies, when)
+            upgrade::replace_and_kill(&daemon, &[part, path, "--take-over"], dies, when)
         }
         ["replace-by", how] => upgrade::replace(&daemon, &["stubborn", how]),
-        ["replace-with", config] => upgrade::replace(&daemon, &["daemon", config, "--take-over"]),
+        ["replace-with", config] => upgrade::replace(&daemon, &[part, config, "--take-over"]),
         ["drain"] => {
             daemon.drain();
             "draining".into()
         }
         _ => format!("no such order: {order}"),
     })
+}
+
+/// Has a daemon answer `grpc.health.v1.Health`, as the binary does.
+fn serve_health(daemon: &Arc<Daemon>) -> Result<ServerHandle, String> {
+    let path = daemon.control_path().ok_or("a daemon without a control socket")?;
+    let wanted = GrpcServices { reflection: false, channelz: false, orca: false, ..GrpcServices::default() };
+    let server = Server::builder().name("grpc services").socket(path).stand_by();
+    start(trunkline_services::add_to(server, &Arc::downgrade(daemon), &wanted))
 }
 
 /// Puts the chain in a file to work, and says how many modules were upgraded.
@@ -130,10 +144,11 @@ fn policies(daemon: &Daemon, file: &str) -> Result<String, String> {
 
 /// What a daemon holds, as `name=number` words.
 fn observed(daemon: &Daemon) -> String {
-    let mut sums = [0_u64; 8];
+    let mut sums = [0_u64; 9];
     for shard in daemon.observe(&Ask::default()) {
         sums[0] += shard.snapshot.calls as u64;
         sums[1] += shard.snapshot.sessions.len() as u64;
+        sums[8] += shard.snapshot.remotes.len() as u64;
         for session in &shard.snapshot.sessions {
             sums[2] += session.calls_made as u64;
             sums[3] += session.calls_delivered as u64;
@@ -145,7 +160,17 @@ fn observed(daemon: &Daemon) -> String {
             sums[7] += peer.queued_bytes;
         }
     }
-    let names = ["calls", "sessions", "made", "delivered", "queued", "heap_bytes", "streams", "peer_bytes"];
+    let names = [
+        "calls",
+        "sessions",
+        "made",
+        "delivered",
+        "queued",
+        "heap_bytes",
+        "streams",
+        "peer_bytes",
+        "endpoints",
+    ];
     let words: Vec<String> = names.iter().zip(sums).map(|(name, sum)| format!("{name}={sum}")).collect();
     words.join(" ")
 }

@@ -26,6 +26,9 @@ pub struct GrpcLeft {
     pub unfinished: usize,
     /// Calls under way.
     pub calls: usize,
+    /// Those of them, and of applications, that the daemon's own services have begun: each has one answer, which does
+    /// not take long.
+    pub own: usize,
 }
 
 impl Engine {
@@ -55,7 +58,10 @@ impl Engine {
                 }
             }
         }
-        left.unfinished = if hold { clients + made + self.hold_own_services() } else { told };
+        if hold {
+            left.own = self.hold_own_services();
+        }
+        left.unfinished = if hold { clients + made + left.own } else { told };
         left
     }
 

@@ -4,6 +4,7 @@ use super::settle::NewHeap;
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::schemas::SchemaCache;
 use rustix::fd::OwnedFd;
+use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::io;
@@ -65,6 +66,8 @@ pub(crate) struct Inherited {
     pub clients: Vec<InheritedClient>,
     pub shards: Vec<InheritedShard>,
     pub schemas: SchemaCache,
+    /// The schemas of the sets that came, by number. The cache alone would not keep them.
+    prepared: Vec<Arc<BoundSchema>>,
     pub stopped_ns: u64,
 }
 
@@ -134,13 +137,14 @@ impl Arrival {
     /// # Errors
     /// [`TakeOverError`].
     pub(crate) fn receive(&self, build: &str) -> Result<Inherited, TakeOverError> {
-        self.channel.send(&Word::Able { build: build.to_owned() }, &[])?;
+        self.channel.send(&Word::Able { build: build.to_owned(), prepares: true }, &[])?;
         let mut inherited = Inherited {
             listener: None,
             sessions: 0,
             clients: Vec::new(),
             shards: (0..self.shards).map(|_| InheritedShard::default()).collect(),
             schemas: SchemaCache::default(),
+            prepared: Vec::new(),
             stopped_ns: 0,
         };
         loop {
@@ -176,7 +180,11 @@ impl Arrival {
 impl Inherited {
     fn take(&mut self, channel: &Channel, word: Word, fds: Vec<OwnedFd>) -> Result<(), TakeOverError> {
         match word {
-            Word::Schema(set) => drop(self.schema(&set)?),
+            Word::Schema(set) => {
+                let schema = self.schemas.of_bytes(set).map_err(TakeOverError::Broken)?;
+                self.prepared.push(schema);
+            }
+            Word::Prepare => channel.send(&Word::Prepared, &[])?,
             Word::Socket { path, sessions } => {
                 let [socket, lock] = exactly(fds)?;
                 let mut listener = ControlListener::inherit(&PathBuf::from(path), socket, lock);
@@ -204,8 +212,8 @@ impl Inherited {
                 let [socket] = exactly(fds)?;
                 self.shard(shard)?.pending.push((first, socket));
             }
-            Word::State { shard, state, sets } => {
-                let schemas = sets.iter().map(|set| self.schema(set)).collect::<Result<_, _>>()?;
+            Word::State { shard, state, sets, numbers } => {
+                let schemas = self.schemas_named(sets, &numbers)?;
                 let shard = self.shard(shard)?;
                 (shard.state, shard.schemas) = (state.into_vec(), schemas);
             }
@@ -229,8 +237,21 @@ impl Inherited {
         self.shards.get_mut(index).ok_or_else(|| TakeOverError::Broken(format!("there is no shard {index}")))
     }
 
-    fn schema(&mut self, set: &[u8]) -> Result<Arc<BoundSchema>, TakeOverError> {
-        self.schemas.of_bytes(set.to_vec()).map_err(TakeOverError::Broken)
+    /// Those a state names: by number, or by the sets themselves.
+    fn schemas_named(
+        &mut self,
+        sets: Vec<ByteBuf>,
+        numbers: &[usize],
+    ) -> Result<Vec<Arc<BoundSchema>>, TakeOverError> {
+        let by_number = |number: &usize| {
+            let schema = self.prepared.get(*number).cloned();
+            schema.ok_or_else(|| TakeOverError::Broken(format!("there is no descriptor set {number}")))
+        };
+        let mut schemas = numbers.iter().map(by_number).collect::<Result<Vec<_>, _>>()?;
+        for set in sets {
+            schemas.push(self.schemas.of_bytes(set.into_vec()).map_err(TakeOverError::Broken)?);
+        }
+        Ok(schemas)
     }
 }
 

@@ -1,13 +1,12 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
-use super::parts::{Leave, LeaveError, Moved, Stand};
+use super::parts::{Leave, LeaveError, Moved, SentSets, Stand};
 use super::wire::{Channel, ChannelError, VERSION, Word};
 use crate::command::{Command as ShardCommand, ShardSender};
 use crate::control::ControlMessage;
 use crate::handle::Daemon;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
-use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fmt;
@@ -29,6 +28,11 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Longest nothing new is begun over gRPC before this daemon stands still: a client hears GOAWAY and leaves within a
 /// round trip or two, a call that is short ends.
 const HOLD_MAX: Duration = Duration::from_secs(1);
+/// Shortest it is held if not everybody leaves at once, whatever grace is given: answers that are there get out.
+const HOLD_MIN: Duration = Duration::from_millis(100);
+/// Longest a call is waited for that one of this daemon's own services has begun: it could not be answered by another
+/// process, and a probe would take a replacement for a failure.
+const OWN_MAX: Duration = Duration::from_secs(10);
 
 /// Longest it takes a process whose files are closed to have ended.
 const ENDS_MAX: Duration = Duration::from_millis(500);
@@ -168,20 +172,25 @@ impl Daemon {
         let channel = Arc::new(Channel::new(socket, order.start_max).map_err(own)?);
         let (process_id, shards) = (std::process::id(), self.shards().len());
         let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: process_id, shards };
-        let build = match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
-            Word::Able { build } => build,
+        let (build, prepares) = match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0
+        {
+            Word::Able { build, prepares } => (build, prepares),
             Word::Unable { why } => return Err(HandOverError::Refused(why)),
             other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
         };
         tell(Step::Able { build: build.clone() });
-        self.send_schemas(&channel)?;
+        let sets = Arc::new(SentSets::new(prepares));
+        self.send_schemas(&channel, &sets)?;
         tell(Step::Prepared);
-        tell(Step::Drained { left: self.drain_grpc(order.grace) });
+        let left = self.drain_grpc(order.grace);
+        // Those that were bound meanwhile.
+        self.send_schemas(&channel, &sets)?;
+        tell(Step::Drained { left });
         // A change that was written down and not handed over would come back at the next start.
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
         channel.set_step_max(order.step_max).map_err(own)?;
-        let (moved, standing) = self.stop_and_send(&channel, order.step_max, tell)?;
+        let (moved, standing) = self.stop_and_send(&channel, &sets, order.step_max, tell)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
         tell(Step::Sent);
         match channel.next().map_err(lost)?.0 {
@@ -200,17 +209,22 @@ impl Daemon {
         Ok(Handed { process, build, sessions, connections, calls, stood_ns })
     }
 
-    /// Sends what takes time to build while this daemon still serves.
-    fn send_schemas(&self, channel: &Channel) -> Result<(), HandOverError> {
-        let mut sent = HashSet::new();
+    /// Sends what takes time to build while this daemon still serves, and waits until it is built.
+    fn send_schemas(&self, channel: &Channel, sets: &SentSets) -> Result<(), HandOverError> {
+        let mut any = false;
         for shard in self.shards() {
             for set in shard.ask(|reply| ShardCommand::Sources { reply }).unwrap_or_default() {
-                if sent.insert(Arc::clone(&set)) {
-                    channel.send(&Word::Schema(set.to_vec()), &[]).map_err(lost)?;
-                }
+                any |= sets.send(channel, &set).map_err(lost)?.is_new;
             }
         }
-        Ok(())
+        if !any || !sets.are_prepared() {
+            return Ok(());
+        }
+        match channel.send(&Word::Prepare, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
+            Word::Prepared => Ok(()),
+            Word::Failed { why } | Word::Unable { why } => Err(HandOverError::Refused(why)),
+            other => Err(HandOverError::Refused(format!("it answered {other:?}"))),
+        }
     }
 
     /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
@@ -222,11 +236,18 @@ impl Daemon {
             self.shards().iter().filter_map(ask).fold(GrpcLeft::default(), |sum, shard| GrpcLeft {
                 unfinished: sum.unfinished + shard.unfinished,
                 calls: sum.calls + shard.calls,
+                own: sum.own + shard.own,
             })
         };
-        for (hold, longest) in [(false, grace), (true, HOLD_MAX.min(grace))] {
-            let until = Instant::now() + longest;
-            while leave(hold).unfinished > 0 && Instant::now() < until {
+        let hold_max = HOLD_MAX.min(grace.max(HOLD_MIN));
+        for (hold, longest, own_longest) in [(false, grace, grace), (true, hold_max, OWN_MAX)] {
+            let began = Instant::now();
+            loop {
+                let GrpcLeft { unfinished, own, .. } = leave(hold);
+                let longest = if own > 0 { own_longest } else { longest };
+                if unfinished == 0 || began.elapsed() >= longest {
+                    break;
+                }
                 std::thread::park_timeout(LOOK);
             }
         }
@@ -238,6 +259,7 @@ impl Daemon {
     fn stop_and_send(
         &self,
         to: &Arc<Channel>,
+        sets: &Arc<SentSets>,
         step_max: Duration,
         tell: &mut dyn FnMut(Step),
     ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
@@ -245,7 +267,7 @@ impl Daemon {
         let mut part = |give: &dyn Fn(Box<Leave>)| {
             let (done, sent) = channel();
             let (holds, in_vain) = channel();
-            give(Box::new(Leave { channel: Arc::clone(to), done, in_vain }));
+            give(Box::new(Leave { channel: Arc::clone(to), sets: Arc::clone(sets), done, in_vain }));
             standing.push(holds);
             let part = match sent.recv_timeout(step_max) {
                 Ok(Ok(part)) => part,

@@ -8,7 +8,8 @@
 //!   old (leave.rs, parts.rs)                 new (arrive.rs)
 //!     Hello: version, build          ──▶       version known? configuration good?
 //!                                    ◀──     Able, or Unable with the reason
-//!     Schema, Schema …               ──▶       builds their tables
+//!     Schema, Schema … Prepare       ──▶       builds their tables
+//!                                    ◀──     Prepared
 //!   ┌ control thread and shards stop
 //!   │ Socket, Client …               ──▶       the control socket and its connections
 //!   │ Listener, Datagrams, Pending   ──▶
@@ -19,6 +20,10 @@
 //!   │ Go                             ──▶     tells applications of their new heaps, turns
 //!   └ the process ends, and says goodbye to nobody
 //! ```
+//!
+//! A word has no largest size: what is too long for a packet lies in a sealed memfd beside it, and what is too long for
+//! one in several. Descriptor sets are sent once and named by their numbers, so that no schema is built while nobody
+//! turns.
 //!
 //! # Who serves
 //! Until it has sent `Go` the old daemon may take everything back: the new one has mapped and read, and touched
@@ -44,6 +49,6 @@ mod settle;
 mod wire;
 
 pub use arrive::{Arrival, TakeOverError};
-pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
+pub(crate) use arrive::{Inherited, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use parts::{Leave, Stand, Standing};

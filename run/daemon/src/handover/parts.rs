@@ -5,21 +5,38 @@ use crate::control::Control;
 use crate::shard::Shard;
 use rustix::fd::{AsFd, BorrowedFd};
 use serde_bytes::ByteBuf;
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use trunkline_engine::{BoundSchema, HandoverError, R2p2Port};
+use std::sync::{Arc, Mutex, PoisonError};
+use trunkline_engine::{HandoverError, R2p2Port};
 use trunkline_policy::{PolicyError, encode_modules};
 use trunkline_shm::{ControlError, RingIndices};
 
 /// An order to stop and hand over.
 pub(crate) struct Leave {
     pub channel: Arc<Channel>,
+    pub sets: Arc<SentSets>,
     /// Told when everything was sent, or why not.
     pub done: Sender<Result<Moved, LeaveError>>,
     /// Ends when it was in vain, and only then: what the other daemon has is not to be touched again, not even for the
     /// rest of a turn, so a thread that has handed over stands here until the process ends.
     pub in_vain: Receiver<Infallible>,
+}
+
+/// The descriptor sets the other daemon has, by the numbers they have there. The lock is held by one thread at a time:
+/// whoever leads the hand-over, then each that hands over.
+pub(crate) struct SentSets {
+    /// Whether the other daemon knows numbers, and says when it has built what came.
+    prepares: bool,
+    numbers: Mutex<HashMap<Arc<[u8]>, usize>>,
+}
+
+/// A descriptor set the other daemon has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentSet {
+    pub number: usize,
+    pub is_new: bool,
 }
 
 /// An order to stop, until every shard has: what one says to another must not come when that has handed over.
@@ -59,6 +76,29 @@ pub(crate) struct Standing(Receiver<Box<Leave>>);
 /// One that has handed over.
 pub(crate) struct PartsSent(Box<Leave>);
 
+impl SentSets {
+    pub fn new(prepares: bool) -> Self {
+        Self { prepares, numbers: Mutex::default() }
+    }
+
+    /// Whether the other daemon says when it has built what came.
+    pub fn are_prepared(&self) -> bool {
+        self.prepares
+    }
+
+    /// Sends a set, unless the other daemon has it.
+    pub fn send(&self, channel: &Channel, set: &Arc<[u8]>) -> Result<SentSet, ChannelError> {
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(number) = numbers.get(set) {
+            return Ok(SentSet { number: *number, is_new: false });
+        }
+        channel.send(&Word::Schema(set.to_vec()), &[])?;
+        let number = numbers.len();
+        numbers.insert(Arc::clone(set), number);
+        Ok(SentSet { number, is_new: true })
+    }
+}
+
 impl Standing {
     /// Waits for the order to hand over. `None`: it was in vain.
     pub fn wait(&self) -> Option<Box<Leave>> {
@@ -83,15 +123,15 @@ impl Control {
     fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
         if let Some(listener) = &self.listener {
             let path = listener.path().display().to_string();
-            channel.send(&Word::Socket { path, sessions: self.next_session }, &listener.descriptors())?;
+            channel.send(&Word::Socket { path, sessions: self.sessions }, &listener.descriptors())?;
         }
         let mut moved = Moved::default();
-        for client in self.clients.iter().filter(|client| !client.is_closed()) {
+        for (_, client) in self.clients.iter().filter(|(_, client)| !client.is_closed()) {
             // Applications of this very process end with it.
             if client.socket().peer_credentials()?.pid == std::process::id() {
                 continue;
             }
-            let (shard, session) = client.place();
+            let (shard, session) = client.session().map_or((0, None), |at| (at.shard, Some(at.key)));
             let may_move = client.may_move();
             moved.sessions += usize::from(session.is_some() && may_move);
             let word = Word::Client { shard, session: session.map(|key| key.to_bits()), may_move };
@@ -114,7 +154,7 @@ impl Shard {
     pub fn hand_over(&mut self, leave: Box<Leave>) -> PartsSent {
         self.crossings.park(&mut self.engine);
         self.sockets.make_portable();
-        let _ = leave.done.send(self.send_parts(&leave.channel));
+        let _ = leave.done.send(self.send_parts(&leave.channel, &leave.sets));
         PartsSent(leave)
     }
 
@@ -125,7 +165,7 @@ impl Shard {
         self.pressing = true;
     }
 
-    fn send_parts(&self, channel: &Channel) -> Result<Moved, LeaveError> {
+    fn send_parts(&self, channel: &Channel, known: &SentSets) -> Result<Moved, LeaveError> {
         let shard = self.index;
         for listening in &self.listening {
             let (configured, endpoint) = (listening.configured.clone(), listening.endpoint.clone());
@@ -139,8 +179,16 @@ impl Shard {
             channel.send(&Word::Pending { shard, first: first.to_vec() }, &[stream.as_fd()])?;
         }
         let exported = self.engine.export()?;
-        let sets = exported.schemas.iter().map(|schema| source(schema)).collect::<Result<Vec<_>, _>>()?;
-        channel.send(&Word::State { shard, state: ByteBuf::from(exported.state), sets }, &[])?;
+        let (mut sets, mut numbers) = (Vec::new(), Vec::new());
+        for schema in &exported.schemas {
+            let source = schema.source.as_ref().ok_or(LeaveError::Source)?;
+            match known.are_prepared() {
+                true => numbers.push(known.send(channel, source)?.number),
+                false => sets.push(ByteBuf::from(source.to_vec())),
+            }
+        }
+        let state = ByteBuf::from(exported.state);
+        channel.send(&Word::State { shard, state, sets, numbers }, &[])?;
         let (modules, refused) = self.engine.export_modules();
         if let Some(refused) = refused.into_iter().next() {
             return Err(LeaveError::Module(refused));
@@ -188,9 +236,4 @@ impl Shard {
         }
         Ok(())
     }
-}
-
-/// What a schema was built from.
-pub(super) fn source(schema: &BoundSchema) -> Result<ByteBuf, LeaveError> {
-    schema.source.as_ref().map(|bytes| ByteBuf::from(bytes.to_vec())).ok_or(LeaveError::Source)
 }

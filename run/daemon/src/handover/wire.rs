@@ -3,6 +3,7 @@
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
+use std::io::{self, Write};
 use std::time::Duration;
 use trunkline_engine::Engine;
 use trunkline_net::{Keys, Portable};
@@ -17,18 +18,30 @@ pub const VERSION: u32 = 100 + Engine::STATE_VERSION;
 
 /// Words up to this size travel in the packet, larger ones in a sealed memfd beside it.
 const PACKET_BYTES: usize = 32 << 10;
+/// And those that are larger than this in several, one after the other: no word is too large, and neither side holds it
+/// more than once beside what it is about.
+const PART_BYTES: usize = 8 << 20;
+const _: () = assert!(PART_BYTES <= BLOB_BYTES_MAX, "a part fits in a memfd");
 
 /// One word.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Word {
     /// Old: who begins.
     Hello { version: u32, build: String, process: u32, shards: usize },
-    /// New: it can be done.
-    Able { build: String },
+    /// New: it can be done. `prepares`: it knows [`Word::Prepare`], and descriptor sets by their numbers.
+    Able {
+        build: String,
+        #[serde(default)]
+        prepares: bool,
+    },
     /// New: it cannot.
     Unable { why: String },
-    /// Old: a descriptor set somebody has bound.
+    /// Old: a descriptor set somebody has bound. They are numbered as they come, from 0.
     Schema(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Old: those were all so far.
+    Prepare,
+    /// New: their schemas are built.
+    Prepared,
     /// Old: the control socket at this path. Descriptors: the listener, its lock.
     Socket { path: String, sessions: u64 },
     /// Old: a connection of an application. Descriptor: its socket.
@@ -40,8 +53,14 @@ pub enum Word {
     /// Old: a connection whose protocol is not known yet. Descriptor: its socket. Its name is that of earlier versions.
     #[serde(rename = "Visitor")]
     Pending { shard: usize, first: Vec<u8> },
-    /// Old: an engine's state, and the descriptor sets it names by place.
-    State { shard: usize, state: serde_bytes::ByteBuf, sets: Vec<serde_bytes::ByteBuf> },
+    /// Old: an engine's state, and the descriptor sets it names by place: by their numbers, or themselves.
+    State {
+        shard: usize,
+        state: serde_bytes::ByteBuf,
+        sets: Vec<serde_bytes::ByteBuf>,
+        #[serde(default)]
+        numbers: Vec<usize>,
+    },
     /// Old: what the modules of a shard's chain have exported.
     Modules { shard: usize, states: serde_bytes::ByteBuf },
     /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
@@ -57,8 +76,10 @@ pub enum Word {
     Failed { why: String },
     /// Old: from here on the other daemon is the daemon.
     Go,
-    /// In the packet's place: the word lies in the first descriptor.
+    /// In the packet's place: the word lies in the first descriptor, or its end.
     Enclosed,
+    /// In the packet's place: a part of the word lies in the descriptor, and the next comes with the next packet.
+    Part,
 }
 
 /// A TLS session, but for its keys.
@@ -141,13 +162,13 @@ impl Channel {
     /// # Errors
     /// [`ChannelError`].
     pub fn send(&self, word: &Word, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
-        let bytes = written(word)?;
-        if bytes.len() <= PACKET_BYTES {
-            return Ok(self.socket.send(&bytes, fds)?);
+        let mut parts = Parts { channel: self, held: Vec::new(), sent: 0, failed: None };
+        let written = ciborium::into_writer(word, &mut parts);
+        match (written, parts.failed.take()) {
+            (_, Some(error)) => Err(error),
+            (Err(error), None) => Err(ChannelError::Word(error.to_string())),
+            (Ok(()), None) => parts.end(fds),
         }
-        let blob = create_blob(&bytes).map_err(|error| ChannelError::Word(error.to_string()))?;
-        let all: Vec<BorrowedFd<'_>> = std::iter::once(blob.as_fd()).chain(fds.iter().copied()).collect();
-        Ok(self.socket.send(&written(&Word::Enclosed)?, &all)?)
     }
 
     /// The next word, with its descriptors.
@@ -155,18 +176,73 @@ impl Channel {
     /// # Errors
     /// [`ChannelError`].
     pub fn next(&self) -> Result<(Word, Vec<OwnedFd>), ChannelError> {
-        let mut packet = Vec::new();
-        let fds = self.socket.recv(&mut packet, PACKET_FDS_MAX)?.ok_or(ChannelError::Ended)?;
-        match read(&packet)? {
-            Word::Enclosed => {
-                let mut fds = fds.into_iter();
-                let blob = fds.next().ok_or_else(|| ChannelError::Word("nothing is enclosed".into()))?;
-                let bytes =
-                    read_blob(blob, BLOB_BYTES_MAX).map_err(|error| ChannelError::Word(error.to_string()))?;
-                Ok((read(&bytes)?, fds.collect()))
+        let (mut packet, mut parts) = (Vec::new(), Vec::new());
+        loop {
+            let fds = self.socket.recv(&mut packet, PACKET_FDS_MAX)?.ok_or(ChannelError::Ended)?;
+            let mut fds = fds.into_iter();
+            match read(&packet)? {
+                Word::Part => enclosed(fds.next(), &mut parts)?,
+                Word::Enclosed => {
+                    enclosed(fds.next(), &mut parts)?;
+                    return Ok((read(&parts)?, fds.collect()));
+                }
+                word if parts.is_empty() => return Ok((word, fds.collect())),
+                _ => return Err(ChannelError::Word("one ends in the middle".into())),
             }
-            word => Ok((word, fds)),
         }
+    }
+}
+
+/// A word on its way out: a packet, a memfd, or several.
+struct Parts<'a> {
+    channel: &'a Channel,
+    held: Vec<u8>,
+    sent: usize,
+    failed: Option<ChannelError>,
+}
+
+impl Parts<'_> {
+    /// Sends what is left, with what the word is about.
+    fn end(self, fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let Self { channel, held, sent, .. } = self;
+        if sent == 0 && held.len() <= PACKET_BYTES {
+            return Ok(channel.socket.send(&held, fds)?);
+        }
+        channel.enclose(&Word::Enclosed, &held, fds)
+    }
+
+    fn send_part(&mut self) -> Result<(), ChannelError> {
+        self.channel.enclose(&Word::Part, &self.held, &[])?;
+        self.sent += 1;
+        self.held.clear();
+        Ok(())
+    }
+}
+
+impl Write for Parts<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PART_BYTES - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        if self.held.len() == PART_BYTES {
+            self.send_part().map_err(|error| {
+                let said = io::Error::other(error.to_string());
+                self.failed = Some(error);
+                said
+            })?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Channel {
+    fn enclose(&self, word: &Word, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+        let blob = create_blob(bytes).map_err(|error| ChannelError::Word(error.to_string()))?;
+        let all: Vec<BorrowedFd<'_>> = std::iter::once(blob.as_fd()).chain(fds.iter().copied()).collect();
+        Ok(self.socket.send(&written(word)?, &all)?)
     }
 }
 
@@ -233,6 +309,14 @@ impl Memory {
     }
 }
 
+/// Adds what lies in a descriptor.
+fn enclosed(blob: Option<OwnedFd>, parts: &mut Vec<u8>) -> Result<(), ChannelError> {
+    let blob = blob.ok_or_else(|| ChannelError::Word("nothing is enclosed".into()))?;
+    let bytes = read_blob(blob, BLOB_BYTES_MAX).map_err(|error| ChannelError::Word(error.to_string()))?;
+    parts.extend_from_slice(&bytes);
+    Ok(())
+}
+
 fn written(word: &Word) -> Result<Vec<u8>, ChannelError> {
     let mut bytes = Vec::new();
     ciborium::into_writer(word, &mut bytes).map_err(|error| ChannelError::Word(error.to_string()))?;
@@ -256,19 +340,71 @@ mod tests {
         (channel(one), channel(other))
     }
 
-    #[test]
-    fn small_and_large_words_arrive_with_their_descriptors() {
+    /// The bytes of a state that goes through, each another than the one before.
+    fn sent(bytes: usize) -> serde_bytes::ByteBuf {
         let (one, other) = channels();
-        for bytes in [10, 1 << 20] {
-            let state = serde_bytes::ByteBuf::from(vec![7; bytes]);
-            let word = Word::State { shard: 3, state, sets: Vec::new() };
-            one.send(&word, &[one.socket.as_fd()]).unwrap();
+        let state: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+        let said = serde_bytes::ByteBuf::from(state);
+        let word = Word::State { shard: 3, state: said.clone(), sets: Vec::new(), numbers: vec![1] };
+        let (beside, heard) = std::thread::scope(|scope| {
+            // More packets than a socket holds.
+            scope.spawn(move || {
+                one.send(&word, &[one.socket.as_fd()]).unwrap();
+                one.send(&Word::Ready, &[]).unwrap();
+            });
             let (found, fds) = other.next().unwrap();
-            assert!(matches!(found, Word::State { shard: 3, state, .. } if state.len() == bytes));
-            assert_eq!(fds.len(), 1);
+            let beside = fds.len();
+            // What came with it is the other end.
+            drop(fds);
+            assert!(matches!(other.next().unwrap(), (Word::Ready, _)), "it ends where it ends");
+            assert!(matches!(other.next(), Err(ChannelError::Ended)));
+            (beside, found)
+        });
+        assert_eq!(beside, 1, "{bytes} bytes");
+        let Word::State { shard: 3, state, .. } = heard else { panic!("{heard:?}") };
+        assert!(state == said, "{bytes} bytes");
+        state
+    }
+
+    #[test]
+    fn words_of_every_size_arrive_with_their_descriptors() {
+        let edges = [PACKET_BYTES, PART_BYTES, 2 * PART_BYTES];
+        let around = edges.into_iter().flat_map(|edge| (edge - 60..edge + 4).step_by(9));
+        for bytes in [0, 10, 1 << 20].into_iter().chain(around) {
+            assert_eq!(sent(bytes).len(), bytes);
         }
-        drop(one);
-        assert!(matches!(other.next(), Err(ChannelError::Ended)));
+        // More than one memfd of the largest size has.
+        assert_eq!(sent(BLOB_BYTES_MAX + 5).len(), BLOB_BYTES_MAX + 5);
+    }
+
+    #[test]
+    fn a_word_that_begins_in_another_is_refused() {
+        let (one, other) = channels();
+        one.enclose(&Word::Part, b"begins", &[]).unwrap();
+        one.send(&Word::Ready, &[]).unwrap();
+        assert!(matches!(other.next(), Err(ChannelError::Word(_))));
+        one.socket.send(&written(&Word::Part).unwrap(), &[]).unwrap();
+        assert!(matches!(other.next(), Err(ChannelError::Word(_))), "a part without bytes");
+    }
+
+    /// What a daemon says that knows no numbers of sets.
+    #[test]
+    fn words_of_earlier_daemons_are_read() {
+        #[derive(Serialize)]
+        enum Earlier {
+            State { shard: usize, state: serde_bytes::ByteBuf, sets: Vec<serde_bytes::ByteBuf> },
+            Able { build: String },
+        }
+        let said = |word: &Earlier| {
+            let mut bytes = Vec::new();
+            ciborium::into_writer(word, &mut bytes).unwrap();
+            read(&bytes).unwrap()
+        };
+        let state = Earlier::State { shard: 1, state: vec![1].into(), sets: vec![vec![2].into()] };
+        let Word::State { sets, numbers, .. } = said(&state) else { panic!("another word") };
+        assert_eq!((sets.len(), numbers), (1, Vec::new()));
+        let able = said(&Earlier::Able { build: "x".into() });
+        assert!(matches!(able, Word::Able { prepares: false, .. }), "{able:?}");
     }
 
     proptest! {

@@ -10,6 +10,10 @@ use trunkline_control::Attach;
 const BIND: usize = 500;
 /// Routes of a session.
 const ROUTES: usize = 4000;
+/// As much metadata as a call may have, but for its frame.
+const METADATA_BYTES: usize = 30 << 10;
+/// A large descriptor set.
+const SET_BYTES: usize = 1 << 20;
 /// A heap as large as a daemon gives.
 const HEAP_BYTES: u64 = 1 << 30;
 
@@ -67,12 +71,16 @@ pub(super) fn refused(attacker: &mut Attacker, times: usize) -> Result<String, S
     Ok(format!("{made} calls"))
 }
 
-/// Targets nobody else calls.
+/// Targets nobody else calls, of as many sessions as they take.
 pub(super) fn targets(attacker: &mut Attacker, times: usize) -> Result<String, String> {
-    let application = Application::attach(&attacker.socket)?;
+    let mut application = Application::attach(&attacker.socket)?;
     let mut bound = 0;
     let mut why = String::new();
     while bound < times && why.is_empty() {
+        if bound % 1000 == 0 && bound > 0 {
+            let next = Application::attach(&attacker.socket)?;
+            attacker.applications.push(std::mem::replace(&mut application, next));
+        }
         let target = |number: usize| {
             let address =
                 format!("tcp://127.{}.{}.{}:9", 1 + number / 62500, number / 250 % 250, number % 250);
@@ -96,7 +104,86 @@ pub(super) fn bare(attacker: &mut Attacker, times: usize) -> Result<String, Stri
         }
     }
     let ended = attacker.bare.iter().filter(|control| application::has_word(control)).count();
+    // Those of its own user, too.
+    attacker.applications.push(Application::attach(&attacker.socket)?);
     Ok(format!("{} connections, {ended} of them ended", attacker.bare.len()))
+}
+
+/// Calls with long metadata that wait for an endpoint at which nobody is.
+pub(super) fn waiting(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut application = Application::attach(&attacker.socket)?;
+    let target = "tcp://127.9.9.9:9".to_owned();
+    let bound = application.bind(Vec::new(), vec![("/hostile.v1.S/M".into(), target)])?;
+    let metadata = application.put_metadata(METADATA_BYTES)?;
+    let mut made = 0;
+    while made < times {
+        let call = application.waiting_call(RouteIndex(bound.calls[0]), metadata);
+        if !application.submit(&call) {
+            break;
+        }
+        made += 1;
+    }
+    attacker.applications.push(application);
+    Ok(format!("{made} calls, {} MiB", (made * METADATA_BYTES) >> 20))
+}
+
+/// So many sessions that ask to bind all the time, from now on.
+pub(super) fn flooding(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    for _ in 0..times {
+        let socket = attacker.socket.clone();
+        let application = Application::attach(&socket)?;
+        std::thread::spawn(move || {
+            // Ends with the session, or with the attacker.
+            while application.ask_in_a_row("/hostile.v1.S/M", 64).is_ok() {}
+        });
+    }
+    Ok(format!("{times} sessions"))
+}
+
+/// Descriptor sets of a MiB, each another, of sessions that stay.
+pub(super) fn sets(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let (mut bound, mut why) = (0, String::new());
+    while bound < times && why.is_empty() {
+        let application = Application::attach(&attacker.socket)?;
+        let number = attacker.applications.len();
+        match application.bind_set(&descriptor_set(number), format!("/S{number}/M")) {
+            Ok(()) => bound += 1,
+            Err(error) => why = error,
+        }
+        attacker.applications.push(application);
+    }
+    Ok(format!("{bound} sets, {why}"))
+}
+
+/// A descriptor set with one file, which defines `/S<number>/M`, and whose comment is long: it costs no time to build.
+fn descriptor_set(number: usize) -> Vec<u8> {
+    let [name, message, service] =
+        [format!("hostile_{number}.proto"), format!("M{number}"), format!("S{number}")];
+    // MethodDescriptorProto.name, .input_type, .output_type.
+    let typed = format!(".{message}");
+    let method = [field(1, b"M"), field(2, typed.as_bytes()), field(3, typed.as_bytes())].concat();
+    // ServiceDescriptorProto.name, .method.
+    let service = [field(1, service.as_bytes()), field(2, &method)].concat();
+    // SourceCodeInfo.location.leading_comments of FileDescriptorProto.source_code_info.
+    let comment = field(9, &field(1, &field(3, &vec![b'x'; SET_BYTES])));
+    // FileDescriptorProto.name, .message_type, .service, .syntax.
+    let message = field(4, &field(1, message.as_bytes()));
+    let syntax = field(12, b"proto3");
+    let file = [field(1, name.as_bytes()), message, field(6, &service), syntax, comment].concat();
+    field(1, &file)
+}
+
+/// A field of protobuf with a length.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut field = vec![number << 3 | 2];
+    let mut left = bytes.len();
+    while left >= 128 {
+        field.push(left as u8 | 128);
+        left >>= 7;
+    }
+    field.push(left as u8);
+    field.extend_from_slice(bytes);
+    field
 }
 
 /// Requests to bind, as fast as the daemon takes them; their answers are not read.

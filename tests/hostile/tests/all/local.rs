@@ -47,9 +47,23 @@ fn large_heaps_cost_what_is_touched() {
 }
 
 #[test]
+fn descriptor_sets_of_one_user_leave_room_for_others() {
+    let limits = "[sessions]\ndescriptor_bytes_max = \"16 MiB\"\n";
+    let Some(mut stage) = Stage::set("sets", "", limits) else { return };
+    let said = stage.attack("sets 20");
+    assert!(said.contains("sessions.descriptor_bytes_per_user_max"), "{said}");
+    stage.host.replace_daemon();
+    let said = stage.attack("sets 20");
+    assert!(said.starts_with("done: 0 sets"), "what it had is counted on: {said}");
+    // Twelve sets, each once as it came and once as a schema.
+    stage.end(48 * MIB);
+}
+
+#[test]
 fn targets_of_one_user_leave_room_for_others() {
     let Some(mut stage) = Stage::set("targets", "", EGRESS) else { return };
-    stage.attack("targets 5000");
+    let said = stage.attack("targets 5000");
+    assert!(said.contains("limits.endpoints_per_user"), "{said}");
     let good = stage.attach();
     let bound = good.bind(Vec::new(), vec![("/good.v1.S/M".into(), "tcp://127.0.0.1:9".into())]);
     assert!(bound.is_ok(), "another user's targets leave no room: {bound:?}");
@@ -59,9 +73,20 @@ fn targets_of_one_user_leave_room_for_others() {
 
 #[test]
 fn connections_that_never_attach_bar_nobody() {
-    let Some(mut stage) = Stage::set("bare", "", "[sessions]\ncount_max = 400\n") else { return };
-    stage.attack("bare 500");
+    let Some(mut stage) = Stage::set("bare", "", "") else { return };
+    stage.attack("bare 4200");
     drop(stage.attach());
+    stage.end(16 * MIB);
+}
+
+/// Each of them would have the control thread to itself for as long as it wants.
+#[test]
+fn requests_without_end_hold_up_nobody() {
+    let Some(mut stage) = Stage::set("flooding", "", "") else { return };
+    stage.attack("flooding 3");
+    let began = std::time::Instant::now();
+    (0..50).for_each(|_| drop(stage.attach()));
+    eprintln!("flooding: 50 others attached within {:?}", began.elapsed());
     stage.end(16 * MIB);
 }
 

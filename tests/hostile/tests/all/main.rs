@@ -4,4 +4,5 @@ mod local;
 mod network;
 mod pair;
 mod stage;
+mod storm;
 mod upgrade;

@@ -27,6 +27,7 @@ pub struct Stage {
 struct Before {
     own_bytes: u64,
     sessions: u64,
+    endpoints: u64,
 }
 
 impl Stage {
@@ -44,7 +45,9 @@ impl Stage {
         let pair = Pair::begin(&host);
         let words = ["attacker", text(&socket), &address];
         let attacker = Process::start_as(USER, &words, &[]);
-        let before = Before { own_bytes: host.daemon().own_bytes(), sessions: host.held().of("sessions") };
+        let held = host.held();
+        let (sessions, endpoints) = (held.of("sessions"), held.of("endpoints"));
+        let before = Before { own_bytes: host.daemon().own_bytes(), sessions, endpoints };
         Some(Self { host, attack, attacker, pair, before, most_bytes: 0 })
     }
 
@@ -77,6 +80,7 @@ impl Stage {
         drop(self.attacker);
         self.pair.until_more(CALLS_BESIDE);
         self.host.until_held("sessions", self.before.sessions);
+        self.host.until_held("endpoints", self.before.endpoints);
         let (host, own_bytes) = (&mut self.host, self.before.own_bytes);
         until(&format!("{attack}: memory given back"), || {
             let kept_bytes = host.daemon().own_bytes().saturating_sub(own_bytes);

@@ -2,6 +2,35 @@
 
 use crate::stage::Stage;
 
+const EGRESS: &str = "[egress]\nallow = [\"*\"]\n";
+const MIB: u64 = 1 << 20;
+
+/// More than one memfd of a hand-over has: 90 MiB of metadata that applications may have a daemon hold.
+#[test]
+fn a_daemon_that_holds_much_is_replaced() {
+    let Some(mut stage) = Stage::set("much", "", EGRESS) else { return };
+    stage.attack("waiting 3000");
+    assert!(stage.grown_bytes() > 80 * MIB, "the daemon holds {} bytes more", stage.grown_bytes());
+    for _ in 0..2 {
+        let paused = stage.host.replace_daemon();
+        eprintln!("much: the pause was {paused:?}");
+        assert_eq!(stage.host.held().of("calls") / 3000, 1, "they wait on");
+    }
+    // The state is read as it comes, and then makes an engine.
+    stage.end(4 * 100 * MIB);
+}
+
+#[test]
+fn targets_are_counted_and_forgotten_through_replacements() {
+    let Some(mut stage) = Stage::set("targets moved", "", EGRESS) else { return };
+    stage.attack("targets 2500");
+    stage.host.replace_daemon();
+    let said = stage.attack("targets 5000");
+    assert!(said.contains("limits.endpoints_per_user"), "{said}");
+    stage.host.replace_daemon();
+    stage.end(48 * MIB);
+}
+
 #[test]
 fn a_daemon_with_many_names_is_replaced() {
     let Some(mut stage) = Stage::set("replaced", "", "") else { return };

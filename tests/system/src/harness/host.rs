@@ -20,6 +20,8 @@ pub struct Host {
     /// Where it serves over R2P2, and the routers it tells.
     r2p2: Option<(String, Vec<String>)>,
     namespace: Option<String>,
+    /// What its daemon is: `daemon`, or `healthy`, which answers probes of its health.
+    part: &'static str,
     shards: u16,
     keys: Option<Keys>,
     /// The version of TLS it speaks; every one if empty.
@@ -79,7 +81,16 @@ impl Host {
     /// A host others reach over loopback TCP, to which every user may attach; with more keys of `[daemon]`, and more
     /// configuration.
     pub fn open_to_users(daemon_keys: &str, more: &str) -> Self {
-        let mut host = Self::unstarted();
+        Self::open_to_users_as("daemon", daemon_keys, more)
+    }
+
+    /// The same, with a daemon that answers probes of its health.
+    pub fn healthy(daemon_keys: &str, more: &str) -> Self {
+        Self::open_to_users_as("healthy", daemon_keys, more)
+    }
+
+    fn open_to_users_as(part: &'static str, daemon_keys: &str, more: &str) -> Self {
+        let mut host = Self { part, ..Self::unstarted() };
         host.listen.push("tcp://127.0.0.1:0".to_owned());
         (host.daemon_keys, host.more) = (format!("socket_mode = \"0666\"\n{daemon_keys}"), more.to_owned());
         let anybody = std::fs::Permissions::from_mode(0o711);
@@ -185,6 +196,7 @@ impl Host {
             routes: Vec::new(),
             r2p2: None,
             namespace: None,
+            part: "daemon",
             shards: shards(),
             keys: None,
             tls_version: String::new(),
@@ -199,7 +211,7 @@ impl Host {
     pub fn start(&mut self) {
         let config = self.dir.path().join("daemon.toml");
         std::fs::write(&config, self.config()).unwrap();
-        let arguments = ["daemon", config.to_str().unwrap()];
+        let arguments = [self.part, config.to_str().unwrap()];
         let mut daemon = Process::start_within(self.namespace.as_deref(), &arguments, &[]);
         daemon.expect(&self.expected);
         // The port the kernel chose stays this host's port.
@@ -302,7 +314,7 @@ impl Host {
         }
     }
 
-    /// Whether the daemon holds nothing but its sessions.
+    /// Whether the daemon holds nothing but its sessions, and knows their endpoints.
     pub fn holds_nothing(&mut self) -> bool {
         self.held().nothing_but_sessions()
     }
@@ -401,6 +413,6 @@ impl Held {
     }
 
     fn nothing_but_sessions(&self) -> bool {
-        self.0.iter().all(|(name, count)| name == "sessions" || *count == 0)
+        self.0.iter().all(|(name, count)| ["sessions", "endpoints"].contains(&&**name) || *count == 0)
     }
 }

@@ -1,0 +1,163 @@
+//! The descriptor sets that applications have bound: whose they are, and how many bytes each user may have.
+//!
+//! A schema takes about twelve times the memory of its set. Sets that are the same are one, however many connections
+//! have bound them: a user pays for each once, and so does the host.
+
+use crate::config::Sessions;
+use std::collections::HashMap;
+use std::sync::Arc;
+use trunkline_engine::BoundSchema;
+
+/// Sets by connection, by user, and all. Bounded by the limits it has.
+pub(crate) struct BoundSets {
+    user_bytes_max: u64,
+    bytes_max: u64,
+    of_connection: HashMap<u64, (u32, Vec<Arc<BoundSchema>>)>,
+    of_user: HashMap<u32, Uses>,
+    all: Uses,
+}
+
+/// Sets by address, which is theirs while a connection has them, and who uses each how often.
+#[derive(Default)]
+struct Uses {
+    of_set: HashMap<usize, usize>,
+    bytes: u64,
+}
+
+impl BoundSets {
+    pub fn new(limits: &Sessions) -> Self {
+        Self {
+            user_bytes_max: limits.descriptor_bytes_of_user_max(),
+            bytes_max: limits.descriptor_bytes_max.0,
+            of_connection: HashMap::new(),
+            of_user: HashMap::new(),
+            all: Uses::default(),
+        }
+    }
+
+    /// Whether a user may have another set, of so many bytes; one that is `known` may be its own already.
+    ///
+    /// # Errors
+    /// The limit, in a sentence for the application.
+    pub fn may_have(&self, user: u32, known: Option<&Arc<BoundSchema>>, bytes: u64) -> Result<(), String> {
+        let new_for = |uses: Option<&Uses>| {
+            let has = known.is_some_and(|schema| uses.is_some_and(|uses| uses.has(schema)));
+            let held = uses.map_or(0, |uses| uses.bytes);
+            if has { None } else { Some(held.saturating_add(bytes)) }
+        };
+        let refuse = |whose: &str, wanted: u64, key: &str, max: u64| {
+            format!("descriptor sets of {whose} would have {wanted} bytes; {key} is {max}")
+        };
+        if let Some(wanted) = new_for(self.of_user.get(&user)).filter(|wanted| *wanted > self.user_bytes_max)
+        {
+            let whose = format!("the applications of user {user}");
+            let key = "sessions.descriptor_bytes_per_user_max";
+            return Err(refuse(&whose, wanted, key, self.user_bytes_max));
+        }
+        if let Some(wanted) = new_for(Some(&self.all)).filter(|wanted| *wanted > self.bytes_max) {
+            let key = "sessions.descriptor_bytes_max";
+            return Err(refuse("this host's applications", wanted, key, self.bytes_max));
+        }
+        Ok(())
+    }
+
+    /// A connection of this user has bound a set.
+    pub fn enter(&mut self, user: u32, connection: u64, schema: &Arc<BoundSchema>) {
+        let (_, own) = self.of_connection.entry(connection).or_insert_with(|| (user, Vec::new()));
+        if own.iter().any(|known| Arc::ptr_eq(known, schema)) {
+            return;
+        }
+        own.push(Arc::clone(schema));
+        self.of_user.entry(user).or_default().enter(schema);
+        self.all.enter(schema);
+    }
+
+    /// A connection has gone, with what it had bound.
+    pub fn leave(&mut self, connection: u64) {
+        let Some((user, own)) = self.of_connection.remove(&connection) else { return };
+        for schema in own {
+            if let Some(uses) = self.of_user.get_mut(&user) {
+                uses.leave(&schema);
+                if uses.of_set.is_empty() {
+                    self.of_user.remove(&user);
+                }
+            }
+            self.all.leave(&schema);
+        }
+    }
+}
+
+impl Uses {
+    fn has(&self, schema: &Arc<BoundSchema>) -> bool {
+        self.of_set.contains_key(&address(schema))
+    }
+
+    fn enter(&mut self, schema: &Arc<BoundSchema>) {
+        let uses = self.of_set.entry(address(schema)).or_default();
+        *uses += 1;
+        if *uses == 1 {
+            self.bytes += bytes_of(schema);
+        }
+    }
+
+    fn leave(&mut self, schema: &Arc<BoundSchema>) {
+        let Some(uses) = self.of_set.get_mut(&address(schema)) else { return };
+        *uses -= 1;
+        if *uses == 0 {
+            self.of_set.remove(&address(schema));
+            self.bytes -= bytes_of(schema);
+        }
+    }
+}
+
+fn address(schema: &Arc<BoundSchema>) -> usize {
+    Arc::as_ptr(schema).addr()
+}
+
+fn bytes_of(schema: &BoundSchema) -> u64 {
+    schema.source.as_ref().map_or(0, |set| set.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that a user pays for each of its sets once, that the limits name their keys, and that nothing is kept of
+    //! connections that have gone.
+    use super::*;
+    use crate::config::Bytes;
+    use trunkline_schema::Schema;
+
+    fn set(bytes: usize) -> Arc<BoundSchema> {
+        let schema = Schema::from_proto_source("a.proto", "syntax = \"proto3\"; message M {}").unwrap();
+        Arc::new(BoundSchema::with_source(schema, vec![0; bytes].into()))
+    }
+
+    #[test]
+    fn each_user_pays_for_each_set_once() {
+        let limits = Sessions {
+            descriptor_bytes_max: Bytes(100),
+            descriptor_bytes_per_user_max: Bytes(60),
+            ..Sessions::default()
+        };
+        let mut sets = BoundSets::new(&limits);
+        let (one, other) = (set(40), set(30));
+        for connection in [1, 2] {
+            sets.enter(7, connection, &one);
+            sets.enter(7, connection, &one);
+        }
+        assert_eq!(sets.may_have(7, Some(&one), 40), Ok(()));
+        assert_eq!(sets.may_have(7, None, 20), Ok(()));
+        let refused = sets.may_have(7, Some(&other), 30).unwrap_err();
+        assert!(refused.contains("sessions.descriptor_bytes_per_user_max"), "{refused}");
+        sets.enter(8, 3, &one);
+        assert_eq!(sets.may_have(8, None, 20), Ok(()));
+        sets.enter(8, 3, &set(20));
+        sets.enter(9, 4, &set(30));
+        let refused = sets.may_have(9, None, 20).unwrap_err();
+        assert!(refused.contains("sessions.descriptor_bytes_max"), "{refused}");
+        sets.leave(1);
+        assert!(sets.may_have(7, Some(&other), 30).is_err(), "another connection has it");
+        [2, 3, 4, 4].into_iter().for_each(|connection| sets.leave(connection));
+        assert!(sets.of_user.is_empty() && sets.of_connection.is_empty() && sets.all.of_set.is_empty());
+        assert_eq!(sets.all.bytes, 0);
+    }
+}

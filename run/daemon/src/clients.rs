@@ -1,0 +1,425 @@
+//! Who is connected to the control socket: how many of whose, which of them have attached, and whose packet is next.
+//!
+//! Everything is found by a key: what one connection costs does not grow with their number.
+//!
+//! # Limits
+//! Sessions of one user and of all (`sessions.per_user_max`, `sessions.count_max`). Connections that have not attached:
+//! so many of one user (`sessions.unattached_per_user_max`), beyond which the oldest gives way, and each for so long
+//! (`sessions.attach_ms_max`). The daemon's own process is not counted.
+
+use crate::config::Sessions;
+use crate::fair_queue::FairQueue;
+use crate::shard_places::ShardPlaces;
+use prost::Message;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::time::{Duration, Instant};
+use trunkline_control::{Detached, Moved, Reply, reply};
+use trunkline_engine::SessionKey;
+use trunkline_net::{Interest, Poller, Token};
+use trunkline_shm::{ControlSocket, PeerCredentials};
+
+/// Numbers of connections begin here: smaller ones name other descriptors of the control thread's poller.
+pub(crate) const FIRST_NUMBER: u64 = 16;
+
+/// One connection to the control socket.
+pub(crate) struct Client {
+    socket: ControlSocket,
+    /// Whose it is, by the kernel's word; `None` if it does not say.
+    peer: Option<PeerCredentials>,
+    session: Option<AttachedSession>,
+    /// What its application calls itself.
+    name: Box<str>,
+    /// Its library follows when the daemon is replaced.
+    may_move: bool,
+    /// It has a packet, as far as is known, and waits for its turn.
+    waits: bool,
+    closed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct AttachedSession {
+    pub shard: usize,
+    pub key: SessionKey,
+}
+
+/// What a connection had.
+pub(crate) enum ControlReceived {
+    /// A packet, and its descriptors.
+    Packet(Vec<OwnedFd>),
+    /// Nothing now.
+    Nothing,
+    /// Its end.
+    End,
+}
+
+/// All of them.
+pub(crate) struct Clients {
+    limits: Sessions,
+    all: BTreeMap<u64, Client>,
+    last: u64,
+    users: HashMap<u32, UserConnections>,
+    of_session: HashMap<AttachedSession, u64>,
+    /// Until when those that have not attached may; the oldest first.
+    unattached: BTreeMap<u64, Instant>,
+    packets: FairQueue<u32, u64>,
+    places: ShardPlaces,
+}
+
+/// Those of one user. Kept while there is one.
+#[derive(Default)]
+struct UserConnections {
+    attached: usize,
+    unattached: BTreeSet<u64>,
+}
+
+/// The user of connections of which the kernel does not say whose they are.
+const NOBODY: u32 = u32::MAX;
+
+impl Clients {
+    pub fn new(limits: Sessions) -> Self {
+        Self {
+            limits,
+            all: BTreeMap::new(),
+            last: FIRST_NUMBER,
+            users: HashMap::new(),
+            of_session: HashMap::new(),
+            unattached: BTreeMap::new(),
+            packets: FairQueue::new(),
+            places: ShardPlaces::default(),
+        }
+    }
+
+    /// Takes a connection in, which may have a packet already.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn insert(&mut self, poller: &Poller, client: Client) -> io::Result<u64> {
+        self.last += 1;
+        let number = self.last;
+        client.socket.set_nonblocking(true).map_err(io::Error::other)?;
+        poller.add(&client.socket, Token(number), Interest::Read)?;
+        let user = self.users.entry(client.user()).or_default();
+        match client.session {
+            Some(session) => {
+                user.attached += 1;
+                self.of_session.insert(session, number);
+                self.places.enter(session.shard, &client.name, client.process());
+            }
+            None => {
+                user.unattached.insert(number);
+                self.unattached.insert(number, Instant::now() + self.limits.attach_max());
+            }
+        }
+        self.all.insert(number, client);
+        self.wait(poller, number);
+        Ok(number)
+    }
+
+    /// Takes a connection out.
+    pub fn remove(&mut self, poller: &Poller, number: u64) -> Option<Client> {
+        let client = self.all.remove(&number)?;
+        // Whoever has it besides, a daemon that did not take over, say, would keep it in the poller.
+        let _ = poller.remove(&client.socket);
+        self.forget_session(&client);
+        self.unattached.remove(&number);
+        let user = client.user();
+        if let Some(connections) = self.users.get_mut(&user) {
+            connections.unattached.remove(&number);
+            connections.attached -= usize::from(client.session.is_some());
+            if connections.attached == 0 && connections.unattached.is_empty() {
+                self.users.remove(&user);
+                self.packets.forget(user);
+            }
+        }
+        Some(client)
+    }
+
+    /// It has something to be read: it waits for its turn, and the poller does not tell of it again.
+    pub fn wait(&mut self, poller: &Poller, number: u64) {
+        let Some(client) = self.all.get_mut(&number) else { return };
+        if !std::mem::replace(&mut client.waits, true) {
+            let _ = poller.set_interest(&client.socket, Token(number), Interest::Nothing);
+            self.packets.push(client.user(), number);
+        }
+    }
+
+    /// Whether any waits for its turn.
+    pub fn any_waits(&self) -> bool {
+        !self.packets.is_empty()
+    }
+
+    /// Whose turn it is.
+    pub fn next_in_turn(&mut self) -> Option<u64> {
+        loop {
+            let (_, number) = self.packets.pop()?;
+            // It may have ended while it waited.
+            if let Some(client) = self.all.get_mut(&number) {
+                client.waits = false;
+                return Some(number);
+            }
+        }
+    }
+
+    /// What a connection has, read into `packet`.
+    pub fn receive(&mut self, number: u64, packet: &mut Vec<u8>) -> ControlReceived {
+        let Some(client) = self.all.get(&number) else { return ControlReceived::End };
+        match client.socket.recv(packet, 1) {
+            Ok(Some(fds)) => ControlReceived::Packet(fds),
+            Err(error) if error.would_block() => ControlReceived::Nothing,
+            Ok(None) | Err(_) => ControlReceived::End,
+        }
+    }
+
+    /// Its turn is over and took so long. It may have more, or else the poller tells when it has.
+    pub fn turn_over(&mut self, poller: &Poller, number: u64, may_have_more: bool, took: Duration) {
+        let Some(client) = self.all.get(&number) else { return };
+        self.packets.charge(client.user(), u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if may_have_more {
+            self.wait(poller, number);
+        } else {
+            let _ = poller.set_interest(&client.socket, Token(number), Interest::Read);
+        }
+    }
+
+    /// The oldest connection that has not attached and gives way to this one: its user has too many of them, or all
+    /// have. One that waits for its turn may be about to.
+    pub fn one_to_give_way(&self, number: u64) -> Option<(u64, String)> {
+        let client = self.all.get(&number).filter(|client| !client.is_own_process())?;
+        let idle = |number: &&u64| self.all.get(number).is_some_and(|client| !client.waits);
+        let own = &self.users.get(&client.user())?.unattached;
+        let Sessions { unattached_per_user_max, count_max, .. } = self.limits;
+        if own.len() > unattached_per_user_max {
+            let why = format!(
+                "closed for another of its user: {unattached_per_user_max} connections of a user may be there \
+                 without having attached (sessions.unattached_per_user_max)"
+            );
+            return own.iter().find(idle).map(|oldest| (*oldest, why));
+        }
+        if self.unattached.len() > count_max {
+            let why =
+                format!("closed for another: {count_max} connections have not attached (sessions.count_max)");
+            return self.unattached.keys().find(idle).map(|oldest| (*oldest, why));
+        }
+        None
+    }
+
+    /// The oldest connection that should have attached by now.
+    pub fn one_too_late(&self) -> Option<(u64, String)> {
+        let (number, until) = self.unattached.first_key_value()?;
+        let waits = self.all.get(number).is_some_and(|client| client.waits);
+        let ms = self.limits.attach_ms_max;
+        let why = || format!("has not attached within {ms} ms (sessions.attach_ms_max)");
+        (*until <= Instant::now() && !waits).then(|| (*number, why()))
+    }
+
+    /// When the next connection should have attached.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.unattached.first_key_value().map(|(_, until)| *until)
+    }
+
+    /// Whether a connection may attach.
+    ///
+    /// # Errors
+    /// The limit, in a sentence for the application.
+    pub fn may_attach(&self, number: u64) -> Result<(), String> {
+        let Some(client) = self.all.get(&number) else { return Err("the connection has ended".into()) };
+        let (count_max, user_max) = (self.limits.count_max, self.limits.of_user_max());
+        if client.session.is_some() {
+            return Err("attached already; one session per control connection".into());
+        }
+        if self.of_session.len() >= count_max {
+            return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
+        }
+        let of_user = self.users.get(&client.user()).map_or(0, |user| user.attached);
+        if of_user >= user_max && !client.is_own_process() {
+            return Err(format!(
+                "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The shard of the session a connection asks for, of the first `open`.
+    pub fn shard_for(&self, name: &str, process: u32, open: usize) -> usize {
+        self.places.for_another(name, process, open)
+    }
+
+    /// A connection has attached.
+    pub fn attached(&mut self, number: u64, session: AttachedSession, name: Box<str>, may_move: bool) {
+        let Some(client) = self.all.get_mut(&number) else { return };
+        self.places.enter(session.shard, &name, client.process());
+        (client.session, client.name, client.may_move) = (Some(session), name, may_move);
+        self.of_session.insert(session, number);
+        self.unattached.remove(&number);
+        let user = self.users.entry(client.user()).or_default();
+        user.unattached.remove(&number);
+        user.attached += 1;
+    }
+
+    /// The connection of a session.
+    pub fn of_session(&self, session: AttachedSession) -> Option<u64> {
+        self.of_session.get(&session).copied()
+    }
+
+    /// Every one there is, with its number; the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Client)> {
+        self.all.iter().map(|(number, client)| (*number, client))
+    }
+
+    pub fn find(&self, number: u64) -> Option<&Client> {
+        self.all.get(&number)
+    }
+
+    pub fn find_mut(&mut self, number: u64) -> Option<&mut Client> {
+        self.all.get_mut(&number)
+    }
+
+    fn forget_session(&mut self, client: &Client) {
+        if let Some(session) = client.session {
+            self.of_session.remove(&session);
+            self.places.leave(session.shard, &client.name, client.process());
+        }
+    }
+}
+
+impl Client {
+    pub fn new(socket: ControlSocket) -> Self {
+        let peer = socket.peer_credentials().ok();
+        let name = Box::default();
+        Self { socket, peer, session: None, name, may_move: false, waits: false, closed: false }
+    }
+
+    /// A connection another daemon had, with the session it has there, by shard.
+    pub fn of_another(socket: ControlSocket, session: Option<(usize, SessionKey)>, may_move: bool) -> Self {
+        let session = session.map(|(shard, key)| AttachedSession { shard, key });
+        Self { session, may_move, ..Self::new(socket) }
+    }
+
+    /// Tells one that another daemon had of its new receive heap: of the descriptor, its bytes and its number, before
+    /// anything points into it. One that cannot follow ends.
+    pub fn follow(&mut self, heap: Option<(OwnedFd, u32, u32)>) {
+        match heap {
+            Some((fd, bytes, heap_number)) if self.may_move && self.session.is_some() => {
+                let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
+                self.reply(0, reply::Kind::Moved(moved), &[fd.as_fd()]);
+            }
+            _ if self.session.is_some() => {
+                let why = "the daemon was replaced, and this session cannot follow; attach again";
+                self.session = None;
+                self.dismiss(0, why.into());
+            }
+            _ => {}
+        }
+    }
+
+    pub fn peer(&self) -> Option<PeerCredentials> {
+        self.peer
+    }
+
+    pub fn session(&self) -> Option<AttachedSession> {
+        self.session
+    }
+
+    /// Whether nobody is there any more.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether its library follows when the daemon is replaced.
+    pub fn may_move(&self) -> bool {
+        self.may_move
+    }
+
+    pub fn socket(&self) -> &ControlSocket {
+        &self.socket
+    }
+
+    /// Whether the daemon's own services come by it.
+    pub fn is_own_process(&self) -> bool {
+        let own = rustix::process::geteuid().as_raw();
+        self.peer.is_some_and(|peer| (peer.pid, peer.uid) == (std::process::id(), own))
+    }
+
+    /// Says something. An application that does not read its control socket loses it: nobody waits for it.
+    pub fn reply(&mut self, tag: u64, kind: reply::Kind, fds: &[BorrowedFd<'_>]) {
+        let packet = Reply { tag, kind: Some(kind) }.encode_to_vec();
+        self.closed |= self.socket.send(&packet, fds).is_err();
+    }
+
+    /// Says why it must go.
+    pub fn dismiss(&mut self, tag: u64, reason: String) {
+        self.reply(tag, reply::Kind::Detached(Detached { reason }), &[]);
+        self.closed = true;
+    }
+
+    fn user(&self) -> u32 {
+        self.peer.map_or(NOBODY, |peer| peer.uid)
+    }
+
+    fn process(&self) -> u32 {
+        self.peer.map_or(0, |peer| peer.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that connections which do not attach give way, the oldest first, and that nothing is kept of those that
+    //! have gone.
+    use super::*;
+
+    fn clients(unattached_max: usize) -> (Clients, Poller) {
+        let limits = Sessions { unattached_per_user_max: unattached_max, ..Sessions::default() };
+        (Clients::new(limits), Poller::new().unwrap())
+    }
+
+    /// One of another process of this user's: one whose number nobody has.
+    fn connect(clients: &mut Clients, poller: &Poller) -> (u64, ControlSocket) {
+        let (ours, theirs) = ControlSocket::pair().unwrap();
+        let mut client = Client::new(ours);
+        client.peer = client.peer.map(|peer| PeerCredentials { pid: u32::MAX, ..peer });
+        (clients.insert(poller, client).unwrap(), theirs)
+    }
+
+    /// It is looked at, and has nothing.
+    fn look(clients: &mut Clients, poller: &Poller) {
+        while let Some(number) = clients.next_in_turn() {
+            assert!(matches!(clients.receive(number, &mut Vec::new()), ControlReceived::Nothing));
+            clients.turn_over(poller, number, false, Duration::ZERO);
+        }
+    }
+
+    #[test]
+    fn the_oldest_that_has_not_attached_gives_way() {
+        let (mut clients, poller) = clients(2);
+        let connected: Vec<_> = (0..3).map(|_| connect(&mut clients, &poller)).collect();
+        let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
+        assert_eq!(clients.one_to_give_way(numbers[2]), None, "each may have a packet");
+        look(&mut clients, &poller);
+        let (oldest, why) = clients.one_to_give_way(numbers[2]).unwrap();
+        assert_eq!(oldest, numbers[0]);
+        assert!(why.contains("sessions.unattached_per_user_max"), "{why}");
+        let session = AttachedSession { shard: 1, key: SessionKey::from_bits(7) };
+        clients.attached(numbers[0], session, "a".into(), true);
+        assert_eq!(clients.one_to_give_way(numbers[2]), None, "one has attached");
+        assert_eq!(clients.of_session(session), Some(numbers[0]));
+        for number in numbers {
+            assert!(clients.remove(&poller, number).is_some());
+        }
+        assert!(clients.users.is_empty() && clients.unattached.is_empty() && clients.of_session.is_empty());
+        assert!(!clients.any_waits());
+    }
+
+    #[test]
+    fn who_takes_too_long_to_attach_is_too_late() {
+        let limits = Sessions { attach_ms_max: 0, ..Sessions::default() };
+        let (mut clients, poller) = (Clients::new(limits), Poller::new().unwrap());
+        let (number, _theirs) = connect(&mut clients, &poller);
+        assert_eq!(clients.one_too_late(), None, "it may have a packet");
+        look(&mut clients, &poller);
+        let (late, why) = clients.one_too_late().unwrap();
+        assert_eq!(late, number);
+        assert!(why.contains("sessions.attach_ms_max"), "{why}");
+    }
+}
