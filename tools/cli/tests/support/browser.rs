@@ -1,6 +1,8 @@
 //! A headless browser that does what a person does: looks, clicks, presses keys. It is spoken to by the DevTools
 //! protocol over two pipes (`--remote-debugging-pipe`), a JSON message each, ended by a zero byte.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -116,11 +118,11 @@ impl Browser {
     /// Puts a picture of the page into the folder that `TRUNKLINE_SCREENSHOTS` names, if it does.
     pub fn picture(&mut self, name: &str) {
         let Ok(folder) = std::env::var("TRUNKLINE_SCREENSHOTS") else { return };
-        let height = self.value("Math.min(document.body.scrollHeight + 32, 1500)");
+        let height = self.value("Math.min(document.body.scrollHeight + 32, 1100)");
         let clip = json!({ "x": 0, "y": 0, "width": 1200, "height": height, "scale": 1 });
         let taken = self.ask("Page.captureScreenshot", json!({ "format": "png", "clip": clip }));
-        let path = std::path::Path::new(&folder).join(format!("{name}.png.base64"));
-        std::fs::write(path, taken["data"].as_str().unwrap()).unwrap();
+        let picture = BASE64_STANDARD.decode(taken["data"].as_str().unwrap()).unwrap();
+        std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), picture).unwrap();
     }
 
     fn ask(&mut self, method: &str, params: Value) -> Value {
