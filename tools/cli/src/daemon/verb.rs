@@ -165,9 +165,10 @@ fn export(host: &Arc<DaemonHost>, otlp: &Otlp) -> io::Result<Option<impl Drop + 
     crate::metrics::export(&Arc::downgrade(host), &host.node, otlp)
 }
 
+/// Of the type of something else that is dropped with the daemon; there is none.
 #[cfg(not(feature = "otlp"))]
-fn export(_: &Arc<DaemonHost>, _: &Otlp) -> io::Result<()> {
-    Ok(())
+fn export(_: &Arc<DaemonHost>, _: &Otlp) -> io::Result<Option<PageServer>> {
+    Ok(None)
 }
 
 /// A connection is a descriptor, a session half a dozen: as many as the process may have. (The soft limit is what it is
