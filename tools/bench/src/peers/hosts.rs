@@ -87,11 +87,21 @@ pub fn daemon(config: &Path, endpoints_file: &Path) -> Result<(), Failure> {
 /// Starts daemons with such policies and a server of `work` in `dir`: on one host, on two, or on two that speak gRPC
 /// with each other.
 pub fn start(dir: &Path, hosts: &str, policies: &str, work: Work) -> Result<Started, Failure> {
+    start_with(dir, hosts, policies, |socket| Child::role(&["serve", text(socket), &word(work)]))
+}
+
+/// The same with another server, started at the socket of its daemon.
+pub fn start_with(
+    dir: &Path,
+    hosts: &str,
+    policies: &str,
+    serve: impl FnOnce(&Path) -> Result<Child, Failure>,
+) -> Result<Started, Failure> {
     // That one is for requests as they leave.
     let at_server = if policies == "content" { "bare" } else { policies };
     let far = start_host(dir, "far", LISTEN, &rest(HEAP, false, at_server)?)?;
     let target = far.endpoints.first().ok_or("the daemon listens nowhere")?.clone();
-    let server = Child::role(&["serve", text(&far.socket), &word(work)])?;
+    let server = serve(&far.socket)?;
     let processes = vec![far.process, server];
     if hosts == "one-host" {
         return Ok(Started { processes, address: String::new(), socket: far.socket });

@@ -1,6 +1,7 @@
 //! Who is measured: ours, the bare limits of the machine, the field's libraries and proxies, each as processes.
 
 pub mod chain;
+pub mod cpp;
 pub mod data;
 pub mod debian;
 pub mod echo;

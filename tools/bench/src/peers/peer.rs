@@ -109,6 +109,9 @@ impl Route<'_> {
                 let (hosts, policies) = how.split_once(':').unwrap_or((how, "bare"));
                 hosts::start(dir, hosts, policies, self.work)
             }
+            ("trunkline-cpp", hosts) => hosts::start_with(dir, hosts, "bare", |socket| {
+                self.foreign.trunkline_server(socket, self.work)
+            }),
             ("grpc-cpp", "") => self.foreign.cpp_server(dir, self.form).map(Started::of),
             ("grpc-cpp", form) => self.foreign.cpp_server(dir, form).map(Started::of),
             (library, how) => self.foreign.server(named(library)?, &role("serve", how), dir).map(Started::of),
@@ -140,6 +143,7 @@ impl Route<'_> {
             ("chain", _) => Child::role_command(&["drive-chain", text(socket)]),
             ("tcp", habits) => Child::role_command(&["drive-tcp", address, habits]),
             ("trunkline", _) => Child::role_command(&["drive-ours", text(socket), address, &word(self.work)]),
+            ("trunkline-cpp", _) => self.foreign.trunkline_client(socket, address, self.work),
             ("grpc-cpp", _) => self.foreign.cpp_client(address, self.work),
             (library, "") if self.work == Work::Large => {
                 self.foreign.client(named(library)?, "drive-large", address)

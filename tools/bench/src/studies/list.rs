@@ -4,6 +4,7 @@ use super::data::{CallsData, RunData, STUDIES};
 use super::{beside, bind, connections, hedging, idle, r2p2, scaling, shares, split};
 use crate::harness::children::Failure;
 use crate::harness::rounds::Plan;
+use crate::peers::cpp::message_names;
 use crate::peers::data::peer;
 use crate::peers::foreign::{Foreign, Library};
 use crate::report::sheet::Results;
@@ -38,7 +39,7 @@ pub fn measure(study: &str, plan: &Plan, foreign: &Foreign) -> Result<Results, F
 pub fn names(study: &str) -> Vec<&'static str> {
     match (study, calls(study)) {
         (_, Some(calls)) => calls.peers.iter().map(String::as_str).collect(),
-        ("split" | "shares", _) => split::names().collect(),
+        ("split" | "shares", _) => message_names().collect(),
         ("r2p2", _) => STUDIES.r2p2.choosers.iter().map(|chooser| chooser.name.as_str()).collect(),
         _ => Vec::new(),
     }
@@ -48,7 +49,7 @@ pub fn names(study: &str) -> Vec<&'static str> {
 pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<Library>, Failure> {
     let mut libraries = match study {
         "connections" => vec![Library::Envoy, Library::GrpcGo, Library::GrpcCpp, Library::Tonic],
-        "split" | "shares" => vec![Library::Tonic],
+        "split" | "shares" => vec![Library::Split],
         "r2p2" => vec![Library::Nginx, Library::Haproxy],
         _ => Vec::new(),
     };
@@ -108,7 +109,7 @@ pub mod tests {
             "idle" => of(&idle::COLUMNS, &["100"]),
             "r2p2" => of(&r2p2::COLUMNS, &names("r2p2")),
             "shares" => {
-                let names: Vec<String> = split::names().map(|name| format!("{name}, struct")).collect();
+                let names: Vec<String> = message_names().map(|name| format!("{name}, struct")).collect();
                 of(&shares::COLUMNS, &names.iter().map(String::as_str).collect::<Vec<_>>())
             }
             _ => Err(format!("there is no sheet {sheet:?}")),

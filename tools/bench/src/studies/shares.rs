@@ -3,14 +3,15 @@
 //!
 //! `perf` samples the application's process (by the clock, since virtual machines often have no cycle counter) with its
 //! callers while calls come in as fast as they can. A sample belongs to the innermost function of ours, inlined ones
-//! included, by the source file that `addr2line` names: what the kernel and the C library do (copying, sleeping,
-//! waking) counts for whoever asked for it, and so does the standard library.
+//! included, by the source file that `addr2line` names, in the program and in `libtrunkline`: what the kernel and the C
+//! library do (copying, sleeping, waking) counts for whoever asked for it, and so does the standard library.
 
-use super::split::{Payload, Stage, payloads};
+use super::split::{Stage, payloads};
 use crate::harness::children::{Failure, text};
 use crate::harness::rounds::{Plan, Turns};
 use crate::harness::shell::said;
 use crate::harness::work::word;
+use crate::peers::cpp::SplitMessage;
 use crate::peers::echo::Making;
 use crate::peers::foreign::Foreign;
 use crate::report::sheet::{Results, Sheet};
@@ -45,6 +46,8 @@ enum Part {
     Other,
 }
 
+/// How the rows of the application in C++ end.
+const IN_CPP: &str = "C++";
 /// As the table calls them, in the order of [`Part`].
 pub const COLUMNS: [&str; 7] = [
     "making it",
@@ -62,11 +65,14 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
     let title = "What the split application's processor time goes into, no business work, %".to_owned();
     let mut sheet = Sheet::new("shares", title, "message, and how the answer is made", &COLUMNS);
     for payload in payloads(plan).into_iter().filter(|payload| MESSAGES.contains(&payload.name)) {
-        for making in [Making::Struct, Making::InPlace] {
-            if making == Making::InPlace && !["small", "large"].contains(&payload.name) {
-                continue;
-            }
-            let name = format!("{}, {}", payload.name, word(making));
+        let is_ours = ["small", "large"].contains(&payload.name);
+        // Applications in Rust are built for HyperProtoBench's messages where the build was told of them.
+        let in_rust = [Making::Struct, Making::InPlace].into_iter().filter(|making| match making {
+            Making::Struct => is_ours || cfg!(hyperprotobench),
+            Making::InPlace => is_ours,
+        });
+        for making in std::iter::once(None).chain(in_rust.map(Some)) {
+            let name = format!("{}, {}", payload.name, making.map_or(IN_CPP.to_owned(), word));
             match shared(plan, foreign, &payload, making) {
                 Ok(percent) => sheet = sheet.with_row(&name, &percent),
                 Err(why) => turns.lack(&name, &why),
@@ -76,20 +82,28 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Results {
     Results { sheets: vec![sheet], absent: turns.absent }
 }
 
-fn shared(plan: &Plan, foreign: &Foreign, payload: &Payload, making: Making) -> Result<Vec<f64>, Failure> {
+/// `making` is how an application in Rust makes its answer; `None`: that in C++.
+fn shared(
+    plan: &Plan,
+    foreign: &Foreign,
+    payload: &SplitMessage,
+    making: Option<Making>,
+) -> Result<Vec<f64>, Failure> {
     let dir = tempfile::tempdir()?;
     let data = dir.path().join("perf.data");
-    let mut stage = Stage::split(foreign, payload, making)?;
+    let mut stage = match making {
+        Some(making) => Stage::in_rust(foreign, payload, making)?,
+        None => Stage::split(foreign, payload)?,
+    };
     stage.round(plan.warm_up_millis)?;
     let seconds = (plan.round_millis * plan.rounds as u64) as f64 / 1e3;
     let pid = stage.business_pid();
     stage.under_load((seconds * 1e3) as u64 + 500, || record(pid, seconds, &data))?;
-    let program = std::env::current_exe()?;
     let script = ["script", "--no-inline", "-F", "ip,sym,dso", "-i", text(&data)];
     let stacks = stacks(&said(Command::new("perf").args(script))?);
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    let mut parts = parts(&stacks, &program, shift(&maps, &program)?)?;
-    if making == Making::InPlace {
+    let mut parts = parts(&stacks, &objects(&maps)?)?;
+    if making == Some(Making::InPlace) {
         // What writes the answer where it is sent from is what makes it.
         let linearization = parts.iter_mut().filter(|part| **part == Part::Linearization);
         linearization.for_each(|part| *part = Part::Business);
@@ -131,11 +145,23 @@ fn stacks(script: &str) -> Vec<Vec<Place>> {
     stacks
 }
 
-/// How far what `perf` prints, places in the file, is from the addresses that `addr2line` asks for: the text is a
-/// little further from the start of the program in memory than in the file.
-fn shift(maps: &str, program: &Path) -> Result<u64, Failure> {
+/// An object of ours: its file, and how far what `perf` prints, places in the file, is from the addresses that
+/// `addr2line` asks for: the text is a little further from the start of the object in memory than in the file.
+type OurObject = (String, u64);
+
+/// Those of a process: its program, which is mapped first, and `libtrunkline`.
+fn objects(maps: &str) -> Result<Vec<OurObject>, Failure> {
+    let files =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).filter(|file| file.starts_with('/'));
+    let program = files.clone().next().ok_or("a process without a program")?;
+    let library = files.clone().find(|file| file.contains("/libtrunkline"));
+    let all = std::iter::once(program).chain(library);
+    all.map(|file| Ok((file.to_owned(), shift(maps, file)?))).collect()
+}
+
+fn shift(maps: &str, object: &str) -> Result<u64, Failure> {
     let mut first = None;
-    for line in maps.lines().filter(|line| line.ends_with(text(program))) {
+    for line in maps.lines().filter(|line| line.ends_with(object)) {
         let mut words = line.split_whitespace();
         let (range, access, offset) = (words.next(), words.next(), words.next());
         let start = range.and_then(|range| range.split_once('-')).ok_or("a mapping without a range")?.0;
@@ -145,22 +171,29 @@ fn shift(maps: &str, program: &Path) -> Result<u64, Failure> {
             return Ok(start - base - u64::from_str_radix(offset.unwrap_or_default(), 16)?);
         }
     }
-    Err("the program is not in its own maps".into())
+    Err(format!("{object} is not in the process's maps").into())
 }
 
 /// What each sample went into.
-fn parts(stacks: &[Vec<Place>], program: &Path, shift: u64) -> Result<Vec<Part>, Failure> {
+fn parts(stacks: &[Vec<Place>], objects: &[OurObject]) -> Result<Vec<Part>, Failure> {
     // The caller's address is that after the call.
-    let own = |stack: &Vec<Place>| -> Vec<u64> {
-        let places = stack.iter().enumerate().filter(|(_, (_, object))| object == text(program));
-        places.map(|(depth, (address, _))| address + shift - u64::from(depth > 0)).collect()
+    let own = |stack: &Vec<Place>| -> Vec<(usize, u64)> {
+        let places = stack.iter().enumerate().filter_map(|(depth, (address, file))| {
+            let object = objects.iter().position(|(of, _)| of == file)?;
+            Some((object, address + objects.get(object)?.1 - u64::from(depth > 0)))
+        });
+        places.collect()
     };
-    let addresses: Vec<Vec<u64>> = stacks.iter().map(own).collect();
-    let sources = sources(program, &addresses.iter().flatten().copied().collect())?;
-    let of = |(stack, addresses): (&Vec<Place>, &Vec<u64>)| {
-        let mut lines = addresses.iter().filter_map(|address| sources.get(address)).flatten();
+    let addresses: Vec<Vec<(usize, u64)>> = stacks.iter().map(own).collect();
+    let mut sources = Vec::new();
+    for (index, (file, _)) in objects.iter().enumerate() {
+        let wanted = addresses.iter().flatten().filter(|(object, _)| *object == index);
+        sources.push(self::sources(Path::new(file), &wanted.map(|(_, address)| *address).collect())?);
+    }
+    let of = |(stack, addresses): (&Vec<Place>, &Vec<(usize, u64)>)| {
+        let known = addresses.iter().filter_map(|(object, address)| sources.get(*object)?.get(address));
         let in_kernel = stack.first().is_some_and(|(_, object)| object.starts_with('['));
-        match lines.find_map(|(function, file)| part(function, file)) {
+        match known.flatten().find_map(|(function, file)| part(function, file)) {
             Some(Part::Rings) if in_kernel => Part::Waiting,
             part => part.unwrap_or(Part::Other),
         }
@@ -203,10 +236,18 @@ fn part(function: &str, file: &str) -> Option<Part> {
         return file.contains("/out/").then_some(Part::Business);
     }
     let places: [(&[&str], Part); 4] = [
-        (&["bench/src/peers/echo.rs", "bench/src/harness/business.rs"], Part::Business),
-        (&["core/message/", "/out/"], Part::Linearization),
+        (
+            &[
+                "bench/src/peers/echo.rs",
+                "bench/src/harness/business.rs",
+                "split/business.h",
+                "split/split.cc",
+            ],
+            Part::Business,
+        ),
+        (&["core/message/", "/out/", "trunkline_linear.hpp", ".linear.hpp"], Part::Linearization),
         (&["host/shm/", "core/call/src/entry.rs"], Part::Rings),
-        (&["run/trunkline/", "core/", "host/", "run/"], Part::Library),
+        (&["run/", "core/", "host/", "bindings/", "trunkline.hpp"], Part::Library),
     ];
     if is_in(&["/out/"]) && function.contains("clone") {
         return Some(Part::Business);
@@ -233,8 +274,11 @@ mod tests {
     #[test]
     fn places_in_the_file_become_addresses() {
         let maps = "5000-9000 r--p 00000000 fe:00 1    /bin/x\n9000-b000 r-xp 00003000 fe:00 1    /bin/x\n";
-        assert_eq!(shift(maps, Path::new("/bin/x")).unwrap(), 0x1000);
-        assert!(shift(maps, Path::new("/bin/y")).is_err());
+        assert_eq!(shift(maps, "/bin/x").unwrap(), 0x1000);
+        assert!(shift(maps, "/bin/y").is_err());
+        let all = format!("{maps}c000-d000 r-xp 00000000 fe:00 1    /lib/libtrunkline.so.0\n");
+        let all = objects(&all).unwrap();
+        assert_eq!(all, [("/bin/x".to_owned(), 0x1000), ("/lib/libtrunkline.so.0".to_owned(), 0)]);
     }
 
     #[test]
@@ -250,6 +294,9 @@ mod tests {
             ("Block::set", "/w/core/message/src/block.rs:1", Some(Part::Linearization)),
             ("Consumer::pop", "/w/host/shm/src/ring.rs:1", Some(Part::Rings)),
             ("Worker::turn", "/w/run/trunkline/src/server/worker.rs:1", Some(Part::Library)),
+            ("Editor::tl_set", "/p/include/trunkline_linear.hpp:9", Some(Part::Linearization)),
+            ("Echo::Call", "/w/tools/bench/peers/split/split.cc:9", Some(Part::Business)),
+            ("trunkline::Service::handle", "/p/include/trunkline.hpp:9", Some(Part::Library)),
             ("main", "??:0", None),
         ];
         for (function, file, wanted) in cases {

@@ -1,30 +1,29 @@
 //! Split gRPC (Ramos et al., APSys 2024): what it brings to take the infrastructure out of the application's process.
 //!
-//! The same gRPC client calls a *linked* server, tonic with everything in one process, and a *split* one, our daemon
-//! with an application behind it. The process with the business logic has one core for itself; client and daemon share
-//! the other, as the paper's infrastructure has cores of its own. A call carries a message there and one like it back,
+//! The same gRPC client calls a *linked* server, gRPC C++ with everything in one process, and a *split* one, our daemon
+//! with an application behind it whose business is the very same C++ source (`peers/split/business.h`). The process
+//! with the business logic has one core for itself; client and daemon share the other, as the paper's infrastructure
+//! has cores of its own. A call carries a message there and one like it back,
 //! and between the two does business work from none to more than the core has time for. Calls are made so many at
 //! once, each as soon as one is answered; servers take turns for every amount of work.
 //!
-//! Messages are HyperProtoBench's where this program was built with `TRUNKLINE_HYPERPROTOBENCH` set to the folder that
-//! has its schemas and payloads (and it is set to run), and always our own shapes, made after their figures.
+//! Messages are HyperProtoBench's where `TRUNKLINE_HYPERPROTOBENCH` names the folder that has its schemas and payloads,
+//! and always our own shapes, made after their figures.
 
-use crate::harness::business;
 use crate::harness::children::{Child, Failure, Talker, on_core, text, wait_for_file};
 use crate::harness::orders::{Order, numbers};
 use crate::harness::processes::idle_cpu_ns;
 use crate::harness::rounds::{Entrant, Measured, Plan, Turns};
 use crate::harness::stats::{Spread, us};
 use crate::harness::work::word;
+use crate::peers::cpp::{self, SplitMessage};
 use crate::peers::echo::Making;
 use crate::peers::foreign::{Foreign, Library};
 use crate::peers::hosts::{self, HEAP};
 use crate::report::sheet::{Plot, Results, Sheet};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
-use trunkline_shm::monotonic_ns;
 
 const OUTSTANDING: usize = 8;
 /// Microseconds of business work in a call.
@@ -34,16 +33,6 @@ const CORES: [usize; 2] = [0, 1];
 /// A throughput beyond this share of that without work is kept; the knee is where it ends.
 const KEPT: f64 = 0.9;
 const PATIENCE: Duration = Duration::from_secs(60);
-const SHAPES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/shapes");
-const HYPERPROTOBENCH: &str = "TRUNKLINE_HYPERPROTOBENCH";
-
-/// A message, by the name of its module in `echo.rs`, and where its bytes are.
-#[derive(Clone, Debug)]
-pub struct Payload {
-    pub name: &'static str,
-    pub wire: PathBuf,
-}
-
 /// What a server does in a round, the first two being cores in use by the process with the business logic and by the
 /// daemon.
 const FIGURES: [&str; 7] = ["business core", "daemon's", "calls/s", "p50 µs", "p75 µs", "p90 µs", "p99 µs"];
@@ -54,48 +43,25 @@ const COLUMNS: [(usize, usize); 13] =
     [(0, 2), (1, 2), (0, 0), (1, 0), (1, 1), (0, 4), (0, 5), (0, 6), (1, 4), (1, 5), (1, 6), (0, 3), (1, 3)];
 const RATIO: &str = "split ÷ linked: calls/s";
 
-/// Messages of `SHAPES`.
-const OWN: [&str; 4] = ["small", "medium", "large", "deep"];
-/// Messages of HyperProtoBench, and their files.
-const OF_HYPERPROTOBENCH: [(&str, &str); 3] = [
-    ("bench3_m3", "bench3_M3.bin"),
-    ("bench4_m43", "bench4_M43.bin"),
-    ("bench5_m34", "synth_bench5_M34.bin"),
-];
-
 /// The messages there are, or those of them that are asked for.
-pub fn payloads(plan: &Plan) -> Vec<Payload> {
-    let of = |folder: &Path, name, file: &str| Payload { name, wire: folder.join(file) };
-    let shapes = Path::new(SHAPES);
-    let mut all: Vec<Payload> = OWN.map(|name| of(shapes, name, &format!("{name}.bin"))).into();
-    match std::env::var_os(HYPERPROTOBENCH).map(PathBuf::from) {
-        Some(folder) if cfg!(hyperprotobench) => {
-            all.extend(OF_HYPERPROTOBENCH.map(|(name, file)| of(&folder, name, file)));
-        }
-        _ => eprintln!("split: HyperProtoBench is absent: build and run with {HYPERPROTOBENCH}=FOLDER"),
-    }
-    all.retain(|payload| plan.only.is_empty() || plan.only.iter().any(|name| name == payload.name));
+pub fn payloads(plan: &Plan) -> Vec<SplitMessage> {
+    let mut all = cpp::messages();
+    all.retain(|payload| plan.wants(payload.name));
     all
-}
-
-/// What the messages are called in reports and for `--only`, also where those of HyperProtoBench are absent.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    OWN.into_iter().chain(OF_HYPERPROTOBENCH.map(|(name, _)| name))
 }
 
 /// Measures every message.
 pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
-    let turns_per_us = turns_per_us();
     let mut results = Results::default();
     for payload in payloads(plan) {
         let bytes = std::fs::metadata(&payload.wire)?.len();
         let mut sheet = empty(payload.name, bytes);
-        let stages = [Stage::linked(foreign, &payload)?, Stage::split(foreign, &payload, Making::Struct)?];
+        let stages = [Stage::linked(foreign, &payload)?, Stage::split(foreign, &payload)?];
         let named = |(name, stage): (&str, Stage)| Entrant { name: name.to_owned(), stage };
         let mut stages: Vec<Entrant<Stage>> = SERVERS.into_iter().zip(stages).map(named).collect();
         for work_us in WORK_US {
             for Entrant { stage, .. } in &mut stages {
-                stage.work(work_us * turns_per_us)?;
+                stage.work(work_us)?;
             }
             let mut turns = Turns::new(&format!("split, {}, {work_us} µs", payload.name), plan);
             let turn = |stage: &mut Stage, _| {
@@ -163,18 +129,6 @@ fn knees(sheet: &Sheet) -> Option<String> {
     ))
 }
 
-/// Turns of the business's loop in a microsecond, by the best of some tries: the others were disturbed.
-pub fn turns_per_us() -> u64 {
-    const TURNS: u64 = 2_000_000;
-    let time = |_| {
-        let began_ns = monotonic_ns();
-        business::turn(TURNS);
-        monotonic_ns() - began_ns
-    };
-    let least_ns = (0..10).map(time).min().unwrap_or(1).max(1);
-    (TURNS * 1000 / least_ns).max(1)
-}
-
 /// A client, and whoever serves it.
 pub struct Stage {
     client: Talker,
@@ -184,22 +138,40 @@ pub struct Stage {
 }
 
 impl Stage {
-    fn linked(foreign: &Foreign, payload: &Payload) -> Result<Self, Failure> {
+    fn linked(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let port_file = dir.path().join("port");
-        let mut server = Command::new(foreign.at(Library::Tonic)?);
-        server.args(["serve-echo", text(&port_file), payload.name, text(&payload.wire)]);
+        let mut server = program(foreign, payload, "linked")?;
+        server.args([text(&port_file), text(&payload.wire)]);
         let business = on_core(CORES[1], || Talker::start(&mut server))?;
         let address = wait_for_file(&port_file)?;
         Self::called(foreign, payload, &address, business, Vec::new(), dir)
     }
 
-    /// With our daemon, and an application that makes its answers in a certain way.
-    pub fn split(foreign: &Foreign, payload: &Payload, making: Making) -> Result<Self, Failure> {
+    /// With our daemon, and the application in C++.
+    pub fn split(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
+        let mut server = program(foreign, payload, "split")?;
+        Self::with_daemon(foreign, payload, |socket| {
+            server.args([socket, text(&payload.wire)]);
+            Ok(server)
+        })
+    }
+
+    /// With our daemon, and an application in Rust that makes its answers in a certain way.
+    pub fn in_rust(foreign: &Foreign, payload: &SplitMessage, making: Making) -> Result<Self, Failure> {
+        Self::with_daemon(foreign, payload, |socket| {
+            Child::role_command(&["serve-echo", socket, payload.name, text(&payload.wire), &word(making)])
+        })
+    }
+
+    fn with_daemon(
+        foreign: &Foreign,
+        payload: &SplitMessage,
+        application: impl FnOnce(&str) -> Result<Command, Failure>,
+    ) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let host = on_core(CORES[0], || hosts::start_daemon(dir.path(), "daemon", HEAP))?;
-        let serve = ["serve-echo", text(&host.socket), payload.name, text(&payload.wire), &word(making)];
-        let mut server = Child::role_command(&serve)?;
+        let mut server = application(text(&host.socket))?;
         let business = on_core(CORES[1], || Talker::start(&mut server))?;
         let address = host.tcp()?.to_owned();
         Self::called(foreign, payload, &address, business, vec![host.process], dir)
@@ -207,14 +179,14 @@ impl Stage {
 
     fn called(
         foreign: &Foreign,
-        payload: &Payload,
+        payload: &SplitMessage,
         address: &str,
         business: Talker,
         infrastructure: Vec<Child>,
         dir: TempDir,
     ) -> Result<Self, Failure> {
-        let mut client = Command::new(foreign.at(Library::Tonic)?);
-        client.args(["drive-echo", address, text(&payload.wire)]);
+        let mut client = program(foreign, payload, "client")?;
+        client.args([address, text(&payload.wire)]);
         let client = on_core(CORES[0], || Talker::start(&mut client))?;
         let mut stage = Self { client, business, infrastructure, _dir: dir };
         stage.round(1)?;
@@ -222,8 +194,8 @@ impl Stage {
     }
 
     /// So much work in every call from now on.
-    fn work(&mut self, turns: u64) -> Result<(), Failure> {
-        self.business.ask(&turns.to_string(), PATIENCE).map(drop)
+    fn work(&mut self, work_us: u64) -> Result<(), Failure> {
+        self.business.ask(&work_us.to_string(), PATIENCE).map(drop)
     }
 
     /// Calls for so long.
@@ -260,6 +232,11 @@ impl Stage {
     }
 }
 
+/// A program of the message's.
+fn program(foreign: &Foreign, payload: &SplitMessage, name: &str) -> Result<Command, Failure> {
+    Ok(Command::new(foreign.at(Library::Split)?.join(payload.name).join(name)))
+}
+
 #[cfg(test)]
 mod tests {
     //! The knee is the last amount of work with which nearly all of the throughput is left.
@@ -280,10 +257,5 @@ mod tests {
         assert!(knees(&sheet).unwrap().contains("linked 100 µs, split 20 µs"), "{:?}", knees(&sheet));
         assert_eq!(sheet.values(RATIO, "50"), Some(&[1.2][..]));
         assert_eq!(sheet.values("split: p99 µs", "50"), Some(&[1.0][..]));
-    }
-
-    #[test]
-    fn work_takes_time() {
-        assert!((1..100_000).contains(&turns_per_us()));
     }
 }
