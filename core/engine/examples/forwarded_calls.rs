@@ -103,7 +103,9 @@ impl Gateway {
                 assert_eq!(trailers["grpc-status"], "0");
                 self.answered += 1;
             }
-            Command::Reset { .. } | Command::Close { .. } => panic!("a call failed: {command:?}"),
+            Command::CutOff { .. } | Command::Reset { .. } | Command::Close { .. } => {
+                panic!("a call failed: {command:?}")
+            }
             _ => {}
         }
         true

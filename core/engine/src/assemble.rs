@@ -53,10 +53,12 @@ impl Engine {
         let limit = self.limits.assembling_bytes_per_peer;
         let Some(found) = self.peers.find_mut(peer) else { return };
         if matches!(place, AssemblyPlace::Private(_)) {
-            if found.assembling_bytes + total as usize > limit {
-                return self.fail(turn, call, Fault::Limit { name: ARRIVING, limit: limit as u64 });
+            let held_bytes = found.assembling_bytes + total as usize;
+            let full = Fault::Limit { name: ARRIVING, limit: limit as u64 };
+            let may = if held_bytes > limit { Err(full) } else { found.hold(&mut self.held, held_bytes) };
+            if let Err(fault) = may {
+                return self.fail(turn, call, fault);
             }
-            found.assembling_bytes += total as usize;
         }
         // There is room for all of it, so the peer may send all of it, however small its window is.
         let ahead = found.connection.make_room(stream, total);

@@ -3,6 +3,7 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
 use crate::engine::Engine;
 use crate::grpc_peer::GrpcPeer;
+use crate::held::Holding;
 use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 
 /// # Errors
@@ -44,6 +45,11 @@ pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
     let made = engine.r2p2.made.values().map(|made| made.bytes);
     agree("R2P2 request bytes", engine.r2p2.made_bytes, made.sum())?;
     audit_shards(engine)?;
+    let (grpc, native) = (engine.grpc_peers.iter(), engine.peers.iter());
+    let holdings = grpc.map(|(_, peer)| &peer.holding).chain(native.map(|(_, peer)| &peer.holding));
+    let holdings = holdings.chain(engine.sessions.iter().map(|(_, session)| &session.holding));
+    let booked = holdings.map(Holding::booked_bytes).sum::<u64>();
+    agree("bytes booked for sources", engine.held.booked().0 as usize, booked as usize)?;
     let ended = engine.r2p2.made.keys().find(|call| engine.calls.find(**call).is_none());
     ended.map_or(Ok(()), |call| Err(format!("R2P2: {call:?} has ended and is kept")))
 }

@@ -1,7 +1,7 @@
 //! What the timers of an engine are for.
 
 use crate::call::Direction;
-use crate::{CallKey, PeerKey, RemoteKey};
+use crate::{CallKey, GrpcKey, PeerKey, RemoteKey};
 
 /// What a timer of the engine is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -22,4 +22,6 @@ pub(crate) enum Due {
     Remote(RemoteKey),
     /// Services that were away may be back, or are not waited for any longer.
     Awaited,
+    /// Streams of a gRPC connection may have stalled, or have answers that nobody waits for any more.
+    Sweep(GrpcKey),
 }

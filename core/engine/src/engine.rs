@@ -13,6 +13,7 @@ use crate::grpc_peer::{GrpcLeaving, GrpcPeer};
 use crate::grpc_settings::GrpcSettings;
 use crate::handover::awaited::Awaited;
 use crate::heaps::Heaps;
+use crate::held::HeldBudget;
 use crate::limits::Limits;
 use crate::nested::Nested;
 use crate::owners::Owners;
@@ -87,6 +88,8 @@ pub struct Engine {
     pub(crate) admission: AdmissionControl,
     /// Sessions with something in their outbox.
     pub(crate) completing: VecDeque<SessionKey>,
+    /// What is held for connections and sessions, by where they come from.
+    pub(crate) held: HeldBudget,
     /// Gone sessions whose heap no connection reads any more.
     pub(crate) retired: Vec<SessionKey>,
     /// Receive blocks nobody will fill any more.
@@ -176,6 +179,7 @@ impl Engine {
     /// An engine with nobody attached. `node_name` and `clock_id` are what it tells peers about itself.
     pub fn new(limits: Limits, node_name: &str, clock_id: u64) -> Self {
         let attempts = AttemptControl::new(&limits, clock_id);
+        let held = HeldBudget::new(limits.held_bytes_per_source as u64, limits.held_bytes as u64);
         Self {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
@@ -209,6 +213,7 @@ impl Engine {
             telemetry: Telemetry::default(),
             admission: AdmissionControl::new(clock_id),
             completing: VecDeque::new(),
+            held,
             retired: Vec::new(),
             abandoned: Vec::new(),
             lent: Table::new(),
@@ -233,6 +238,7 @@ impl Engine {
     pub fn identify(&mut self, key: SessionKey, identity: &str, program: &str) {
         if let Some(session) = self.sessions.find_mut(key) {
             (session.identity, session.program) = (identity.into(), program.into());
+            session.holding.belongs_to(identity);
             self.describe_again(key);
         }
     }
@@ -260,6 +266,28 @@ impl Engine {
     /// Who a session's process is, as [`Engine::identify`] was told.
     pub fn identity_of(&self, key: SessionKey) -> &str {
         self.sessions.find(key).map_or("", |session| &session.identity)
+    }
+
+    /// Says in which control group a session's process is.
+    pub fn note_cgroup(&mut self, key: SessionKey, cgroup: &str) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            session.cgroup = cgroup.into();
+        }
+    }
+
+    /// Who a session is, to whoever shares out what there is: its user, its control group, what it serves.
+    pub fn standing_of(&self, key: SessionKey) -> (&str, &str, &[Box<str>]) {
+        let Some(session) = self.sessions.find(key) else { return ("", "", &[]) };
+        (&session.identity, &session.cgroup, self.owners.services_of(key))
+    }
+
+    /// What is held for a session is counted with what else is held for this tenant, which may have so many parts of so
+    /// many of what one source may.
+    pub fn share_memory(&mut self, key: SessionKey, tenant: &str, parts: u32, of: u32) {
+        if let Some(session) = self.sessions.find_mut(key) {
+            session.holding.belongs_to(tenant);
+            session.holding.has_parts(parts, of);
+        }
     }
 
     /// The session for which an entry of this one is: the one that made the call, if it is of this shard and this entry
@@ -496,7 +524,9 @@ impl Engine {
 
     pub(crate) fn retire_if_unlent(&mut self, key: SessionKey) {
         if self.sessions.find(key).is_some_and(|session| session.gone && session.lent == 0) {
-            self.sessions.remove(key);
+            if let Some(session) = self.sessions.remove(key) {
+                self.held.leave(session.holding);
+            }
             self.retired.push(key);
         }
     }

@@ -202,6 +202,14 @@ impl Engine {
         }
     }
 
+    /// So many bytes of large messages are not held for a connection any more.
+    pub(crate) fn holds_less(&mut self, peer: PeerKey, bytes: usize) {
+        if let Some(peer) = self.peers.find_mut(peer) {
+            peer.assembling_bytes = peer.assembling_bytes.saturating_sub(bytes);
+            self.held.settle(&mut peer.holding, peer.assembling_bytes as u64);
+        }
+    }
+
     /// Bytes of large messages the daemon holds for a connection.
     pub(crate) fn held_by(&mut self, peer: PeerKey) -> Option<&mut usize> {
         Some(&mut self.peers.find_mut(peer)?.assembling_bytes)

@@ -8,12 +8,13 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::{Ending, GrpcStream};
+use crate::held::HeldFull;
 use crate::limits::ARRIVING;
 use crate::packing::{Arrived, Packing};
 use crate::{CallKey, GrpcKey};
 use bytes::Bytes;
 use std::borrow::Cow;
-use trunkline_call::{Code, Encoding, Execution, Fault};
+use trunkline_call::{Code, Encoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::Encoding as Compression;
 use trunkline_grpc::framing::{Framed, FramingFault};
 use trunkline_grpc::{Command, Outcome, StreamTag, request, response};
@@ -204,11 +205,26 @@ impl Engine {
         if ended {
             return self.end_incoming(turn, peer, tag, key, direction);
         }
-        let limit = self.limits.assembling_bytes_per_peer;
-        if self.grpc_peers.find(peer).is_some_and(|peer| peer.arriving_bytes > limit) {
-            let name = ARRIVING;
-            self.fail(turn, key, Fault::Limit { name, limit: limit as u64 });
+        if let Err(fault) = self.may_hold_unfinished(turn.now, peer, tag) {
+            self.fail(turn, key, fault);
         }
+    }
+
+    /// Whether what has come of a message that is not complete may be held until it is. It is looked at again in a
+    /// while, whether more has come.
+    fn may_hold_unfinished(&mut self, now: Instant, peer: GrpcKey, tag: StreamTag) -> Result<(), Fault> {
+        let Self { grpc_peers, held, limits, .. } = self;
+        let Some(found) = grpc_peers.find_mut(peer) else { return Ok(()) };
+        if found.arriving_bytes > limits.assembling_bytes_per_peer {
+            return Err(Fault::Limit { name: ARRIVING, limit: limits.assembling_bytes_per_peer as u64 });
+        }
+        found.book(held).map_err(HeldFull::fault)?;
+        let is_unfinished =
+            found.streams.get_mut(&tag).is_some_and(|stream| stream.incoming.note_unfinished());
+        if let Some(stall_ns) = limits.message_stall_ns().filter(|_| is_unfinished) {
+            self.sweep_by(peer, now.plus_ns(stall_ns));
+        }
+        Ok(())
     }
 
     fn end_incoming(
@@ -299,6 +315,9 @@ impl Engine {
     fn note_held(&mut self, peer: GrpcKey, change: isize) {
         if let Some(peer) = self.grpc_peers.find_mut(peer) {
             peer.arriving_bytes = peer.arriving_bytes.saturating_add_signed(change);
+            if change < 0 {
+                peer.settle(&mut self.held);
+            }
         }
     }
 }

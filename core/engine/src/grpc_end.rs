@@ -2,8 +2,10 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::{WireBody, conversion_fault, for_wire};
+use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
+use crate::limits::{STALLED, UNSENT};
 use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
 use crate::records::record_served;
@@ -11,7 +13,7 @@ use crate::{CallKey, GrpcKey};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::uri::Scheme;
 use std::borrow::Cow;
-use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Fault, Instant};
+use trunkline_call::{Code, Deadline, Encoding as MessageEncoding, Execution, Fault, Instant};
 use trunkline_grpc::compress::{Accepts, Encoding, compress};
 use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
 use trunkline_grpc::request::{self, Outgoing};
@@ -19,6 +21,8 @@ use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
 
 /// Below this a message is sent as it is: a compressor's header alone has 10 to 20 bytes.
 const COMPRESSED_BYTES_MIN: usize = 128;
+/// A connection's streams are not looked at more often than this.
+const SWEEP_NS_MIN: u64 = 50_000_000;
 
 impl Engine {
     /// Opens a call at a gRPC server.
@@ -114,7 +118,7 @@ impl Engine {
                 let outcome =
                     Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
                 self.finish_stream(peer, tag, &outcome);
-                self.served_grpc(turn.now, key, *code);
+                self.served_grpc(turn.now, key, peer, tag, *code);
             }
             Item::Open { .. } => {
                 self.drop_item(item);
@@ -135,14 +139,26 @@ impl Engine {
     ) {
         if let Item::Finish { code, execution, metadata, .. } = item {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            self.finish_stream(peer, tag, &outcome);
-            self.served_grpc(now, key, *code);
+            match code {
+                // What waits for the client to read comes too late.
+                Code::DeadlineExceeded => self.cut_stream_off(peer, tag, &outcome),
+                _ => self.finish_stream(peer, tag, &outcome),
+            }
+            self.served_grpc(now, key, peer, tag, *code);
         }
     }
 
-    fn served_grpc(&mut self, now: Instant, key: CallKey, code: Code) {
-        if let Some(call) = self.calls.find_mut(key) {
-            call.server_stamps.k14 = now;
+    /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
+    fn served_grpc(&mut self, now: Instant, key: CallKey, peer: GrpcKey, tag: StreamTag, code: Code) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        call.server_stamps.k14 = now;
+        if let Some(at) = call.deadline.instant() {
+            let deadline = call.deadline;
+            let stream = self.grpc_stream(peer, tag).filter(|stream| stream.outgoing.queued_bytes > 0);
+            if let Some(stream) = stream {
+                stream.deadline = deadline;
+                self.sweep_by(peer, at);
+            }
         }
         record_served(self, key, code, now);
         self.forget(key);
@@ -159,6 +175,7 @@ impl Engine {
         stream.call = None;
         stream.incoming.discard();
         found.arriving_bytes = found.arriving_bytes.saturating_sub(held);
+        found.settle(&mut self.held);
         self.release_bytes(peer, tag, unreleased);
         if !over {
             self.reset(peer, tag, if answered { Reason::NO_ERROR } else { Reason::CANCEL });
@@ -175,6 +192,7 @@ impl Engine {
         let (bytes, credit) = stream.outgoing.give_up();
         found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
         let call = stream.call;
+        found.settle(&mut self.held);
         self.touch(peer);
         if let Some(key) = call {
             self.credit_sender(key, Direction::Request, credit);
@@ -197,6 +215,7 @@ impl Engine {
         peer.queued_bytes = peer.queued_bytes.saturating_sub(stream.outgoing.queued_bytes);
         peer.arriving_bytes = peer.arriving_bytes.saturating_sub(stream.incoming.held());
         peer.replay_bytes -= stream.replay.as_ref().map_or(0, |replay| replay.bytes);
+        peer.settle(&mut self.held);
         self.touch(key);
         Some(stream)
     }
@@ -210,6 +229,7 @@ impl Engine {
         let credit = stream.outgoing.sent(bytes);
         found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
         let (call, left) = (stream.call, stream.outgoing.queued_bytes);
+        found.settle(&mut self.held);
         let direction = if found.remote.is_some() { Direction::Request } else { Direction::Response };
         self.touch(peer);
         match call {
@@ -225,14 +245,14 @@ impl Engine {
     }
 
     /// What a new message for this connection, or this stream of it, has to wait for.
-    fn http_room(&self, key: GrpcKey, tag: Option<StreamTag>) -> Option<Blocker> {
+    fn http_room(&mut self, key: GrpcKey, tag: Option<StreamTag>) -> Option<Blocker> {
         let peer = self.grpc_peers.find(key)?;
         let queued =
             tag.and_then(|tag| peer.streams.get(&tag)).map_or(0, |stream| stream.outgoing.queued_bytes);
         if queued >= u64::from(self.limits.stream_window_bytes) {
             return Some(Blocker::Stream);
         }
-        (peer.queued_bytes >= self.limits.connection_queue_bytes as u64).then_some(Blocker::Grpc(key))
+        (!self.grpc_has_room(key)).then_some(Blocker::Grpc(key))
     }
 
     /// A body as protobuf, behind its prefix: as it came, if it came in this encoding.
@@ -335,6 +355,75 @@ impl Engine {
             Command::Response { stream: tag, head: Box::new(head), end: true }
         };
         self.http(peer, command);
+    }
+
+    /// Ends a response whose queued bytes nobody wants any more: they are dropped, and the outcome is next.
+    fn cut_stream_off(&mut self, peer: GrpcKey, tag: StreamTag, outcome: &Outcome<'_>) {
+        let Some(found) = self.grpc_peers.find_mut(peer) else { return };
+        let Some(stream) = found.streams.get_mut(&tag) else { return };
+        if stream.outgoing.queued_bytes == 0 {
+            return self.finish_stream(peer, tag, outcome);
+        }
+        let (bytes, _) = stream.outgoing.give_up();
+        stream.outgoing.ended = true;
+        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        found.settle(&mut self.held);
+        self.touch(peer);
+        self.http(peer, Command::CutOff { stream: tag, trailers: response::trailers(outcome) });
+    }
+
+    /// The streams of a connection are looked at then, at the latest.
+    pub(crate) fn sweep_by(&mut self, key: GrpcKey, at: Instant) {
+        let Some(peer) = self.grpc_peers.find_mut(key) else { return };
+        if peer.sweep.is_some_and(|(set, _)| set <= at) {
+            return;
+        }
+        let timer = self.timers.insert(at, Due::Sweep(key));
+        if let Some((_, before)) = peer.sweep.replace((at, timer)) {
+            self.timers.cancel(before);
+        }
+    }
+
+    /// Ends calls whose messages do not go on, and drops answers whose deadlines have passed before they left.
+    pub(crate) fn sweep_grpc(&mut self, turn: &mut Turn<'_>, key: GrpcKey) {
+        let (window, now) = (self.limits.stream_window_bytes as usize, turn.now);
+        let Some(peer) = self.grpc_peers.find_mut(key) else { return };
+        peer.sweep = None;
+        let takes_more = peer.streams.values().map(|stream| stream.incoming.unreleased).sum::<usize>()
+            < self.grpc.connection_window_bytes as usize / 2;
+        let stall_ns = self.limits.message_stall_ns();
+        let (mut stalled, mut late, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
+        for (tag, stream) in &mut peer.streams {
+            let mut again = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+            if let Some(call) = stream.call {
+                match stall_ns.filter(|_| stream.incoming.is_unfinished()) {
+                    Some(_) if takes_more && stream.incoming.has_stalled(window) => stalled.push(call),
+                    Some(stall_ns) => again(now.plus_ns(stall_ns)),
+                    None => {}
+                }
+            } else if stream.deadline.has_passed(now) {
+                late.push(*tag);
+            } else if let Some(at) = stream.deadline.instant() {
+                again(at.max(now.plus_ns(SWEEP_NS_MIN)));
+            }
+        }
+        if let Some(at) = next {
+            self.sweep_by(key, at);
+        }
+        for call in stalled {
+            let limit = self.limits.message_stall_s.into();
+            self.fail(turn, call, Fault::Limit { name: STALLED, limit });
+        }
+        if late.is_empty() {
+            return;
+        }
+        let status = Fault::DeadlinePassed { executed: Execution::Executed }.status();
+        let outcome = Outcome::of(&self.said_here(&status));
+        for tag in late {
+            *self.limits_met.entry(UNSENT).or_default() += 1;
+            self.cut_stream_off(key, tag, &outcome);
+            self.remove_grpc_stream(key, tag);
+        }
     }
 
     // LIFE: 10 gRPC

@@ -89,16 +89,25 @@ impl Engine {
             None => {
                 // Whose calls they were is known until they have ended: the access log names it.
                 calls.for_each(|call| self.cancel(turn, call));
-                self.grpc_peers.remove(key);
+                self.remove_grpc(key);
             }
             Some(remote) => {
                 let endpoint = std::mem::take(&mut peer.label);
-                self.grpc_peers.remove(key);
+                self.remove_grpc(key);
                 calls.for_each(|call| self.server_lost(turn, call, &endpoint));
                 self.pooled_lost(turn, remote, key, why);
             }
         }
         self.go_on(turn);
+    }
+
+    /// Takes a connection out of the table, and what it had out of the books.
+    fn remove_grpc(&mut self, key: GrpcKey) {
+        let Some(peer) = self.grpc_peers.remove(key) else { return };
+        self.held.leave(peer.holding);
+        if let Some((_, timer)) = peer.sweep {
+            self.timers.cancel(timer);
+        }
     }
 
     /// The connection to a call's gRPC server is over.

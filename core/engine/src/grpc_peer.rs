@@ -2,11 +2,13 @@
 
 use crate::gateway_client::GrpcClient;
 use crate::grpc_stream::GrpcStream;
+use crate::held::{HELD_STREAM_BYTES, HeldBudget, HeldFull, Holding};
 use crate::item::Direction;
 use crate::operator::Operator;
 use crate::{CallKey, RemoteKey};
 use http::uri::Authority;
 use std::collections::VecDeque;
+use trunkline_call::{Instant, TimerKey};
 use trunkline_grpc::TagMap;
 use trunkline_grpc::compress::Accepts;
 use trunkline_telemetry::PeerIndex;
@@ -48,6 +50,11 @@ pub struct GrpcPeer {
     pub(crate) queued_bytes: u64,
     /// Bytes of requests kept to be sent again.
     pub(crate) replay_bytes: usize,
+    /// What is booked for all of these.
+    pub(crate) holding: Holding,
+    /// When its streams are looked at next: one of them has a message that is not complete, or an answer that has not
+    /// left and is not wanted for ever.
+    pub(crate) sweep: Option<(Instant, TimerKey)>,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
     /// Whether [`Engine::settle_grpc`] is to look at it.
@@ -94,6 +101,7 @@ impl GrpcPeer {
         remote: Option<RemoteKey>,
         telemetry: PeerIndex,
     ) -> Self {
+        let holding = Holding::of(report_name(&label, remote.is_some()).into());
         Self {
             authority: authority_of(&label),
             label,
@@ -112,10 +120,32 @@ impl GrpcPeer {
             arriving_bytes: 0,
             queued_bytes: 0,
             replay_bytes: 0,
+            holding,
+            sweep: None,
             blocked: VecDeque::new(),
             touched: false,
             telemetry,
         }
+    }
+
+    /// Whether so much may be held for it as is.
+    #[inline]
+    pub(crate) fn book(&mut self, budget: &mut HeldBudget) -> Result<(), HeldFull> {
+        let held_bytes = self.held_bytes();
+        budget.book(&mut self.holding, held_bytes)
+    }
+
+    /// Less is held for it than was.
+    #[inline]
+    pub(crate) fn settle(&mut self, budget: &mut HeldBudget) {
+        let held_bytes = self.held_bytes();
+        budget.settle(&mut self.holding, held_bytes);
+    }
+
+    /// What the daemon holds for it.
+    fn held_bytes(&self) -> u64 {
+        let kept = (self.arriving_bytes + self.replay_bytes) as u64;
+        self.queued_bytes + kept + self.streams.len() as u64 * HELD_STREAM_BYTES
     }
 
     /// Where it comes from, as far as one party is behind it.

@@ -11,8 +11,9 @@
 use crate::call::KeptBody;
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
-use crate::grpc_peer::{GrpcLeaving, PeerIdentity};
+use crate::grpc_peer::{GrpcLeaving, GrpcPeer, PeerIdentity};
 use crate::grpc_stream::Replay;
+use crate::held::HELD_STEP_BYTES;
 use crate::limits::WAITING;
 use crate::packing::Packing;
 use crate::pass::{Blocker, Refusal};
@@ -203,12 +204,24 @@ impl Engine {
     }
 
     fn unblock_grpc(&mut self, turn: &mut Turn<'_>, key: GrpcKey) {
-        let limit = self.limits.connection_queue_bytes as u64;
-        while let Some(peer) = self.grpc_peers.find_mut(key).filter(|peer| peer.queued_bytes < limit)
-            && let Some((call, direction)) = peer.blocked.pop_front()
+        let has_line = |peer: &GrpcPeer| !peer.blocked.is_empty();
+        while self.grpc_peers.find(key).is_some_and(has_line)
+            && self.grpc_has_room(key)
+            && let Some((call, direction)) =
+                self.grpc_peers.find_mut(key).and_then(|peer| peer.blocked.pop_front())
         {
             self.unblock(turn, call, direction);
         }
+    }
+
+    /// Whether a connection takes another message: its own queue has room, and so has the budget of where it leads.
+    /// What waits goes on when something of its queue has left.
+    pub(crate) fn grpc_has_room(&mut self, key: GrpcKey) -> bool {
+        let Self { grpc_peers, held, limits, .. } = self;
+        let Some(peer) = grpc_peers.find_mut(key) else { return true };
+        let queued_bytes = peer.queued_bytes;
+        queued_bytes < limits.connection_queue_bytes as u64
+            && (queued_bytes < HELD_STEP_BYTES || peer.book(held).is_ok())
     }
 
     /// Calls in line take the room there is. Every call touches its connection several times; there is seldom a line.

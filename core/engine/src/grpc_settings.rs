@@ -18,6 +18,9 @@ pub struct GrpcSettings {
     pub always: bool,
     /// What this host calls itself in requests.
     pub user_agent: HeaderValue,
+    /// Bytes a peer may have sent on a connection that are not dealt with: beyond half of them a message that does not
+    /// go on is not its sender's fault.
+    pub connection_window_bytes: u32,
 }
 
 impl GrpcSettings {
@@ -40,6 +43,7 @@ impl Default for GrpcSettings {
             request_encoding: Encoding::Identity,
             always: false,
             user_agent: request::user_agent_of(env!("CARGO_PKG_VERSION")),
+            connection_window_bytes: 64 << 20,
         }
     }
 }

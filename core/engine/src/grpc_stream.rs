@@ -4,7 +4,7 @@ use crate::CallKey;
 use crate::packing::Arrived;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use trunkline_call::Pattern;
+use trunkline_call::{Deadline, Pattern};
 use trunkline_grpc::Outcome;
 use trunkline_grpc::compress::{Accepts, Encoding};
 use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
@@ -12,6 +12,9 @@ use trunkline_grpc::framing::{Deframer, Framed, FramingFault, PREFIX_BYTES};
 /// Messages that wait to leave are counted as one up to this size, so that an empty one costs its five bytes. Their
 /// senders hear a little later, by less than a packet, that they may send more.
 const TOGETHER_BYTES_MAX: u64 = 1024;
+
+/// What must come of an unfinished message between two looks: a slow line carries it in a second.
+const MESSAGE_PROGRESS_BYTES: usize = 1024;
 
 /// A stream and its call.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct GrpcStream {
     pub outgoing: Outgoing,
     /// A call made here: the request, until the server has shown that it has it.
     pub replay: Option<Replay>,
+    /// Until when anybody wants what of its answer has not left, once the call is over.
+    pub deadline: Deadline,
 }
 
 /// What the peer sends.
@@ -44,6 +49,10 @@ pub(crate) struct Incoming {
     ahead: usize,
     /// Bytes that still take of the window.
     pub unreleased: usize,
+    /// What is held is part of a message, of which more is to come.
+    unfinished: bool,
+    /// Bytes that came since it was last looked whether any do; `None` if nothing was unfinished then.
+    came: Option<usize>,
 }
 
 /// How a direction ended.
@@ -98,7 +107,7 @@ impl GrpcStream {
     }
 
     fn new(call: CallKey, incoming: Incoming, outgoing: Outgoing) -> Self {
-        Self { call: Some(call), incoming, outgoing, replay: None }
+        Self { call: Some(call), incoming, outgoing, replay: None, deadline: Deadline::NONE }
     }
 }
 
@@ -114,12 +123,18 @@ impl Incoming {
             over: false,
             ahead: 0,
             unreleased: 0,
+            unfinished: false,
+            came: None,
         }
     }
 
     /// Takes body bytes in.
     pub fn push(&mut self, bytes: Bytes) {
         self.unreleased += bytes.len();
+        self.unfinished = false;
+        if let Some(came) = &mut self.came {
+            *came += bytes.len();
+        }
         self.deframer.push(bytes);
     }
 
@@ -160,6 +175,27 @@ impl Incoming {
     /// Bytes the daemon holds of messages that are not complete.
     pub fn held(&self) -> usize {
         self.deframer.held() + self.message.as_ref().map_or(0, |message| message.bytes.len())
+    }
+
+    /// Every message that is complete has been taken. Whether part of one is held, and more is to come.
+    pub fn note_unfinished(&mut self) -> bool {
+        self.unfinished = self.held() > 0;
+        self.is_unfinished()
+    }
+
+    /// Whether it was so when messages were last taken, and nothing has come since.
+    pub fn is_unfinished(&self) -> bool {
+        self.unfinished && !self.over
+    }
+
+    /// Looks whether an unfinished message goes on. `true`: hardly anything of it has come since the last look, though
+    /// the sender had so much of its window left.
+    pub fn has_stalled(&mut self, window: usize) -> bool {
+        if !self.is_unfinished() || self.unreleased > window / 2 {
+            self.came = None;
+            return false;
+        }
+        self.came.replace(0).is_some_and(|came| came < MESSAGE_PROGRESS_BYTES)
     }
 
     /// What the sender gets back now, before its message is complete. A direction without a stream is bounded by its

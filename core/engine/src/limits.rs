@@ -7,6 +7,11 @@ pub(crate) const WAITING: &str =
 pub(crate) const GRPC_MESSAGE_BYTES: &str =
     "bytes of a message once decompressed (limits.grpc_message_bytes)";
 pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
+pub(crate) const HELD_OF_SOURCE: &str = "bytes held for one address or user (limits.held_bytes_per_source)";
+pub(crate) const HELD_OF_HOST: &str = "bytes held for all connections and applications (limits.held_bytes)";
+pub(crate) const UNSENT: &str = "deadline of an answer that its client had not read";
+pub(crate) const STALLED: &str =
+    "seconds in which nothing of an unfinished message has come (limits.message_stall_s)";
 pub(crate) const CROSSING: &str = "bytes waiting for another shard (limits.parked_bytes_per_session)";
 pub(crate) const METHODS_LEARNED: &str =
     "methods of a service known here by their calls only (limits.methods_learned_per_service)";
@@ -79,12 +84,27 @@ pub struct Limits {
     pub mirror_bytes: usize,
     /// Bytes queued on one connection beyond which calls wait in their session instead.
     pub connection_queue_bytes: usize,
+    /// Bytes held for all connections of one address, for one endpoint, or for all sessions of one user: queued,
+    /// arriving, kept to be sent again or waiting for a receive heap, beside 256 KiB for each connection. Over all
+    /// shards. Whoever reads slowly has the streams that lead to it paused, whoever sends has its call refused. One of
+    /// the largest messages and the queue of two lanes.
+    pub held_bytes_per_source: usize,
+    /// The same for all of the host.
+    pub held_bytes: usize,
+    /// Seconds in which something must come of a message of a gRPC peer that is not complete; 0 for as long as it
+    /// takes. Not while the receiver keeps its sender from going on.
+    pub message_stall_s: u32,
 }
 
 impl Limits {
     /// Largest message of a gRPC peer.
     pub(crate) fn grpc_bytes_max(&self) -> u32 {
         self.grpc_message_bytes.min(self.message_bytes)
+    }
+
+    /// How long nothing need come of a message that is not complete.
+    pub(crate) fn message_stall_ns(&self) -> Option<u64> {
+        (self.message_stall_s > 0).then(|| u64::from(self.message_stall_s) * 1_000_000_000)
     }
 }
 
@@ -113,6 +133,9 @@ impl Default for Limits {
             attempts_percent: 20,
             attempts_per_second: 10,
             mirror_bytes: 16 << 20,
+            held_bytes_per_source: MESSAGE_BYTES_MAX as usize / 2 * 3,
+            held_bytes: MESSAGE_BYTES_MAX as usize / 2 * 9,
+            message_stall_s: 30,
         }
     }
 }

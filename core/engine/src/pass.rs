@@ -4,6 +4,7 @@ use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
+use crate::held::HeldFull;
 use crate::limits::{ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
 use crate::session::Session;
@@ -317,13 +318,18 @@ impl Engine {
         };
         let limit = self.limits.parked_bytes_per_session;
         let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
-        if bytes > 0 && session.parked_bytes + bytes > limit {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let parked_bytes = session.parked_bytes + bytes;
+        if parked_bytes > limit {
             return Err(Fault::Limit {
                 name: "bytes waiting for a full receive heap (limits.parked_bytes_per_session)",
                 limit: limit as u64,
             });
         }
-        session.parked_bytes += bytes;
+        self.held.book(&mut session.holding, parked_bytes as u64).map_err(HeldFull::fault)?;
+        session.parked_bytes = parked_bytes;
         Ok(())
     }
 
@@ -337,10 +343,7 @@ impl Engine {
         if self.is_large(bytes)
             && let Some(peer) = self.calls.find(key).and_then(|call| call.half_of(direction).large_of)
         {
-            if let Some(held) = self.held_by(peer) {
-                *held = held.saturating_sub(bytes);
-            }
-            return;
+            return self.holds_less(peer, bytes);
         }
         let destination = self.destination(key, direction);
         if destination.is_none() {
@@ -348,6 +351,7 @@ impl Engine {
         }
         if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
             session.parked_bytes = session.parked_bytes.saturating_sub(bytes);
+            self.held.settle(&mut session.holding, session.parked_bytes as u64);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::assembly::Assembly;
 use crate::grpc_peer::PeerIdentity;
+use crate::held::{HeldBudget, HeldFull, Holding};
 use crate::item::Direction;
 use crate::registry::{MethodKey, MethodTypes};
 use crate::remote::LaneIndex;
@@ -49,6 +50,9 @@ pub struct Peer {
     pub(crate) assemblies: KeyedMap<StreamId, Assembly>,
     /// Bytes of those that the daemon holds itself.
     pub(crate) assembling_bytes: usize,
+    /// What is booked for those.
+    #[serde(skip)]
+    pub(crate) holding: Holding,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
     /// Whether it waits in line for the host to transmit.
@@ -115,6 +119,18 @@ impl Peer {
         let assembly = self.assemblies.remove(&stream)?;
         self.assembling_bytes = self.assembling_bytes.saturating_sub(assembly.private_bytes());
         Some(assembly)
+    }
+
+    /// So many bytes of large messages are to be held for it, if its source may have them.
+    pub(crate) fn hold(&mut self, budget: &mut HeldBudget, held_bytes: usize) -> Result<(), Fault> {
+        budget.book(&mut self.holding, held_bytes as u64).map_err(HeldFull::fault)?;
+        self.assembling_bytes = held_bytes;
+        Ok(())
+    }
+
+    /// Where it comes from, or leads to: without the port of whoever has dialled.
+    pub(crate) fn source_of(label: &str, dialled: bool) -> Box<str> {
+        if dialled { label.into() } else { label.rsplit_once(':').map_or(label, |(host, _)| host).into() }
     }
 
     /// What a call's end is that the connection took along.

@@ -3,6 +3,7 @@
 use crate::call::ServerEnd;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
+use crate::held::Holding;
 use crate::peer::{Lent, Peer};
 use crate::remote::{Dialled, LaneIndex};
 use crate::table::{Key, Table};
@@ -199,6 +200,7 @@ impl Engine {
         for (_, assembly) in peer.assemblies.drain() {
             self.abandoned.extend(assembly.block());
         }
+        self.held.leave(std::mem::take(&mut peer.holding));
         for (call, _) in std::mem::take(&mut peer.blocked) {
             self.fail(turn, call, peer.lost_with(Execution::Unknown));
         }
@@ -237,6 +239,7 @@ impl Engine {
             self.unblock_peer(turn, key);
         }
         let Some(peer) = self.peers.find_mut(key) else { return };
+        self.held.settle(&mut peer.holding, peer.assembling_bytes as u64);
         if peer.connection.wants_write() {
             self.transmit(key);
         }
@@ -271,6 +274,7 @@ impl Engine {
         label: String,
         lane: Option<(RemoteKey, LaneIndex)>,
     ) -> PeerKey {
+        let holding = Holding::of(Peer::source_of(&label, lane.is_some()));
         let key = self.peers.insert(Peer {
             connection: Connection::new(side, config, now),
             lane,
@@ -285,6 +289,7 @@ impl Engine {
             offered: KeyedMap::default(),
             assemblies: KeyedMap::default(),
             assembling_bytes: 0,
+            holding,
             blocked: VecDeque::new(),
             in_line: false,
             timer_at: None,

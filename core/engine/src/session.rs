@@ -1,6 +1,7 @@
 //! One attached session, as the engine sees it.
 
 use crate::CallKey;
+use crate::held::Holding;
 use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
@@ -26,6 +27,9 @@ pub struct Session {
     /// The program of that process; empty if nobody said.
     #[serde(default)]
     pub(crate) program: Box<str>,
+    /// The control group of that process; empty if nobody said.
+    #[serde(default)]
+    pub(crate) cgroup: Box<str>,
     /// What is said of its calls to the operator's other hosts.
     #[serde(skip)]
     pub(crate) caller: Arc<VouchedCaller>,
@@ -55,6 +59,9 @@ pub struct Session {
     pub(crate) stream_bytes: u64,
     /// Bytes of messages that wait so that the daemon holds itself.
     pub(crate) parked_bytes: usize,
+    /// What is booked for those.
+    #[serde(skip)]
+    pub(crate) holding: Holding,
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
     pub(crate) draining: bool,
@@ -90,6 +97,7 @@ impl Session {
             routes: Vec::new(),
             identity: Box::default(),
             program: Box::default(),
+            cgroup: Box::default(),
             caller: Arc::default(),
             caller_revision: 0,
             made: KeyedMap::default(),
@@ -102,6 +110,7 @@ impl Session {
             parked_streams: VecDeque::new(),
             stream_bytes: 0,
             parked_bytes: 0,
+            holding: Holding::default(),
             lent: 0,
             draining: false,
             awaits_drained: false,

@@ -650,6 +650,167 @@ fn requests_that_never_become_whole_are_bounded() {
     scene.nothing_left();
 }
 
+/// Eight connections of one client and one of another: what the first may hold is one budget, whose key the refused
+/// calls hear, and the other's calls do not notice.
+#[test]
+fn what_all_connections_of_an_address_hold_is_one_budget() {
+    let limits = Limits { held_bytes_per_source: 4 << 20, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let (mut fit, mut refused) = (Vec::new(), 0);
+    let label = |port: u32| format!("tcp://10.9.9.9:{port}");
+    let webs: Vec<usize> = (1..=8).map(|port| scene.world.web_from(0, label(port))).collect();
+    let part = &blob(&[1; 1_000_000])[..900_000];
+    for (web, tag) in webs.iter().flat_map(|web| (0..2).map(|tag| (*web, StreamTag(tag)))) {
+        scene.world.request(web, tag, ONCE, &[], false);
+        scene.world.body(web, tag, part, false);
+        scene.settle();
+        match scene.world.webs[web].take(tag).trailers {
+            Some(trailers) => {
+                assert_eq!(trailers["grpc-status"], "8");
+                let said = trailers["grpc-message"].to_str().unwrap();
+                assert!(said.contains("limits.held_bytes_per_source"), "{said}");
+                refused += 1;
+            }
+            None => fit.push((web, tag)),
+        }
+    }
+    // 4 MiB, and a first step of 256 KiB for each connection.
+    assert!((4..=6).contains(&fit.len()) && refused == 16 - fit.len(), "{} fit", fit.len());
+    scene.world.request(scene.web, ONE, ONCE, &[], false);
+    scene.world.body(scene.web, ONE, part, false);
+    assert!(scene.said(ONE).trailers.is_none(), "another address has its own");
+    scene.world.reset(scene.web, ONE, Reason::CANCEL);
+    for (web, tag) in fit {
+        scene.world.reset(web, tag, Reason::CANCEL);
+    }
+    let (web, whole) = (webs[0], blob(&[1; 1_000_000]));
+    scene.world.request(web, ONE, ONCE, &[], false);
+    scene.world.body(web, ONE, &whole, true);
+    scene.settle();
+    let call = scene.server.take_call();
+    scene.reply(call, Code::Ok, Some(b"y"));
+    assert_eq!(
+        answered(&scene.world.webs[web].take(ONE)),
+        [b"y".to_vec()],
+        "and what was held is given back"
+    );
+    scene.nothing_left();
+}
+
+/// A client that reads nothing, by many connections: handlers that stream to it are paused, with all its connections
+/// together within what its address may hold, and a handler that streams to another goes on.
+#[test]
+fn handlers_that_stream_to_a_slow_address_are_paused_and_others_go_on() {
+    let limits = Limits { held_bytes_per_source: 2 << 20, ..Limits::default() };
+    let mut scene = Scene::with_limits(limits);
+    let mut webs: Vec<usize> =
+        (1..=6).map(|port| scene.world.web_from(0, format!("tcp://10.9.9.9:{port}"))).collect();
+    webs.push(scene.web);
+    let mut calls = Vec::new();
+    for web in &webs {
+        scene.world.webs[*web].reads = *web == scene.web;
+        scene.world.request(*web, ONE, SCATTER, &[], false);
+        scene.world.body(*web, ONE, &blob(b"x"), true);
+        scene.settle();
+        let call = scene.server.take_call();
+        scene.submit(release(call.call, call.payload, call.metadata, 0));
+        calls.push(call.call);
+    }
+    for _ in 0..9 {
+        for call in &calls {
+            let payload = scene.world.blob(&mut scene.server, &[3; 100_000]);
+            scene.submit(Submission::Message { call: *call, payload, end: false, a1: Instant(6) });
+        }
+    }
+    let rows = scene.world.hosts[0].engine.snapshot().peers;
+    let queued = rows.iter().map(|row| row.queued_bytes).sum::<u64>();
+    assert!(queued <= (2 << 20) + 6 * ((256 << 10) + 100_010), "{queued} of {}", 6 * 900_000);
+    assert_eq!(scene.world.webs[scene.web].take(ONE).messages.len(), 9, "the other's all went");
+    for web in webs {
+        scene.world.webs[web].reads = true;
+    }
+    scene.settle();
+    for call in calls {
+        scene.submit(Submission::Finish(finish(call, Code::Ok, None)));
+    }
+    scene.nothing_left();
+}
+
+#[test]
+fn a_message_that_does_not_go_on_ends_its_call() {
+    let second = 1_000_000_000;
+    let mut scene = Scene::with_limits(Limits { message_stall_s: 30, ..Limits::default() });
+    let message = blob(&[1; 200_000]);
+    let (slow, stalled, idle) = (StreamTag(1), StreamTag(2), StreamTag(3));
+    for (tag, path, bytes) in
+        [(slow, ONCE, &message[..10_000]), (stalled, ONCE, &message[..10_000]), (idle, GATHER, &message)]
+    {
+        scene.world.request(scene.web, tag, path, &[], false);
+        scene.world.body(scene.web, tag, bytes, false);
+    }
+    scene.settle();
+    let streamed = scene.server.take();
+    let [Completion::Call(streaming), Completion::Message { payload, .. }] = streamed[..] else {
+        panic!("{streamed:?}")
+    };
+    scene.submit(release(streaming.call, Some(payload), Default::default(), 0));
+    for piece in message[10_000..].chunks(20_000).take(4) {
+        scene.world.advance(20 * second);
+        scene.world.body(scene.web, slow, piece, false);
+    }
+    let trailers = scene.said(stalled).trailers.expect("it ended");
+    assert_eq!(trailers["grpc-status"], "8");
+    assert!(trailers["grpc-message"].to_str().unwrap().contains("limits.message_stall_s"));
+    assert!(scene.said(slow).trailers.is_none(), "what goes on may take its time");
+    assert!(scene.said(idle).trailers.is_none(), "between two messages a stream may be silent");
+    scene.world.body(scene.web, slow, &message[90_000..], true);
+    scene.settle();
+    let call = scene.server.take_call();
+    scene.reply(call, Code::Ok, Some(b"y"));
+    assert_eq!(scene.said(slow).code(), 0);
+    scene.submit(Submission::Finish(finish(streaming.call, Code::Aborted, None)));
+    assert_eq!(scene.said(idle).code(), 10);
+    scene.world.advance(600 * second);
+    scene.nothing_left();
+}
+
+/// An answer that waits for its client to read is dropped when its deadline passes: one that is complete, and one that
+/// a handler was in the middle of.
+#[test]
+fn deadlines_hold_for_answers_that_wait_to_leave() {
+    let mut scene = Scene::new();
+    scene.world.webs[scene.web].reads = false;
+    let (whole, begun) = (StreamTag(1), StreamTag(2));
+    scene.ask(whole, &[("grpc-timeout", "5S")], b"x");
+    let call = scene.server.take_call();
+    scene.reply(call, Code::Ok, Some(&[9; 100_000]));
+    scene.world.request(scene.web, begun, SCATTER, &[("grpc-timeout", "6S")], false);
+    scene.world.body(scene.web, begun, &blob(b"x"), true);
+    scene.settle();
+    let call = scene.server.take_call();
+    scene.submit(release(call.call, call.payload, call.metadata, 0));
+    let payload = scene.world.blob(&mut scene.server, &[3; 100_000]);
+    scene.submit(Submission::Message { call: call.call, payload, end: false, a1: Instant(6) });
+    let queued = |scene: &Scene| scene.world.hosts[0].engine.snapshot().peers[0].queued_bytes;
+    assert!(queued(&scene) > 200_000);
+    scene.world.advance(5_500_000_000);
+    scene.settle();
+    assert!((100_000..110_000).contains(&queued(&scene)), "{}", queued(&scene));
+    let said = scene.said(whole);
+    assert_eq!((said.code(), said.messages.len()), (4, 0));
+    scene.world.advance(1_000_000_000);
+    scene.settle();
+    assert_eq!(queued(&scene), 0);
+    assert_eq!(scene.said(begun).code(), 4);
+    assert!(matches!(
+        scene.server.take().last(),
+        Some(Completion::Cancelled { code: Code::DeadlineExceeded, .. })
+    ));
+    scene.submit(Submission::Finish(finish(call.call, Code::Ok, None)));
+    scene.world.webs[scene.web].reads = true;
+    scene.nothing_left();
+}
+
 #[test]
 fn operators_tell_grpc_peers_from_native_ones() {
     let mut scene = Scene::new();

@@ -64,7 +64,7 @@ pub enum Event {
         reason: Reason,
     },
     /// Bytes given by [`Command::Data`] have left: so many fewer are queued. Nothing is said of bytes that are dropped:
-    /// those of a stream that was reset, by either side, and of one whose answer has ended (client role).
+    /// those of a stream that was reset, by either side, or cut off, and of one whose answer has ended (client role).
     Sent {
         /// On which stream.
         stream: StreamTag,
@@ -120,6 +120,13 @@ pub enum Command {
     /// End the body with trailers, behind the data queued before.
     Trailers {
         /// On which stream.
+        stream: StreamTag,
+        /// The trailers.
+        trailers: HeaderMap,
+    },
+    /// End the body with trailers now; queued data is dropped (server role, behind the head).
+    CutOff {
+        /// Which stream.
         stream: StreamTag,
         /// The trailers.
         trailers: HeaderMap,

@@ -90,6 +90,7 @@ impl HostLimits {
     /// The count of this name.
     pub fn count(&self, name: &str) -> Arc<SharedCount> {
         let mut named = self.named();
+        named.counts.retain(|_, count| Arc::strong_count(count) > 1);
         let known =
             named.counts.entry(name.to_owned()).or_insert_with(|| Arc::new(SharedCount::new(self.shards)));
         Arc::clone(known)

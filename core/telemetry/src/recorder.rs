@@ -9,6 +9,8 @@ use trunkline_call::{Code, Instant};
 pub const RING_CALLS: usize = 64 * 1024;
 /// Numbers of peers a row has room for.
 pub(crate) const PEERS_MAX: usize = 1 << 16;
+/// Calls of the ring that are read at once: a tenth of a millisecond.
+const CALLS_PER_PART: usize = 4 * 1024;
 /// Calls each of the three strata keeps: 320 KiB.
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
@@ -33,6 +35,15 @@ pub struct FlightRecorder {
     /// Those of the epoch before.
     previous: Strata,
     epoch_began: Instant,
+}
+
+/// How far a recorder has been read.
+#[derive(Debug)]
+pub(crate) struct FlightReader {
+    /// Where in the ring to read next, and how many are left.
+    next: usize,
+    left: usize,
+    strata_read: usize,
 }
 
 /// The sample of one epoch.
@@ -177,6 +188,40 @@ impl FlightRecorder {
         self.strata().flat_map(|stratum| {
             stratum.kept.iter().map(|flight| Weighted { row: flight.unpack(), weight: stratum.stride })
         })
+    }
+
+    /// Begins to read all there is, a part at a time.
+    pub(crate) fn read(&self) -> FlightReader {
+        let newest = self.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
+        FlightReader { next: newest, left: self.ring.len(), strata_read: 0 }
+    }
+
+    /// The next of the last calls, newest first; what has been written since the reader began is left out. `false`:
+    /// there are no more.
+    pub(crate) fn read_recent(
+        &self,
+        reader: &mut FlightReader,
+        begun: Instant,
+        mut take: impl FnMut(FlightRow),
+    ) -> bool {
+        for _ in 0..reader.left.min(CALLS_PER_PART) {
+            if let Some(flight) = self.ring.get(reader.next).filter(|flight| flight.at <= begun.0) {
+                take(flight.unpack());
+            }
+            reader.next = reader.next.checked_sub(1).unwrap_or(self.ring.len().saturating_sub(1));
+            reader.left -= 1;
+        }
+        reader.left > 0
+    }
+
+    /// The next stratum of the sample. `false`: there are no more.
+    pub(crate) fn read_sample(&self, reader: &mut FlightReader, mut take: impl FnMut(Weighted)) -> bool {
+        let Some(stratum) = self.strata().nth(reader.strata_read) else { return false };
+        reader.strata_read += 1;
+        for flight in &stratum.kept {
+            take(Weighted { row: flight.unpack(), weight: stratum.stride });
+        }
+        true
     }
 
     /// Heap bytes in use.

@@ -5,11 +5,13 @@ use crate::clock::{ClockOffset, ClockPair};
 use crate::component::Components;
 use crate::index::{MethodIndex, PeerIndex};
 use crate::record::{Lines, Record, Side};
-use crate::recorder::{FlightRecorder, FlightRow, Weighted};
+use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
-use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
+use crate::snapshot::{Ask, Detail, Entry, Snapshot};
+use crate::snapshot_parts::SnapshotParts;
 use crate::traced::{CallTrace, Exemplar, Exemplars, TracedCall, TracedCalls, TracedRow};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use trunkline_call::Instant;
 
 /// Counters, histograms, flight recorder and clock estimates of one shard.
@@ -218,23 +220,43 @@ impl Telemetry {
 
     /// The series and, if asked for, calls one by one, with names instead of numbers.
     ///
-    /// Not for every turn: copies what is asked for, and with samples reads the whole ring (4 MiB).
+    /// Not for every turn: copies what is asked for, and with samples reads the whole ring (4 MiB). A shard hands it
+    /// over in parts instead: [`Telemetry::begin_snapshot`].
     pub fn snapshot(&mut self, now: Instant, ask: &Ask) -> Snapshot {
+        let mut parts = self.begin_snapshot(now, ask.clone());
+        while self.copy_part(&mut parts) {}
+        parts.finish()
+    }
+
+    /// Begins a snapshot of what is counted now.
+    pub fn begin_snapshot(&mut self, now: Instant, ask: Ask) -> SnapshotParts {
         self.settle();
-        let series = self.series.iter().filter(|keyed| keyed.series.calls() > 0);
-        let series = series.filter(|keyed| ask.wants(self.method_name(keyed.method))).map(|keyed| Entry {
-            side: keyed.side,
-            method: self.method_name(keyed.method).to_owned(),
-            peer: self.peer_name(keyed.peer).to_owned(),
-            series: match ask.detail {
-                Detail::Whole => (*keyed.series).clone(),
-                Detail::Totals => keyed.series.totals(),
-            },
-            exemplars: keyed.exemplars.clone(),
-        });
-        let (series, samples) = (series.collect(), self.samples(ask));
-        let traced = self.take_traced(ask.traced_max);
-        Snapshot { at_ns: now.0, series, samples, traced, traced_lost: self.traced.lost() }
+        let (traced, lost) = (self.take_traced(ask.traced_max), self.traced.lost());
+        SnapshotParts::new(now, ask, self.recorder.read()).with_traced(traced, lost)
+    }
+
+    /// Copies another part of a snapshot: so much as a turn has time for. `false`: it is complete, and can be
+    /// [finished](SnapshotParts::finish) elsewhere.
+    pub fn copy_part(&self, parts: &mut SnapshotParts) -> bool {
+        let read = parts.series_read;
+        let count = (self.series.len() - read).min(parts.series_per_part());
+        if count > 0 {
+            parts.series_read += count;
+            for keyed in &self.series[read..read + count] {
+                let method = self.methods.name(keyed.method.0);
+                if keyed.series.calls() > 0 && parts.ask.wants(method) {
+                    let series = match parts.ask.detail {
+                        Detail::Whole => (*keyed.series).clone(),
+                        Detail::Totals => keyed.series.totals(),
+                    };
+                    let (method, peer) = (method.to_owned(), self.peers.name(keyed.peer.0).to_owned());
+                    let (side, exemplars) = (keyed.side, keyed.exemplars.clone());
+                    parts.series.push(Entry { side, method, peer, series, exemplars });
+                }
+            }
+            return true;
+        }
+        parts.copy_calls(&self.recorder, || (self.methods.names.clone(), self.peers.names.clone()))
     }
 
     fn take_traced(&mut self, max: usize) -> Vec<TracedCall> {
@@ -318,27 +340,6 @@ impl Telemetry {
         self.series.push(Keyed::new(side, method, peer));
         slot
     }
-
-    /// The newest calls the ring has of the methods asked for; if the strata have more of them, those, with weights.
-    fn samples(&self, ask: &Ask) -> Vec<Sample> {
-        if ask.samples_max == 0 {
-            return Vec::new();
-        }
-        let wanted: Vec<bool> = self.methods.names.iter().map(|name| ask.wants(name)).collect();
-        let wants = |row: &FlightRow| wanted.get(row.method.0 as usize).copied().unwrap_or(false);
-        let recent: Vec<_> = self.recorder.recent().filter(wants).take(ask.samples_max).collect();
-        let kept: Vec<_> = self.recorder.sample().filter(|weighted| wants(&weighted.row)).collect();
-        if recent.len() >= kept.len().min(ask.samples_max) {
-            return recent.into_iter().map(|row| self.named(row, 1)).collect();
-        }
-        let step = kept.len().div_ceil(ask.samples_max);
-        let thinned = kept.into_iter().step_by(step);
-        thinned.map(|Weighted { row, weight }| self.named(row, weight * step as u64)).collect()
-    }
-
-    fn named(&self, row: FlightRow, weight: u64) -> Sample {
-        Sample::new(&row, weight, self.method_name(row.method), self.peer_name(row.peer))
-    }
 }
 
 impl Default for Telemetry {
@@ -378,8 +379,8 @@ fn names_of(numbers: impl Iterator<Item = u32>, names: &Names) -> Vec<(u32, Stri
 /// Numbers for names, up to a limit; number zero is everything beyond it.
 #[derive(Debug)]
 struct Names {
-    names: Vec<Box<str>>,
-    numbers: BTreeMap<Box<str>, u32>,
+    names: Vec<Arc<str>>,
+    numbers: BTreeMap<Arc<str>, u32>,
     max: usize,
 }
 
@@ -397,8 +398,9 @@ impl Names {
             return 0;
         }
         let number = self.names.len() as u32;
-        self.names.push(name.into());
-        self.numbers.insert(name.into(), number);
+        let name: Arc<str> = name.into();
+        self.names.push(Arc::clone(&name));
+        self.numbers.insert(name, number);
         number
     }
 

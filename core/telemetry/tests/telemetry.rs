@@ -241,6 +241,33 @@ fn steady_recording_takes_no_memory() {
     assert!(before < 8 << 20, "{before} bytes");
 }
 
+/// A shard copies what it knows in parts, between which it records more calls: what is put together of them elsewhere
+/// is what it would have told at once.
+#[test]
+fn a_snapshot_in_parts_is_the_one_at_once() {
+    let mut telemetry = Telemetry::new();
+    let now = greet(&mut telemetry, RING_CALLS as u64 + 500, |_, _, _| {});
+    for number in 0..300 {
+        let method = telemetry.method(&format!("/many.v1.S{number}/M"));
+        telemetry.record(now, &call(now.0, method, PeerIndex::LOCAL, USUAL));
+    }
+    let at_once = telemetry.snapshot(now, &whole());
+    let mut parts = telemetry.begin_snapshot(now, whole());
+    let mut later = 0;
+    while telemetry.copy_part(&mut parts) {
+        later += 1;
+        let method = telemetry.method(GREETER);
+        let at = now.0 + later * 1_000_000;
+        telemetry.record(Instant(at), &call(at, method, PeerIndex::LOCAL, USUAL));
+    }
+    let in_parts = parts.finish();
+    assert!(later as usize >= RING_CALLS / 4096 + 300 / 32, "{later} parts");
+    assert_eq!(in_parts.series.len(), at_once.series.len());
+    assert!(at_once.samples.starts_with(&in_parts.samples), "in order, and nothing that came later");
+    let missing = at_once.samples.len() - in_parts.samples.len();
+    assert!(missing <= later as usize, "{missing}: only what the later ones took the room of");
+}
+
 #[test]
 fn failures_and_the_slow_outlive_the_ring() {
     let mut telemetry = Telemetry::new();

@@ -6,8 +6,8 @@
 //! h2 in either role, `stream.rs` and `table.rs` keep the open streams, `drive.rs` lets all of them work.
 //!
 //! What h2 answers without telling is counted by `meter.rs`, which reads along, and what it takes that is malformed is
-//! found by `trailers.rs`; pings, age and idleness are in
-//! `keepalive.rs`; `settings.rs` names every limit.
+//! found by `trailers.rs`; `portions.rs` has it decode no more headers in a turn than others can wait for; pings, age
+//! and idleness are in `keepalive.rs`; `settings.rs` names every limit.
 
 mod connection;
 mod drive;
@@ -15,6 +15,7 @@ mod keepalive;
 mod link;
 mod marks;
 mod meter;
+mod portions;
 mod settings;
 mod stream;
 mod table;

@@ -158,6 +158,36 @@ fn windows_stop_and_release_opens() {
     assert_eq!(sent(&client), body.len());
 }
 
+/// What a client does not take is dropped, and the end that takes its place reaches the client though its window is
+/// closed; the connection goes on.
+#[test]
+fn a_body_that_is_cut_off_ends_at_once() {
+    let (server, client) = settings();
+    let client = Http2Settings { stream_window_bytes: 100_000, ..client };
+    let (mut server, mut client) = pair(server, client);
+    let stream = start(&mut client, 1, b"question", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::from(vec![7; 3_000_000]));
+    until(&mut server, &mut client, |_, client| (body_of(client, stream).0.len() == 100_000).then_some(()));
+    assert!(!body_of(&client, stream).1);
+    let mut late = trailers();
+    late.insert("grpc-status", http::HeaderValue::from_static("4"));
+    server.command(Command::CutOff { stream: tag, trailers: late });
+    let said = until(&mut server, &mut client, |_, client| {
+        client.take(|event| match event {
+            Event::Trailers { stream: of, trailers } if *of == stream => Some(trailers.clone()),
+            _ => None,
+        })
+    });
+    assert_eq!(said["grpc-status"], "4");
+    assert_eq!(body_of(&client, stream).0.len(), 100_000, "nothing more came");
+    assert_eq!(server.http.as_ref().unwrap().streams_open(), 0);
+    let next = start(&mut client, 2, b"next", true);
+    let tag = until(&mut server, &mut client, |server, _| server.take_request());
+    answer(&mut server, tag, Bytes::from_static(b"reply"));
+    until(&mut server, &mut client, |_, client| body_of(client, next).1.then_some(()));
+}
+
 /// A stream nobody releases does not stop another.
 #[test]
 fn a_slow_stream_stops_only_itself() {

@@ -528,3 +528,40 @@ fn pseudo_headers_in_an_answers_trailers_are_told() {
         assert_eq!(client.over, None);
     }
 }
+
+/// Requests of a few bytes that name a long entry of the header table become a megabyte or two of headers in a turn and
+/// no more, however many of them one read brings; and all of them are heard in the end.
+#[test]
+fn headers_by_reference_come_a_few_in_a_turn() {
+    const REQUESTS: usize = 400;
+    let mut raw = Raw::new(Http2Settings::server());
+    let mut planted = HEAD.to_vec();
+    // A literal with a name of one byte, to be kept in the table: 3,900 bytes.
+    planted.extend(b"\x40\x01x\x7f\xbd\x1d");
+    planted.extend([b'y'; 3900]);
+    raw.say(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &planted));
+    // Its path is not kept, so that the long one stays the newest.
+    let mut referring = b"\x83\x86\x04\x06/a.B/C".to_vec();
+    referring.extend([0x80 | 62; 15]);
+    let all: Vec<u8> = (1..=REQUESTS as u32)
+        .flat_map(|number| frame(HEADERS, END_HEADERS | END_STREAM, 2 * number + 1, &referring))
+        .collect();
+    let written = raw.socket.write_vectored(&[IoSlice::new(&all)]).unwrap();
+    assert_eq!(written, Transfer::Bytes(all.len()), "the socket takes it at once");
+    let (mut heard, mut most, until) = (0, 0, Clock::now() + WATCHDOG);
+    while heard < REQUESTS {
+        raw.events.clear();
+        raw.turn();
+        let heads = raw.events.iter().filter_map(|event| match event {
+            Event::Request { head, .. } => {
+                Some(head.headers.values().map(|value| value.len()).sum::<usize>())
+            }
+            _ => None,
+        });
+        let heads: Vec<usize> = heads.collect();
+        heard += heads.len();
+        most = most.max(heads.iter().sum());
+        assert!(raw.over.is_none() && Clock::now() < until, "{heard} heard, {:?}", raw.over);
+    }
+    assert!(most > 100_000 && most < 2_000_000, "{most} of {}", REQUESTS * 58_500);
+}

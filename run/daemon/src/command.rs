@@ -3,6 +3,7 @@
 use crate::handover::Stand;
 use crate::names::LookedUp;
 use crate::pending::TlsKeys;
+use crate::reports::Reported;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) enum Command {
         label: String,
         identity: String,
         program: String,
+        cgroup: String,
         stands_by: bool,
         tells_callers: bool,
         reply: Sender<SessionKey>,
@@ -52,7 +54,7 @@ pub(crate) enum Command {
     /// Tell which policies are at work, and what they have done.
     ListPolicies { reply: Sender<Vec<PolicyRow>> },
     /// Tell about yourself.
-    Observe { ask: Ask, reply: Sender<Observation> },
+    Observe { ask: Ask, reply: Sender<Reported> },
     /// Tell calls one by one.
     Calls { ask: CallsAsk, reply: Sender<CallsAnswer> },
     /// Tell what is served.

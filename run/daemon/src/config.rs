@@ -8,6 +8,7 @@ mod error;
 mod gateway;
 mod http2;
 mod level;
+mod limit_keys;
 mod log;
 mod metrics;
 mod otlp;
@@ -26,6 +27,7 @@ pub use error::ConfigError;
 pub use gateway::{Gateway, OpenTo};
 pub use http2::{Http2Keys, Tls};
 pub use level::check_log_level;
+pub use limit_keys::LimitKeys;
 pub use log::{Log, LogFormat};
 pub use metrics::Metrics;
 pub use otlp::{Collector, Otlp};
@@ -34,6 +36,7 @@ pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
 pub use sessions::Sessions;
 pub use tenants::Tenant;
+pub(crate) use tenants::TenantCandidate;
 pub use value::{Address, Bytes, Mode, Principal, Shards, UdpAddress, UnixAddress, Whom};
 
 use serde::{Deserialize, Serialize};
@@ -150,35 +153,6 @@ pub struct Daemon {
     pub connections_max: usize,
     /// Accepted connections at once from one address, or one user of this host. Zero: three quarters of all.
     pub connections_per_source_max: usize,
-}
-
-/// `[limits]`: what one shard holds at most; the reasons stand at [`Limits`], key by key.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-#[allow(missing_docs, reason = "the names and their reasons are those of `trunkline_engine::Limits`")]
-pub struct LimitKeys {
-    pub calls_made_per_session: usize,
-    pub calls_delivered_per_session: usize,
-    pub stream_window_bytes: Bytes,
-    pub routes_per_session: usize,
-    pub methods_learned_per_service: usize,
-    pub parked_bytes_per_session: Bytes,
-    pub assembling_bytes_per_peer: Bytes,
-    pub calls_waiting_per_endpoint: usize,
-    pub endpoints: usize,
-    pub endpoints_per_user: usize,
-    pub message_bytes: Bytes,
-    pub inline_body_bytes: Bytes,
-    pub bulk_body_bytes: Bytes,
-    pub connection_queue_bytes: Bytes,
-    pub grpc_message_bytes: Bytes,
-    pub grpc_connections_per_endpoint: usize,
-    pub grpc_replay_bytes_per_call: Bytes,
-    pub grpc_replay_bytes_per_peer: Bytes,
-    pub attempts_bytes: Bytes,
-    pub attempts_percent: u32,
-    pub attempts_per_second: u32,
-    pub mirror_bytes: Bytes,
 }
 
 /// `[grpc]`: how gRPC is spoken.
@@ -369,37 +343,8 @@ impl Config {
     }
 
     /// The engine's limits.
-    ///
-    /// Written out field by field, so that a limit without a key does not compile.
     pub fn limits(&self) -> Limits {
-        let keys = &self.limits;
-        Limits {
-            calls_made_per_session: keys.calls_made_per_session,
-            calls_delivered_per_session: keys.calls_delivered_per_session,
-            stream_window_bytes: keys.stream_window_bytes.as_u32(),
-            routes_per_session: keys.routes_per_session,
-            methods_learned_per_service: keys.methods_learned_per_service,
-            parked_bytes_per_session: keys.parked_bytes_per_session.as_usize(),
-            assembling_bytes_per_peer: keys.assembling_bytes_per_peer.as_usize(),
-            calls_waiting_per_endpoint: keys.calls_waiting_per_endpoint,
-            endpoints: keys.endpoints,
-            endpoints_per_user: match keys.endpoints_per_user {
-                0 => keys.endpoints - keys.endpoints / 4,
-                endpoints => endpoints,
-            },
-            message_bytes: keys.message_bytes.as_u32(),
-            inline_body_bytes: keys.inline_body_bytes.as_u32(),
-            bulk_body_bytes: keys.bulk_body_bytes.as_u32(),
-            connection_queue_bytes: keys.connection_queue_bytes.as_usize(),
-            grpc_message_bytes: keys.grpc_message_bytes.as_u32(),
-            grpc_connections_per_endpoint: keys.grpc_connections_per_endpoint,
-            grpc_replay_bytes_per_call: keys.grpc_replay_bytes_per_call.as_usize(),
-            grpc_replay_bytes_per_peer: keys.grpc_replay_bytes_per_peer.as_usize(),
-            attempts_bytes: keys.attempts_bytes.as_usize(),
-            attempts_percent: keys.attempts_percent,
-            attempts_per_second: keys.attempts_per_second,
-            mirror_bytes: keys.mirror_bytes.as_usize(),
-        }
+        self.limits.resolved()
     }
 
     /// How the engine speaks gRPC.
@@ -408,6 +353,7 @@ impl Config {
             response_encoding: self.grpc.response_encoding.into(),
             request_encoding: self.grpc.request_encoding.into(),
             always: self.grpc.always,
+            connection_window_bytes: self.http2.connection_window_bytes.as_u32(),
             ..GrpcSettings::default()
         }
     }
@@ -488,36 +434,6 @@ impl Admin {
             return Ok(());
         }
         Err(format!("not for uid {uid}, gid {gid}; {key} in the daemon's configuration says who may"))
-    }
-}
-
-impl Default for LimitKeys {
-    fn default() -> Self {
-        let limits = Limits::default();
-        Self {
-            calls_made_per_session: limits.calls_made_per_session,
-            calls_delivered_per_session: limits.calls_delivered_per_session,
-            stream_window_bytes: limits.stream_window_bytes.into(),
-            routes_per_session: limits.routes_per_session,
-            methods_learned_per_service: limits.methods_learned_per_service,
-            parked_bytes_per_session: limits.parked_bytes_per_session.into(),
-            assembling_bytes_per_peer: limits.assembling_bytes_per_peer.into(),
-            calls_waiting_per_endpoint: limits.calls_waiting_per_endpoint,
-            endpoints: limits.endpoints,
-            endpoints_per_user: 0,
-            message_bytes: limits.message_bytes.into(),
-            inline_body_bytes: limits.inline_body_bytes.into(),
-            bulk_body_bytes: limits.bulk_body_bytes.into(),
-            connection_queue_bytes: limits.connection_queue_bytes.into(),
-            grpc_message_bytes: limits.grpc_message_bytes.into(),
-            grpc_connections_per_endpoint: limits.grpc_connections_per_endpoint,
-            grpc_replay_bytes_per_call: limits.grpc_replay_bytes_per_call.into(),
-            grpc_replay_bytes_per_peer: limits.grpc_replay_bytes_per_peer.into(),
-            attempts_bytes: limits.attempts_bytes.into(),
-            attempts_percent: limits.attempts_percent,
-            attempts_per_second: limits.attempts_per_second,
-            mirror_bytes: limits.mirror_bytes.into(),
-        }
     }
 }
 

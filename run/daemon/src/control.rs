@@ -361,6 +361,7 @@ impl Control {
             label: application,
             identity: format!("uid:{}", peer.uid),
             program: program_of(peer.pid),
+            cgroup: cgroup_of(peer.pid),
             stands_by,
             tells_callers,
             reply,
@@ -545,6 +546,12 @@ impl Control {
 fn program_of(pid: u32) -> String {
     let path = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     path.into_os_string().into_string().unwrap_or_default()
+}
+
+/// The control group a process is in, of the one hierarchy there is (cgroup v2); empty if nobody knows.
+fn cgroup_of(pid: u32) -> String {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or_default().to_owned()
 }
 
 fn bound_reply(binding: Binding) -> Bound {

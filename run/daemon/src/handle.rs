@@ -3,7 +3,7 @@
 use crate::changes::{Changes, Watcher};
 use crate::clients::Client;
 use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
-use crate::config::{Config, Tenant};
+use crate::config::Config;
 use crate::control::{Control, ControlMessage, ControlParts};
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
@@ -20,6 +20,7 @@ use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
 use crate::policies_file::Kept;
 use crate::purpose::Purpose;
+use crate::reports::{Reported, Reports};
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard, Token, now};
 use crate::sockets::{INPUT_BYTES, NativeSockets};
@@ -198,7 +199,11 @@ impl Daemon {
     /// What every shard knows about itself, in order.
     pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
         let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
-        self.shards.iter().filter_map(observe).collect()
+        let reported = self.shards.iter().filter_map(observe);
+        // What takes time is done here, on the thread of whoever asks.
+        let seen =
+            |Reported { state, measured }| Observation { snapshot: state, telemetry: measured.finish() };
+        reported.map(seen).collect()
     }
 
     /// Calls of every shard one by one; `ask` says for each shard, in order, which.
@@ -387,7 +392,7 @@ impl Daemon {
             engine,
             heaps: SessionHeaps::default(),
             sessions: Sessions::default(),
-            tenants: Tenants::new(Tenant::weights(&config.tenant)),
+            tenants: Tenants::new(config.tenant.clone()),
             sockets: NativeSockets::new(config.debug.read_stall_us),
             accepts_are_held: false,
             https: HttpSockets::default(),
@@ -406,6 +411,7 @@ impl Daemon {
             changes: Arc::clone(&self.changes),
             told: 0,
             names: Arc::clone(&self.names),
+            reports: Reports::default(),
             crossings,
             stopping: false,
             ordered_to_stand: None,

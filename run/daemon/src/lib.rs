@@ -64,6 +64,7 @@ mod policies;
 mod policies_file;
 mod purpose;
 mod refusal;
+mod reports;
 mod rights;
 mod schemas;
 mod seals;

@@ -1,7 +1,8 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
 use crate::changes::Changes;
-use crate::command::{Command, Exchanged, Notice, Observation, Services, ShardReceiver};
+use crate::command::{Bind, Command, Exchanged, Notice, Services, ShardReceiver};
+use crate::config::TenantCandidate;
 use crate::control::ControlMessage;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
@@ -12,6 +13,7 @@ use crate::listening::Listening;
 use crate::names::Names;
 use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
+use crate::reports::{Reported, Reports};
 use crate::sockets::NativeSockets;
 use crate::tenants::Tenants;
 use crate::waker::Waker;
@@ -20,14 +22,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
-    BindRequest, Bound, BoundSchema, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port, SessionKey, Turn,
+    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port,
+    SessionKey, Turn,
 };
 use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
 use trunkline_shm::{
     Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, create_receive_heap, monotonic_ns,
 };
-use trunkline_telemetry::Ask;
 
 /// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
 /// all the time keeps its pages.
@@ -65,6 +67,8 @@ pub(crate) struct Shard {
     pub changes: Arc<Changes>,
     pub told: u64,
     pub names: Arc<Names>,
+    /// What operators ask for.
+    pub reports: Reports,
     /// The queues from and to the other shards.
     pub crossings: Crossings,
     pub stopping: bool,
@@ -162,25 +166,12 @@ impl Shard {
     /// Does what was asked for.
     pub fn obey(&mut self, command: Command) {
         match command {
-            Command::Attach { end, label, identity, program, stands_by, tells_callers, reply } => {
-                let key = self.attach(*end, label, (&identity, &program));
+            Command::Attach { end, label, identity, program, cgroup, stands_by, tells_callers, reply } => {
+                let key = self.attach(*end, label, (&identity, &program, &cgroup));
                 self.introduce(key, stands_by, tells_callers);
                 let _ = reply.send(key);
             }
-            Command::Bind { session, bind, reply } => {
-                self.meet();
-                let request = BindRequest {
-                    schema: bind.schema.as_ref(),
-                    serves: &bind.serves,
-                    calls: &bind.calls,
-                    permitted: &bind.permitted,
-                };
-                let bound = self.engine.bind(session, &request);
-                // Before the application knows: who asks after that must see it.
-                self.tell_changes();
-                self.meet();
-                let _ = reply.send(bound);
-            }
+            Command::Bind { session, bind, reply } => drop(reply.send(self.bind(session, &bind))),
             Command::Meet { reply } => {
                 self.meet();
                 let _ = reply.send(());
@@ -207,10 +198,7 @@ impl Shard {
                 let _ = reply.send(self.engine.import_modules(&exported));
             }
             Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
-            Command::Observe { ask, reply } => {
-                self.look_everywhere();
-                let _ = reply.send(self.observe(&ask));
-            }
+            Command::Observe { ask, reply } => self.reports.ask(ask, reply),
             Command::Calls { ask, reply } => drop(reply.send(self.engine.telemetry().calls(&ask))),
             Command::Services { reply } => {
                 let (states, draining) = (self.engine.services(), self.engine.is_draining());
@@ -225,9 +213,15 @@ impl Shard {
                 let _ = reply.send(self.leave_grpc(hold));
             }
             Command::StayWithGrpc => self.stay_with_grpc(),
-            Command::Stand(stand) => self.ordered_to_stand = Some(stand),
+            Command::Stand(stand) => {
+                self.finish_reports();
+                self.ordered_to_stand = Some(stand);
+            }
             Command::Drain => self.engine.drain(now()),
-            Command::Stop => self.stopping = true,
+            Command::Stop => {
+                self.finish_reports();
+                self.stopping = true;
+            }
         }
     }
 
@@ -259,6 +253,54 @@ impl Shard {
         Exchanged { result, retired: self.engine.take_retired_modules() }
     }
 
+    fn bind(&mut self, session: SessionKey, bind: &Bind) -> Result<Binding, BindError> {
+        self.meet();
+        let request = BindRequest {
+            schema: bind.schema.as_ref(),
+            serves: &bind.serves,
+            calls: &bind.calls,
+            permitted: &bind.permitted,
+        };
+        let bound = self.engine.bind(session, &request);
+        if self.tenants.go_by_services() && !bind.serves.is_empty() {
+            self.share_with(session);
+        }
+        // Before the application knows: who asks after that must see it.
+        self.tell_changes();
+        self.meet();
+        bound
+    }
+
+    /// Copies another part of the report that is asked for, if it is time. Whether there is more to copy at once.
+    pub fn report(&mut self) -> bool {
+        let began = now();
+        if self.reports.next_due().is_none_or(|at| at > began) {
+            return false;
+        }
+        match self.reports.take_asked() {
+            Some((ask, reply)) => {
+                self.look_everywhere();
+                let mut state = self.engine.snapshot();
+                state.balanced = self.engine.balanced(began);
+                for row in &mut state.sessions {
+                    row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
+                }
+                let measured = self.engine.telemetry().begin_snapshot(began, ask);
+                self.reports.begin(Reported { state, measured }, reply, now().since_ns(began));
+            }
+            None => self.reports.go_on(self.engine.telemetry(), began, now),
+        }
+        self.reports.is_under_way()
+    }
+
+    /// Tells all that is asked for now, before the shard stands still or ends.
+    fn finish_reports(&mut self) {
+        while !self.reports.are_done() {
+            self.reports.hurry();
+            self.report();
+        }
+    }
+
     fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
         if hold {
             self.hold_accepts();
@@ -277,7 +319,12 @@ impl Shard {
         self.pressing = true;
     }
 
-    fn attach(&mut self, end: DaemonEnd, label: String, (identity, program): (&str, &str)) -> SessionKey {
+    fn attach(
+        &mut self,
+        end: DaemonEnd,
+        label: String,
+        (identity, program, cgroup): (&str, &str, &str),
+    ) -> SessionKey {
         let DaemonEnd {
             submissions,
             completions,
@@ -289,10 +336,18 @@ impl Shard {
         } = end;
         let key = self.engine.attach(label, send_heap.capacity_bytes() as u64);
         self.engine.identify(key, identity, program);
-        self.tenants.enter(key, identity);
+        self.engine.note_cgroup(key, cgroup);
+        self.share_with(key);
         self.heaps.insert(key, send_heap, receive_heap, keepsake);
         self.take_in(key, Rings::new(submissions, completions, peer_doorbell, own_doorbell));
         key
+    }
+
+    /// A session has part of a tenant's share, as it is known by now.
+    pub fn share_with(&mut self, key: SessionKey) {
+        let (identity, cgroup, services) = self.engine.standing_of(key);
+        let (tenant, weight, of) = self.tenants.enter(key, &TenantCandidate { identity, cgroup, services });
+        self.engine.share_memory(key, &tenant, weight, of);
     }
 
     /// What an application asks of its session.
@@ -406,15 +461,6 @@ impl Shard {
             self.told = version;
             self.changes.announce();
         }
-    }
-
-    fn observe(&mut self, ask: &Ask) -> Observation {
-        let mut snapshot = self.engine.snapshot();
-        snapshot.balanced = self.engine.balanced(now());
-        for row in &mut snapshot.sessions {
-            row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
-        }
-        Observation { snapshot, telemetry: self.engine.telemetry().snapshot(now(), ask) }
     }
 }
 

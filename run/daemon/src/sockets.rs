@@ -19,6 +19,8 @@ pub(crate) struct NativeSockets {
     /// Connections that were left before all was read that TLS holds, of which the poller does not know. Each at most
     /// once: those that are open bound it.
     unread: Vec<PeerKey>,
+    /// How many had more to say, the last time, than they were listened to.
+    long: usize,
     /// Writes since the kernel was asked when one left.
     unasked: u32,
     /// Planted (`debug.read_stall_us`): what is there is read so much later.
@@ -31,6 +33,8 @@ pub(crate) struct Socket {
     state: State,
     /// It is among the unread.
     is_unread: bool,
+    /// There was more to read than its share of a turn when it was last looked at.
+    is_long: bool,
     /// A call, and how many bytes of the write that sent it came before its last: the kernel is to say when that left.
     asked: Option<(SentCall, u32)>,
     /// Its key among the unidentified, if it was accepted.
@@ -60,8 +64,33 @@ impl NativeSockets {
     }
 
     pub fn insert(&mut self, key: PeerKey, stream: Stream, unidentified: Option<UnidentifiedKey>) {
-        self.open
-            .insert(key, Socket { stream, state: State::Open, is_unread: false, asked: None, unidentified });
+        self.open.insert(
+            key,
+            Socket {
+                stream,
+                state: State::Open,
+                is_unread: false,
+                is_long: false,
+                asked: None,
+                unidentified,
+            },
+        );
+    }
+
+    /// Whether connections had more to say, the last time, than they were listened to.
+    pub fn are_long(&self) -> bool {
+        self.long > 0
+    }
+
+    /// Whether this one had: it is served when the others have been.
+    pub fn is_long(&self, key: PeerKey) -> bool {
+        self.open.get(&key).is_some_and(|socket| socket.is_long)
+    }
+
+    fn note_long(&mut self, key: PeerKey, is_long: bool) {
+        let Some(socket) = self.open.get_mut(&key) else { return };
+        let was_long = std::mem::replace(&mut socket.is_long, is_long);
+        self.long = self.long + usize::from(is_long) - usize::from(was_long);
     }
 
     pub fn contains(&self, key: PeerKey) -> bool {
@@ -139,16 +168,11 @@ impl Socket {
     }
 }
 
-/// Bytes read from one connection before the others get their turn. What somebody else wants waits so long at each hop:
-/// some tens of microseconds.
-const READ_BYTES_PER_TURN: usize = 256 << 10;
 /// A read of less than this has very likely emptied the socket. To read again only to hear *not ready* is a system call
 /// per small message; if there was more after all, the poller (level-triggered) says so.
 const SHORT_READ_BYTES: usize = 16 << 10;
-/// Bytes written to one connection before the others get their turn.
-const WRITE_BYTES_PER_TURN: usize = 256 << 10;
-/// Bytes written to all connections that carry large messages before rings and sockets are looked at again.
-const BULK_BYTES_PER_TURN: usize = 512 << 10;
+/// Connections with large messages that are written to before rings and sockets are looked at again.
+const BULK_PER_TURN: usize = 2;
 /// Reads of so much from a connection that takes nothing any more: above what a kernel keeps for a socket.
 const READS_OF_THE_GONE_MAX: usize = 16;
 /// One write in so many has the kernel say when it left: a report costs 1 µs.
@@ -235,7 +259,7 @@ impl Shard {
             }
         }
         for (index, key) in bulk.into_iter().enumerate() {
-            match index < BULK_BYTES_PER_TURN / WRITE_BYTES_PER_TURN {
+            match index < BULK_PER_TURN {
                 true => self.write_out(key, &mut later),
                 false => later.push(key),
             }
@@ -265,7 +289,9 @@ impl Shard {
     }
 
     fn read(&mut self, key: PeerKey) {
-        match self.read_some(key) {
+        let visit = self.read_some(key);
+        self.sockets.note_long(key, matches!(visit, Visit::More));
+        match visit {
             Visit::Done => {}
             // Of what the kernel holds the poller tells again.
             Visit::More => {
@@ -279,7 +305,7 @@ impl Shard {
     // LIFE: 12 | read from the socket, method and stream known | stream, method (k7) | 3 request wire
     /// Reads until the socket is empty or its share of the turn is used up.
     fn read_some(&mut self, key: PeerKey) -> Visit {
-        let mut left = READ_BYTES_PER_TURN;
+        let mut left = self.turn_bytes();
         while left > 0 {
             let moved = match self.read_in_place(key, left) {
                 Some(moved) => moved,
@@ -351,7 +377,7 @@ impl Shard {
     // LIFE: 11 | written to the socket | (d4) | 2 request processing + stack, A's part
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
     fn write(&mut self, key: PeerKey) -> Visit {
-        let mut left = WRITE_BYTES_PER_TURN;
+        let mut left = self.turn_bytes();
         while left > 0 {
             let Some(socket) = self.sockets.open.get_mut(&key) else { return Visit::Done };
             if socket.state == State::Full {
@@ -426,6 +452,7 @@ impl Shard {
     }
 
     pub fn lose(&mut self, key: PeerKey, why: &str) {
+        self.sockets.note_long(key, false);
         if let Some(socket) = self.sockets.open.remove(&key) {
             if let Some(key) = socket.unidentified {
                 self.pending.unidentified.remove(key);

@@ -1,11 +1,13 @@
-//! Whose turn it is: deficit round robin over the users whose applications are attached to a shard.
+//! Whose turn it is: deficit round robin over the tenants whose applications are attached to a shard.
 //!
-//! Every round each user gets a credit in bytes by its weight, and the entries its applications have published are
-//! paid with it: what they make a shard do, and the bytes it moves for them. Entries of a server are paid by whoever
-//! made the call. Who has used its credit up waits for the next rounds; whoever wants nothing keeps nothing for later.
-//! If all that have something to do are in debt, rounds are given until one of them is not: nobody waits for a credit
-//! that nobody else wants.
+//! A tenant is a user, unless the configuration puts an application elsewhere: by its control group or by what it
+//! serves (`config/tenants.rs`). Every round each gets a credit in bytes by its weight, and the entries its
+//! applications have published are paid with it: what they make a shard do, and the bytes it moves for them. Entries of
+//! a server are paid by whoever made the call. Who has used its credit up waits for the next rounds; whoever wants
+//! nothing keeps nothing for later. If all that have something to do are in debt, rounds are given until one of them is
+//! not: nobody waits for a credit that nobody else wants.
 
+use crate::config::{Tenant as Table, TenantCandidate};
 use std::collections::HashMap;
 use trunkline_engine::SessionKey;
 
@@ -15,11 +17,12 @@ const ROUND_BYTES: i64 = 256 << 10;
 /// What an entry costs beside its bytes: about as much of a shard's time as these bytes.
 const ENTRY_BYTES: i64 = 4 << 10;
 
-/// The users of a shard. Bounded by the sessions that are attached.
+/// The tenants of a shard. Bounded by the sessions that are attached.
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
-    /// As configured, by what the engine knows a user as; one who is not named has weight 1.
-    weights: HashMap<Box<str>, u32>,
+    /// As configured; who fits none is a user of weight 1.
+    tables: Vec<Table>,
+    weight_max: u32,
     /// What one unit of weight gets in a round.
     unit_bytes: i64,
     by_identity: HashMap<Box<str>, usize>,
@@ -37,22 +40,32 @@ struct Tenant {
 }
 
 impl Tenants {
-    /// With these weights, each of a user.
-    pub fn new(weights: HashMap<Box<str>, u32>) -> Self {
-        let largest = weights.values().copied().max().unwrap_or(1).max(1);
-        let unit_bytes = (ROUND_BYTES / i64::from(largest)).max(1);
-        Self { weights, unit_bytes, ..Self::default() }
+    /// With these weights.
+    pub fn new(tables: Vec<Table>) -> Self {
+        let weight_max = tables.iter().map(|table| table.weight).max().unwrap_or(1).max(1);
+        let unit_bytes = (ROUND_BYTES / i64::from(weight_max)).max(1);
+        Self { tables, weight_max, unit_bytes, ..Self::default() }
     }
 
-    /// A session of this user is there.
-    pub fn enter(&mut self, session: SessionKey, identity: &str) {
+    /// A session is there, or another is known about it. Whose share it has part of, its weight, and the largest.
+    pub fn enter(&mut self, session: SessionKey, applicant: &TenantCandidate<'_>) -> (Box<str>, u32, u32) {
+        let tables = std::mem::take(&mut self.tables);
+        let (name, weight) = Table::of(&tables, applicant);
         self.leave(session);
-        let index = match self.by_identity.get(identity) {
+        let index = match self.by_identity.get(&*name) {
             Some(index) => *index,
-            None => self.insert(identity),
+            None => self.insert(&name, weight),
         };
         self.tenants[index].sessions += 1;
         self.of_session.insert(session, index);
+        let share = (Box::from(&*name), weight, self.weight_max);
+        self.tables = tables;
+        share
+    }
+
+    /// Whether what an application serves may decide about its share.
+    pub fn go_by_services(&self) -> bool {
+        self.tables.iter().any(|table| table.service.is_some())
     }
 
     /// A session has gone, and with the last one its user.
@@ -104,8 +117,7 @@ impl Tenants {
         self.of_session.get(&session).map(|index| &self.tenants[*index])
     }
 
-    fn insert(&mut self, identity: &str) -> usize {
-        let weight = self.weights.get(identity).copied().unwrap_or(1);
+    fn insert(&mut self, identity: &str, weight: u32) -> usize {
         let round_bytes = self.unit_bytes * i64::from(weight.max(1));
         let tenant =
             Tenant { identity: identity.into(), sessions: 0, round_bytes, credit_bytes: round_bytes };
@@ -160,11 +172,40 @@ mod tests {
         had
     }
 
+    fn user(identity: &str) -> TenantCandidate<'_> {
+        TenantCandidate { identity, ..TenantCandidate::default() }
+    }
+
     fn three_to_one() -> Tenants {
-        let mut tenants = Tenants::new(HashMap::from([("uid:1".into(), 3)]));
-        tenants.enter(session(1), "uid:1");
-        tenants.enter(session(2), "uid:2");
+        let mut tenants = Tenants::new(vec![Table { uid: Some(1), weight: 3, ..Table::default() }]);
+        tenants.enter(session(1), &user("uid:1"));
+        tenants.enter(session(2), &user("uid:2"));
         tenants
+    }
+
+    #[test]
+    fn control_groups_and_services_are_tenants_too() {
+        let mut tenants = Tenants::new(vec![
+            Table { service: Some("pay.v1.*".into()), weight: 6, ..Table::default() },
+            Table { cgroup: Some("/system.slice/shop*".into()), weight: 3, ..Table::default() },
+            Table { uid: Some(1), weight: 2, ..Table::default() },
+        ]);
+        let share = |tenants: &mut Tenants, cgroup: &str, services: &[&str]| {
+            let services: Vec<Box<str>> = services.iter().map(|name| (*name).into()).collect();
+            let applicant = TenantCandidate { identity: "uid:1", cgroup, services: &services };
+            tenants.enter(session(1), &applicant)
+        };
+        assert_eq!(share(&mut tenants, "", &[]), ("uid:1".into(), 2, 6));
+        assert_eq!(share(&mut tenants, "/user.slice", &["pay.v2.Pay"]), ("uid:1".into(), 2, 6));
+        let shop = share(&mut tenants, "/system.slice/shop.service", &[]);
+        assert_eq!(shop, ("cgroup:/system.slice/shop*".into(), 3, 6));
+        let pay = share(&mut tenants, "/system.slice/shop.service", &["a.B", "pay.v1.Pay"]);
+        assert_eq!(pay, ("service:pay.v1.*".into(), 6, 6), "the first table that fits");
+        assert_eq!(tenants.by_identity.len(), 1, "it has left what it was before");
+        tenants.enter(session(2), &user("uid:7"));
+        let had = turns(&mut tenants, &[(session(1), 4096), (session(2), 4096)], 20_000);
+        let ratio = had[0] as f64 / had[1] as f64;
+        assert!((5.7..=6.3).contains(&ratio), "{had:?}");
     }
 
     #[test]
@@ -184,7 +225,7 @@ mod tests {
     fn many_sessions_of_a_user_have_what_one_has() {
         let mut tenants = three_to_one();
         let many: Vec<_> = (10..20).map(|number| (session(number), 64)).collect();
-        many.iter().for_each(|(session, _)| tenants.enter(*session, "uid:2"));
+        many.iter().for_each(|(session, _)| drop(tenants.enter(*session, &user("uid:2"))));
         let wants = [&[(session(1), 64)][..], &many].concat();
         let had = turns(&mut tenants, &wants, 10_000);
         let ratio = had[0] as f64 / had[1..].iter().sum::<u64>() as f64;
@@ -202,7 +243,7 @@ mod tests {
         tenants.leave(session(1));
         tenants.leave(session(1));
         assert!(!tenants.are_several() && tenants.tenants[tenants.free[0]].sessions == 0);
-        tenants.enter(session(3), "uid:3");
+        tenants.enter(session(3), &user("uid:3"));
         assert_eq!((tenants.tenants.len(), tenants.free.len()), (2, 0), "a place is used again");
     }
 }

@@ -4,8 +4,8 @@ use prost::Message;
 use rustix::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trunkline_call::entry::{Call, Span, Submission};
-use trunkline_call::{CallId, Deadline, Instant as Stamp, Metadata, RouteIndex};
+use trunkline_call::entry::{Call, Payload, Span, Submission};
+use trunkline_call::{CallId, Deadline, Encoding, Instant as Stamp, Metadata, RouteIndex};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, CallMethod, Request, decode_reply, reply, request,
 };
@@ -104,6 +104,19 @@ impl Application {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Puts a message of protobuf into the send heap, for good: it may be sent as often as anybody likes.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub fn put(&mut self, message: &[u8]) -> Result<Payload, String> {
+        let mut block =
+            self.end.send_heap.allocate(message.len() as u32).map_err(|error| error.to_string())?;
+        block.bytes_mut()[..message.len()].copy_from_slice(message);
+        let lent = block.lend(message.len() as u32);
+        let span = Span { offset: lent.offset, len: lent.len };
+        Ok(Payload { span, encoding: Encoding::Protobuf })
     }
 
     /// A call without a message.

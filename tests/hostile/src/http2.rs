@@ -56,6 +56,19 @@ impl Http2 {
         said.chunks(FRAME_BYTES_MAX).try_for_each(|part| self.frame(DATA, 0, stream, part))
     }
 
+    /// The same call, with a time by which its answer is of no use any more.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn call_within(&mut self, path: &str, message: &[u8], timeout: &str) -> std::io::Result<()> {
+        let mut block = request(path);
+        block.push(0x00);
+        string(&mut block, "grpc-timeout");
+        string(&mut block, timeout);
+        let stream = self.open(&block)?;
+        self.frame(DATA, END_STREAM, stream, &framed(message.len() as u32, message))
+    }
+
     /// Puts one long header into the server's table: those who name it later say as much in a byte.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
         let own = engine.shards.own().0;
         engine.admission.share(limits, own);
         engine.attempts.share(limits, own);
+        engine.held.share(limits);
     }
 }
 

@@ -44,6 +44,14 @@ impl World {
             self.cut_bridge(index);
             return None;
         }
+        if let Command::CutOff { stream, .. } = &command {
+            // Its head and what it ends with are all that is left of it.
+            let stream = other(*stream);
+            self.bridges[index].pipes[side].retain(|under| match under.event {
+                Event::Data { stream: of, .. } | Event::Trailers { stream: of, .. } => of != stream,
+                _ => true,
+            });
+        }
         if let Some(under) = under(command) {
             self.bridges[index].pipes[side].push_back(under);
         }
@@ -108,7 +116,9 @@ fn under(command: Command) -> Option<Under> {
             sent = Some((stream, bytes.len()));
             Event::Data { stream: other(stream), bytes, end }
         }
-        Command::Trailers { stream, trailers } => Event::Trailers { stream: other(stream), trailers },
+        Command::Trailers { stream, trailers } | Command::CutOff { stream, trailers } => {
+            Event::Trailers { stream: other(stream), trailers }
+        }
         Command::Reset { stream, reason } => Event::Reset { stream: other(stream), reason },
         Command::GoAway => {
             Event::GoAway { reason: trunkline_grpc::Reason::NO_ERROR, debug: bytes::Bytes::new() }

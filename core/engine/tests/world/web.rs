@@ -115,6 +115,10 @@ impl Web {
                 Command::Trailers { stream, trailers } if stream == tag => {
                     (said.trailers, said.ended) = (Some(trailers), true);
                 }
+                Command::CutOff { stream, trailers } if stream == tag => {
+                    body.clear();
+                    (said.trailers, said.ended) = (Some(trailers), true);
+                }
                 Command::Reset { stream, reason } if stream == tag => said.reset = Some(reason),
                 Command::Release { stream, .. } if stream == tag => {}
                 other => rest.push_back(other),
@@ -155,11 +159,18 @@ impl Web {
             Command::Data { stream, bytes, .. } => (*stream, bytes.len()),
             Command::Response { stream, .. }
             | Command::Trailers { stream, .. }
+            | Command::CutOff { stream, .. }
             | Command::Reset { stream, .. } => (*stream, 0),
         };
         let stream = self.streams.get_mut(&tag.0).expect("commands name streams that are known");
         if matches!(command, Command::Reset { .. }) {
             (stream.ended, stream.reset, stream.unsent) = (true, true, 0);
+            return self.said.push_back(command);
+        }
+        if matches!(command, Command::CutOff { .. }) {
+            // It may have ended, as long as not all of it has left.
+            assert!(stream.headed && (!stream.ended || stream.unsent > 0), "{command:?} cuts nothing off");
+            (stream.ended, stream.unsent) = (true, 0);
             return self.said.push_back(command);
         }
         assert!(!stream.ended, "nothing follows an end: {command:?}");
@@ -198,6 +209,11 @@ impl World {
     /// A gRPC client connects to a host.
     pub fn web(&mut self, host: usize) -> usize {
         let label = format!("tcp://10.0.0.{}:4711", self.webs.len() + 1);
+        self.web_from(host, label)
+    }
+
+    /// One that comes from this address.
+    pub fn web_from(&mut self, host: usize, label: String) -> usize {
         let key = self.hosts[host].engine.accept_grpc(self.now, label, PeerIdentity::default());
         self.webs.push(Web::new(host, key));
         self.webs.len() - 1

@@ -4,6 +4,7 @@ use super::keepalive::{Keepalive, Lifetime, PingStrikes};
 use super::link::Link;
 use super::marks::Marks;
 use super::meter::{Bucket, Meter};
+use super::portions::Portions;
 use super::settings::{Http2Settings, Rate, SECOND_NS};
 use super::stream::{Leaving, OpenStream, Rest};
 use super::table::Streams;
@@ -33,6 +34,7 @@ pub struct Http2 {
     /// What commands led to, for the next turn to tell.
     pub(super) untold: Vec<Event>,
     pub(super) meter: Meter,
+    pub(super) portions: Portions,
     pub(super) keepalive: Keepalive,
     pub(super) ping_strikes: PingStrikes,
     pub(super) life: Lifetime,
@@ -127,6 +129,7 @@ impl Http2 {
         events.append(&mut self.untold);
         self.wire.boxes().borrow(buffers);
         self.fire_timers(now);
+        self.portions.begin_turn();
         self.read(now, buffers);
         let state = self.drive(now, events);
         let mut boxes = self.wire.boxes();
@@ -150,6 +153,7 @@ impl Http2 {
                 self.with(stream, |open| open.queue(bytes, end));
             }
             Command::Trailers { stream, trailers } => self.with(stream, |open| open.queue_trailers(trailers)),
+            Command::CutOff { stream, trailers } => self.with(stream, |open| open.cut_off(trailers)),
             Command::Reset { stream, reason } => self.reset(stream, reason),
             Command::Release { stream, bytes } => self.release(stream, bytes),
             Command::GoAway => self.leave(),
@@ -215,6 +219,7 @@ impl Http2 {
             marked: Vec::new(),
             untold: Vec::new(),
             meter: Meter::new(&settings, link.is_server(), now),
+            portions: Portions::new(),
             keepalive: Keepalive::new(settings.keepalive, now),
             ping_strikes: PingStrikes::new(settings.pings),
             life: Lifetime::new(settings.age, now, random),

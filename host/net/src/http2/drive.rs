@@ -16,8 +16,8 @@ use trunkline_grpc::{Event, Reason};
 /// Looks at connection and streams in one turn before the others get theirs. Each look is caused by the one before (a
 /// window opened, a stream ended); two or three are usual.
 const LOOKS_MAX: usize = 16;
-/// Bytes written to one connection before the others get their turn.
-const WRITE_BYTES_PER_TURN: usize = 1 << 20;
+/// Bytes written to one connection before the others get their turn: as many as are read of it.
+const WRITE_BYTES_PER_TURN: usize = 256 << 10;
 /// A write of so many bytes holds data: answers to as many pings as are tolerated are a twentieth of it.
 const MESSAGE_BYTES_MIN: usize = 1024;
 /// What a GOAWAY for pings says, so that a client asks less often (gRFC A8).
@@ -86,6 +86,7 @@ impl Http2 {
         if let Err(flood) = self.meter.handle_input(now, bytes) {
             self.fail(flood);
         }
+        self.portions.handle_read(bytes.len(), self.meter.block_bytes);
     }
 
     /// Lets the connection and its streams work, and writes what comes of it.
@@ -132,10 +133,19 @@ impl Http2 {
     /// Looks at whatever is marked until nothing is. How the connection ended, if it did.
     fn look(&mut self, events: &mut Vec<Event>) -> Option<Ended> {
         for _ in 0..LOOKS_MAX {
-            if self.marks.take_connection()
-                && let Some(ended) = self.poll_link(events)
-            {
-                return Some(ended);
+            let is_marked = self.marks.take_connection();
+            let Some(portion) = self.portions.next() else {
+                // The rest of what was read waits for the next turn.
+                self.marks.mark();
+                break;
+            };
+            if is_marked {
+                self.wire.boxes().serve(portion);
+                let before = events.len();
+                if let Some(ended) = self.poll_link(events) {
+                    return Some(ended);
+                }
+                self.digest(&events[before..]);
             }
             self.marks.take_streams(&mut self.marked);
             for index in 0..self.marked.len() {
@@ -147,6 +157,15 @@ impl Http2 {
             }
         }
         None
+    }
+
+    /// Counts what a portion has become.
+    fn digest(&mut self, events: &[Event]) {
+        let boxes = self.wire.boxes();
+        self.portions.handle_decoded(boxes.portion_left(), events.iter().map(header_bytes).sum());
+        if boxes.is_hungry {
+            self.marks.mark();
+        }
     }
 
     /// Lets h2 read and write, and takes in the streams it brings.
@@ -337,6 +356,17 @@ impl Http2 {
     fn ended(&self, reason: Reason, why: String) -> Ended {
         Ended { why, reason, too_many_pings: self.too_many_pings }
     }
+}
+
+/// What the headers of an event take, as RFC 9113 counts a list: 32 bytes for each beside its text.
+fn header_bytes(event: &Event) -> usize {
+    let headers = match event {
+        Event::Request { head, .. } => &head.headers,
+        Event::Response { head, .. } => &head.headers,
+        Event::Trailers { trailers, .. } => trailers,
+        _ => return 0,
+    };
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
 }
 
 /// Frames of the peer that became these events.

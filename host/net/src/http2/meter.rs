@@ -109,6 +109,8 @@ pub(super) struct Meter {
     owed: u32,
     unfinished_ns_max: u64,
     bytes_sent: usize,
+    /// Bytes of header blocks in what was read last.
+    pub block_bytes: usize,
     seen: Seen,
 }
 
@@ -156,12 +158,14 @@ impl Meter {
             owed: 0,
             unfinished_ns_max: settings.unfinished_ns_max,
             bytes_sent: 0,
+            block_bytes: 0,
             seen: Seen::default(),
         }
     }
 
     /// Reads along.
     pub fn handle_input(&mut self, now: Instant, mut bytes: &[u8]) -> Result<(), Flood> {
+        self.block_bytes = 0;
         skip(&mut bytes, &mut self.preface_left);
         while !bytes.is_empty() {
             if self.head_filled < HEAD_BYTES {
@@ -251,6 +255,9 @@ impl Meter {
             let count = (BEGINNING_BYTES - *filled).min(self.payload_left).min(bytes.len());
             beginning[*filled..][..count].copy_from_slice(&bytes[..count]);
             *filled += count;
+        }
+        if matches!(self.kind(), HEADERS | CONTINUATION | PUSH_PROMISE) {
+            self.block_bytes += self.payload_left.min(bytes.len());
         }
         skip(bytes, &mut self.payload_left);
     }

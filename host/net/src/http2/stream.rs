@@ -151,6 +151,14 @@ impl OpenStream {
         }
     }
 
+    /// Drops what is queued, and ends the body with these trailers instead of whatever was to end it.
+    pub fn cut_off(&mut self, trailers: HeaderMap) {
+        if !matches!(self.finish, Finish::Done) {
+            self.queue = Queue::default();
+            self.finish = Finish::Trailers(trailers);
+        }
+    }
+
     /// Whether a reset has left since this was last asked.
     pub fn take_reset(&mut self) -> bool {
         std::mem::take(&mut self.has_reset)

@@ -27,6 +27,9 @@ pub(super) struct Boxes {
     /// Nothing comes after the inbox: the peer ended, or the socket failed.
     ended: Option<Result<(), io::ErrorKind>>,
     pub outbox: Vec<u8>,
+    /// What of it the connection may have in this look, and whether it wanted more.
+    portion: usize,
+    pub is_hungry: bool,
     /// The connection had more to write than the outbox takes.
     pub is_blocked: bool,
     /// The connection writes no more.
@@ -90,6 +93,16 @@ impl Boxes {
         }
     }
 
+    /// The connection may read so many bytes, and is to be looked at again if it wants more.
+    pub fn serve(&mut self, portion: usize) {
+        (self.portion, self.is_hungry) = (portion, false);
+    }
+
+    /// Bytes of the portion that were not read.
+    pub fn portion_left(&self) -> usize {
+        self.portion
+    }
+
     pub fn is_read(&self) -> bool {
         self.unread.is_empty()
     }
@@ -107,7 +120,12 @@ impl Boxes {
                 Some(Err(kind)) => Poll::Ready(Err(kind.into())),
             };
         }
-        let count = into.remaining().min(self.unread.len());
+        if self.portion == 0 {
+            self.is_hungry = true;
+            return Poll::Pending;
+        }
+        let count = into.remaining().min(self.unread.len()).min(self.portion);
+        self.portion -= count;
         into.put_slice(&self.inbox[self.unread.start..][..count]);
         self.unread.start += count;
         Poll::Ready(Ok(()))
@@ -193,6 +211,7 @@ mod tests {
         }
         let mut taken = vec![0; read];
         let mut into = ReadBuf::new(&mut taken);
+        boxes.serve(usize::MAX);
         let _ = boxes.read(&mut into);
         let _ = boxes.write(&[IoSlice::new(output)]);
         boxes.sent(sent);

@@ -145,7 +145,10 @@ impl Config {
         bytes("limits.attempts_bytes", l.attempts_bytes, 0, 64 * GIB)?;
         within("limits.attempts_percent", l.attempts_percent, 0, 400)?;
         within("limits.attempts_per_second", l.attempts_per_second, 0, 1_000_000)?;
-        bytes("limits.mirror_bytes", l.mirror_bytes, 0, 64 * GIB)
+        bytes("limits.mirror_bytes", l.mirror_bytes, 0, 64 * GIB)?;
+        bytes("limits.held_bytes_per_source", l.held_bytes_per_source, 0, 64 * GIB)?;
+        bytes("limits.held_bytes", l.held_bytes, 0, 1024 * GIB)?;
+        within("limits.message_stall_s", l.message_stall_s, 0, YEAR_S as u32)
     }
 
     fn check_tls(&self) -> Result<(), Breach> {
@@ -328,13 +331,44 @@ fn check_peers(rules: &[ServiceRule]) -> Result<(), Breach> {
 
 fn check_tenants(tenants: &[Tenant]) -> Result<(), Breach> {
     for (index, tenant) in tenants.iter().enumerate() {
-        within(&format!("tenant[{index}].weight"), tenant.weight, 1, WEIGHT_MAX)?;
-        if tenants[..index].iter().any(|before| before.uid == tenant.uid) {
-            let problem = format!("is {}, which has a weight already", tenant.uid);
-            return Err(breach(&format!("tenant[{index}].uid"), problem, "keep one of them"));
+        let key = |name: &str| format!("tenant[{index}].{name}");
+        let said = [tenant.uid.is_some(), tenant.cgroup.is_some(), tenant.service.is_some()];
+        if said.iter().filter(|said| **said).count() != 1 {
+            let problem = "has to say one of uid, cgroup and service".to_owned();
+            return Err(breach(&format!("tenant[{index}]"), problem, "write one table for each"));
+        }
+        within(&key("weight"), tenant.weight, 1, WEIGHT_MAX)?;
+        if let Some(cgroup) = tenant.cgroup.as_ref().filter(|cgroup| !is_cgroup(cgroup)) {
+            let advice = "write it as /proc/PID/cgroup has it, such as \"/system.slice/shop.service\", whole or with * \
+                          at the end";
+            return Err(breach(&key("cgroup"), format!("is {cgroup:?}, which is no control group"), advice));
+        }
+        let rule = tenant.service.clone().map(|service| ServiceRule {
+            service,
+            who: Vec::new(),
+            peers: None,
+            server_identity: Vec::new(),
+        });
+        if let Some(rule) = rule.filter(|rule| !rule.is_well_formed()) {
+            let advice = "write package.Service, package.* or *";
+            return Err(breach(
+                &key("service"),
+                format!("is {:?}, which is no service", rule.service),
+                advice,
+            ));
+        }
+        if tenants[..index].iter().any(|before| before.name() == tenant.name()) {
+            let problem = format!("is {}, which has a weight already", tenant.name());
+            return Err(breach(&format!("tenant[{index}]"), problem, "keep one of them"));
         }
     }
     Ok(())
+}
+
+/// The path of a control group, or its beginning up to a star.
+fn is_cgroup(text: &str) -> bool {
+    let beginning = text.strip_suffix('*').unwrap_or(text);
+    text.starts_with('/') && text.len() <= NAME_BYTES_MAX && !beginning.contains(['*', '\n'])
 }
 
 /// Identities of peers: a SPIFFE id, a name of a certificate, a user, or the beginning of one.

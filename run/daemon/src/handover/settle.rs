@@ -239,7 +239,7 @@ impl Shard {
             let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
             let (submissions, completions, ringer, doorbell) =
                 inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?;
-            self.tenants.enter(key, self.engine.identity_of(key));
+            self.share_with(key);
             self.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
         }
         let keepsake = Keepsake { rings, send_heap, config };

@@ -70,7 +70,7 @@ impl Books {
     pub(super) fn new(submissions: Producer, heap: Heap, limits: Limits) -> Self {
         Self {
             outbox: Outbox::new(submissions, limits.usual_bytes, limits.window_bytes),
-            calls: CallTable::new(limits.calls_max, limits.window_bytes),
+            calls: CallTable::new(limits.calls_max, limits.window_bytes, heap.capacity_bytes()),
             queues: WaitQueues::default(),
             inbox: Inbox::default(),
             held: Held::default(),
@@ -130,8 +130,7 @@ impl Books {
         a1: Instant,
         effects: &mut Effects,
     ) -> Result<(), Refusal> {
-        let state = self.calls.open_mut(call).ok_or(Refusal::Ended)?;
-        if state.credit_bytes <= 0 {
+        if !self.calls.may_send(call).ok_or(Refusal::Ended)? {
             return Err(Refusal::Credit);
         }
         let fits = self.outbox.has_space(effects);
@@ -217,6 +216,12 @@ impl Books {
     /// Parks the asker until something arrives for the call.
     pub(crate) fn wait_to_receive(&mut self, call: CallId, asker: Asker<'_>) {
         self.calls.wait_to_receive(call, asker);
+    }
+
+    /// Whether a stream may send a message, by what its receiver takes and what other streams have under way; `None`:
+    /// the call has ended.
+    pub(crate) fn may_send(&mut self, call: CallId) -> Option<bool> {
+        self.calls.may_send(call)
     }
 
     /// Parks the asker until the call has credit, or has ended.

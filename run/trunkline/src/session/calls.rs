@@ -3,6 +3,7 @@
 use super::effects::Effects;
 use super::ids::IdMap;
 use super::state::{Asker, CallState, End};
+use super::stream_share::StreamShare;
 use trunkline_call::entry::{Finish, Payload, Span};
 use trunkline_call::{CallId, Code, Deadline, Instant, Step, Steps};
 
@@ -22,6 +23,8 @@ pub(crate) struct CallTable {
     in_flight_max: u32,
     /// Bytes of a stream that may be sent at first.
     window_bytes: u32,
+    /// What all streams have under way.
+    share: StreamShare,
     /// Deadlines among the calls made: 0 spares the comparison with the clock.
     deadlines: IdMap<CallId, Instant>,
     /// Waiting tasks whose threads do not drain this session.
@@ -42,7 +45,7 @@ pub(super) struct OpenedCall {
 }
 
 impl CallTable {
-    pub(super) fn new(in_flight_max: u32, window_bytes: u32) -> Self {
+    pub(super) fn new(in_flight_max: u32, window_bytes: u32, heap_bytes: u32) -> Self {
         Self {
             calls: IdMap::default(),
             steps: Steps::default(),
@@ -50,6 +53,7 @@ impl CallTable {
             in_flight: 0,
             in_flight_max,
             window_bytes,
+            share: StreamShare::new(heap_bytes),
             deadlines: IdMap::default(),
             foreign: 0,
         }
@@ -89,19 +93,40 @@ impl CallTable {
         self.calls.get_mut(&call).filter(|state| state.end.is_none())
     }
 
+    /// Whether a stream may send a message now; `None`: it has ended.
+    pub(super) fn may_send(&mut self, call: CallId) -> Option<bool> {
+        let window_bytes = self.window_bytes;
+        let state = self.calls.get(&call).filter(|state| state.end.is_none())?;
+        Some(state.credit_bytes > 0 && self.share.admits(state.under_way_bytes(window_bytes)))
+    }
+
     /// A message of so many bytes goes out.
     pub(super) fn spend(&mut self, call: CallId, bytes: u32, at: Instant) {
         if let Some(state) = self.calls.get_mut(&call) {
+            let before = state.under_way_bytes(self.window_bytes);
             state.credit_bytes -= i64::from(bytes);
+            self.share.hold(state.under_way_bytes(self.window_bytes) - before);
             self.steps.note(&mut state.last_step, sent(at, true));
         }
     }
 
     /// The receiver takes so many bytes more.
     pub(super) fn credit(&mut self, call: CallId, bytes: u32, effects: &mut Effects) {
-        if let Some(state) = self.calls.get_mut(&call) {
-            state.credit_bytes += i64::from(bytes);
-            if state.credit_bytes > 0 {
+        let Some(state) = self.calls.get_mut(&call) else { return };
+        let before = state.under_way_bytes(self.window_bytes);
+        state.credit_bytes += i64::from(bytes);
+        let read_bytes = before - state.under_way_bytes(self.window_bytes);
+        if state.credit_bytes > 0 {
+            effects.wakes.extend(state.sender.unpark(&mut self.foreign));
+        }
+        self.share_more(read_bytes, effects);
+    }
+
+    /// Streams have so many bytes less under way: those go on that waited for it.
+    fn share_more(&mut self, bytes: u64, effects: &mut Effects) {
+        for call in self.share.release(bytes) {
+            if let Some(state) = self.calls.get_mut(&call) {
+                state.waits_for_share = false;
                 effects.wakes.extend(state.sender.unpark(&mut self.foreign));
             }
         }
@@ -191,6 +216,10 @@ impl CallTable {
     pub(super) fn wait_for_credit(&mut self, call: CallId, asker: Asker<'_>) {
         if let Some(state) = self.calls.get_mut(&call) {
             state.sender.park(asker, &mut self.foreign);
+            let waits_for_share = state.credit_bytes > 0 && state.end.is_none();
+            if waits_for_share && !std::mem::replace(&mut state.waits_for_share, true) {
+                self.share.wait(call);
+            }
         }
     }
 
@@ -205,6 +234,7 @@ impl CallTable {
     pub(super) fn remove(&mut self, call: CallId, effects: &mut Effects) -> Option<CallState> {
         self.wake_both(call, effects);
         let state = self.calls.remove(&call)?;
+        self.share_more(state.under_way_bytes(self.window_bytes), effects);
         if !self.deadlines.is_empty() {
             self.deadlines.remove(&call);
         }

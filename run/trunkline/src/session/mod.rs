@@ -36,6 +36,7 @@ mod replies;
 mod session;
 mod sleep;
 mod state;
+mod stream_share;
 #[cfg(test)]
 mod tests;
 mod turn;

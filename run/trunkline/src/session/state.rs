@@ -21,6 +21,8 @@ pub(crate) struct CallState {
     pub(crate) end: Option<End>,
     /// Bytes that may still be sent on this stream; one message may take it below zero.
     pub(crate) credit_bytes: i64,
+    /// It may send by its window, and waits for other streams to be read.
+    pub(crate) waits_for_share: bool,
     /// Who waits for something to arrive.
     pub(crate) receiver: Parked,
     /// Who waits for credit.
@@ -77,6 +79,7 @@ impl CallState {
             trailers: Metadata::new(),
             end: None,
             credit_bytes: window_bytes.into(),
+            waits_for_share: false,
             receiver: Parked::default(),
             sender: Parked::default(),
             watcher: None,
@@ -85,6 +88,14 @@ impl CallState {
             children: 0,
             discards: false,
         }
+    }
+}
+
+impl CallState {
+    /// What has been sent of a stream with this window and not been taken.
+    #[inline]
+    pub(crate) fn under_way_bytes(&self, window_bytes: u32) -> u64 {
+        (i64::from(window_bytes) - self.credit_bytes).max(0) as u64
     }
 }
 

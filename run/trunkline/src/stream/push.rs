@@ -61,9 +61,9 @@ fn try_push<B: Sendable>(
     wanted_bytes: u32,
 ) -> Result<(), Block> {
     // Credit first: a message that has to wait for its receiver should not hold a block meanwhile.
-    match session.with(|books, _| books.call(call).map(|state| (state.end.is_some(), state.credit_bytes))) {
-        Some(Some((false, credit))) if credit > 0 => {}
-        Some(Some((false, _))) => return Err(Block::Credit),
+    match session.with(|books, _| books.may_send(call)) {
+        Some(Some(true)) => {}
+        Some(Some(false)) => return Err(Block::Credit),
         _ => return Err(Block::Push(Push::Ended)),
     }
     body.place(session, wanted_bytes).map_err(|why| match why {
@@ -87,8 +87,8 @@ fn try_push<B: Sendable>(
 /// Waits until the stream may send, or the call has ended.
 async fn wait_for_credit(session: &Arc<Session>, call: CallId) {
     poll_fn(|cx| {
-        session.poll_with(cx, |books, asker, _| match books.call(call) {
-            Some(state) if state.end.is_none() && state.credit_bytes <= 0 => {
+        session.poll_with(cx, |books, asker, _| match books.may_send(call) {
+            Some(false) => {
                 books.wait_for_credit(call, asker);
                 Poll::Pending
             }

@@ -1,9 +1,9 @@
 //! Attacks by the control socket and the rings.
 
-use super::Attacker;
+use super::{Attacker, WITHOUT_END};
 use crate::application::{self, Application};
 use trunkline_call::RouteIndex;
-use trunkline_call::entry::Submission;
+use trunkline_call::entry::{Call, Submission};
 use trunkline_control::Attach;
 
 /// Methods of one packet.
@@ -63,6 +63,23 @@ pub(super) fn refused(attacker: &mut Attacker, times: usize) -> Result<String, S
     while made < times {
         let call = application.call(route);
         if !application.submit(&call) {
+            break;
+        }
+        made += 1;
+    }
+    attacker.applications.push(application);
+    Ok(format!("{made} calls"))
+}
+
+/// Calls that ask for messages without end, none of which is taken.
+pub(super) fn untaken(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut application = Application::attach(&attacker.socket)?;
+    let bound = application.bind(Vec::new(), vec![("/probe.v1.Probe/Count".into(), String::new())])?;
+    let (route, request) = (RouteIndex(bound.calls[0]), application.put(WITHOUT_END)?);
+    let mut made = 0;
+    while made < times {
+        let Submission::Call(call) = application.call(route) else { break };
+        if !application.submit(&Submission::Call(Call { payload: Some(request), ..call })) {
             break;
         }
         made += 1;

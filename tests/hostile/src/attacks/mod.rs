@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use trunkline_shm::ControlSocket;
 use trunkline_system_tests::program::converse;
 
+/// What a request without an answer asks for: items of 60,000 bytes without end (`Wanted` of the probe's service).
+const WITHOUT_END: &[u8] = &[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x10, 0xe0, 0xd4, 0x03, 0x1a, 1, b'h'];
+
 /// What the attacker holds, until it is killed.
 #[derive(Default)]
 struct Attacker {
@@ -31,6 +34,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("drains", local::drains),
     ("names", local::names),
     ("refused", local::refused),
+    ("untaken", local::untaken),
     ("targets", local::targets),
     ("bare", local::bare),
     ("flood", local::flood),
@@ -41,7 +45,10 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("silent", network::silent),
     ("greeted", network::greeted),
     ("unread", network::unread),
+    ("overdue", network::overdue),
+    ("slow", network::slow),
     ("halves", network::halves),
+    ("large_halves", network::large_halves),
     ("references", network::references),
     ("learned", network::learned),
 ];

@@ -1,6 +1,6 @@
 //! Attacks from the network. They come from an address of their own, so that a source's share can be told.
 
-use super::Attacker;
+use super::{Attacker, WITHOUT_END};
 use crate::http2::Http2;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::Write;
@@ -12,10 +12,10 @@ use trunkline_native::{Chunk, Config, Connection, Side};
 const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 /// A server that takes nothing more for so long has stopped.
 const FULL_FOR: Duration = Duration::from_secs(1);
-/// What a request without an answer asks for: items of 60,000 bytes without end (`Wanted` of the probe's service).
-const WITHOUT_END: &[u8] = &[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x10, 0xe0, 0xd4, 0x03, 0x1a, 1, b'h'];
 /// Bytes of a message of which one is missing.
 const HALF_BYTES: usize = 1 << 20;
+/// The same of the largest there are.
+const LARGE_BYTES: usize = 4 << 20;
 /// A header so long that the table holds one of it, and how often a request of 150 bytes names it.
 const HEADER_BYTES: usize = 3900;
 const REFERENCES: usize = 15;
@@ -63,12 +63,41 @@ pub(super) fn unread(attacker: &mut Attacker, times: usize) -> Result<String, St
     Ok(format!("{opened} streams"))
 }
 
-/// Connections each of whose streams has said all of a message but its last byte.
-pub(super) fn halves(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+/// So many connections, each with a hundred streams that ask for messages without end and take none.
+pub(super) fn slow(attacker: &mut Attacker, times: usize) -> Result<String, String> {
     let mut streams = 0;
     for _ in 0..times {
         let mut http = begin(attacker, 0)?;
-        let by_halves = |http: &mut Http2| http.call_by_halves("/probe.v1.Probe/Echo", HALF_BYTES - 100);
+        streams += (0..100).take_while(|_| http.call("/probe.v1.Probe/Count", WITHOUT_END).is_ok()).count();
+        attacker.connections.push(http);
+    }
+    Ok(format!("{streams} streams of {times} connections"))
+}
+
+/// One connection whose streams ask for messages that are of no use after two seconds, and take none.
+pub(super) fn overdue(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let mut http = begin(attacker, 0)?;
+    let mut call = || http.call_within("/probe.v1.Probe/Count", WITHOUT_END, "2S");
+    let opened = (0..times).take_while(|_| call().is_ok()).count();
+    attacker.connections.push(http);
+    Ok(format!("{opened} streams"))
+}
+
+/// Connections each of whose streams has said all of a message but its last byte.
+pub(super) fn halves(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    by_halves(attacker, times, HALF_BYTES)
+}
+
+/// The same, of messages as large as they may be.
+pub(super) fn large_halves(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    by_halves(attacker, times, LARGE_BYTES)
+}
+
+fn by_halves(attacker: &mut Attacker, times: usize, bytes: usize) -> Result<String, String> {
+    let mut streams = 0;
+    for _ in 0..times {
+        let mut http = begin(attacker, 0)?;
+        let by_halves = |http: &mut Http2| http.call_by_halves("/probe.v1.Probe/Echo", bytes - 100);
         streams += (0..20).take_while(|_| by_halves(&mut http).is_ok()).count();
         attacker.connections.push(http);
     }

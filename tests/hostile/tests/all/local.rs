@@ -40,6 +40,14 @@ fn refused_calls_are_not_kept() {
 }
 
 #[test]
+fn answers_nobody_takes_leave_room_for_others() {
+    let Some(mut stage) = Stage::set("untaken", "", "") else { return };
+    stage.attack("untaken 1000");
+    // What is under way lies in the server's heap and in the attacker's.
+    stage.end(32 * MIB);
+}
+
+#[test]
 fn large_heaps_cost_what_is_touched() {
     let Some(mut stage) = Stage::set("heaps", "", "") else { return };
     stage.attack("heaps 40");

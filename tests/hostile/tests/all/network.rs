@@ -21,6 +21,34 @@ fn streams_that_are_not_read_cost_their_own_budget() {
 }
 
 #[test]
+fn slow_connections_of_one_address_share_a_budget() {
+    let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\n";
+    let Some(mut stage) = Stage::set("slow", "", more) else { return };
+    stage.attack("slow 6");
+    // The budget, 256 KiB and a message for each connection, and what h2 and sockets keep of each.
+    stage.end(64 * MIB + 6 * MIB + 32 * MIB);
+}
+
+#[test]
+fn answers_that_are_overdue_are_dropped() {
+    let Some(mut stage) = Stage::set("overdue", "", "") else { return };
+    stage.attack("overdue 100");
+    // The attacker is still there, and reads nothing.
+    stage.until_grown_by_at_most(24 * MIB);
+    stage.end(160 * MIB);
+}
+
+#[test]
+fn large_unfinished_messages_share_a_budget_and_do_not_stay() {
+    let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\nmessage_stall_s = 1\n";
+    let Some(mut stage) = Stage::set("large halves", "", more) else { return };
+    stage.attack("large_halves 8");
+    stage.until_grown_by_at_most(24 * MIB);
+    // The budget, 256 KiB for each connection, and the pieces that make a message when it grows.
+    stage.end(64 * MIB + 8 * MIB + 64 * MIB);
+}
+
+#[test]
 fn unfinished_messages_cost_a_window() {
     let Some(mut stage) = Stage::set("halves", "", "") else { return };
     stage.attack("halves 3");

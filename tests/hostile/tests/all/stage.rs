@@ -67,6 +67,12 @@ impl Stage {
         self.host.daemon().own_bytes().saturating_sub(self.before.own_bytes)
     }
 
+    /// Waits until the daemon has given back what the attacker had it hold, though the attacker is still there.
+    pub fn until_grown_by_at_most(&mut self, bytes: u64) {
+        let what = format!("{}: memory given back before the attacker leaves", self.attack);
+        until(&what, || (self.grown_bytes() <= bytes).then_some(()));
+    }
+
     /// An application of this process attaches, whatever the attacker does.
     pub fn attach(&self) -> Application {
         Application::attach(&self.host.socket()).unwrap_or_else(|why| panic!("{}: {why}", self.attack))

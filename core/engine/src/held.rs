@@ -1,0 +1,254 @@
+//! What the daemon holds for those who send to it or read from it, and what one source and the host may have of that.
+//!
+//! Connections and sessions have limits of their own, and a source may have many of them. So what is held for one is
+//! booked for its source, too (an address, a user of this host, an endpoint), and for the host. It is booked in large
+//! steps, and what is below the first step is not booked at all: a connection that is read from and written to in time
+//! costs a comparison, and whoever comes when everything is taken can still make calls, one after another.
+
+use crate::limits::{HELD_OF_HOST, HELD_OF_SOURCE};
+use std::sync::Arc;
+use trunkline_call::{Fault, KeyedMap};
+use trunkline_share::{CountShare, HostLimits};
+
+/// What is booked at once, and what a holder has without booking.
+pub(crate) const HELD_STEP_BYTES: u64 = 256 << 10;
+/// A stream of a gRPC connection and its call, beside the bytes of messages.
+pub(crate) const HELD_STREAM_BYTES: u64 = 2 << 10;
+
+/// What is held by all, by source.
+#[derive(Debug, Default)]
+pub(crate) struct HeldBudget {
+    source_bytes_max: u64,
+    host_bytes_max: u64,
+    host_bytes: CountShare,
+    /// Sources for whom something is booked; one for whom nothing is leaves. Bounded by the connections and sessions.
+    sources: KeyedMap<Box<str>, CountShare>,
+    /// Shared with other shards, if there are any.
+    shared: Option<Arc<HostLimits>>,
+}
+
+/// What is held for one connection or session.
+#[derive(Debug, Default)]
+pub(crate) struct Holding {
+    source: Box<str>,
+    booked_bytes: u64,
+    /// Its source has so many parts of so many of what a source may have: all, if nothing is said.
+    parts: Option<(u32, u32)>,
+}
+
+/// Whose budget is full, and how much that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldFull {
+    /// That of the source.
+    Source(u64),
+    /// That of the host.
+    Host(u64),
+}
+
+impl HeldBudget {
+    /// With these limits.
+    pub fn new(source_bytes_max: u64, host_bytes_max: u64) -> Self {
+        Self { source_bytes_max, host_bytes_max, ..Self::default() }
+    }
+
+    /// The limits count for all shards of the host.
+    pub fn share(&mut self, limits: &Arc<HostLimits>) {
+        self.host_bytes.join(&limits.count("held bytes"));
+        self.shared = Some(Arc::clone(limits));
+    }
+
+    /// So many bytes are held for this one: whether they may be, which is booked.
+    #[inline]
+    pub fn book(&mut self, holding: &mut Holding, held_bytes: u64) -> Result<(), HeldFull> {
+        if held_bytes <= holding.booked_bytes + HELD_STEP_BYTES {
+            return Ok(());
+        }
+        self.book_more(holding, held_bytes)
+    }
+
+    /// So many are held now. What is booked beyond that is given back, but for a step.
+    #[inline]
+    pub fn settle(&mut self, holding: &mut Holding, held_bytes: u64) {
+        if holding.booked_bytes == 0 {
+            return;
+        }
+        // A step more than is needed stays, for what comes next; not for a holder at rest.
+        let needed = steps_for(held_bytes);
+        if holding.booked_bytes > needed + HELD_STEP_BYTES || held_bytes <= HELD_STEP_BYTES / 2 {
+            self.give_back(holding, holding.booked_bytes - needed);
+        }
+    }
+
+    /// The connection or session is gone.
+    pub fn leave(&mut self, mut holding: Holding) {
+        let booked_bytes = holding.booked_bytes;
+        self.give_back(&mut holding, booked_bytes);
+    }
+
+    /// Bytes booked here in all, and sources they are booked for.
+    pub fn booked(&self) -> (u64, usize) {
+        (self.host_bytes.used(), self.sources.len())
+    }
+
+    #[cold]
+    fn book_more(&mut self, holding: &mut Holding, held_bytes: u64) -> Result<(), HeldFull> {
+        let more = steps_for(held_bytes) - holding.booked_bytes;
+        let shared = &self.shared;
+        let source = self.sources.entry(holding.source.clone()).or_insert_with(|| {
+            let mut share = CountShare::default();
+            if let Some(shared) = shared {
+                share.join(&shared.count(&format!("held bytes of {}", holding.source)));
+            }
+            share
+        });
+        let source_bytes_max = holding.parts.map_or(self.source_bytes_max, |(parts, of)| {
+            self.source_bytes_max / u64::from(of) * u64::from(parts)
+        });
+        let full = if !source.take_bare(more, source_bytes_max) {
+            Some(HeldFull::Source(source_bytes_max))
+        } else if !self.host_bytes.take(more, self.host_bytes_max) {
+            source.give_back(more);
+            Some(HeldFull::Host(self.host_bytes_max))
+        } else {
+            holding.booked_bytes += more;
+            None
+        };
+        if source.used() == 0 {
+            self.sources.remove(&holding.source);
+        }
+        full.map_or(Ok(()), Err)
+    }
+
+    fn give_back(&mut self, holding: &mut Holding, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        holding.booked_bytes -= bytes;
+        self.host_bytes.give_back(bytes);
+        if let Some(source) = self.sources.get_mut(&holding.source) {
+            source.give_back(bytes);
+            if source.used() == 0 {
+                self.sources.remove(&holding.source);
+            }
+        }
+    }
+}
+
+impl HeldFull {
+    /// What the call hears that met it.
+    pub fn fault(self) -> Fault {
+        match self {
+            Self::Source(limit) => Fault::Limit { name: HELD_OF_SOURCE, limit },
+            Self::Host(limit) => Fault::Limit { name: HELD_OF_HOST, limit },
+        }
+    }
+}
+
+impl Holding {
+    /// Of this source, with nothing booked.
+    pub fn of(source: Box<str>) -> Self {
+        Self { source, ..Self::default() }
+    }
+
+    /// What is booked for it.
+    pub fn booked_bytes(&self) -> u64 {
+        self.booked_bytes
+    }
+
+    /// Its source may have so many parts of so many of what one may have.
+    pub fn has_parts(&mut self, parts: u32, of: u32) {
+        self.parts = (parts < of).then_some((parts, of));
+    }
+
+    /// It is known whose it is. To be said before anything is held for it.
+    pub fn belongs_to(&mut self, source: &str) {
+        if self.booked_bytes == 0 {
+            self.source = source.into();
+        }
+    }
+}
+
+/// What is to be booked where so much is held: all but the first step, in whole ones.
+fn steps_for(held_bytes: u64) -> u64 {
+    held_bytes.saturating_sub(HELD_STEP_BYTES).next_multiple_of(HELD_STEP_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that no source and no host holds more than it may, beside a first step each, and that nothing is left.
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    proptest! {
+        #[test]
+        fn budgets_hold(steps in prop::collection::vec((0usize..8, 0u64..6 * MIB), 1..200)) {
+            let mut budget = HeldBudget::new(4 * MIB, 10 * MIB);
+            let mut holders: Vec<_> =
+                (0..8).map(|number| (Holding::of(format!("source {}", number % 4).into()), 0u64)).collect();
+            for (index, wants) in steps {
+                let (holding, held) = &mut holders[index];
+                if wants > *held {
+                    if budget.book(holding, wants).is_ok() {
+                        *held = wants;
+                    }
+                } else {
+                    *held = wants;
+                    budget.settle(holding, wants);
+                }
+                let beyond = |held: u64| held.saturating_sub(HELD_STEP_BYTES);
+                let all: u64 = holders.iter().map(|(_, held)| beyond(*held)).sum();
+                prop_assert!(all <= 10 * MIB, "{all}");
+                for source in 0..4 {
+                    let of = holders.iter().skip(source).step_by(4).map(|(_, held)| beyond(*held)).sum::<u64>();
+                    prop_assert!(of <= 4 * MIB, "{of}");
+                }
+                let booked: u64 = holders.iter().map(|(holding, _)| holding.booked_bytes()).sum();
+                prop_assert_eq!(budget.booked().0, booked);
+            }
+            for (holding, _) in holders {
+                budget.leave(holding);
+            }
+            prop_assert_eq!(budget.booked(), (0, 0));
+        }
+    }
+
+    #[test]
+    fn who_holds_little_books_nothing_even_when_all_is_taken() {
+        let mut budget = HeldBudget::new(MIB, 2 * MIB);
+        let mut greedy = Holding::of("greedy".into());
+        assert_eq!(budget.book(&mut greedy, MIB + HELD_STEP_BYTES), Ok(()));
+        assert_eq!(budget.book(&mut greedy, MIB + HELD_STEP_BYTES + 1), Err(HeldFull::Source(MIB)));
+        let mut other = Holding::of("other".into());
+        assert_eq!(budget.book(&mut other, MIB), Ok(()));
+        let mut third = Holding::of("third".into());
+        assert_eq!(budget.book(&mut third, MIB), Err(HeldFull::Host(2 * MIB)));
+        assert_eq!(budget.book(&mut third, HELD_STEP_BYTES), Ok(()));
+        assert_eq!((third.booked_bytes(), budget.booked().1), (0, 2), "and leaves no source behind");
+    }
+
+    #[test]
+    fn a_source_may_have_less_than_others() {
+        let mut budget = HeldBudget::new(4 * MIB, 8 * MIB);
+        let (mut light, mut heavy) = (Holding::of("light".into()), Holding::of("heavy".into()));
+        light.has_parts(1, 4);
+        heavy.has_parts(4, 4);
+        assert_eq!(budget.book(&mut light, MIB), Ok(()));
+        assert_eq!(budget.book(&mut light, 2 * MIB), Err(HeldFull::Source(MIB)));
+        assert_eq!(budget.book(&mut heavy, 4 * MIB), Ok(()));
+    }
+
+    #[test]
+    fn shards_share_what_a_source_may_hold() {
+        let limits = Arc::new(HostLimits::new(2));
+        let mut shards = [HeldBudget::new(MIB, 8 * MIB), HeldBudget::new(MIB, 8 * MIB)];
+        shards.iter_mut().for_each(|shard| shard.share(&limits));
+        let [one, two] = &mut shards;
+        let (mut here, mut there) = (Holding::of("a".into()), Holding::of("a".into()));
+        assert_eq!(one.book(&mut here, MIB), Ok(()));
+        assert_eq!(two.book(&mut there, MIB), Err(HeldFull::Source(MIB)));
+        one.leave(here);
+        assert_eq!(two.book(&mut there, MIB), Ok(()));
+    }
+}
