@@ -191,6 +191,24 @@ impl<T> Dispatcher<T> {
         }
     }
 
+    /// A free place at a worker, kept for something that is given to it elsewhere; [`Dispatcher::release`] gives it
+    /// back.
+    pub fn keep(&mut self, now: Instant) -> Option<WorkerKey> {
+        let worker = self.pick(now, Class::default())?;
+        self.pool.take(worker, now);
+        Some(worker)
+    }
+
+    /// Takes the first of the requests that wait that `may` be served elsewhere, among so many.
+    pub fn take_waiting(&mut self, looked_max: usize, may: impl Fn(&T) -> bool) -> Option<T> {
+        self.queues.take_first(looked_max, may)
+    }
+
+    /// Since when the first of those that wait has.
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.queues.oldest(|_| true).and_then(|class| self.queues.head_since(class))
+    }
+
     /// Something is outstanding at the worker that was given to it elsewhere, or before this dispatcher began.
     pub fn adopt(&mut self, worker: WorkerKey) {
         self.pool.take(worker, Instant::default());

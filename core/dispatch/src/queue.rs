@@ -63,6 +63,17 @@ impl<T> Queues<T> {
         self.classes[class.index()].front().map(|head| head.since)
     }
 
+    /// Takes the first that `may` go, of the class whose head has waited longest and among so many of it.
+    pub fn take_first(&mut self, looked_max: usize, may: impl Fn(&T) -> bool) -> Option<T> {
+        let class = self.oldest(|_| true)?;
+        let queue = &mut self.classes[class.index()];
+        let at = queue.iter().take(looked_max).position(|waiting| may(&waiting.item))?;
+        let taken = queue.remove(at)?;
+        self.waiting &= !(u32::from(queue.is_empty()) << class.index());
+        self.len -= 1;
+        Some(taken.item)
+    }
+
     /// Takes out whatever `keep` does not want.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.waiting = 0;

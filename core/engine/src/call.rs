@@ -114,6 +114,9 @@ pub(crate) struct Call {
     /// Its place among what its worker may have in hand.
     #[serde(skip)]
     pub place: Option<Place>,
+    /// A worker of this shard has a place kept for it.
+    #[serde(skip)]
+    pub kept_at: Option<ShardIndex>,
     /// It waits for a worker.
     pub queued: Option<Queued>,
     /// The route of the session that serves it, from the moment on in which that is found: it may have withdrawn when
@@ -286,6 +289,7 @@ impl Call {
             peer_index: PeerIndex::LOCAL,
             policies: None,
             place: None,
+            kept_at: None,
             queued: None,
             served_as: None,
             outcome: None,

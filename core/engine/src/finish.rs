@@ -192,6 +192,9 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
+        if self.calls.find(key).is_some_and(|call| call.kept_at.is_some()) {
+            self.return_kept(key);
+        }
         let Some(call) = self.calls.find_mut(key) else { return };
         if let Some(place) = call.place.take() {
             self.workers.give_back(place, key);

@@ -8,12 +8,12 @@
 //! # Owners and joints
 //! Every piece of state has an owner that knows nothing of the engine: it is asked with values and answers with values.
 //! `admission/` owns the policies and what they remember, `attempts/` what bounds further attempts, `registry.rs` who
-//! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues, `cluster.rs` the
-//! balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`, `r2p2_remote.rs`),
-//! `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind of end each,
-//! `held.rs` what may be held for whom, `gateway_client.rs` what the gateway is told, `nested.rs` the calls that end
-//! with others. `call.rs` is one call, `item.rs` what travels along it. Above them [`Engine`] is made of owners, and
-//! the files that implement it join them: only they see two. Imports lead downwards.
+//! serves what (`services.rs`, `owners.rs`), `workers.rs` places at workers and their queues (`shared_queue.rs`),
+//! `cluster.rs` the balancing, `remote.rs` endpoints and what there is of connections to them (`names.rs`,
+//! `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind
+//! of end each, `held.rs` what may be held for whom, `gateway_client.rs` what the gateway is told, `nested.rs` the
+//! calls that end with others. `call.rs` is one call, `item.rs` what travels along it. Above them [`Engine`] is made of
+//! owners, and the files that implement it join them: only they see two. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -105,6 +105,7 @@ mod services;
 mod session;
 mod session_end;
 mod shard;
+mod shared_queue;
 mod shares;
 mod snapshot;
 mod spans;

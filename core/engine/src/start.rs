@@ -8,6 +8,8 @@ use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
 use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
+use crate::shard::ShardIndex;
+use crate::shard::crossing::ShardSaid;
 use crate::target::Target;
 use crate::trace::Trace;
 use crate::traced::open_spans;
@@ -200,9 +202,16 @@ impl Engine {
     }
 
     fn find_server(&mut self, key: CallKey, target: Target) -> Result<Found, Fault> {
-        let method = self.calls.find(key).ok_or(Fault::Ended)?.method;
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let method = call.method;
         if let Target::Cluster(cluster) = target {
             return Ok((ServerEnd::Cluster { cluster }, None));
+        }
+        if call.kept_at.is_some() {
+            match self.find_keeping(key) {
+                Some(shard) => return Ok((shard, None)),
+                None => self.return_kept(key),
+            }
         }
         // Those who stand by serve only while nobody else does, wherever.
         let serves = |server: &Server| !server.stands_by;
@@ -324,7 +333,12 @@ impl Engine {
         target: Target,
         opening: &Item<'_>,
     ) -> Result<Option<Queued>, Fault> {
-        let method = self.calls.find(key).ok_or(Fault::Ended)?.method;
+        let call = self.calls.find(key).ok_or(Fault::Ended)?;
+        let method = call.method;
+        if call.place.is_some() {
+            // It has come from another shard for the place that was kept there.
+            return Ok(None);
+        }
         let bytes = opening.body().map_or(0, Body::parked_bytes);
         if self.awaited.is_active() && self.is_awaited(key, method, target) {
             let calls = &self.calls;
@@ -334,7 +348,12 @@ impl Engine {
             }
         }
         let servers = self.registry.in_line(method);
-        if matches!(target, Target::Cluster(_)) || servers.len() < 2 || self.draining {
+        let is_one_of_several = match servers.len() {
+            0 => false,
+            1 => self.shards.sharing(method, self.registry.path(method)).next().is_some(),
+            _ => true,
+        };
+        if matches!(target, Target::Cluster(_)) || !is_one_of_several || self.draining {
             return Ok(None);
         }
         let choice = self.choice_of_worker(key, method, opening);
@@ -349,14 +368,10 @@ impl Engine {
             (self.limits.calls_delivered_per_session, self.limits.parked_bytes_per_session);
         let class = Class::new(choice.class.unwrap_or(0));
         let asking = Asking { call: key, method, class, sticky, is_shared, target, bytes, bytes_max };
-        let Self { workers, registry, admission, calls, .. } = self;
-        let name = service_of(registry.path(method));
-        let reserved = || admission.chain().reservations(name);
-        let service =
-            workers.service(name, registry.in_line(method), registry.version(), queue_max, reserved);
-        match workers.give(now, service, asking) {
+        let Some(service) = self.workers_of(method) else { return Ok(None) };
+        match self.workers.give(now, service, asking) {
             Given::On(place) => {
-                if let Some(call) = calls.find_mut(key) {
+                if let Some(call) = self.calls.find_mut(key) {
                     call.place = place;
                 }
                 Ok(None)
@@ -371,6 +386,15 @@ impl Engine {
                 limit: queue_max as u64,
             }),
         }
+    }
+
+    /// The workers of a method's service, if there are any here.
+    pub(crate) fn workers_of(&mut self, method: MethodKey) -> Option<usize> {
+        let Self { workers, registry, admission, limits, .. } = self;
+        let (name, servers) = (service_of(registry.path(method)), registry.in_line(method));
+        let reserved = || admission.chain().reservations(name);
+        let queue_max = limits.calls_delivered_per_session;
+        (!servers.is_empty()).then(|| workers.service(name, servers, registry.version(), queue_max, reserved))
     }
 
     /// Which worker a call wants: what the operator of this host says of calls that are served here, else of those that
@@ -442,6 +466,7 @@ impl Engine {
 
     /// A call takes no place at its worker any more, for whatever reason.
     pub(crate) fn give_place_back(&mut self, key: CallKey) {
+        self.return_kept(key);
         if let Some(place) = self.calls.find_mut(key).and_then(|call| call.place.take()) {
             self.workers.give_back(place, key);
         }
@@ -476,8 +501,12 @@ impl Engine {
         self.go_on(turn);
     }
 
-    /// Calls that waited go to workers that are free.
+    /// Calls that waited go to workers that are free, here or where they have waited much longer.
     pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
+        while let Some((shard, method)) = self.workers.poll_kept(turn.now) {
+            let path = Arc::clone(self.registry.path(method));
+            self.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
+        }
         while let Some(GivenOut { call: key, place }) = self.workers.poll(turn.now) {
             match self.calls.find_mut(key) {
                 Some(call) => call.place = place.or(call.place),
@@ -491,7 +520,7 @@ impl Engine {
     }
 
     /// A call goes on from the queue.
-    fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
+    pub(crate) fn take_from_queue(&mut self, turn: &mut Turn<'_>, key: CallKey) {
         let Some(call) = self.calls.find_mut(key) else { return };
         let Some(queued) = call.queued.take() else { return self.give_place_back(key) };
         let waited = call.request.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));

@@ -13,12 +13,16 @@
 //! A call may have a class, for which a policy keeps workers, or be sticky: then it goes to the worker that gets all
 //! such calls of its caller, whoever else is free. Its metadata says so, or a policy.
 //!
-//! Not bounded either are services with one worker, methods that stream or of which only applications know the types,
-//! and large requests of native peers, which have found their server before they are complete.
-
+//! Not bounded either are services with one worker on the host, methods that stream or of which only applications know
+//! the types, and large requests of native peers, which have found their server before they are complete.
+//!
+//! Of a service that several shards serve, a call that waits here goes to a worker that is free there
+//! (`shared_queue.rs`).
+//!
 //! [`Workers`] owns places and queues; `start.rs` asks it for a place, and goes on with calls it gives out.
 
 use crate::registry::{MethodKey, Server};
+use crate::shared_queue::{PlacesAsked, SharedQueue};
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
@@ -45,6 +49,10 @@ struct Service {
     left: VecDeque<CallKey>,
     /// Something may be given out.
     stirred: bool,
+    /// What other shards have to do with it.
+    shared: SharedQueue,
+    /// A method of it, by which other shards know it.
+    method: Option<MethodKey>,
     /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
     keeps_workers: bool,
 }
@@ -132,6 +140,9 @@ const WAITS_AT: u8 = 8;
 const WAITS_MAX: u8 = 16;
 /// One in so many calls of such a method is bounded all the same, to see whether it still waits.
 const WAITS_PROBE: u32 = 64;
+/// Where others keep a place, so many of the calls that wait are looked at for one that may cross: those that have
+/// crossed before may not.
+const CROSSING_LOOKED_MAX: usize = 64;
 
 impl Workers {
     /// The workers of a service, as the registry has them at this version.
@@ -165,6 +176,7 @@ impl Workers {
     pub fn forget(&mut self, knows: impl Fn(MethodKey) -> bool) {
         for service in &mut self.services {
             service.waits.retain(|method, _| knows(*method));
+            service.method = service.method.filter(|method| knows(*method));
         }
     }
 
@@ -187,6 +199,7 @@ impl Workers {
                     return Given::BytesFull;
                 }
                 service.queued_bytes += bytes;
+                (service.method, service.shared.grown) = (Some(asking.method), true);
                 Given::Waits(Queued { service: Some(index), target, bytes })
             }
             Verdict::Refused(..) => Given::Full,
@@ -241,6 +254,76 @@ impl Workers {
         }
     }
 
+    /// A service with more calls that wait than others were asked to serve, and a method of it; each is told once.
+    pub fn next_grown(&mut self) -> Option<(usize, MethodKey)> {
+        let grown =
+            |service: &mut Service| std::mem::take(&mut service.shared.grown) && !service.keeps_workers;
+        let index = self.services.iter_mut().position(grown)?;
+        self.services[index].method.map(|method| (index, method))
+    }
+
+    /// What to ask a shard for, that serves this service, too.
+    pub fn ask(&mut self, index: usize, shard: u16) -> Option<PlacesAsked> {
+        let service = &mut self.services[index];
+        let since = service.dispatcher.waits_since()?;
+        service.shared.ask(shard, service.dispatcher.queued(), since)
+    }
+
+    /// A shard asks for places at the workers of a service.
+    pub fn wish(&mut self, index: usize, method: MethodKey, shard: u16, wish: PlacesAsked) {
+        let service = &mut self.services[index];
+        if !service.keeps_workers {
+            service.method = Some(method);
+            service.shared.wish(shard, wish);
+        }
+    }
+
+    /// A place that is kept for a shard from now on, and by which method it knows the service.
+    pub fn poll_kept(&mut self, now: Instant) -> Option<(u16, MethodKey)> {
+        self.services.iter_mut().filter(|service| service.shared.is_wanted()).find_map(|service| {
+            let shard = service.shared.next(now, service.dispatcher.waits_since())?;
+            let method = service.method?;
+            let worker = service.dispatcher.keep(now)?;
+            service.shared.keep(shard, worker);
+            Some((shard, method))
+        })
+    }
+
+    /// What a shard was asked for, it may not know any more: what it serves has changed.
+    pub fn forget_asked(&mut self, shard: u16) {
+        for service in &mut self.services {
+            service.shared.forget_asked(shard);
+            service.shared.grown = service.dispatcher.queued() > 0;
+        }
+    }
+
+    /// A shard keeps a place: the call that goes there, if one waits that may. More may be asked for then.
+    pub fn take_for(&mut self, name: &str, shard: u16, may: impl Fn(CallKey) -> bool) -> Option<CallKey> {
+        let service = &mut self.services[*self.by_service.get(name)?];
+        service.shared.granted(shard);
+        let taken = service.dispatcher.take_waiting(CROSSING_LOOKED_MAX, |call| may(*call));
+        service.shared.grown = service.dispatcher.queued() > 0;
+        taken
+    }
+
+    /// A call has come for the place that is kept for its shard.
+    pub fn take_kept(&mut self, name: &str, shard: u16, call: CallKey) -> Option<Place> {
+        let index = *self.by_service.get(name)?;
+        let service = &mut self.services[index];
+        let worker = service.shared.take_kept(shard)?;
+        service.occupy(index, worker, call)
+    }
+
+    /// A place that is kept for a shard is not wanted.
+    pub fn free_kept(&mut self, name: &str, shard: u16) {
+        let Some(index) = self.by_service.get(name) else { return };
+        let service = &mut self.services[*index];
+        if let Some(worker) = service.shared.take_kept(shard) {
+            service.dispatcher.release(worker);
+            service.stirred = true;
+        }
+    }
+
     /// A session serves nothing any more.
     pub fn dismiss(&mut self, session: SessionKey) {
         self.services.iter_mut().for_each(|service| service.remove(session));
@@ -260,14 +343,14 @@ impl Workers {
         self.services.iter().map(|service| service.queued_bytes as u64).sum()
     }
 
-    /// Whether calls wait for a worker.
+    /// Whether calls wait for a worker, here or on another shard.
     pub fn is_waited_for(&self) -> bool {
-        self.services.iter().any(|service| service.dispatcher.queued() > 0)
+        self.services.iter().any(Service::is_waited_for)
     }
 
     /// The workers with calls in hand for which others wait.
     pub fn in_question(&self) -> impl Iterator<Item = SessionKey> {
-        let waited_for = self.services.iter().filter(|service| service.dispatcher.queued() > 0);
+        let waited_for = self.services.iter().filter(|service| service.is_waited_for());
         let busy =
             waited_for.flat_map(|service| &service.members).filter(|member| !member.in_hand.is_empty());
         busy.map(|member| member.session)
@@ -365,8 +448,14 @@ impl Service {
             waits: KeyedMap::default(),
             left: VecDeque::new(),
             stirred: false,
+            shared: SharedQueue::default(),
+            method: None,
             keeps_workers: false,
         }
+    }
+
+    fn is_waited_for(&self) -> bool {
+        self.dispatcher.queued() > 0 || self.shared.is_wanted()
     }
 
     fn reserve(&mut self, reservations: Vec<(u8, usize)>) {
@@ -399,7 +488,9 @@ impl Service {
 
     fn remove(&mut self, session: SessionKey) {
         if let Some(at) = self.members.iter().position(|member| member.session == session) {
-            self.dispatcher.remove(self.members.swap_remove(at).worker);
+            let worker = self.members.swap_remove(at).worker;
+            self.shared.forget(worker);
+            self.dispatcher.remove(worker);
             self.stirred = true;
         }
     }

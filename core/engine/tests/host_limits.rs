@@ -62,7 +62,8 @@ impl Host {
     fn call(&mut self, index: usize) {
         let client = &mut self.clients[index];
         let payload = self.world.blob(client, b"?");
-        let call = client.call(0, Some(payload), true);
+        // One whose request streams: it waits for no worker, only for what the policy says.
+        let call = client.call(1, Some(payload), true);
         self.open.insert((index, call.call.0));
         self.world.submit(client, Submission::Call(call)).unwrap();
         self.settle();

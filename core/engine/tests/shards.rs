@@ -93,6 +93,125 @@ fn calls_are_spread_over_the_shards_that_serve_them() {
     assert_eq!(answered[0], 10, "a third of the workers has a third of the calls: {answered:?}");
 }
 
+/// Calls a worker has in hand at most while nothing is measured (`core/dispatch`).
+const WORKERS_CALLS: usize = 3;
+
+/// Takes the calls that were delivered, in their order.
+fn delivered(app: &mut App) -> Vec<CallId> {
+    let calls = app.take().into_iter();
+    calls
+        .filter_map(|completion| if let Completion::Call(call) = completion { Some(call.call) } else { None })
+        .collect()
+}
+
+/// Takes the outcomes that have come: how many calls ended well.
+fn ended_well(world: &mut World, client: &mut App) -> usize {
+    let mut well = 0;
+    for completion in client.take() {
+        let Completion::Finish(end) = completion else { continue };
+        well += usize::from(end.code == Code::Ok);
+        world.submit(client, release(end.call, end.payload, end.metadata, 9)).unwrap();
+    }
+    well
+}
+
+fn answer(world: &mut World, server: &App, call: CallId) {
+    world.submit(server, Submission::Finish(finish(call, Code::Ok, None))).unwrap();
+}
+
+/// Calls that wait for a worker of their own shard go to those that are free on another, and to the one that is free
+/// first from then on; none goes anywhere while its own shard has a free one.
+#[test]
+fn a_call_that_waits_goes_to_whichever_worker_is_free_first() {
+    let mut world = world(2);
+    let mut client = attach(&mut world, 0, false);
+    let mut near = attach(&mut world, 0, true);
+    let [mut far, mut farther] = [2, 2].map(|host| attach(&mut world, host, true));
+    let settle = |world: &mut World, apps: [&mut App; 4]| {
+        world.settle(&mut apps.into_iter().collect::<Vec<_>>());
+    };
+    let each = WORKERS_CALLS;
+    for _ in 0..each {
+        open(&mut world, &mut client, 1, Deadline::NONE);
+    }
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    let mut here = delivered(&mut near);
+    assert_eq!(here.len(), each, "its own shard has a worker with room");
+    for _ in 0..2 * each + 2 {
+        open(&mut world, &mut client, 1, Deadline::NONE);
+    }
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    let [mut there, mut farther_there] = [&mut far, &mut farther].map(delivered);
+    assert_eq!((there.len(), farther_there.len(), delivered(&mut near).len()), (each, each, 0));
+    // Two wait: the workers that are through with a call get them, wherever they are.
+    answer(&mut world, &far, there.remove(0));
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    answer(&mut world, &near, here.remove(0));
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    let more = [&mut near, &mut far, &mut farther].map(delivered);
+    assert_eq!([1, 1, 0], [0, 1, 2].map(|app: usize| more[app].len()));
+    let [near_more, far_more, _] = more;
+    here.extend(near_more);
+    there.extend(far_more);
+    for (app, calls) in [(&near, here), (&far, there), (&farther, std::mem::take(&mut farther_there))] {
+        calls.into_iter().for_each(|call| answer(&mut world, app, call));
+    }
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    assert_eq!(ended_well(&mut world, &mut client), 3 * each + 2);
+    settle(&mut world, [&mut client, &mut near, &mut far, &mut farther]);
+    let left = [0, 2].map(|host| world.hosts[host].engine.snapshot().calls);
+    assert_eq!(left, [0, 0]);
+}
+
+/// Where both shards are as busy, nothing crosses: it would cost both and help nobody.
+#[test]
+fn between_shards_that_are_as_busy_nothing_crosses() {
+    let mut world = world(2);
+    let mut clients = [0, 2].map(|host| attach(&mut world, host, false));
+    let mut servers = [0, 2].map(|host| attach(&mut world, host, true));
+    for _ in 0..20 {
+        clients.iter_mut().for_each(|client| _ = open(&mut world, client, 1, Deadline::NONE));
+    }
+    let mut served = [0; 2];
+    while served.iter().sum::<usize>() < 40 {
+        let [a, b] = &mut clients;
+        let [c, d] = &mut servers;
+        world.settle(&mut [a, b, c, d]);
+        for (server, count) in servers.iter_mut().zip(&mut served) {
+            let calls = delivered(server);
+            *count += calls.len();
+            calls.into_iter().for_each(|call| answer(&mut world, server, call));
+        }
+        assert_eq!(served[0], served[1]);
+        let made = [0, 2].map(|host| world.hosts[host].engine.snapshot().calls);
+        assert_eq!(made[0], made[1], "calls on each shard");
+    }
+    let [a, b] = &mut clients;
+    let [c, d] = &mut servers;
+    world.settle(&mut [a, b, c, d]);
+    assert_eq!(clients.map(|mut client| ended_well(&mut world, &mut client)), [20, 20]);
+}
+
+/// A place that is kept for calls that have gone meanwhile is free for others.
+#[test]
+fn a_place_that_was_kept_in_vain_is_free_again() {
+    let mut world = world(2);
+    let [mut client, mut other] = [0, 2].map(|host| attach(&mut world, host, false));
+    let [mut near, mut far] = [0, 2].map(|host| attach(&mut world, host, true));
+    for _ in 0..WORKERS_CALLS {
+        open(&mut world, &mut client, 1, Deadline::NONE);
+    }
+    let waiting = open(&mut world, &mut client, 1, Deadline::NONE);
+    world.submit(&client, Submission::Cancel { call: waiting }).unwrap();
+    world.settle(&mut [&mut client, &mut other, &mut near, &mut far]);
+    assert_eq!((delivered(&mut near).len(), delivered(&mut far).len()), (WORKERS_CALLS, 0));
+    for _ in 0..WORKERS_CALLS {
+        open(&mut world, &mut other, 1, Deadline::NONE);
+    }
+    world.settle(&mut [&mut client, &mut other, &mut near, &mut far]);
+    assert_eq!(delivered(&mut far).len(), WORKERS_CALLS);
+}
+
 /// Who is on the caller's own shard is asked first; whoever stands by is asked last, wherever it is.
 #[test]
 fn workers_of_the_own_shard_come_first_and_those_that_stand_by_last() {

@@ -1,6 +1,7 @@
 //! What goes from shard to shard.
 
 use crate::registry::MethodTypes;
+use crate::shared_queue::PlacesAsked;
 use crate::trace::Trace;
 use crate::{GrpcKey, PeerKey, SessionKey};
 use bytes::Bytes;
@@ -51,6 +52,12 @@ pub(crate) enum ShardSaid {
     Offers(Arc<Offers>),
     /// Calls wait there for places of this policy (`wanted`), or one of them is free.
     Places { policy: Box<str>, wanted: bool },
+    /// Calls wait there for workers of the service this path is of.
+    Wanted { path: Arc<str>, wish: PlacesAsked },
+    /// A worker there has a place kept for one of them.
+    Vacant { path: Arc<str> },
+    /// None of them takes it.
+    Unused { path: Arc<str> },
 }
 
 /// The beginning of a call.
@@ -70,6 +77,9 @@ pub(crate) struct ShardOpening {
     pub metadata: Vec<u8>,
     pub body: Option<CrossedBody>,
     pub end: bool,
+    /// It has the place that is kept for its shard. Places do not go on in another process.
+    #[serde(skip)]
+    pub kept: bool,
 }
 
 /// The end of a call.

@@ -5,18 +5,18 @@ use super::crossing::{
     ShardStage,
 };
 use super::links::ShardLine;
+use super::places;
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{conversion_fault, private};
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::pass::{Blocker, Refusal};
-use crate::registry::MethodTypes;
+use crate::registry::{MethodTypes, service_of};
 use crate::target::Target;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Deadline, Execution, Fault};
-use trunkline_policy::PlaceNotice;
 
 /// Crossings that were kept and are handled in one go: more are left for the next step.
 const PARKED_PER_STEP_MAX: usize = 256;
@@ -288,12 +288,13 @@ fn opening(
         metadata,
         body,
         end,
+        kept: call.kept_at.is_some(),
     })
 }
 
 fn note_opened(engine: &mut Engine, turn: &Turn<'_>, key: CallKey, end: bool) {
     let Some(call) = engine.calls.find_mut(key) else { return };
-    call.handed_over = true;
+    (call.handed_over, call.kept_at) = (true, None);
     let stamps = &mut call.client_stamps;
     (stamps.d3, stamps.d4, stamps.k6) = (turn.now, turn.now, turn.now);
     if let ServerEnd::Shard { stage, .. } = &mut call.server {
@@ -344,6 +345,7 @@ pub(crate) fn give_back<'a>(engine: &mut Engine, key: CallKey, opening: Item<'a>
         metadata: metadata.into_owned(),
         body,
         end,
+        kept: false,
     };
     send_back(engine, shard, returned);
     engine.forget(key);
@@ -363,7 +365,8 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
         return;
     }
     tell_offers(engine);
-    tell_places(engine);
+    places::tell_places(engine);
+    places::tell_wanted(engine);
     for _ in 0..PARKED_PER_STEP_MAX {
         let Some((from, crossing)) = engine.shards.next_parked() else { break };
         handle(engine, turn, from, crossing);
@@ -385,17 +388,6 @@ fn tell_offers(engine: &mut Engine) {
     let offers = Arc::new(Offers::of(&engine.registry, engine.owners.all()));
     for shard in engine.shards.others() {
         engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
-    }
-}
-
-/// Tells the others of places of policies for which calls wait.
-fn tell_places(engine: &mut Engine) {
-    while let Some(PlaceNotice { to, policy }) = engine.admission.poll_notice() {
-        let (policy, wanted) = (Box::<str>::from(policy), to.is_none());
-        let others = engine.shards.others();
-        for shard in others.filter(|shard| to.is_none_or(|to| to == shard.0)) {
-            engine.shards.push(shard, ShardSaid::Places { policy: policy.clone(), wanted });
-        }
     }
 }
 
@@ -445,9 +437,13 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Offers(offers) => {
             let Engine { shards, registry, telemetry, .. } = engine;
             shards.elsewhere.replace(from, &offers, |path| registry.intern(path, || telemetry.method(path)));
+            engine.workers.forget_asked(from.0);
             engine.answer_again();
         }
         ShardSaid::Places { policy, wanted } => engine.admission.handle_notice(&policy, wanted),
+        ShardSaid::Wanted { path, wish } => places::wanted(engine, from, &path, wish),
+        ShardSaid::Vacant { path } => places::vacant(engine, turn, from, path),
+        ShardSaid::Unused { path } => engine.workers.free_kept(service_of(&path), from.0),
     }
 }
 
@@ -459,8 +455,12 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
     };
     let served = called.filter(|(method, _)| !engine.registry.servers(*method).is_empty());
     let Some((method, path)) = served else {
+        if opening.kept {
+            engine.workers.free_kept(service_of(&opening.path), from.0);
+        }
         return send_back(engine, from, opening);
     };
+    let service = opening.kept.then(|| Arc::clone(&opening.path));
     let ShardOpening {
         call: number,
         types,
@@ -482,9 +482,10 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
     (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
     let key = engine.calls.insert(call);
     engine.shards.enter(from, number, key);
+    let place = service.and_then(|path| engine.workers.take_kept(service_of(&path), from.0, key));
     let timer = deadline.instant().map(|at| engine.timers.insert(at, Due::Deadline(key)));
     if let Some(call) = engine.calls.find_mut(key) {
-        call.timer = timer;
+        (call.timer, call.place) = (timer, place);
     }
     if !end {
         engine.shards.push(from, ShardSaid::Accepted { call: number });

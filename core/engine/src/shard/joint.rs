@@ -1,7 +1,7 @@
 //! What the engine does of calls with an end on another shard: `end.rs`, where others meet it.
 
 use super::crossing::{ShardIndex, ShardStage};
-use super::end;
+use super::{end, places};
 use crate::CallKey;
 use crate::call::{Item, ServerEnd};
 use crate::engine::{Engine, Turn};
@@ -62,6 +62,16 @@ impl Engine {
     /// A shard that serves a call's method, or its service, if one does.
     pub(crate) fn find_shard(&self, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
         end::find_shard(self, key, stands_by)
+    }
+
+    /// The shard that keeps a place for a call, if it serves the method still.
+    pub(crate) fn find_keeping(&self, key: CallKey) -> Option<ServerEnd> {
+        places::find_keeping(self, key)
+    }
+
+    /// A call does not go to the place that is kept for it.
+    pub(crate) fn return_kept(&mut self, key: CallKey) {
+        places::return_kept(self, key);
     }
 
     /// A call of another shard whose method nobody here serves any more goes back, if nobody has seen it.

@@ -7,7 +7,7 @@ use crate::{CallKey, SessionKey};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use trunkline_call::KeyedMap;
+use trunkline_call::{KeyedMap, Pattern};
 
 /// Items that wait to go to one shard before further ones wait in their calls: as many as the queue between two shards
 /// takes, so that one turn can fill it.
@@ -308,6 +308,15 @@ impl ShardLinks {
         };
         let serving = self.elsewhere.serving(method, path).filter(|one| one.stands_by == stands_by);
         serving.min_by_key(|one| load(one))
+    }
+
+    /// Shards whose workers get calls of a method by turns with those here: unary ones, of types that are known.
+    pub fn sharing(&self, method: MethodKey, path: &str) -> impl Iterator<Item = &ServingShard> {
+        let is_shared = |one: &&ServingShard| {
+            let types = &one.types;
+            !one.stands_by && types.pattern == Pattern::Unary && !types.input.is_opaque()
+        };
+        self.elsewhere.serving(method, path).filter(is_shared)
     }
 
     /// The types of those who serve a method there, while they do.

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `elsewhere.rs` what others serve;
-//! * `end.rs` hands items to another shard and does what another says.
+//! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers.
 //!
 //! # Rules
 //! * The caller's shard judges the policies of whoever calls, the other those of whoever serves: each once.
@@ -30,6 +30,7 @@ mod elsewhere;
 pub(crate) mod end;
 mod joint;
 mod links;
+mod places;
 
 pub use audit::audit_crossings;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage};

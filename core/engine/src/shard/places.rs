@@ -1,0 +1,77 @@
+//! Places for which calls wait, over all shards, at workers (`shared_queue.rs`) and by policies: what is said of them,
+//! and what is done about it.
+
+use super::crossing::{ShardIndex, ShardSaid, ShardStage};
+use crate::CallKey;
+use crate::call::{ClientEnd, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::registry::service_of;
+use crate::shared_queue::PlacesAsked;
+use std::sync::Arc;
+use trunkline_policy::PlaceNotice;
+
+/// The shard that keeps a place for a call, if it serves the method still.
+pub(crate) fn find_keeping(engine: &Engine, key: CallKey) -> Option<ServerEnd> {
+    let call = engine.calls.find(key)?;
+    let kept_at = call.kept_at?;
+    let path = engine.registry.path(call.method);
+    let serving = engine.shards.sharing(call.method, path).find(|one| one.shard == kept_at)?;
+    let types = Arc::clone(&serving.types);
+    Some(ServerEnd::Shard { shard: kept_at, types, stage: ShardStage::Chosen, late: false })
+}
+
+/// Asks the others that serve it, too, for places for calls that wait here.
+pub(crate) fn tell_wanted(engine: &mut Engine) {
+    while let Some((service, method)) = engine.workers.next_grown() {
+        let Engine { workers, shards, registry, .. } = engine;
+        let path = registry.path(method);
+        let asked: Vec<_> = shards
+            .sharing(method, path)
+            .filter_map(|one| Some((one.shard, workers.ask(service, one.shard.0)?)))
+            .collect();
+        for (shard, wish) in asked {
+            shards.push(shard, ShardSaid::Wanted { path: Arc::clone(path), wish });
+        }
+    }
+}
+
+/// A shard asks for places for calls that wait there.
+pub(crate) fn wanted(engine: &mut Engine, from: ShardIndex, path: &str, wish: PlacesAsked) {
+    let Some(method) = engine.registry.own_key_of(path) else { return };
+    if let Some(service) = engine.workers_of(method) {
+        engine.workers.wish(service, method, from.0, wish);
+    }
+}
+
+/// A shard keeps a place: the next call that waits goes there, if one does.
+pub(crate) fn vacant(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, path: Arc<str>) {
+    let Engine { workers, calls, .. } = engine;
+    let may_cross = |key| calls.find(key).is_some_and(|call| !matches!(call.client, ClientEnd::Shard { .. }));
+    let taken = workers.take_for(service_of(&path), from.0, may_cross);
+    match taken.and_then(|key| Some((key, calls.find_mut(key)?))) {
+        Some((key, call)) => {
+            call.kept_at = Some(from);
+            engine.take_from_queue(turn, key);
+        }
+        None => engine.shards.push(from, ShardSaid::Unused { path }),
+    }
+}
+
+/// A call does not go to the place that is kept for it.
+pub(crate) fn return_kept(engine: &mut Engine, key: CallKey) {
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    let Some(shard) = call.kept_at.take() else { return };
+    let path = Arc::clone(engine.registry.path(call.method));
+    engine.shards.push(shard, ShardSaid::Unused { path });
+}
+
+/// Tells the others of places of policies for which calls wait.
+pub(crate) fn tell_places(engine: &mut Engine) {
+    while let Some(PlaceNotice { to, policy }) = engine.admission.poll_notice() {
+        let (policy, wanted) = (Box::<str>::from(policy), to.is_none());
+        let others = engine.shards.others();
+        for shard in others.filter(|shard| to.is_none_or(|to| to == shard.0)) {
+            engine.shards.push(shard, ShardSaid::Places { policy: policy.clone(), wanted });
+        }
+    }
+}
