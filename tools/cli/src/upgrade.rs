@@ -20,6 +20,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 const BEGIN: Duration = Duration::from_secs(10);
 /// Time without any answer after which nobody is there.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// The same while the old daemon's process is there: it stands still for as long as handing over takes, which it bounds
+/// itself, and whoever takes over answers as soon as it has begun.
+const STANDS_MAX: Duration = Duration::from_secs(120);
 /// Time a daemon that was asked and whose answer got lost has to show that it began.
 const DOUBT_MAX: Duration = Duration::from_secs(2);
 
@@ -38,10 +41,15 @@ pub fn upgrade(channel: &Channel, args: &UpgradeArgs) -> Result<(), String> {
     let grace_ms = u32::try_from(args.grace.as_millis()).unwrap_or(u32::MAX).max(1);
     let admin = AdminClient::new(channel.clone());
     // Who is to be replaced is known before anything begins, so that whoever answers later can be told from it.
-    let old = ask(&admin).map_err(|status| format!("{}; nothing was begun", status.message()))?.process_id;
+    let mut old =
+        ask(&admin).map_err(|status| format!("{}; nothing was begun", status.message()))?.process_id;
     let order = Request::new(UpgradeRequest { binary, grace_ms }).with_timeout(BEGIN);
     let has_begun = match ControlClient::new(channel.clone()).upgrade(order).wait() {
-        Ok(_) => true,
+        Ok(begun) => {
+            // Somebody else may have had that one replaced meanwhile.
+            old = begun.view().process_id();
+            true
+        }
         Err(status) if may_have_begun(&status) => false,
         Err(status) => return Err(format!("{}; nothing was begun", status.message())),
     };
@@ -51,7 +59,8 @@ pub fn upgrade(channel: &Channel, args: &UpgradeArgs) -> Result<(), String> {
             "daemon, process {old}, was asked, and its answer got lost; looking whether it has begun"
         ),
     }
-    Watch { admin, old, has_begun, told: 0, silence_max: SILENCE_MAX + args.grace }.follow()
+    let [silence_max, stands_max] = [SILENCE_MAX, STANDS_MAX].map(|longest| longest + args.grace);
+    Watch { admin, old, has_begun, told: 0, silence_max, stands_max }.follow()
 }
 
 /// Whether a daemon that gave this answer may have begun all the same.
@@ -79,6 +88,7 @@ struct Watch {
     /// Steps that were printed.
     told: usize,
     silence_max: Duration,
+    stands_max: Duration,
 }
 
 impl Watch {
@@ -87,6 +97,7 @@ impl Watch {
         let mut last = String::new();
         while heard.elapsed() < self.silence_max {
             std::thread::sleep(LOOK);
+            let began_to_wait = heard;
             match ask(&self.admin) {
                 Ok(answer) => {
                     heard = Instant::now();
@@ -97,6 +108,10 @@ impl Watch {
                 // Whatever a question met on its way says nothing about the replacement.
                 Err(status) if status.code() != Code::PermissionDenied => last = status.to_string(),
                 Err(status) => return Err(self.unseen(status.message())),
+            }
+            if heard == began_to_wait && began.elapsed() < self.stands_max && is_there(self.old) {
+                // It stands still. Who takes over has the whole time from its end on.
+                heard = Instant::now();
             }
         }
         Err(self.unseen(&format!("nobody answers any more ({last})")))
@@ -170,7 +185,8 @@ mod tests {
 
     fn watch(has_begun: bool) -> Watch {
         let admin = AdminClient::new(Channel::builder().socket("/nonexistent/d.sock").connect_lazy());
-        Watch { admin, old: 7, has_begun, told: 0, silence_max: Duration::ZERO }
+        let [silence_max, stands_max] = [Duration::ZERO; 2];
+        Watch { admin, old: 7, has_begun, told: 0, silence_max, stands_max }
     }
 
     fn answer(process_id: u32, under_way: bool, failure: &str) -> GetUpgradeResponse {
@@ -211,6 +227,20 @@ mod tests {
         child.wait().unwrap();
         let said = watch(child.id()).follow().unwrap_err();
         assert!(said.contains(&format!("process {} has ended", child.id())), "{said}");
+    }
+
+    /// However long it takes: that nobody answers says nothing while the old daemon hands over.
+    #[test]
+    fn while_the_old_daemon_stands_still_it_is_waited_for() {
+        let mut child = std::process::Command::new("sleep").arg("0.5").spawn().unwrap();
+        let began = Instant::now();
+        let old = child.id();
+        let buried = std::thread::spawn(move || child.wait().map(|_| Instant::now()));
+        let stands_max = Duration::from_secs(100);
+        let said = Watch { old, stands_max, silence_max: Duration::from_millis(1), ..watch(true) }.follow();
+        let ended = buried.join().unwrap().unwrap();
+        assert!(said.unwrap_err().contains(&format!("process {old} has ended")), "its end is known");
+        assert!(began.elapsed() >= ended.duration_since(began), "nothing was said before");
     }
 
     #[test]

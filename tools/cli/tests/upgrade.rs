@@ -101,17 +101,56 @@ fn the_service_manager_hears_of_the_next_process_before_the_old_one_ends() {
     assert_eq!(said, [format!("MAINPID={second}\n"), format!("READY=1\nMAINPID={second}\n")]);
 }
 
-/// Probes and operators ask all the time, and a replacement is no reason to think that the host is ill.
+/// Asks whether the host is well until told to stop. How often it was.
+fn probe(prober: &health::health_client::HealthClient, stop: &AtomicBool) -> usize {
+    let mut heard = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let probe = prober.check(health::HealthCheckRequest::default()).wait();
+        assert!(probe.is_ok(), "after {heard} answers: {probe:?}");
+        heard += 1;
+    }
+    heard
+}
+
+/// Runs a verb that looks until told to stop. How often it was answered.
+fn look(host: &Host, way: [&str; 2], stop: &AtomicBool) -> usize {
+    let mut heard = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let listed = support::end(support::trunkline(&way).arg("list"), "");
+        assert_eq!(listed.code, Some(0), "after {heard} answers: {listed:?}\n{}", host.log());
+        heard += 1;
+    }
+    heard
+}
+
+/// Probes and operators ask all the time, on every way there is, and a replacement is no reason to think that the host
+/// is ill: with time for gRPC connections to end, and without.
 #[test]
 fn the_daemons_own_services_answer_through_every_replacement() {
     watched();
     let rounds = std::env::var(ROUNDS_VARIABLE).map_or(ROUNDS, |rounds| rounds.parse().unwrap());
-    let host = Host::start("");
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| format!("unix:{}", folder.path().join(name).display());
+    let (peers, operators) = (at("peers.sock"), at("operators.sock"));
+    let config = format!("[daemon]\nlisten = [{peers:?}]\nshards = 2\n[admin]\nlisten = [{operators:?}]\n");
+    let host = Host::start(&config);
+    // Two other hosts: one calls as every client of gRPC does, the other as a daemon.
+    let others = ["[grpc]\nalways = true\n", ""].map(Host::start);
     let stop = AtomicBool::new(false);
     let channel = host.channel().wait_for_ready(false).connect_lazy();
     let operator = admin::admin_client::AdminClient::new(channel.clone());
     let prober = health::health_client::HealthClient::new(channel);
+    let remote = others.each_ref().map(|other| {
+        let channel = other.channel().wait_for_ready(false).target(&peers).connect_lazy();
+        health::health_client::HealthClient::new(channel)
+    });
     std::thread::scope(|scope| {
+        let far = remote.each_ref().map(|prober| scope.spawn(|| probe(prober, &stop)));
+        let socket = host.socket().display().to_string();
+        let operators = operators.trim_start_matches("unix:").to_owned();
+        let (host, stop) = (&host, &stop);
+        let looks = [("--socket", socket), ("--admin-socket", operators)]
+            .map(|(option, path)| scope.spawn(move || look(host, [option, &path], stop)));
         let lists = scope.spawn(|| {
             let mut heard = 0;
             while !stop.load(Ordering::Relaxed) {
@@ -121,22 +160,20 @@ fn the_daemons_own_services_answer_through_every_replacement() {
             }
             heard
         });
-        let probes = scope.spawn(|| {
-            let mut heard = 0;
-            while !stop.load(Ordering::Relaxed) {
-                let probe = prober.check(health::HealthCheckRequest::default()).wait();
-                assert!(probe.is_ok(), "after {heard} answers: {probe:?}");
-                heard += 1;
-            }
-            heard
-        });
+        let probes = scope.spawn(|| probe(&prober, stop));
         for round in 0..rounds {
-            let upgraded = host.verb(&["upgrade"], "");
+            let verb: &[&str] = if round % 2 == 0 { &["upgrade"] } else { &["upgrade", "--grace", "0s"] };
+            let upgraded = host.verb(verb, "");
             assert_eq!(upgraded.code, Some(0), "round {round}: {upgraded:?}");
         }
         stop.store(true, Ordering::Relaxed);
         let (lists, probes) = (lists.join().unwrap(), probes.join().unwrap());
-        println!("{rounds} replacements, {lists} lists, {probes} health checks");
+        let far = far.map(|probes| probes.join().unwrap());
+        let looks = looks.map(|looks| looks.join().unwrap());
+        println!(
+            "{rounds} replacements, {lists} lists, {probes} health checks; from other hosts, over gRPC and natively \
+             {far:?}; `trunkline list` at both sockets {looks:?}"
+        );
     });
 }
 
