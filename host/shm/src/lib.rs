@@ -130,6 +130,6 @@ pub use self::{
     received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,
     regions::{create_receive_heap, open_receive_heap, open_successor_heap},
-    session::{AppEnd, DaemonEnd, Keepsake, SessionFds, create_session, open_session},
+    session::{AppEnd, DaemonEnd, SessionFds, SessionRegions, create_session, open_session},
     sleep::{SLEEP_FDS_MAX, WaitError, Woken, sleep_on, wait_for_entries},
 };

@@ -31,12 +31,12 @@ pub struct DaemonEnd {
     /// Wakes us; for the shard's `epoll`.
     pub own_doorbell: Doorbell,
     /// What a successor maps again.
-    pub keepsake: Keepsake,
+    pub regions: SessionRegions,
 }
 
 /// The regions of a session that outlive a daemon, as descriptors, and their sizes.
 #[derive(Debug)]
-pub struct Keepsake {
+pub struct SessionRegions {
     /// Both rings.
     pub rings: OwnedFd,
     /// The heap the application writes.
@@ -112,13 +112,13 @@ pub fn create_session(config: &SessionConfig) -> Result<(DaemonEnd, SessionFds),
     let (own_doorbell, daemon_doorbell) = daemon_doorbell().map_err(system("eventfd"))?;
     let (peer_doorbell, app_doorbell) = application_doorbell().map_err(system("pipe"))?;
     let (submission, completion) = rings_of(Arc::new(rings), config)?;
-    let keepsake = Keepsake {
+    let regions = SessionRegions {
         rings: dup_cloexec(&rings_fd).map_err(system("dup"))?,
         send_heap: dup_cloexec(&send_fd).map_err(system("dup"))?,
         config: *config,
     };
     let end = DaemonEnd {
-        keepsake,
+        regions,
         submissions: Consumer::resume(submission, 0),
         completions: Producer::resume(completion, 0, 0),
         send_heap: AllegedHeap::new(send),

@@ -36,12 +36,12 @@ fn a_successor_goes_on_where_the_daemon_stopped() {
     block.bytes_mut()[..3].copy_from_slice(b"req");
     let request = block.lend(3);
 
-    let (bells, keepsake) = (bells(&old), &old.keepsake);
+    let (bells, regions) = (bells(&old), &old.regions);
     let indices = RingIndices::of(&old.submissions, &old.completions);
     let blocks = old.receive_heap.blocks();
     let (mut submissions, mut completions, ringer, doorbell) =
-        inherit_rings(&keepsake.rings, bells, indices, &keepsake.config).unwrap();
-    let (send_heap, receive_heap, heap_fd) = inherit_heaps(&keepsake.send_heap, &blocks, &config).unwrap();
+        inherit_rings(&regions.rings, bells, indices, &regions.config).unwrap();
+    let (send_heap, receive_heap, heap_fd) = inherit_heaps(&regions.send_heap, &blocks, &config).unwrap();
     drop((old, half));
 
     assert_eq!(submissions.pop(), Ok(Some([2; 8])));
@@ -89,10 +89,10 @@ fn books_that_cannot_be_are_refused() {
         &[block(config.receive_heap_bytes - 64, 128)],
     ];
     for blocks in refused {
-        let inherited = inherit_heaps(&end.keepsake.send_heap, blocks, &config);
+        let inherited = inherit_heaps(&end.regions.send_heap, blocks, &config);
         assert!(matches!(inherited, Err(SessionError::Blocks)), "{blocks:?}");
     }
     let good = [block(0, 64), block(64, 64), block(config.receive_heap_bytes - 64, 64)];
-    let (_, heap, _) = inherit_heaps(&end.keepsake.send_heap, &good, &config).unwrap();
+    let (_, heap, _) = inherit_heaps(&end.regions.send_heap, &good, &config).unwrap();
     assert_eq!((heap.blocks(), heap.take_held().len()), (good.to_vec(), 0));
 }

@@ -4,13 +4,13 @@ use serde_bytes::ByteBuf;
 use trunkline_call::entry::Span;
 use trunkline_engine::{Heaps, SessionKey};
 use trunkline_shm::{
-    AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, Keepsake, SharedSlice, first_byte, usual_bytes,
+    AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, SessionRegions, SharedSlice, first_byte, usual_bytes,
 };
 
 /// One session's heaps, as a successor gets them.
 pub(crate) struct Lodged<'a> {
     pub key: SessionKey,
-    pub keepsake: &'a Keepsake,
+    pub regions: &'a SessionRegions,
     /// The successor's receive heap has this number.
     pub number: u32,
     pub blocks: Vec<BlockState>,
@@ -34,7 +34,7 @@ struct Slot {
     /// The number of the receive heap, in the low bits of every offset that leaves here.
     number: u32,
     /// What a successor maps again.
-    keepsake: Keepsake,
+    regions: SessionRegions,
     /// Blocks being written: allocated, and not yet named in a completion. Few at a time, the newest asked for first.
     open: Vec<Block>,
     /// What messages of the usual sizes may take together.
@@ -65,8 +65,8 @@ pub(crate) enum Rest {
 }
 
 impl SessionHeaps {
-    pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap, keepsake: Keepsake) {
-        self.place(Slot::new(key, (send, receive, 0), keepsake));
+    pub fn insert(&mut self, key: SessionKey, send: AllegedHeap, receive: Heap, regions: SessionRegions) {
+        self.place(Slot::new(key, (send, receive, 0), regions));
     }
 
     /// Takes in the heaps of a session another daemon had: its blocks are in the books, and `open` is what has been
@@ -75,7 +75,7 @@ impl SessionHeaps {
         &mut self,
         key: SessionKey,
         (send, receive, number): (AllegedHeap, Heap, u32),
-        keepsake: Keepsake,
+        regions: SessionRegions,
         open: &[(u32, ByteBuf)],
     ) -> bool {
         let mut blocks = receive.take_held();
@@ -85,7 +85,7 @@ impl SessionHeaps {
             let Some((into, bytes)) = into else { return false };
             into.copy_from_slice(bytes);
         }
-        let mut slot = Slot::new(key, (send, receive, number), keepsake);
+        let mut slot = Slot::new(key, (send, receive, number), regions);
         slot.open = blocks;
         if slot.grown {
             self.grown.push(key);
@@ -98,7 +98,7 @@ impl SessionHeaps {
     pub fn lodged(&self) -> impl Iterator<Item = Lodged<'_>> {
         self.slots.iter().flatten().map(|slot| Lodged {
             key: slot.key,
-            keepsake: &slot.keepsake,
+            regions: &slot.regions,
             number: (slot.number + 1) % HEAP_NUMBERS,
             blocks: slot.receive.blocks(),
             open: slot.open.iter().map(|block| (block.offset(), block.bytes().to_vec())).collect(),
@@ -280,13 +280,17 @@ impl Heaps for SessionHeaps {
 }
 
 impl Slot {
-    fn new(key: SessionKey, (send, receive, number): (AllegedHeap, Heap, u32), keepsake: Keepsake) -> Self {
+    fn new(
+        key: SessionKey,
+        (send, receive, number): (AllegedHeap, Heap, u32),
+        regions: SessionRegions,
+    ) -> Self {
         let usual = usual_bytes(receive.capacity_bytes());
         let mut slot = Self {
             key,
             send,
             number,
-            keepsake,
+            regions,
             open: Vec::new(),
             usual,
             large: Vec::new(),

@@ -332,13 +332,13 @@ impl Shard {
             receive_heap,
             peer_doorbell,
             own_doorbell,
-            keepsake,
+            regions,
         } = end;
         let key = self.engine.attach(label, send_heap.capacity_bytes() as u64);
         self.engine.identify(key, identity, program);
         self.engine.note_cgroup(key, cgroup);
         self.share_with(key);
-        self.heaps.insert(key, send_heap, receive_heap, keepsake);
+        self.heaps.insert(key, send_heap, receive_heap, regions);
         self.take_in(key, Rings::new(submissions, completions, peer_doorbell, own_doorbell));
         key
     }

@@ -210,7 +210,7 @@ impl Shard {
 
     fn send_memory(&self, channel: &Channel) -> Result<(), LeaveError> {
         for lodged in self.heaps.lodged() {
-            let keepsake = lodged.keepsake;
+            let regions = lodged.regions;
             let rings = self.sessions.look(lodged.key);
             let bells = rings.and_then(|rings| {
                 let [ringer, reader] = rings.peer_doorbell.ends()?;
@@ -223,15 +223,15 @@ impl Shard {
             let blocks = lodged.blocks.iter().map(|block| (block.offset, block.len, block.lent)).collect();
             let open = lodged.open.into_iter().map(|(offset, bytes)| (offset, ByteBuf::from(bytes)));
             let memory = Memory {
-                sizes: Memory::sizes_of(&keepsake.config),
+                sizes: Memory::sizes_of(&regions.config),
                 indices,
                 heap_number: lodged.number,
                 blocks,
                 open: open.collect(),
             };
             let word = Word::Memory { shard: self.index, session: lodged.key.to_bits(), memory };
-            let regions = [keepsake.rings.as_fd(), keepsake.send_heap.as_fd()];
-            let fds: Vec<BorrowedFd<'_>> = regions.into_iter().chain(bells.into_iter().flatten()).collect();
+            let memory = [regions.rings.as_fd(), regions.send_heap.as_fd()];
+            let fds: Vec<BorrowedFd<'_>> = memory.into_iter().chain(bells.into_iter().flatten()).collect();
             channel.send(&word, &fds)?;
         }
         Ok(())

@@ -10,7 +10,7 @@ use trunkline_call::Instant;
 use trunkline_engine::{Brought, Engine, SessionKey, Turn};
 use trunkline_net::{Endpoint, Interest, Listener, Stream};
 use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
-use trunkline_shm::{Bells, Keepsake, inherit_heaps, inherit_rings};
+use trunkline_shm::{Bells, SessionRegions, inherit_heaps, inherit_rings};
 
 /// The descriptor of a new receive heap, its bytes and its number.
 pub(crate) type NewHeap = (OwnedFd, u32, u32);
@@ -242,8 +242,8 @@ impl Shard {
             self.share_with(key);
             self.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
         }
-        let keepsake = Keepsake { rings, send_heap, config };
-        if !self.heaps.inherit(key, (send, receive, number), keepsake, &memory.open) {
+        let regions = SessionRegions { rings, send_heap, config };
+        if !self.heaps.inherit(key, (send, receive, number), regions, &memory.open) {
             return Err("blocks under way and the books of a receive heap disagree".into());
         }
         Ok((heap, config.receive_heap_bytes, number))
