@@ -119,7 +119,7 @@ mod tests {
             "colour",
             "lang=c",
             "client=false,lang=cpp",
-            "lang=cpp,messages=xml",
+            "messages=xml",
             "messages=linear",
         ] {
             let error = Parameters::read(wrong).unwrap_err();
