@@ -1,6 +1,9 @@
 //! Shows that a crowd of silent connections, of a process with few descriptors and a log that cannot be written, ends
-//! nothing and keeps out nobody: calls go on without an error, and whoever comes and says what he wants is served. And
-//! that a log nobody reads stops nobody.
+//! nothing and keeps out nobody: calls go on without an error, and whoever comes and says what he wants is served; what
+//! was lost of the log is counted. And that a log nobody reads stops nobody.
+//!
+//! `TRUNKLINE_CROWD_SECONDS=300` has a crowd come again and again for five minutes, to a daemon that may have 2,000
+//! descriptors.
 
 mod support;
 
@@ -9,6 +12,7 @@ use serde_json::Value;
 use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 use support::{Host, end, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
@@ -16,6 +20,8 @@ use trunkline_example_search::proto::QueryRequest;
 /// More than the daemon may have descriptors, many times.
 const CROWD: usize = 2300;
 const DESCRIPTORS: usize = 300;
+/// The same where the crowd comes for long.
+const DESCRIPTORS_FOR_LONG: usize = 2000;
 /// What the first bytes of the crowd are, one after the other: nothing; the beginnings of HTTP/2 and of the native
 /// protocol, whose greeting never comes.
 const SAID: [&[u8]; 3] = [b"", b"PRI * HT", &trunkline_native::PREAMBLE.to_le_bytes()];
@@ -36,13 +42,20 @@ fn a_crowd_comes(config: &str, has_room: bool) {
     watched();
     let own = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
-    let config = format!("[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n{config}");
+    let metrics = free_address();
+    let config = format!(
+        "[metrics]\nlisten = [\"tcp://{metrics}\"]\n[daemon]\nlisten = [\"tcp://127.0.0.1:0\"]\n{config}"
+    );
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut host = Host::start_in_need(&config, DESCRIPTORS, full);
+    let long = std::env::var("TRUNKLINE_CROWD_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
+    let descriptors = if long.is_some() { DESCRIPTORS_FOR_LONG } else { DESCRIPTORS };
+    let mut host = Host::start_in_need(&config, descriptors, full);
     let listed: Value = serde_json::from_str(&host.verb(&["list", "--json"], "").out).unwrap();
     let address = listed["listening"][0].as_str().unwrap().strip_prefix("tcp://").unwrap().to_owned();
     let (_server, client) = host.serve_search();
     let (is_over, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (began, lasts) = (Instant::now(), Duration::from_secs(long.unwrap_or(0)));
+    let mut crowds = 0;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
@@ -51,25 +64,59 @@ fn a_crowd_comes(config: &str, has_room: bool) {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         });
-        let mut crowd = Vec::with_capacity(CROWD);
-        for said in SAID.into_iter().cycle().take(CROWD) {
-            let mut stream = TcpStream::connect(&address).unwrap();
-            // It may have had to give way already.
-            let _ = stream.write_all(said);
-            crowd.push(stream);
-        }
-        let listed = end(&mut trunkline(&["call", "-plaintext", &address, "list"]), "");
-        assert!(listed.out.contains("search.v1.Search"), "one who speaks is served: {listed:?}");
-        if has_room {
-            assert!(host.verb(&["list"], "").out.contains("search.v1.Search"), "applications attach");
-        }
-        let before = calls.load(Ordering::Relaxed);
-        while calls.load(Ordering::Relaxed) < before + 100 {
-            std::thread::yield_now();
+        while crowds == 0 || began.elapsed() < lasts {
+            let _crowd = crowd(&address);
+            crowds += 1;
+            let listed = end(&mut trunkline(&["call", "-plaintext", &address, "list"]), "");
+            assert!(listed.out.contains("search.v1.Search"), "one who speaks is served: {listed:?}");
+            if has_room {
+                assert!(host.verb(&["list"], "").out.contains("search.v1.Search"), "applications attach");
+            }
+            let before = calls.load(Ordering::Relaxed);
+            while calls.load(Ordering::Relaxed) < before + 100 {
+                std::thread::yield_now();
+            }
         }
         is_over.store(true, Ordering::Relaxed);
     });
     assert_eq!(host.child.try_wait().unwrap(), None, "the daemon is there");
+    // The crowd has gone: there are descriptors for whoever asks.
+    let lost = lost_lines(&metrics);
+    eprintln!("{crowds} crowds of {CROWD}, {} calls, {lost} lines of the log lost", calls.into_inner());
+    assert!(lost > 0, "a log that cannot be written loses lines, which are counted");
+}
+
+fn crowd(address: &str) -> Vec<TcpStream> {
+    let come = |said: &[u8]| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // It may have had to give way already.
+        let _ = stream.write_all(said);
+        stream
+    };
+    SAID.into_iter().cycle().take(CROWD).map(come).collect()
+}
+
+/// An address nobody listens at.
+fn free_address() -> String {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Lines the daemon could not write, as its metrics say.
+fn lost_lines(metrics: &str) -> u64 {
+    loop {
+        let mut answer = String::new();
+        let asked = TcpStream::connect(metrics).and_then(|mut stream| {
+            stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+            stream.read_to_string(&mut answer)
+        });
+        let figure = "trunkline_log_lines_lost_total{why=\"unwritten\"} ";
+        if asked.is_ok()
+            && let Some(line) = answer.lines().find_map(|line| line.strip_prefix(figure))
+        {
+            return line.parse().unwrap();
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// The pipe is full before the daemon says its first word.
