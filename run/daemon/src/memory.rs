@@ -16,7 +16,7 @@ const LOOKS: u32 = 5;
 /// The longest sleep while one is due.
 pub(crate) const BEHIND_SLEEP: Duration = BEHIND;
 /// Below this there is nothing to be given back that is worth it.
-const SMALL_BYTES: u64 = 24 << 20;
+const SMALL_BYTES: u64 = 16 << 20;
 
 /// Gives memory back when it is time.
 #[derive(Debug, Default)]
