@@ -350,7 +350,10 @@ impl Engine {
         let servers = self.registry.in_line(method);
         let is_one_of_several = match servers.len() {
             0 => false,
-            1 => self.shards.sharing(method, self.registry.path(method)).next().is_some(),
+            1 => {
+                !self.shards.is_alone()
+                    && self.shards.sharing(method, self.registry.path(method)).next().is_some()
+            }
             _ => true,
         };
         if matches!(target, Target::Cluster(_)) || !is_one_of_several || self.draining {
@@ -503,7 +506,9 @@ impl Engine {
 
     /// Calls that waited go to workers that are free, here or where they have waited much longer.
     pub(crate) fn settle_workers(&mut self, turn: &mut Turn<'_>) {
-        while let Some((shard, method)) = self.workers.poll_kept(turn.now) {
+        while !self.shards.is_alone()
+            && let Some((shard, method)) = self.workers.poll_kept(turn.now)
+        {
             let path = Arc::clone(self.registry.path(method));
             self.shards.push(ShardIndex(shard), ShardSaid::Vacant { path });
         }

@@ -40,7 +40,7 @@ enum Variant {
 
 /// The system tests, as the step of all tests has built them: of the whole workspace, or the crates they use would be
 /// built again with other features.
-const SYSTEM: &[&str] = &["test", "--workspace", "--locked", "--test", "all"];
+const SYSTEM: &[&str] = &["test", "--workspace", "--locked", "--no-fail-fast", "--test", "all"];
 
 const STEPS: [Step; 5] = [
     Step {
