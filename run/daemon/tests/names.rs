@@ -26,6 +26,8 @@ fn port(daemon: &Daemon) -> &str {
 fn a_target_may_be_a_name_or_a_list() {
     let (near, far) = (daemon(""), far("tcp://127.0.0.1:0"));
     let port = port(&far);
+    // An endpoint, and the connection to it, is forgotten with the last that has named it.
+    let mut clients = Vec::new();
     // To us 127.1 is no address but a name; the system's resolver knows it without asking anybody.
     for target in [
         format!("dns:///127.1:{port}"),
@@ -38,6 +40,7 @@ fn a_target_may_be_a_name_or_a_list() {
         for _ in 0..3 {
             assert_eq!(client.unary(b"hello").code, Code::Ok, "{target}");
         }
+        clients.push(client);
     }
     // All of them mean one endpoint, and share its connections.
     assert_eq!(near.observe(&Default::default())[0].snapshot.peers.len(), 1);
