@@ -101,11 +101,10 @@ impl SharedQueue {
     pub fn keep(&mut self, shard: u16, worker: WorkerKey) {
         self.kept.push((shard, worker));
         if let Some(at) = self.wishes.iter().position(|(of, _)| *of == shard) {
-            self.wishes[at].1.calls -= 1;
             // The next of equals comes first.
-            let wish = self.wishes.remove(at);
-            if wish.1.calls > 0 {
-                self.wishes.push(wish);
+            let (shard, wish) = self.wishes.remove(at);
+            if wish.calls > 1 {
+                self.wishes.push((shard, PlacesAsked { calls: wish.calls - 1, ..wish }));
             }
         }
     }
@@ -114,6 +113,11 @@ impl SharedQueue {
     pub fn take_kept(&mut self, shard: u16) -> Option<WorkerKey> {
         let at = self.kept.iter().position(|(of, _)| *of == shard)?;
         Some(self.kept.swap_remove(at).1)
+    }
+
+    /// Nobody serves here any more. Who asked is told so by what is offered, and asks again when somebody does.
+    pub fn forget_wishes(&mut self) {
+        self.wishes.clear();
     }
 
     /// A worker has gone, with its places.

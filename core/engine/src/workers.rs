@@ -490,6 +490,9 @@ impl Service {
         if let Some(at) = self.members.iter().position(|member| member.session == session) {
             let worker = self.members.swap_remove(at).worker;
             self.shared.forget(worker);
+            if self.members.is_empty() {
+                self.shared.forget_wishes();
+            }
             self.dispatcher.remove(worker);
             self.stirred = true;
         }

@@ -212,6 +212,25 @@ fn a_place_that_was_kept_in_vain_is_free_again() {
     assert_eq!(delivered(&mut far).len(), WORKERS_CALLS);
 }
 
+/// What a shard asked of workers that have left keeps nobody awake: a shard whose calls wait looks again and again.
+#[test]
+fn what_was_asked_of_workers_leaves_with_them() {
+    let mut world = world(2);
+    let mut clients = [0, 2].map(|host| attach(&mut world, host, false));
+    let [mut near, mut far] = [0, 2].map(|host| attach(&mut world, host, true));
+    for _ in 0..WORKERS_CALLS {
+        clients.iter_mut().for_each(|client| _ = open(&mut world, client, 1, Deadline::NONE));
+    }
+    open(&mut world, &mut clients[0], 1, Deadline::NONE);
+    let [a, b] = &mut clients;
+    world.settle(&mut [a, b, &mut near, &mut far]);
+    assert!(world.hosts[2].engine.calls_wait_for_workers(), "it was asked");
+    world.detach(&far);
+    world.settle(&mut [a, b, &mut near]);
+    assert!(!world.hosts[2].engine.calls_wait_for_workers());
+    assert!(world.hosts[0].engine.calls_wait_for_workers());
+}
+
 /// Who is on the caller's own shard is asked first; whoever stands by is asked last, wherever it is.
 #[test]
 fn workers_of_the_own_shard_come_first_and_those_that_stand_by_last() {
