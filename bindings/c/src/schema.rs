@@ -8,7 +8,7 @@ use crate::{handles, lookup, memory};
 use std::sync::{Arc, OnceLock};
 use trunkline::Status;
 use trunkline::opaque::{self, Space, Types};
-use trunkline_message::transcode::DecodeLimits;
+use trunkline_message::transcode::{DecodeLimits, EncodeError};
 use trunkline_message::{Transcoder, check};
 use trunkline_schema::{MessageIndex, Schema};
 
@@ -21,6 +21,14 @@ impl SchemaObject {
         let name = foreign.text(name)?;
         let found = self.schema.message_named(name);
         found.ok_or_else(|| Status::not_found(format!("the schema has no message {name:?}")))
+    }
+}
+
+/// Names message and field where it can.
+fn described(error: EncodeError, schema: &Schema) -> String {
+    match error {
+        EncodeError::Invalid(error) => error.describe(schema),
+        EncodeError::Full { .. } => error.to_string(),
     }
 }
 
@@ -108,7 +116,7 @@ pub unsafe extern "C" fn tl_schema_check(
             let schema = lookup::schema(schema)?;
             let message = schema.message(foreign, type_name)?;
             let checked = check(&schema.schema, message, foreign.bytes(linear)?);
-            checked.map(drop).map_err(|error| Status::invalid_argument(error.to_string()))
+            checked.map(drop).map_err(|error| Status::invalid_argument(error.describe(&schema.schema)))
         })
     }
 }
@@ -133,7 +141,7 @@ pub unsafe extern "C" fn tl_schema_encode(
             let message = schema.message(foreign, type_name)?;
             let mut protobuf = Vec::new();
             let encoded = schema.transcoder().encode(message, foreign.bytes(linear)?, &mut protobuf);
-            encoded.map_err(|error| Status::invalid_argument(error.to_string()))?;
+            encoded.map_err(|error| Status::invalid_argument(described(error, &schema.schema)))?;
             let bytes = MessageBytes::Copied(protobuf.into());
             foreign.write(out, tl_message { id: handles::insert(Object::Message(Arc::new(bytes)))? })
         })
@@ -164,7 +172,7 @@ pub unsafe extern "C" fn tl_schema_decode(
             let mut space = Space::local(0)?;
             let protobuf = foreign.bytes(protobuf)?;
             let decoded = schema.transcoder().decode(message, protobuf, &mut space, &DecodeLimits::default());
-            let len = decoded.map_err(|error| Status::invalid_argument(error.to_string()))?;
+            let len = decoded.map_err(|error| Status::invalid_argument(error.describe(&schema.schema)))?;
             foreign.write(out, memory::handle_of(space, len)?)?;
             foreign.write(bytes, len)
         })

@@ -1,4 +1,4 @@
-"""Stubs made by grpcio's plugin, unmodified, and a watchdog."""
+"""Stubs made by grpcio's plugin, unmodified, those of `protoc-gen-trunkline`, and a watchdog."""
 
 import faulthandler
 import importlib
@@ -24,6 +24,12 @@ def _generate():
 
 
 _generate()
+
+# What protoc-gen-trunkline made of tests/data/linear and of the page; the system tests say where.
+_MODULES = os.environ.get("TRUNKLINE_TEST_MODULES")
+collect_ignore = [] if _MODULES else ["test_linear.py", "test_linear_calls.py", "test_page.py"]
+if _MODULES:
+    sys.path.insert(0, _MODULES)
 
 
 @pytest.fixture(autouse=True)

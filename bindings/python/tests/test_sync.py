@@ -178,6 +178,25 @@ def test_interceptors_of_both_sides():
     assert server.stop(None).wait(60)
 
 
+def test_methods_that_nobody_wrote_are_unimplemented():
+    """As generated servicers have them: a code is set, then an exception is raised."""
+
+    def unwritten(request, context):
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details("Method not implemented!")
+        raise NotImplementedError("Method not implemented!")
+
+    server = trunkline.server(futures.ThreadPoolExecutor(max_workers=2), **WHERE)
+    methods = {"Echo": grpc.unary_unary_rpc_method_handler(unwritten)}
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pyexam.v1.Unwritten", methods)])
+    server.start()
+    server.ready()
+    echo = trunkline.insecure_channel(**WHERE).unary_unary("/pyexam.v1.Unwritten/Echo")
+    failed = failure(lambda: echo(b"x"))
+    assert (failed.code(), failed.details()) == (grpc.StatusCode.UNIMPLEMENTED, "Method not implemented!")
+    assert server.stop(None).wait(60)
+
+
 def test_many_threads(stub):
     def work(begin):
         for number in range(begin, begin + 50):

@@ -7,7 +7,7 @@ import grpc
 
 from . import _library
 from ._errors import FailedCall, code_of
-from ._library import Ending, Options, as_slice, end_of, ffi, lib, message_of, pairs
+from ._library import Ending, Options, as_slice, end_of, ffi, lib, pairs
 
 
 def _identity(message):
@@ -45,6 +45,10 @@ class Channel(grpc.Channel):
     def stream_stream(self, method, request_serializer=None, response_deserializer=None, _registered_method=False):
         return _StreamStream(self._library, method, request_serializer, response_deserializer)
 
+    def typed(self, package):
+        """The same for linear messages of a package (`trunkline.linear`): what generated stubs call through."""
+        return Channel(self._library.typed(package))
+
     def close(self):
         self._library.release()
 
@@ -80,8 +84,8 @@ class _Method:
             options.release()
         deadline = None if timeout is None else time.monotonic() + timeout
         if code:
-            return Stream(None, self._deserialize, deadline, _library.ending_of(status[0]))
-        return Stream(call[0], self._deserialize, deadline)
+            return Stream(None, self._library.take, self._deserialize, deadline, _library.ending_of(status[0]))
+        return Stream(call[0], self._library.take, self._deserialize, deadline)
 
 
 class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
@@ -123,7 +127,7 @@ class _UnaryUnary(_Method, grpc.UnaryUnaryMultiCallable):
         try:
             if code:
                 raise FailedCall(_library.ending_of(status[0]), pairs(event.headers))
-            response = self._deserialize(message_of(event))
+            response = self._deserialize(self._library.take(event))
             if not with_call:
                 return response, None
             return response, _Succeeded(pairs(event.headers), pairs(event.trailers), response)
@@ -176,9 +180,10 @@ class _StreamUnary(_StreamStream, grpc.StreamUnaryMultiCallable):
 class Stream(grpc.RpcError, grpc.Call, grpc.Future):
     """A call under way: an iterator of its responses. It is received by whoever asks for something, no thread else."""
 
-    def __init__(self, call, deserialize, deadline, ending=None):
+    def __init__(self, call, take, deserialize, deadline, ending=None):
         super().__init__()
         self._call = call
+        self._take = take
         self._deserialize = deserialize
         self._deadline = deadline
         self._receiving = threading.Lock()
@@ -202,7 +207,7 @@ class Stream(grpc.RpcError, grpc.Call, grpc.Future):
                 self._initial = pairs(event.headers)
             elif event.kind == lib.TL_EVENT_MESSAGE:
                 self._initial = self._initial or ()
-                return message_of(event)
+                return self._take(event)
             else:
                 self._end(end_of(event))
         finally:

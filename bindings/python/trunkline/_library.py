@@ -121,6 +121,14 @@ def message_of(event):
     return said(lib.tl_message_bytes(event.message))
 
 
+def lent_message_of(event):
+    """The message of an event where the daemon put it: its memory goes back when nothing refers to it any more."""
+    slice_, message = lib.tl_message_bytes(event.message), ffi.new("tl_message *", (event.message.id,))[0]
+    event.message.id = 0
+    owned = ffi.gc(slice_.data, lambda _: lib.tl_message_release(message))
+    return memoryview(ffi.buffer(owned, slice_.len)).toreadonly()
+
+
 class Options:
     """Options of one call, and what they point to."""
 
@@ -164,16 +172,29 @@ class Outcome:
 class Library:
     """A channel of the library, with and without waiting for whoever serves."""
 
+    # Messages of calls as bytes of their own.
+    take = staticmethod(message_of)
+
     def __init__(self, target, socket=None, embedded=None, name=None):
         self._settings = (target, socket, embedded, name)
         self._channels = {}
+        self._typed = {}
 
     def channel(self, wait_for_ready):
         """The handle calls are made through."""
         wait_for_ready = bool(wait_for_ready)
-        if wait_for_ready not in self._channels:
-            self._channels[wait_for_ready] = self._open(wait_for_ready)
-        return self._channels[wait_for_ready]
+        channel = self._channels.get(wait_for_ready)
+        if channel is None:
+            # Without a lock, which a forked child could find taken: of two threads one is too late.
+            opened = self._open(wait_for_ready)
+            channel = self._channels.setdefault(wait_for_ready, opened)
+            if channel is not opened:
+                lib.tl_channel_release(opened)
+        return channel
+
+    def typed(self, package):
+        """The same for messages of a package, linear ones."""
+        return self._typed.setdefault(package, TypedLibrary(self, package))
 
     def _open(self, wait_for_ready):
         target, socket, embedded, name = self._settings
@@ -190,9 +211,31 @@ class Library:
         return out[0]
 
     def release(self):
+        for typed in self._typed.values():
+            typed.release()
         for channel in self._channels.values():
             lib.tl_channel_release(channel)
         self._channels = {}
+
+
+class TypedLibrary(Library):
+    """A channel for linear messages of one package, which are read where they lie."""
+
+    take = staticmethod(lent_message_of)
+
+    def __init__(self, library, package):
+        super().__init__(None)
+        self._library = library
+        self._package = package
+
+    def typed(self, package):
+        return self._library.typed(package)
+
+    def _open(self, wait_for_ready):
+        out, status = ffi.new("tl_channel *"), ffi.new("tl_status *")
+        untyped = self._library.channel(wait_for_ready)
+        check(lib.tl_channel_typed(untyped, self._package.handle(), out, status), status)
+        return out[0]
 
 
 def daemon_of(embedded):

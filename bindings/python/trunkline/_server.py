@@ -9,7 +9,7 @@ import grpc
 
 from . import _library
 from ._errors import FailedCall
-from ._library import Ending, Outcome, as_slice, ffi, lib, message_of, pairs
+from ._library import Ending, Outcome, as_slice, ffi, lent_message_of, lib, message_of, pairs
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ class Handlers:
 
     def __init__(self, handlers=(), interceptors=()):
         self.services = set()
+        self.typed = {}  # services whose messages are linear: their packages
         self._generic = []
         self._registered = {}
         self._interceptors = tuple(interceptors or ())
@@ -40,6 +41,14 @@ class Handlers:
     def add_registered(self, service_name, methods):
         self.services.add(service_name)
         self._registered.update({f"/{service_name}/{name}": handler for name, handler in methods.items()})
+
+    def add_typed(self, service_name, package, methods):
+        self.typed[service_name] = package
+        self.add_registered(service_name, methods)
+
+    def take_of(self, method):
+        """How a message of a method is received."""
+        return lent_message_of if method[1:].rpartition("/")[0] in self.typed else message_of
 
     def find(self, method, metadata):
         """The handler of a method, as interceptors have it; None if there is none. Of aio's: an awaitable."""
@@ -75,7 +84,7 @@ def _through(interceptor, continuation):
 class LibraryServer:
     """A server of the library, with a queue its calls come to."""
 
-    def __init__(self, services, queue=None, socket=None, embedded=None, name=None, workers=1):
+    def __init__(self, handlers, queue=None, socket=None, embedded=None, name=None, workers=1):
         self._own_queue = queue is None
         self.queue = _library.new_queue() if queue is None else queue
         server, status = ffi.new("tl_server *"), ffi.new("tl_status *")
@@ -90,9 +99,14 @@ class LibraryServer:
             kept.append(buffer)
         _library.check(lib.tl_server_new(options, server, status), status)
         self._server = server[0]
-        for service in sorted(services):
+        for service in sorted(handlers.services):
             slice_, _kept = as_slice(service.encode("utf-8"))
-            added = lib.tl_server_add_service(self._server, slice_, self.queue, 0, ffi.NULL, ffi.NULL, status)
+            where = (slice_, self.queue, 0, ffi.NULL, ffi.NULL, status)
+            if service in handlers.typed:
+                types = handlers.typed[service].handle()
+                added = lib.tl_server_add_typed_service(self._server, types, *where)
+            else:
+                added = lib.tl_server_add_service(self._server, *where)
             _library.check(added, status)
 
     def start(self):
@@ -142,6 +156,10 @@ class Server(grpc.Server):
     def add_registered_method_handlers(self, service_name, method_handlers):
         self._handlers.add_registered(service_name, method_handlers)
 
+    def add_typed_method_handlers(self, service_name, package, method_handlers):
+        """Handlers of linear messages (`trunkline.linear`): what generated code registers."""
+        self._handlers.add_typed(service_name, package, method_handlers)
+
     def add_insecure_port(self, address):
         return port_of(address)
 
@@ -149,7 +167,7 @@ class Server(grpc.Server):
         raise ValueError("TLS is the daemon's: [tls] in its configuration")
 
     def start(self):
-        self._library = LibraryServer(self._handlers.services, **self._where)
+        self._library = LibraryServer(self._handlers, **self._where)
         self._library.start()
         threading.Thread(target=self._serve, name="trunkline-server", daemon=True).start()
 
@@ -228,6 +246,7 @@ class Server(grpc.Server):
             handler = self._handlers.find(method, context.invocation_metadata())
             if handler is None:
                 return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
+            context.take = self._handlers.take_of(method)
             serialize = handler.response_serializer or bytes
             request = self._request(handler, context)
             if handler.response_streaming:
@@ -246,8 +265,7 @@ class Server(grpc.Server):
             pass
         except Exception as error:
             _LOG.exception("exception calling %s", method)
-            message = f"Exception calling application: {error}"
-            context.finish(context.ending()._replace(code=grpc.StatusCode.UNKNOWN.value[0], message=message))
+            context.finish(context.ending_by(f"Exception calling application: {error}"))
         return None
 
     @staticmethod
@@ -299,6 +317,7 @@ class ContextWords:
         self.is_released = False
         self._headers_sent = False
         self._callbacks = []
+        self.take = message_of
 
     def invocation_metadata(self):
         if self._invocation is None:
@@ -363,6 +382,11 @@ class ContextWords:
         details = details.decode("utf-8", "replace") if isinstance(details, bytes) else details
         return Ending(number, details, self._trailing, 0)
 
+    def ending_by(self, message):
+        """The end after an exception: what the handler has said before counts, as with grpcio."""
+        ending = self.ending()
+        return ending._replace(code=ending.code or grpc.StatusCode.UNKNOWN.value[0], message=ending.message or message)
+
     def watch(self):
         if not self._watched and not self.is_released:
             self._watched = True
@@ -417,7 +441,7 @@ class Context(ContextWords, grpc.ServicerContext):
         lib.tl_call_receive(self.call, _library.NO_QUEUE, 0, event, ffi.NULL)
         try:
             if event.kind == lib.TL_EVENT_MESSAGE:
-                return message_of(event)
+                return self.take(event)
             if event.kind == lib.TL_EVENT_REQUESTS_END:
                 return None
             raise FailedCall(_library.ending_of(event.status, release=False))

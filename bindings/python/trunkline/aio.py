@@ -31,10 +31,10 @@ _SERVED = contextvars.ContextVar("trunkline_served", default=None)
 class _Event:
     """What came of an operation, without handles."""
 
-    def __init__(self, event):
+    def __init__(self, event, take):
         self.kind = event.kind
         self.call = event.call.id
-        self.message = message_of(event) if event.message.id else None
+        self.message = take(event) if event.message.id else None
         self.headers = pairs(event.headers) if event.headers.id else ()
         self.ending = end_of(event)
 
@@ -62,18 +62,18 @@ class _Queue:
             elif event.kind == lib.TL_EVENT_OVER:
                 self.on_over(event.call.id)
             else:
-                future = self._waiting.pop(event.tag, None)
+                future, take = self._waiting.pop(event.tag, (None, None))
                 if future is not None and not future.done():
-                    future.set_result(_Event(event))
+                    future.set_result(_Event(event, take))
             lib.tl_event_clear(ffi.addressof(self._events, index))
 
-    def begin(self, start):
-        """Begins an operation by `start(queue, tag, status)`; a future of its event."""
+    def begin(self, start, take=message_of):
+        """Begins an operation by `start(queue, tag, status)`; a future of its event, whose message `take` takes."""
         self._tag += 1
         tag, status = self._tag, ffi.new("tl_status *")
         _library.check(start(self.handle, tag, status), status)
         future = asyncio.get_running_loop().create_future()
-        self._waiting[tag] = future
+        self._waiting[tag] = (future, take)
         return future
 
     def close(self):
@@ -112,6 +112,10 @@ class Channel(grpc.aio.Channel):
 
     async def __aexit__(self, exc_type, exc_val, exc_tb):
         await self.close()
+
+    def typed(self, package):
+        """The same for linear messages of a package (`trunkline.linear`): what generated stubs call through."""
+        return Channel(self._library.typed(package))
 
     async def close(self, grace=None):
         self._library.release()
@@ -210,7 +214,10 @@ class _Call:
         options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
         try:
             channel = method.library.channel(wait_for_ready)
-            begun = queue.begin(lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status))
+            begun = queue.begin(
+                lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status),
+                method.library.take,
+            )
         finally:
             options.release()
         self._handle = handle[0]
@@ -283,7 +290,8 @@ class _Call:
         async with self._receiving:
             while not self._over.done():
                 receive = self._queue.begin(
-                    lambda queue, tag, status: lib.tl_call_receive(self._handle, queue, tag, ffi.NULL, status)
+                    lambda queue, tag, status: lib.tl_call_receive(self._handle, queue, tag, ffi.NULL, status),
+                    self._method.library.take,
                 )
                 try:
                     event = await receive
@@ -503,6 +511,10 @@ class Server(grpc.aio.Server):
     def add_registered_method_handlers(self, service_name, method_handlers):
         self._handlers.add_registered(service_name, method_handlers)
 
+    def add_typed_method_handlers(self, service_name, package, method_handlers):
+        """Handlers of linear messages (`trunkline.linear`): what generated code registers."""
+        self._handlers.add_typed(service_name, package, method_handlers)
+
     def add_insecure_port(self, address):
         return port_of(address)
 
@@ -513,7 +525,7 @@ class Server(grpc.aio.Server):
         loop = asyncio.get_running_loop()
         self._queue = _Queue(loop)
         self._queue.on_call, self._queue.on_over = self._take, self._over
-        self._library = LibraryServer(self._handlers.services, queue=self._queue.handle, **self._where)
+        self._library = LibraryServer(self._handlers, queue=self._queue.handle, **self._where)
         self._library.start()
 
     async def ready(self):
@@ -574,6 +586,7 @@ class Server(grpc.aio.Server):
                 return await context.finish(
                     Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0)
                 )
+            context.take = self._handlers.take_of(method)
             context.serialize = handler.response_serializer or bytes
             context.deserialize = handler.request_deserializer or bytes
             request = context.requests() if handler.request_streaming else await context.read()
@@ -603,9 +616,7 @@ class Server(grpc.aio.Server):
             raise
         except Exception as error:
             _LOG.exception("exception calling %s", method)
-            message = f"Unexpected {type(error)}: {error}"
-            ending = context.ending()._replace(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
-            await context.finish(ending)
+            await context.finish(context.ending_by(f"Unexpected {type(error)}: {error}"))
         return None
 
 
@@ -620,7 +631,7 @@ class Context(ContextWords, grpc.aio.ServicerContext):
 
     async def read(self):
         event = await self._loop_queue.begin(
-            lambda queue, tag, status: lib.tl_call_receive(self.call, queue, tag, ffi.NULL, status)
+            lambda queue, tag, status: lib.tl_call_receive(self.call, queue, tag, ffi.NULL, status), self.take
         )
         if event.kind == lib.TL_EVENT_MESSAGE:
             return self.deserialize(event.message)

@@ -77,7 +77,7 @@ pub enum Cardinality {
     Optional,
     /// At most once, zero is not sent: plain proto3 scalars.
     Implicit,
-    /// Exactly once: proto2 `required`, editions' `LEGACY_REQUIRED`. Held at the gRPC edge, not by the check.
+    /// Exactly once: proto2 `required`, editions' `LEGACY_REQUIRED`. Neither the check nor the transcoder asks for it.
     Required,
     /// Any number of times; maps too.
     Repeated,

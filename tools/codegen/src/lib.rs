@@ -10,7 +10,8 @@
 //!    rendered: plain structs, enums, oneofs, views, builders, the `Message` impl, clients, servers.
 //!
 //! Another language is another renderer beside `rust`; it shares the model and nothing else. `cpp` writes clients and
-//! services over `trunkline.hpp`, with the messages of protobuf's own compiler.
+//! services over `trunkline.hpp`, with the messages of protobuf's own compiler. `python` writes messages, stubs and
+//! services over `trunkline.linear`.
 //!
 //! # What this room does not know
 //! It reads and writes no file, runs no program and formats by its own hand. It does not compute layouts or
@@ -29,9 +30,11 @@ mod cpp;
 mod error;
 pub mod model;
 mod options;
+mod python;
 mod rust;
 
 pub use cpp::{CppHeader, generate_cpp, generate_cpp_linear};
 pub use error::CodegenError;
 pub use options::Options;
+pub use python::{PythonModule, generate_python};
 pub use rust::{GeneratedFile, generate, module_tree, self_contained};

@@ -5,7 +5,7 @@ use prost_types::{
     DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FileDescriptorProto, FileDescriptorSet,
     SourceCodeInfo, source_code_info::Location,
 };
-use trunkline_codegen::{CodegenError, Options, generate};
+use trunkline_codegen::{CodegenError, Options, generate, generate_python};
 
 const PROTO: &str = r#"
     syntax = "proto2";
@@ -34,6 +34,7 @@ fn no_byte_makes_the_generator_panic() {
             let mut set = set.clone();
             set[at] ^= bits;
             understood += usize::from(generated(&set).is_ok());
+            let _ = generate_python(&set, &[]);
         }
         let _ = generated(&set[..at]);
     }

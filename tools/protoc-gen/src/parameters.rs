@@ -22,6 +22,7 @@ pub(crate) enum TargetLanguage {
     #[default]
     Rust,
     Cpp,
+    Python,
 }
 
 impl Parameters {
@@ -39,6 +40,9 @@ impl Parameters {
         }
         if parameters.language == TargetLanguage::Cpp && parameters.says_rust {
             return Err(format!("parameters {text:?}: lang=cpp has no others but messages"));
+        }
+        if parameters.language == TargetLanguage::Python && parameters.says_rust {
+            return Err(format!("parameters {text:?}: lang=python has no others"));
         }
         if parameters.language != TargetLanguage::Cpp && parameters.says_messages {
             return Err(format!("parameters {text:?}: messages is a parameter of lang=cpp"));
@@ -58,7 +62,8 @@ impl Parameters {
                 self.language = match value {
                     "rust" => TargetLanguage::Rust,
                     "cpp" => TargetLanguage::Cpp,
-                    _ => return Err("expected rust or cpp".to_owned()),
+                    "python" => TargetLanguage::Python,
+                    _ => return Err("expected rust, cpp or python".to_owned()),
                 }
             }
             "messages" => {
@@ -119,6 +124,8 @@ mod tests {
             "colour",
             "lang=c",
             "client=false,lang=cpp",
+            "lang=python,client=false",
+            "lang=python,messages=linear",
             "messages=xml",
             "messages=linear",
         ] {

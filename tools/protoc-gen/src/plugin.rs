@@ -1,7 +1,7 @@
 //! One request, one response.
 
 use prost::{DecodeError, Message as _};
-use trunkline_codegen::{generate, generate_cpp, generate_cpp_linear, module_tree};
+use trunkline_codegen::{generate, generate_cpp, generate_cpp_linear, generate_python, module_tree};
 
 use crate::parameters::{Parameters, TargetLanguage};
 use crate::protocol::{
@@ -34,10 +34,14 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
         return Ok(Vec::new());
     }
     let set = FileSet { file: request.proto_file }.encode_to_vec();
+    let file = |(name, text)| File { name: Some(name), content: Some(text) };
+    if parameters.language == TargetLanguage::Python {
+        let modules = generate_python(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
+        return Ok(modules.into_iter().map(|module| file((module.name, module.text))).collect());
+    }
     if parameters.language == TargetLanguage::Cpp {
         let made = if parameters.is_linear { generate_cpp_linear } else { generate_cpp };
         let headers = made(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
-        let file = |(name, text)| File { name: Some(name), content: Some(text) };
         return Ok(headers.into_iter().map(|header| file((header.name, header.text))).collect());
     }
     let files = generate(&set, &request.file_to_generate, &parameters.options).map_err(|e| e.to_string())?;
@@ -46,5 +50,5 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
         return Err(format!("parameter \"include_file={name}\": a package's code is in a file of this name"));
     }
     let named = files.into_iter().map(|file| (file.name, file.text)).chain(tree);
-    Ok(named.map(|(name, text)| File { name: Some(name), content: Some(text) }).collect())
+    Ok(named.map(file).collect())
 }

@@ -79,6 +79,21 @@ fn cpp_has_messages_of_its_own_if_asked_for() {
 }
 
 #[test]
+fn python_is_another_language() {
+    let files = answer(&request("lang=python")).file;
+    assert_eq!(files.iter().map(|f| f.name()).collect::<Vec<_>>(), ["greeter/v1_linear.py"]);
+    let text = files[0].content();
+    for part in [
+        "class HelloRequest(",
+        "class GreeterStub:",
+        "def add_GreeterServicer_to_server(servicer, server):",
+        "_tl_package.module(\"google.protobuf_linear\").Timestamp",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+}
+
+#[test]
 fn features_and_editions_are_declared() {
     let response = respond(&request("").encode_to_vec()).unwrap();
     let typed = CodeGeneratorResponse::decode(response.as_slice()).unwrap();

@@ -4,6 +4,7 @@
 use crate::c_programs::{killed_under, replaced_under};
 use crate::support::Host;
 use crate::support::c_programs::{Command, root};
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::OnceLock;
 
@@ -36,6 +37,53 @@ fn python() -> Option<Command> {
     }
 }
 
+/// Messages, stubs and services that are generated for Python, beside cargo's other output: of the vectors that every
+/// language reads and writes, of HPRPC's messages, of the probe, and of the page for users.
+fn generated() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let folder = test.parent().and_then(|deps| deps.parent()).unwrap().join("python/modules");
+        let _ = std::fs::remove_dir_all(&folder);
+        let compiled = |files: &[&str], folder: &str| {
+            let folder = root().join(folder);
+            let files: Vec<_> = files.iter().map(|file| folder.join(file)).collect();
+            trunkline_schema::compile_proto_files(&files, &[folder]).unwrap()
+        };
+        let of_source = |source: &str| trunkline_schema::compile_proto_source("made.proto", source).unwrap();
+        let page = std::fs::read_to_string(root().join("docs/python.md")).unwrap();
+        let of_page = page.split("```proto\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let probe = std::fs::read_to_string(root().join("tests/system/proto/probe.proto")).unwrap();
+        let newer = ["message Text {", "message Item {", "message Outcome {"]
+            .iter()
+            .fold(probe, |probe, of| probe.replace(of, &format!("{of}\n  int64 added = 900;")));
+        for (set, below) in [
+            (compiled(&["vectors.proto", "vectors2.proto"], "tests/data/linear"), ""),
+            (compiled(&["probe.proto"], "tests/system/proto"), ""),
+            (of_source(&newer), "newer"),
+            (of_source(&large_messages()), ""),
+            (of_source(of_page), ""),
+        ] {
+            for module in trunkline_codegen::generate_python(&set, &[]).unwrap() {
+                let path = folder.join(below).join(&module.name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, module.text).unwrap();
+            }
+        }
+        folder
+    })
+}
+
+/// Those of the vectors: as many members as powers of two from 128 to 8192.
+fn large_messages() -> String {
+    let message = |members: usize| {
+        let fields: String = (1..=members).map(|member| format!("  int32 m{member} = {member};\n")).collect();
+        format!("message LargeData{members} {{\n{fields}}}\n")
+    };
+    let messages: String = (7..=13).map(|power| message(1 << power)).collect();
+    format!("syntax = \"proto3\";\n{messages}")
+}
+
 /// The program that makes load.
 pub fn load() -> Option<Command> {
     let script = root().join("bindings/python/tests/load.py");
@@ -53,6 +101,7 @@ fn the_tests_of_the_package_pass() {
         .arg(&tests)
         .current_dir(&tests);
     command.env("TRUNKLINE_SOCKET", host.socket()).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("TRUNKLINE_TEST_MODULES", generated());
     let output = command.env_remove("TRUNKLINE_EMBEDDED").output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
