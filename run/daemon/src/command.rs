@@ -1,8 +1,7 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
-use crate::handover::Stand;
-use crate::names::LookedUp;
-use crate::pending::TlsKeys;
+use crate::handover::{Leave, Stand};
+use crate::keys::TlsKeys;
 use crate::reports::Reported;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
@@ -13,7 +12,7 @@ use trunkline_engine::{
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
-use trunkline_shm::DaemonEnd;
+use trunkline_shm::{ControlSocket, DaemonEnd};
 use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, Snapshot as Measured};
 
 /// A request to a shard. Answered through the sender it carries, if it carries one.
@@ -75,6 +74,9 @@ pub(crate) enum Command {
     Stop,
 }
 
+/// Endpoints a name stands for, or why that is not known.
+pub(crate) type LookedUp = Result<Vec<String>, String>;
+
 /// What came of a new chain.
 pub(crate) struct Exchanged {
     /// Which modules were upgraded, in words.
@@ -91,6 +93,18 @@ pub(crate) struct Bind {
     pub calls: Vec<(String, Option<String>)>,
     /// Services a rule lets it serve, whoever else does.
     pub permitted: Vec<String>,
+}
+
+/// What other threads tell the control thread.
+pub(crate) enum ControlMessage {
+    /// From the shard with this index.
+    Notice(usize, Notice),
+    /// An application of this very process attaches (embedded mode).
+    Adopt(ControlSocket),
+    /// Hand everything over to another daemon.
+    Leave(Box<Leave>),
+    /// End the thread.
+    Stop,
 }
 
 /// What a shard tells the control thread unasked.

@@ -5,9 +5,8 @@
 
 use crate::bound_sets::BoundSets;
 use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
-use crate::command::{Bind as BindCommand, Command, Notice, ShardSender};
+use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
-use crate::handover::Leave;
 use crate::keys::{KeySource, LOOK_EVERY};
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::rights::{Refused, Rights};
@@ -25,7 +24,7 @@ use trunkline_control::{
 };
 use trunkline_engine::{AccessRecord, Binding, BoundSchema, SessionKey};
 use trunkline_net::{Interest, Poller, Ready, Token};
-use trunkline_shm::{ControlListener, ControlSocket, PeerCredentials, SessionConfig, create_session};
+use trunkline_shm::{ControlListener, PeerCredentials, SessionConfig, create_session};
 
 /// Time the control socket rests when the process cannot take another connection.
 const REST: Duration = Duration::from_millis(100);
@@ -39,18 +38,6 @@ const TURN_MAX: Duration = Duration::from_millis(2);
 /// What the poller names, beside connections.
 const WAKER: Token = Token(0);
 const LISTENER: Token = Token(1);
-
-/// What other threads tell the control thread.
-pub(crate) enum ControlMessage {
-    /// From the shard with this index.
-    Notice(usize, Notice),
-    /// An application of this very process attaches (embedded mode).
-    Adopt(ControlSocket),
-    /// Hand everything over to another daemon.
-    Leave(Box<Leave>),
-    /// End the thread.
-    Stop,
-}
 
 /// What the control thread begins with.
 pub(crate) struct ControlParts {

@@ -1,7 +1,9 @@
 //! The UDP ports of a shard: datagrams in to the engine, datagrams out of it.
 
+use crate::clock::now;
 use crate::seals::ShardSeals;
-use crate::shard::{Shard, Token, now};
+use crate::socket_work::SocketWork;
+use crate::token::Token;
 use rustix::fd::OwnedFd;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -62,6 +64,58 @@ impl UdpPorts {
         [R2p2Port::Client, R2p2Port::Server].into_iter().filter_map(|port| Some((port, self.of(port)?)))
     }
 
+    // LIFE: 12 R2P2
+    /// Hands the engine what has arrived at a port.
+    pub fn take(&mut self, lent: &mut SocketWork<'_>, port: R2p2Port) {
+        let mut batch = std::mem::take(&mut self.batch);
+        for _ in 0..BATCHES_PER_TURN {
+            let Some(socket) = self.of(port) else { break };
+            if let Err(error) = socket.receive_batch(&mut batch) {
+                tracing::error!(?port, %error, "cannot receive datagrams");
+            }
+            if batch.is_empty() {
+                self.batch = batch;
+                return;
+            }
+            let arrived = now();
+            let own = self.own_address(port);
+            for (from, datagram) in batch.iter() {
+                let datagram = match &mut self.seals {
+                    None => datagram,
+                    Some(seals) => match seals.open(own, from, datagram) {
+                        Some(opened) => opened,
+                        None => continue,
+                    },
+                };
+                let mut turn = Turn { now: now(), heaps: &mut *lent.heaps };
+                lent.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
+            }
+            if !batch.is_full() {
+                self.batch = batch;
+                return;
+            }
+        }
+        self.batch = batch;
+        // The poller tells again.
+        lent.left.is_pressing = true;
+    }
+
+    // LIFE: 11 R2P2
+    /// Sends what the engine wants sent. What the kernel does not take is lost, as datagrams may be.
+    pub fn send(&mut self, lent: &mut SocketWork<'_>) {
+        while let Some((port, transmit)) = lent.engine.poll_datagram() {
+            self.out[port as usize].push(transmit);
+        }
+        for port in [R2p2Port::Client, R2p2Port::Server] {
+            let mut out = std::mem::take(&mut self.out[port as usize]);
+            if !out.is_empty() {
+                self.send_from(lent.poller, port, &out);
+                out.clear();
+            }
+            self.out[port as usize] = out;
+        }
+    }
+
     fn of(&self, port: R2p2Port) -> Option<&Datagrams> {
         match port {
             R2p2Port::Client => self.client.as_ref(),
@@ -83,75 +137,16 @@ impl UdpPorts {
         }
         Ok(())
     }
-}
 
-/// Whether a socket is where it is configured to be: port 0 is any.
-fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
-    address.ip() == listen.ip() && (listen.port() == 0 || listen.port() == address.port())
-}
-
-impl Shard {
-    // LIFE: 12 R2P2
-    /// Hands the engine what has arrived at a port.
-    pub fn take_datagrams(&mut self, port: R2p2Port) {
-        let mut batch = std::mem::take(&mut self.udp.batch);
-        for _ in 0..BATCHES_PER_TURN {
-            let Some(socket) = self.udp.of(port) else { break };
-            if let Err(error) = socket.receive_batch(&mut batch) {
-                tracing::error!(?port, %error, "cannot receive datagrams");
-            }
-            if batch.is_empty() {
-                self.udp.batch = batch;
-                return;
-            }
-            let arrived = now();
-            let own = self.udp.own_address(port);
-            for (from, datagram) in batch.iter() {
-                let datagram = match &mut self.udp.seals {
-                    None => datagram,
-                    Some(seals) => match seals.open(own, from, datagram) {
-                        Some(opened) => opened,
-                        None => continue,
-                    },
-                };
-                let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                self.engine.handle_datagram(&mut turn, port, arrived, from, datagram);
-            }
-            if !batch.is_full() {
-                self.udp.batch = batch;
-                return;
-            }
-        }
-        self.udp.batch = batch;
-        // The poller tells again.
-        self.pressing = true;
-    }
-
-    // LIFE: 11 R2P2
-    /// Sends what the engine wants sent. What the kernel does not take is lost, as datagrams may be.
-    pub fn send_datagrams(&mut self) {
-        while let Some((port, transmit)) = self.engine.poll_datagram() {
-            self.udp.out[port as usize].push(transmit);
-        }
-        for port in [R2p2Port::Client, R2p2Port::Server] {
-            let mut out = std::mem::take(&mut self.udp.out[port as usize]);
-            if !out.is_empty() {
-                self.send_from(port, &out);
-                out.clear();
-            }
-            self.udp.out[port as usize] = out;
-        }
-    }
-
-    fn send_from(&mut self, port: R2p2Port, out: &[Transmit]) {
+    fn send_from(&mut self, poller: &Poller, port: R2p2Port, out: &[Transmit]) {
         if port == R2p2Port::Client
-            && let Err(error) = self.udp.open_client(&self.poller)
+            && let Err(error) = self.open_client(poller)
         {
             tracing::error!(%error, "cannot open a UDP port: calls over R2P2 are not sent");
             return;
         }
-        let own = self.udp.own_address(port);
-        let UdpPorts { client, server, seals, .. } = &mut self.udp;
+        let own = self.own_address(port);
+        let UdpPorts { client, server, seals, .. } = self;
         let socket = match port {
             R2p2Port::Client => client.as_ref(),
             R2p2Port::Server => server.as_ref(),
@@ -164,4 +159,9 @@ impl Shard {
             out.iter().map(|one| Outgoing { to: one.to, pieces: [one.head.as_slice(), &one.body] }).collect();
         socket.send(&batch);
     }
+}
+
+/// Whether a socket is where it is configured to be: port 0 is any.
+fn is_at(address: SocketAddrV4, listen: SocketAddrV4) -> bool {
+    address.ip() == listen.ip() && (listen.port() == 0 || listen.port() == address.port())
 }

@@ -5,8 +5,11 @@
 //! is left over goes on beside one of the others, on that one's thread, takes in nothing new, and is gone at the next
 //! replacement once it holds nothing.
 
-use crate::handover::Standing;
-use crate::shard::{Shard, Token, now};
+use crate::clock::now;
+use crate::handover::{self, Standing};
+use crate::shard::Shard;
+use crate::shutdown::close;
+use crate::token::Token;
 use trunkline_net::Interest;
 use trunkline_shm::{Decision, take_short_turns};
 
@@ -44,15 +47,15 @@ impl Group {
         if let Err(error) = take_short_turns() {
             tracing::debug!(%error, "the kernel gives no short turns");
         }
-        self.each(|shard| shard.resume());
+        self.each(handover::resume);
         while !self.first.stopping {
             if !self.turn() {
                 self.wait();
             }
             self.stand();
         }
-        self.first.close();
-        self.others.into_iter().for_each(Shard::close);
+        close(self.first);
+        self.others.into_iter().for_each(close);
     }
 
     /// One turn of each. Whether there was anything to do.
@@ -109,14 +112,14 @@ impl Group {
         let mut standing: Vec<(&mut Shard, Standing)> = Vec::new();
         for shard in std::iter::once(&mut self.first).chain(&mut self.others) {
             let Some(order) = shard.ordered_to_stand.take() else { continue };
-            let stands = shard.stand(order);
+            let stands = handover::stand(shard, order);
             standing.push((shard, stands));
         }
         let leaving: Vec<_> = standing
             .into_iter()
             .map(|(shard, stands)| {
                 let leave = stands.wait();
-                let sent = leave.map(|leave| shard.hand_over(leave));
+                let sent = leave.map(|leave| handover::hand_over(shard, leave));
                 (shard, sent)
             })
             .collect();
@@ -124,7 +127,7 @@ impl Group {
             if let Some(sent) = sent {
                 sent.wait();
             }
-            shard.go_on();
+            handover::go_on(shard);
         }
     }
 

@@ -2,9 +2,10 @@
 
 use crate::changes::{Changes, Watcher};
 use crate::clients::Client;
-use crate::command::{Command, Observation, Services, ShardSender, shard_channel};
+use crate::clock::now;
+use crate::command::{Command, ControlMessage, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
-use crate::control::{Control, ControlMessage, ControlParts};
+use crate::control::{Control, ControlParts};
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::fresh::fresh_engine;
@@ -12,20 +13,20 @@ use crate::group::Group;
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
-use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE};
+use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
 use crate::listening::{Listening, admit_mode, listen, raise_descriptor_limit};
 use crate::memory::FreedMemory;
 use crate::names::Names;
-use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
 use crate::policies_file::Kept;
 use crate::purpose::Purpose;
 use crate::reports::{Reported, Reports};
 use crate::schemas::SchemaCache;
-use crate::shard::{ControlSender, Sessions, Shard, Token, now};
-use crate::sockets::{INPUT_BYTES, NativeSockets};
+use crate::shard::{ControlSender, Sessions, Shard};
+use crate::sockets::NativeSockets;
 use crate::start_error::StartError;
 use crate::tenants::Tenants;
+use crate::token::Token;
 use crate::waker::Waker;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
@@ -395,13 +396,11 @@ impl Daemon {
             tenants: Tenants::new(config.tenant.clone()),
             sockets: NativeSockets::new(config.debug.read_stall_us),
             accepts_are_held: false,
-            https: HttpSockets::default(),
+            https: HttpSockets::new(config.http2.server(), config.http2.client()),
             udp,
             pending: PendingConnections::new(places.clone(), config.call.clone()),
             socket_timers: TimerTable::new(),
             tls,
-            http_server: config.http2.server(),
-            http_client: config.http2.client(),
             listening,
             poller,
             ready: Vec::new(),
@@ -420,7 +419,6 @@ impl Daemon {
             turns_unlooked: 0,
             sockets_worked: now(),
             choked: Vec::new(),
-            input: vec![0; INPUT_BYTES],
             buffers: Buffers::new(),
         };
         self.names.add_shard(sender.clone());

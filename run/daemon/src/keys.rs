@@ -5,7 +5,6 @@
 //! the file itself would miss.
 
 use crate::config::Tls;
-use crate::pending::TlsKeys;
 use crate::workload_api::WorkloadApi;
 use std::io;
 use std::time::Duration;
@@ -18,6 +17,14 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub(crate) const START_PATIENCE: Duration = Duration::from_secs(5);
 /// The same for one that goes on in another's place: callers wait for it.
 pub(crate) const TAKEOVER_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Keys and certificates connections are made with; replaced when the files change.
+#[derive(Clone, Default)]
+pub(crate) struct TlsKeys {
+    pub server: Option<TlsServer>,
+    pub client: Option<TlsClient>,
+    pub is_required: bool,
+}
 
 /// What is configured, and where it comes from.
 pub(crate) struct KeySource {

@@ -7,11 +7,13 @@
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there. `group.rs` is a thread: a shard as a rule, and
 //!   more where a daemon had more before.
 //! * `tenants.rs` says whose entries come next where several users want the shard.
-//! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory.
+//! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory, `token.rs` is what its
+//!   poller and timers name.
 //! * A connection begins in `pending.rs`, accepted (`purpose.rs` says who may connect where) or dialled, until it is
 //!   clear what it speaks, and TLS is set up (`keys.rs`, `workload_api.rs`). Then `sockets.rs` moves its bytes
 //!   between it and the engine, or `http.rs` its events. It ends by a lingering close, also when the shard ends:
-//!   `shutdown.rs`. Datagrams have no connection: `datagrams.rs`.
+//!   `shutdown.rs`. Datagrams have no connection: `datagrams.rs`. These three own their sockets; a shard lends them
+//!   the rest and does what they leave (`socket_work.rs`).
 //! * `control.rs` is the control thread: it attaches applications, builds their schemas (`schemas.rs`) and tells them
 //!   why they must go. Everything slow happens there, so that no shard waits for it. `clients.rs` has their
 //!   connections, `fair_queue.rs` says whose packet is next, `shard_places.rs` where they go, `bound_sets.rs` which
@@ -42,6 +44,7 @@ mod bound_sets;
 mod changes;
 mod check;
 mod clients;
+mod clock;
 mod command;
 mod config;
 mod control;
@@ -71,10 +74,12 @@ mod seals;
 mod shard;
 mod shard_places;
 mod shutdown;
+mod socket_work;
 mod sockets;
 mod start_error;
 mod tenants;
 mod threads;
+mod token;
 mod turn;
 mod unidentified;
 mod waker;

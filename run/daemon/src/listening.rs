@@ -1,7 +1,7 @@
 //! A listener, what it is called, and whether the poller looks at it.
 
 use crate::purpose::Purpose;
-use crate::shard::Token;
+use crate::token::Token;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

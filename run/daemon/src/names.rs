@@ -4,15 +4,12 @@
 //! [`ASKED_PAUSE`] after the last time), and in any case every [`PERIOD`], so that servers that have come since get
 //! calls without anybody having failed. Every shard is told what changed; who asked is told in any case.
 
-use crate::command::{Command, ShardSender};
+use crate::command::{Command, LookedUp, ShardSender};
 use std::collections::HashMap;
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use trunkline_net::{Endpoint, Name, Target};
-
-/// What a name stands for, or why that is not known.
-pub(crate) type LookedUp = Result<Vec<String>, String>;
 
 /// gRPC's own floor for looking again unasked; names of services have such times to live.
 const PERIOD: Duration = Duration::from_secs(30);

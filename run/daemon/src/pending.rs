@@ -8,18 +8,20 @@
 //! unidentified connection is closed in favour of the new one (`unidentified.rs`). A process without a descriptor left
 //! stops watching its listeners for a while.
 
+use crate::clock::now;
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
 use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
-use crate::shard::{Shard, Token, now};
+use crate::shard::Shard;
+use crate::token::Token;
 use crate::unidentified::{Unidentified, UnidentifiedKey};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
-use trunkline_engine::{Dial, Dialled, Turn};
+use trunkline_engine::{Dial, Dialled, PeerKey, Turn};
 use trunkline_native::{PREAMBLE, PROBE, PROBE_END, Probed};
 use trunkline_net::{
     Alpn, ConnectionLimits, Endpoint, First, Full, HTTP1_ANSWER, Interest, LingeringClose, Place, Ready,
-    Source, Stream, TLS_REFUSAL, TlsClient, TlsServer, Transfer,
+    Source, Stream, TLS_REFUSAL, Transfer,
 };
 
 /// Pending connections, and streams in their lingering close, at once. More are refused; connections that are no longer
@@ -33,14 +35,6 @@ const DIAL_NS_MAX: u64 = 20_000_000_000;
 const PROBE_NS_MAX: u64 = 10_000_000_000;
 /// Bytes of a first read: a small call fits, and the stack has room.
 const FIRST_READ_BYTES: usize = 4096;
-
-/// Keys and certificates connections are made with; replaced when the files change.
-#[derive(Clone, Default)]
-pub(crate) struct TlsKeys {
-    pub server: Option<TlsServer>,
-    pub client: Option<TlsClient>,
-    pub is_required: bool,
-}
 
 /// What a step led to.
 enum Step {
@@ -122,7 +116,7 @@ impl Shard {
         }
         match purpose.client(&stream) {
             Ok(client) => {
-                let time_ns = self.http_server.unfinished_ns_max;
+                let time_ns = self.https.unfinished_ns_max();
                 self.admit(stream, PendingPhase::Detecting(Vec::new()), time_ns, client, Some(source));
             }
             Err(error) => tracing::warn!(%error, "the kernel does not say who asks"),
@@ -179,7 +173,8 @@ impl Shard {
             match unidentified {
                 Unidentified::Peer(key) if self.engine.has_greeted(key) => {}
                 Unidentified::Peer(key) => {
-                    self.lose(key, "it has not greeted, and others want its place");
+                    let why = "it has not greeted, and others want its place";
+                    self.with_natives(|natives, lent| natives.lose(lent, key, why));
                     return true;
                 }
                 Unidentified::Pending(id) => {
@@ -212,7 +207,7 @@ impl Shard {
 
     /// Takes over a pending connection of the daemon that was here before.
     pub fn adopt_pending(&mut self, mut stream: Stream, first: Vec<u8>) {
-        let time_ns = self.http_server.unfinished_ns_max;
+        let time_ns = self.https.unfinished_ns_max();
         let source = stream.source().ok();
         if let Some(source) = source {
             stream.hold(self.pending.places.hold(source));
@@ -261,7 +256,7 @@ impl Shard {
             // To others than anybody gRPC is spoken, whatever else is offered.
             (Step::Http(first) | Step::Probed(first), client) => {
                 let key = take_in(&mut self.engine, now(), &stream, client, &self.pending.call_rules);
-                self.begin_http_server(key, stream, &first);
+                self.with_https(|https, lent| https.begin_server(lent, key, stream, &first));
             }
             (step, _) => self.follow_step(stream, step),
         }
@@ -462,6 +457,10 @@ impl Shard {
         }
     }
 
+    fn begin_native(&mut self, peer: PeerKey, stream: Stream, first: &[u8], known: Option<UnidentifiedKey>) {
+        self.with_natives(|natives, lent| natives.begin(lent, peer, stream, first, known));
+    }
+
     fn adopt_native(&mut self, stream: Stream, first: &[u8], unidentified: Option<UnidentifiedKey>) {
         let peer = self.engine.accept_peer(now(), label(&stream));
         if let Some(key) = unidentified {
@@ -475,14 +474,14 @@ impl Shard {
         match (dial.connection, stream.alpn()) {
             (Dialled::Native(peer), Some(Alpn::H2)) => {
                 if let Some(key) = self.engine.dialled_speaks_grpc(peer, identity(&stream)) {
-                    self.begin_http_client(key, stream, dial.endpoint);
+                    self.with_https(|https, lent| https.begin_client(lent, key, stream, dial.endpoint));
                 }
             }
             (Dialled::Native(_), None) if !dial.is_known => self.probe(stream, dial),
             (Dialled::Native(peer), _) => self.begin_native(peer, stream, &[], None),
             (Dialled::Grpc(key), _) => {
                 self.engine.grpc_identified(key, identity(&stream));
-                self.begin_http_client(key, stream, dial.endpoint);
+                self.with_https(|https, lent| https.begin_client(lent, key, stream, dial.endpoint));
             }
         }
     }

@@ -1,35 +1,34 @@
 //! One shard: an engine, and the rings, heaps and sockets it works with.
 
 use crate::changes::Changes;
-use crate::command::{Bind, Command, Exchanged, Notice, Services, ShardReceiver};
+use crate::clock::now;
+use crate::command::{Bind, Command, ControlMessage, Exchanged, Notice, Services, ShardReceiver};
 use crate::config::TenantCandidate;
-use crate::control::ControlMessage;
 use crate::crossings::Crossings;
 use crate::datagrams::UdpPorts;
 use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
+use crate::keys::TlsKeys;
 use crate::listening::Listening;
 use crate::names::Names;
-use crate::pending::TlsKeys;
 use crate::pending_connections::PendingConnections;
 use crate::reports::{Reported, Reports};
+use crate::socket_work::{SocketWork, WorkLeft};
 use crate::sockets::NativeSockets;
 use crate::tenants::Tenants;
+use crate::token::Token;
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
-    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcKey, GrpcLeft, PeerKey, R2p2Port,
-    SessionKey, Turn,
+    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, SessionKey, Turn,
 };
-use trunkline_net::{Buffers, Http2Settings, Interest, Poller, Ready};
+use trunkline_net::{Buffers, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
-use trunkline_shm::{
-    Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, create_receive_heap, monotonic_ns,
-};
+use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, create_receive_heap};
 
 /// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
 /// all the time keeps its pages.
@@ -55,8 +54,6 @@ pub(crate) struct Shard {
     /// What is due for sockets, apart from what the engine waits for.
     pub socket_timers: TimerTable<Token>,
     pub tls: TlsKeys,
-    pub http_server: Arc<Http2Settings>,
-    pub http_client: Arc<Http2Settings>,
     pub listening: Vec<Listening>,
     pub poller: Poller,
     pub ready: Vec<Ready>,
@@ -83,10 +80,15 @@ pub(crate) struct Shard {
     pub sockets_worked: Instant,
     /// Sessions whose completion ring was full.
     pub choked: Vec<SessionKey>,
-    /// The read buffer all connections share: filled, handled and empty again within one visit.
-    pub input: Vec<u8>,
-    /// The same for connections of HTTP/2.
+    /// The buffers all connections of HTTP/2 share.
     pub buffers: Buffers,
+}
+
+/// Whoever has sockets, each with its own.
+struct SocketOwners<'a> {
+    sockets: &'a mut NativeSockets,
+    https: &'a mut HttpSockets,
+    udp: &'a mut UdpPorts,
 }
 
 /// The rings of a session.
@@ -125,21 +127,6 @@ pub(crate) struct ControlSender {
 
 /// Lines of the access log on their way to the control thread. More wait in the engine, whose own limit drops them.
 const UNWRITTEN_MAX: usize = 1024;
-
-/// What a poller token names: the kind in the low bits, the key above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    Waker,
-    /// The poller of a shard on the same thread.
-    Beside,
-    Session(SessionKey),
-    Peer(PeerKey),
-    Listener(usize),
-    Http(GrpcKey),
-    Pending(u64),
-    Lingering(u64),
-    Datagrams(R2p2Port),
-}
 
 impl Shard {
     /// Does what the control thread and the admin API asked for.
@@ -245,7 +232,6 @@ impl Shard {
         self.pressing = true;
     }
 
-    /// A step of emptying gRPC connections before a hand-over; how far that is.
     /// Puts a chain to work, and lets calls that wait go on by it.
     fn exchange_policies(&mut self, chain: Chain, modules: Modules, dry_run: bool) -> Exchanged {
         let result = self.engine.exchange_policies(chain, modules, dry_run);
@@ -301,6 +287,7 @@ impl Shard {
         }
     }
 
+    /// A step of emptying gRPC connections before a hand-over; how far that is.
     fn leave_grpc(&mut self, hold: bool) -> GrpcLeft {
         if hold {
             self.hold_accepts();
@@ -427,6 +414,48 @@ impl Shard {
         self.socket_timers.insert(now().plus_ns(HEAP_REST_NS), Token::Session(key));
     }
 
+    /// Lends the native connections what they work with, and does what they leave.
+    pub fn with_natives<T>(&mut self, work: impl FnOnce(&mut NativeSockets, &mut SocketWork<'_>) -> T) -> T {
+        let (owners, mut lent) = self.lend();
+        let result = work(owners.sockets, &mut lent);
+        let left = lent.left;
+        self.settle_left(left);
+        result
+    }
+
+    /// The same for connections of HTTP/2.
+    pub fn with_https(&mut self, work: impl FnOnce(&mut HttpSockets, &mut SocketWork<'_>)) {
+        let (owners, mut lent) = self.lend();
+        work(owners.https, &mut lent);
+        let left = lent.left;
+        self.settle_left(left);
+    }
+
+    /// The same for datagrams.
+    pub fn with_udp(&mut self, work: impl FnOnce(&mut UdpPorts, &mut SocketWork<'_>)) {
+        let (owners, mut lent) = self.lend();
+        work(owners.udp, &mut lent);
+        let left = lent.left;
+        self.settle_left(left);
+    }
+
+    fn lend(&mut self) -> (SocketOwners<'_>, SocketWork<'_>) {
+        let turn_bytes = self.turn_bytes();
+        let Self { engine, heaps, poller, socket_timers: timers, buffers, sockets, https, udp, .. } = self;
+        let lent =
+            SocketWork { engine, heaps, poller, timers, buffers, turn_bytes, left: WorkLeft::default() };
+        (SocketOwners { sockets, https, udp }, lent)
+    }
+
+    fn settle_left(&mut self, left: WorkLeft) {
+        self.pressing |= left.is_pressing;
+        left.unidentified.into_iter().for_each(|key| self.pending.unidentified.remove(key));
+        left.closings.into_iter().for_each(|closing| self.linger(closing));
+        if left.has_ended {
+            self.leave_memory();
+        }
+    }
+
     /// Hands what policies have to say to the control thread, which has time to write.
     pub fn report_policies(&mut self) {
         while let Some(misfit) = self.engine.poll_policy_misfit() {
@@ -443,7 +472,7 @@ impl Shard {
     }
 
     /// A connection has ended: what it held goes back to the kernel, sooner or later.
-    pub fn leave_memory(&self) {
+    fn leave_memory(&self) {
         if !self.control.ended.swap(true, Ordering::Relaxed) {
             self.control.waker.wake();
         }
@@ -549,50 +578,4 @@ impl Sessions {
     pub fn leave_all_resting(&mut self) {
         (0..self.active.len()).rev().for_each(|index| self.leave_resting(index));
     }
-}
-
-impl Token {
-    const KINDS: u64 = 8;
-
-    /// As the poller carries it. Keys have 63 bits; a generation that does not fit beside the kind wraps three bits
-    /// earlier, and a stale token then finds nothing, or a session that is looked at once for nothing.
-    pub fn to_bits(self) -> u64 {
-        match self {
-            Self::Waker => 0,
-            Self::Beside => Self::KINDS,
-            Self::Session(key) => key.to_bits() * Self::KINDS + 1,
-            Self::Peer(key) => key.to_bits() * Self::KINDS + 2,
-            Self::Listener(index) => index as u64 * Self::KINDS + 3,
-            Self::Http(key) => key.to_bits() * Self::KINDS + 4,
-            Self::Pending(id) => id * Self::KINDS + 5,
-            Self::Lingering(id) => id * Self::KINDS + 6,
-            Self::Datagrams(port) => port as u64 * Self::KINDS + 7,
-        }
-    }
-
-    /// The same, in the poller's own type.
-    pub fn to_poller(self) -> trunkline_net::Token {
-        trunkline_net::Token(self.to_bits())
-    }
-
-    pub fn from_bits(bits: u64) -> Self {
-        let key = bits / Self::KINDS;
-        match bits % Self::KINDS {
-            0 if key == 0 => Self::Waker,
-            0 => Self::Beside,
-            1 => Self::Session(SessionKey::from_bits(key)),
-            2 => Self::Peer(PeerKey::from_bits(key)),
-            3 => Self::Listener(key as usize),
-            4 => Self::Http(GrpcKey::from_bits(key)),
-            5 => Self::Pending(key),
-            6 => Self::Lingering(key),
-            _ if key == R2p2Port::Client as u64 => Self::Datagrams(R2p2Port::Client),
-            _ => Self::Datagrams(R2p2Port::Server),
-        }
-    }
-}
-
-/// The shard's clock, read once a turn and once per entry that wants a stamp.
-pub(crate) fn now() -> Instant {
-    Instant(monotonic_ns())
 }

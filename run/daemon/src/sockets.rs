@@ -1,8 +1,10 @@
 //! The sockets of a shard: bytes in to the engine, bytes out of it.
 
+use crate::clock::now;
 use crate::heaps::SessionHeaps;
 use crate::purpose::identity_of_daemon;
-use crate::shard::{Shard, Token, now};
+use crate::socket_work::SocketWork;
+use crate::token::Token;
 use crate::unidentified::UnidentifiedKey;
 use std::io::IoSlice;
 use std::time::Duration;
@@ -25,6 +27,8 @@ pub(crate) struct NativeSockets {
     unasked: u32,
     /// Planted (`debug.read_stall_us`): what is there is read so much later.
     stall_us: u64,
+    /// The read buffer all of them share: filled, handled and empty again within one visit.
+    input: Vec<u8>,
 }
 
 /// One connection's socket.
@@ -53,7 +57,7 @@ enum State {
 
 impl NativeSockets {
     pub fn new(stall_us: u64) -> Self {
-        Self { stall_us, ..Self::default() }
+        Self { stall_us, input: vec![0; INPUT_BYTES], ..Self::default() }
     }
 
     /// Lets the planted time pass, as for a thread that has no core.
@@ -180,7 +184,7 @@ const WRITES_PER_REPORT: u32 = 1000;
 /// Bytes encrypted at once: several of the largest records.
 const SEALED_BYTES_MAX: usize = 64 << 10;
 /// Size of the read buffer: several small calls or the beginning of a large one; large bodies are read in place.
-pub(crate) const INPUT_BYTES: usize = 256 << 10;
+const INPUT_BYTES: usize = 256 << 10;
 
 /// What a visit of a socket led to.
 enum Visit {
@@ -192,124 +196,125 @@ enum Visit {
     Over(String),
 }
 
-impl Shard {
+impl NativeSockets {
     /// Takes in a connection that speaks the native protocol, of which `first` has been read.
-    pub fn begin_native(
+    pub fn begin(
         &mut self,
+        lent: &mut SocketWork<'_>,
         key: PeerKey,
         stream: Stream,
         first: &[u8],
         unidentified: Option<UnidentifiedKey>,
     ) {
-        self.engine.peer_identified(key, identity_of_daemon(&stream));
+        lent.engine.peer_identified(key, identity_of_daemon(&stream));
         let interest = Interest::Read;
-        if let Err(error) = self.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
+        if let Err(error) = lent.poller.set_interest(&stream, Token::Peer(key).to_poller(), interest) {
             tracing::error!(%error, "cannot watch a socket");
         }
-        self.sockets.insert(key, stream, unidentified);
-        self.engine.transmit(key);
-        let start = self.engine.resume(key, &mut self.input);
+        self.insert(key, stream, unidentified);
+        lent.engine.transmit(key);
+        let start = lent.engine.resume(key, &mut self.input);
         self.input[start..start + first.len()].copy_from_slice(first);
         if !first.is_empty() {
             let seen = now();
-            self.handle_frames(key, seen, seen, start + first.len());
+            self.handle_frames(lent, key, seen, seen, start + first.len());
         }
         // What TLS has read already, the poller does not tell.
-        self.read(key);
+        self.read(lent, key);
     }
 
     /// Serves a socket the poller named.
-    pub fn serve_socket(&mut self, key: PeerKey, ready: Ready) {
+    pub fn serve(&mut self, lent: &mut SocketWork<'_>, key: PeerKey, ready: Ready) {
         if ready.writable {
-            self.become_writable(key);
+            self.become_writable(lent, key);
         }
         if ready.is_gone {
-            self.sockets.take_report(key, &mut self.engine);
+            self.take_report(key, lent.engine);
         }
         if ready.readable {
-            self.sockets.stall();
-            self.read(key);
+            self.stall();
+            self.read(lent, key);
         }
     }
 
     /// Has whatever TLS holds read in the next turn: of sessions that came from another process, or might have gone.
     pub fn read_buffered_soon(&mut self) {
-        let keys: Vec<PeerKey> = self.sockets.open.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.sockets.remember_unread(key));
+        let keys: Vec<PeerKey> = self.open.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.remember_unread(key));
     }
 
     /// Goes on with connections that were left with bytes TLS holds. Whether there were any.
-    pub fn read_on(&mut self) -> bool {
-        let unread = self.sockets.take_unread();
-        unread.iter().for_each(|key| self.read(*key));
+    pub fn read_on(&mut self, lent: &mut SocketWork<'_>) -> bool {
+        let unread = self.take_unread();
+        unread.iter().for_each(|key| self.read(lent, *key));
         !unread.is_empty()
     }
 
     /// Lets out what connections have queued.
-    pub fn transmit(&mut self) {
-        while let Some(key) = self.engine.poll_unwanted() {
-            self.lose(key, "nobody here calls over it any more");
+    pub fn transmit(&mut self, lent: &mut SocketWork<'_>) {
+        while let Some(key) = lent.engine.poll_unwanted() {
+            self.lose(lent, key, "nobody here calls over it any more");
         }
         let (mut bulk, mut later) = (Vec::new(), Vec::new());
-        while let Some(key) = self.engine.poll_transmitting() {
+        while let Some(key) = lent.engine.poll_transmitting() {
             // Nobody's small call waits for what others send at length.
-            match self.engine.is_bulk(key) {
+            match lent.engine.is_bulk(key) {
                 true => bulk.push(key),
-                false => self.write_out(key, &mut later),
+                false => self.write_out(lent, key, &mut later),
             }
         }
         for (index, key) in bulk.into_iter().enumerate() {
             match index < BULK_PER_TURN {
-                true => self.write_out(key, &mut later),
+                true => self.write_out(lent, key, &mut later),
                 false => later.push(key),
             }
         }
         for key in later {
-            self.engine.transmit(key);
-            self.pressing = true;
+            lent.engine.transmit(key);
+            lent.left.is_pressing = true;
         }
     }
 
-    fn write_out(&mut self, key: PeerKey, later: &mut Vec<PeerKey>) {
-        match self.write(key) {
+    fn write_out(&mut self, lent: &mut SocketWork<'_>, key: PeerKey, later: &mut Vec<PeerKey>) {
+        match self.write(lent, key) {
             Visit::Done => {}
             Visit::More => later.push(key),
-            Visit::Over(why) => self.lose(key, &why),
+            Visit::Over(why) => self.lose(lent, key, &why),
         }
     }
 
     /// The poller says that there is room again.
-    fn become_writable(&mut self, key: PeerKey) {
-        let Some(socket) = self.sockets.open.get_mut(&key) else { return };
+    fn become_writable(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) {
+        let Some(socket) = self.open.get_mut(&key) else { return };
         if socket.state == State::Full {
             socket.state = State::Open;
-            let _ = self.poller.set_interest(&socket.stream, Token::Peer(key).to_poller(), Interest::Read);
-            self.engine.transmit(key);
+            let _ = lent.poller.set_interest(&socket.stream, Token::Peer(key).to_poller(), Interest::Read);
+            lent.engine.transmit(key);
         }
     }
 
-    fn read(&mut self, key: PeerKey) {
-        let visit = self.read_some(key);
-        self.sockets.note_long(key, matches!(visit, Visit::More));
+    fn read(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) {
+        let visit = self.read_some(lent, key);
+        self.note_long(key, matches!(visit, Visit::More));
         match visit {
             Visit::Done => {}
             // Of what the kernel holds the poller tells again.
             Visit::More => {
-                self.pressing = true;
-                self.sockets.remember_unread(key);
+                lent.left.is_pressing = true;
+                self.remember_unread(key);
             }
-            Visit::Over(why) => self.lose(key, &why),
+            Visit::Over(why) => self.lose(lent, key, &why),
         }
     }
 
     // LIFE: 12 | read from the socket, method and stream known | stream, method (k7) | 3 request wire
     /// Reads until the socket is empty or its share of the turn is used up.
-    fn read_some(&mut self, key: PeerKey) -> Visit {
-        let mut left = self.turn_bytes();
+    fn read_some(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) -> Visit {
+        let mut left = lent.turn_bytes;
         while left > 0 {
-            let moved = match self.read_in_place(key, left) {
+            let moved = match self.read_in_place(lent, key, left) {
                 Some(moved) => moved,
-                None => self.read_frames(key),
+                None => self.read_frames(lent, key),
             };
             match moved {
                 Ok(Transfer::Bytes(bytes)) if bytes < SHORT_READ_BYTES && !self.has_buffered(key) => {
@@ -325,27 +330,31 @@ impl Shard {
     }
 
     /// Reads the body of a large message straight to where it belongs; `None` if that is not what comes next.
-    fn read_in_place(&mut self, key: PeerKey, left: usize) -> Option<Result<Transfer, String>> {
-        let socket = self.sockets.open.get_mut(&key)?;
-        let room = self.engine.wanted(&mut self.heaps, key)?;
+    fn read_in_place(
+        &mut self,
+        lent: &mut SocketWork<'_>,
+        key: PeerKey,
+        left: usize,
+    ) -> Option<Result<Transfer, String>> {
+        let socket = self.open.get_mut(&key)?;
+        let room = lent.engine.wanted(&mut *lent.heaps, key)?;
         let seen = now();
         let room_bytes = room.len().min(left);
         let moved = socket.stream.read(&mut room[..room_bytes]).map_err(|e| e.to_string());
         if let Ok(Transfer::Bytes(bytes)) = moved {
-            let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+            let mut turn = Turn { now: now(), heaps: &mut *lent.heaps };
             let arrived = socket.stream.arrived_ns(turn.now.0).map_or(seen, Instant);
-            self.engine.placed(&mut turn, key, arrived, bytes);
+            lent.engine.placed(&mut turn, key, arrived, bytes);
         }
         Some(moved)
     }
 
     /// Reads frames into the shared buffer and hands them to the engine.
-    fn read_frames(&mut self, key: PeerKey) -> Result<Transfer, String> {
-        let Some(socket) = self.sockets.open.get_mut(&key).filter(|socket| socket.state != State::Closing)
-        else {
+    fn read_frames(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) -> Result<Transfer, String> {
+        let Some(socket) = self.open.get_mut(&key).filter(|socket| socket.state != State::Closing) else {
             return Ok(Transfer::NotReady);
         };
-        let start = self.engine.resume(key, &mut self.input);
+        let start = lent.engine.resume(key, &mut self.input);
         let seen = now();
         let moved = socket.stream.read(&mut self.input[start..]).map_err(|e| e.to_string())?;
         let read = now();
@@ -354,16 +363,23 @@ impl Shard {
             Transfer::Bytes(bytes) => start + bytes,
             Transfer::NotReady | Transfer::Ended => start,
         };
-        Ok(if self.handle_frames(key, arrived, read, end) { moved } else { Transfer::NotReady })
+        Ok(if self.handle_frames(lent, key, arrived, read, end) { moved } else { Transfer::NotReady })
     }
 
     /// Hands the shared buffer to the engine. `false` if the peer broke the protocol.
-    fn handle_frames(&mut self, key: PeerKey, arrived: Instant, now: Instant, end: usize) -> bool {
-        let mut turn = Turn { now, heaps: &mut self.heaps };
-        let handled = self.engine.handle_input(&mut turn, key, arrived, &self.input[..end]);
+    fn handle_frames(
+        &mut self,
+        lent: &mut SocketWork<'_>,
+        key: PeerKey,
+        arrived: Instant,
+        now: Instant,
+        end: usize,
+    ) -> bool {
+        let mut turn = Turn { now, heaps: &mut *lent.heaps };
+        let handled = lent.engine.handle_input(&mut turn, key, arrived, &self.input[..end]);
         if let Err(fault) = &handled {
             tracing::warn!(peer = ?key, %fault, "peer broke the protocol");
-            if let Some(socket) = self.sockets.open.get_mut(&key) {
+            if let Some(socket) = self.open.get_mut(&key) {
                 socket.state = State::Closing;
             }
         }
@@ -371,24 +387,24 @@ impl Shard {
     }
 
     fn has_buffered(&self, key: PeerKey) -> bool {
-        self.sockets.open.get(&key).is_some_and(|socket| socket.stream.has_buffered())
+        self.open.get(&key).is_some_and(|socket| socket.stream.has_buffered())
     }
 
     // LIFE: 11 | written to the socket | (d4) | 2 request processing + stack, A's part
     /// Writes until nothing is queued, the kernel's buffer is full, or its share of the turn is used up.
-    fn write(&mut self, key: PeerKey) -> Visit {
-        let mut left = self.turn_bytes();
+    fn write(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) -> Visit {
+        let mut left = lent.turn_bytes;
         while left > 0 {
-            let Some(socket) = self.sockets.open.get_mut(&key) else { return Visit::Done };
+            let Some(socket) = self.open.get_mut(&key) else { return Visit::Done };
             if socket.state == State::Full {
                 return Visit::Done;
             }
-            let asks = self.sockets.unasked >= WRITES_PER_REPORT
+            let asks = self.unasked >= WRITES_PER_REPORT
                 && !socket.stream.is_secure()
                 && socket.asked.is_none()
                 && socket.stream.ask_sent(true).is_ok();
             let moved = if socket.stream.is_secure() {
-                let plain = seal(&mut self.engine, &self.heaps, key, left);
+                let plain = seal(lent.engine, lent.heaps, key, left);
                 match plain.is_empty() {
                     false => socket.stream.write_vectored(&[IoSlice::new(&plain)]),
                     // What was taken before may still wait for room.
@@ -398,21 +414,21 @@ impl Shard {
                     },
                 }
             } else {
-                let chunks = gather(&mut self.engine, &self.heaps, key, left);
+                let chunks = gather(lent.engine, lent.heaps, key, left);
                 if chunks.is_empty() {
                     break;
                 }
                 Transfer::of_write(send_gather(&socket.stream, &chunks))
             };
-            self.sockets.unasked = if asks { 0 } else { self.sockets.unasked.saturating_add(1) };
+            self.unasked = if asks { 0 } else { self.unasked.saturating_add(1) };
             if asks {
                 let _ = socket.stream.ask_sent(false);
             }
             match moved {
                 Ok(Transfer::Bytes(bytes)) => {
                     left = left.saturating_sub(bytes);
-                    let mut turn = Turn { now: now(), heaps: &mut self.heaps };
-                    let ended = self.engine.transmitted(&mut turn, key, bytes);
+                    let mut turn = Turn { now: now(), heaps: &mut *lent.heaps };
+                    let ended = lent.engine.transmitted(&mut turn, key, bytes);
                     if asks {
                         socket.asked = ended.map(|call| (call, bytes as u32 - 1));
                     }
@@ -422,7 +438,7 @@ impl Shard {
                         return Visit::Over("peer broke the protocol and reads nothing".into());
                     }
                     socket.state = State::Full;
-                    let _ = self.poller.set_interest(
+                    let _ = lent.poller.set_interest(
                         &socket.stream,
                         Token::Peer(key).to_poller(),
                         Interest::ReadWrite,
@@ -430,12 +446,12 @@ impl Shard {
                     return Visit::Done;
                 }
                 Err(error) => {
-                    self.hear_out(key);
+                    self.hear_out(lent, key);
                     return Visit::Over(error.to_string());
                 }
             }
         }
-        match self.sockets.open.get(&key) {
+        match self.open.get(&key) {
             Some(socket) if socket.state == State::Closing => Visit::Over("peer broke the protocol".into()),
             _ if left == 0 => Visit::More,
             _ => Visit::Done,
@@ -443,30 +459,30 @@ impl Shard {
     }
 
     /// The peer takes nothing any more. What it said before counts: an answer, or which calls it has not seen.
-    fn hear_out(&mut self, key: PeerKey) {
+    fn hear_out(&mut self, lent: &mut SocketWork<'_>, key: PeerKey) {
         for _ in 0..READS_OF_THE_GONE_MAX {
-            if !matches!(self.read_some(key), Visit::More) {
+            if !matches!(self.read_some(lent, key), Visit::More) {
                 return;
             }
         }
     }
 
-    pub fn lose(&mut self, key: PeerKey, why: &str) {
-        self.sockets.note_long(key, false);
-        if let Some(socket) = self.sockets.open.remove(&key) {
+    pub fn lose(&mut self, lent: &mut SocketWork<'_>, key: PeerKey, why: &str) {
+        self.note_long(key, false);
+        if let Some(socket) = self.open.remove(&key) {
             if let Some(key) = socket.unidentified {
-                self.pending.unidentified.remove(key);
+                lent.left.unidentified.push(key);
             }
             tracing::info!(peer = ?key, %why, "connection over");
             if socket.state == State::Closing {
                 // It is to read why.
-                self.linger(LingeringClose::new(socket.stream, Vec::new(), now()));
+                lent.left.closings.push(LingeringClose::new(socket.stream, Vec::new(), now()));
             }
         }
-        self.engine.peer_lost(&mut Turn { now: now(), heaps: &mut self.heaps }, key, why);
-        self.leave_memory();
+        lent.engine.peer_lost(&mut Turn { now: now(), heaps: &mut *lent.heaps }, key, why);
+        lent.left.has_ended = true;
         // Its calls may want another connection dialled, and a turn that found this out in sending is past dialling.
-        self.pressing = true;
+        lent.left.is_pressing = true;
     }
 }
 

@@ -5,7 +5,12 @@
 //! turn that found nothing is followed by a wait (`group.rs`): look and yield for as long as the last waits make that
 //! worthwhile, then block until a doorbell, a socket or a timer.
 
-use crate::shard::{Shard, Token, now};
+use crate::clock::now;
+use crate::datagrams::UdpPorts;
+use crate::http::HttpSockets;
+use crate::shard::Shard;
+use crate::sockets::NativeSockets;
+use crate::token::Token;
 use trunkline_call::entry::message_bytes;
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::Ready;
@@ -37,8 +42,10 @@ impl Shard {
     /// One turn. Whether there was anything to do.
     pub fn turn(&mut self) -> bool {
         let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
-        let mut worked =
-            crossed | self.drain_submissions() | std::mem::take(&mut self.pressing) | self.read_on();
+        let mut worked = crossed
+            | self.drain_submissions()
+            | std::mem::take(&mut self.pressing)
+            | self.with_natives(NativeSockets::read_on);
         if worked {
             self.let_out();
         }
@@ -70,9 +77,9 @@ impl Shard {
         self.crossings.send(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         self.look_up_names();
         self.dial();
-        self.transmit();
-        self.transmit_http();
-        self.send_datagrams();
+        self.with_natives(NativeSockets::transmit);
+        self.with_https(HttpSockets::transmit);
+        self.with_udp(UdpPorts::send);
         self.publish_completions();
         self.bury_retired();
         self.attend_heaps();
@@ -301,12 +308,12 @@ impl Shard {
                 // It is looked at next.
                 Token::Beside => {}
                 Token::Session(key) => self.wake_session(key),
-                Token::Peer(key) => self.serve_socket(key, event),
+                Token::Peer(key) => self.with_natives(|natives, lent| natives.serve(lent, key, event)),
                 Token::Listener(index) => self.accept(index),
-                Token::Http(key) => self.serve_http(key, event),
+                Token::Http(key) => self.with_https(|https, lent| https.serve(lent, key, event)),
                 Token::Pending(id) => self.serve_pending(id, event),
                 Token::Lingering(id) => self.serve_lingering(id),
-                Token::Datagrams(port) => self.take_datagrams(port),
+                Token::Datagrams(port) => self.with_udp(|udp, lent| udp.take(lent, port)),
             }
         }
         self.ready = ready;
@@ -328,7 +335,7 @@ impl Shard {
         while let Some(token) = self.socket_timers.due(now) {
             fired = true;
             match token {
-                Token::Http(key) => self.http_timed_out(key),
+                Token::Http(key) => self.with_https(|https, lent| https.timed_out(lent, key)),
                 Token::Pending(id) => self.pending_timed_out(id),
                 Token::Lingering(id) => self.lingering_timed_out(id),
                 Token::Listener(index) => self.listener_rested(index),

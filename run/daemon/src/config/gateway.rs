@@ -1,7 +1,7 @@
 //! `[gateway]`: where gRPC clients have their calls forwarded.
 
 use super::error::{Breach, breach, quoted};
-use super::{Address, Config, Mode};
+use super::{Address, Mode};
 use crate::schemas::SchemaCache;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -67,34 +67,32 @@ impl Gateway {
         let schemas = self.schemas.iter().map(&mut read).collect::<Result<_, _>>()?;
         Ok(GatewaySettings { hops_max: self.hops_max, schemas })
     }
-}
 
-impl Config {
-    pub(super) fn check_gateway(&self) -> Result<(), Breach> {
+    /// Checks every value; clients are served over TLS if `tls_is_served`.
+    pub(super) fn check(&self, tls_is_served: bool) -> Result<(), Breach> {
         const KEY: &str = "gateway.listen";
-        let gateway = &self.gateway;
-        for address in &gateway.listen {
+        for address in &self.listen {
             let (endpoint, shown) = (&address.0, quoted(&address.to_string()));
             if matches!(endpoint, Endpoint::Tls(..) | Endpoint::R2p2(_)) {
                 let problem = format!("has {shown}, which is no place to listen at for gRPC");
                 return Err(breach(KEY, problem, "write tcp://, or unix: and a path"));
             }
-            if gateway.open_to == OpenTo::Host && endpoint.is_beyond_host() {
+            if self.open_to == OpenTo::Host && endpoint.is_beyond_host() {
                 let problem = format!("has {shown}, which others than this host's programs reach");
                 let advice = "write gateway.open_to = \"tls\" (with tls.certificate and tls.key), or \"anyone\" for \
                               all who reach it in the clear, or a loopback address";
                 return Err(breach(KEY, problem, advice));
             }
-            if gateway.open_to == OpenTo::Tls && endpoint.is_beyond_host() && !self.tls.is_served() {
+            if self.open_to == OpenTo::Tls && endpoint.is_beyond_host() && !tls_is_served {
                 let problem = "would refuse every connection: TLS is not served".to_owned();
                 return Err(breach("gateway.open_to", problem, "write tls.certificate and tls.key, too"));
             }
         }
-        if !(1..=HOPS_MAX).contains(&gateway.hops_max) {
-            let problem = format!("is {}", gateway.hops_max);
+        if !(1..=HOPS_MAX).contains(&self.hops_max) {
+            let problem = format!("is {}", self.hops_max);
             return Err(breach("gateway.hops_max", problem, &format!("write a number from 1 to {HOPS_MAX}")));
         }
-        if let Some(path) = gateway.schemas.iter().find(|path| !path.is_absolute()) {
+        if let Some(path) = self.schemas.iter().find(|path| !path.is_absolute()) {
             let problem = format!("has {:?}", path.display().to_string());
             let advice =
                 "write the absolute path of a descriptor set, as protoc --descriptor_set_out makes it";

@@ -1,7 +1,7 @@
 //! `[metrics]`: where Prometheus reads what the daemon has counted.
 
+use super::Address;
 use super::error::{Breach, breach};
-use super::{Address, Config};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use trunkline_net::Endpoint;
@@ -20,24 +20,16 @@ impl Metrics {
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.listen.iter().filter_map(address)
     }
-}
 
-fn address(address: &Address) -> Option<SocketAddr> {
-    match address.0 {
-        Endpoint::Tcp(address) => Some(address),
-        _ => None,
-    }
-}
-
-impl Config {
-    pub(super) fn check_metrics(&self) -> Result<(), Breach> {
+    /// Checks its addresses, beside those the daemon listens at for peers.
+    pub(super) fn check(&self, of_peers: &[Address]) -> Result<(), Breach> {
         const KEY: &str = "metrics.listen";
-        for at in &self.metrics.listen {
+        for at in &self.listen {
             if address(at).is_none() {
                 let advice = "write an address and a port for HTTP, such as \"tcp://127.0.0.1:9464\"";
                 return Err(breach(KEY, format!("has {at}, where Prometheus cannot read"), advice));
             }
-            let others = self.daemon.listen.iter().chain(&self.metrics.listen);
+            let others = of_peers.iter().chain(&self.listen);
             let has_port = address(at).is_some_and(|address| address.port() != 0);
             if has_port && others.filter(|other| *other == at).count() > 1 {
                 let advice = "write an address of its own for metrics";
@@ -45,5 +37,12 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+fn address(address: &Address) -> Option<SocketAddr> {
+    match address.0 {
+        Endpoint::Tcp(address) => Some(address),
+        _ => None,
     }
 }

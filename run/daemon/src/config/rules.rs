@@ -44,9 +44,9 @@ impl Config {
         self.check_r2p2()?;
         self.check_services()?;
         self.check_admin()?;
-        self.check_metrics()?;
+        self.metrics.check(&self.daemon.listen)?;
         self.otlp.check()?;
-        self.check_gateway()?;
+        self.gateway.check(self.tls.is_served())?;
         if let Some(problem) = level::problem(&self.log.level) {
             return Err(breach("log.level", problem, level::ADVICE));
         }

@@ -1,6 +1,5 @@
 //! The new daemon's side: reads what comes, holds it together, and waits for the word to go.
 
-use super::settle::NewHeap;
 use super::wire::{Channel, ChannelError, Memory, VERSION, Word};
 use crate::schemas::SchemaCache;
 use rustix::fd::OwnedFd;
@@ -58,6 +57,9 @@ pub struct Arrival {
     /// Its shards.
     pub shards: usize,
 }
+
+/// The descriptor of a new receive heap, its bytes and its number.
+pub(crate) type NewHeap = (OwnedFd, u32, u32);
 
 /// Everything that was handed over.
 pub(crate) struct Inherited {

@@ -1,9 +1,8 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
-use super::parts::{Leave, LeaveError, Moved, SentSets, Stand};
+use super::order::{Leave, LeaveError, Moved, SentSets, Stand};
 use super::wire::{Channel, ChannelError, VERSION, Word};
-use crate::command::{Command as ShardCommand, ShardSender};
-use crate::control::ControlMessage;
+use crate::command::{Command as ShardCommand, ControlMessage, ShardSender};
 use crate::handle::Daemon;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::io::{FdFlags, fcntl_setfd};

@@ -44,6 +44,7 @@
 
 mod arrive;
 mod leave;
+mod order;
 mod parts;
 mod settle;
 mod wire;
@@ -51,4 +52,6 @@ mod wire;
 pub use arrive::{Arrival, TakeOverError};
 pub(crate) use arrive::{Inherited, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
-pub(crate) use parts::{Leave, Stand, Standing};
+pub(crate) use order::{Leave, Stand, Standing};
+pub(crate) use parts::{go_on, hand_over, stand};
+pub(crate) use settle::resume;

@@ -1,8 +1,11 @@
 //! What was handed over becomes a shard's, and the shard goes on.
 
-use super::arrive::{Inherited, InheritedClient, InheritedShard, TakeOverError};
+use super::arrive::{Inherited, InheritedClient, InheritedShard, NewHeap, TakeOverError};
 use super::wire::Memory;
-use crate::shard::{Rings, Shard, Token, now};
+use crate::clock::now;
+use crate::shard::{Rings, Shard};
+use crate::sockets::NativeSockets;
+use crate::token::Token;
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::io;
@@ -11,9 +14,6 @@ use trunkline_engine::{Brought, Engine, SessionKey, Turn};
 use trunkline_net::{Endpoint, Interest, Listener, Stream};
 use trunkline_policy::{Chain, Definition, ModuleLoader, decode_modules};
 use trunkline_shm::{Bells, SessionRegions, inherit_heaps, inherit_rings};
-
-/// The descriptor of a new receive heap, its bytes and its number.
-pub(crate) type NewHeap = (OwnedFd, u32, u32);
 
 impl Inherited {
     /// Leaves out the memory of sessions that cannot follow: nobody of them came along, or their library does not know
@@ -80,12 +80,12 @@ impl Inherited {
         let mut at_work = Vec::new();
         for (index, shard) in shards.iter_mut().enumerate() {
             if self.shards[index].state.is_empty() {
-                shard.begin_with(&at_work, loader)?;
+                begin_with(shard, &at_work, loader)?;
                 continue;
             }
             shard.resumes = Some(Instant(self.stopped_ns));
             self.leave_out_unmoved(index);
-            shard.inherit(&mut self.shards[index], loader)?;
+            inherit(shard, &mut self.shards[index], loader)?;
             at_work = shard.engine.policy_rows().into_iter().map(|row| row.definition).collect();
         }
         Ok(())
@@ -126,126 +126,124 @@ impl InheritedShard {
     }
 }
 
-impl Shard {
-    /// Maps sessions and takes sockets in. Nothing is read, written or rung.
-    ///
-    /// # Errors
-    /// What does not hold together.
-    pub fn inherit(
-        &mut self,
-        from: &mut InheritedShard,
-        loader: &dyn ModuleLoader,
-    ) -> Result<(), TakeOverError> {
-        self.inherit_modules(&from.modules, loader).map_err(TakeOverError::Broken)?;
-        for (key, memory, fds) in std::mem::take(&mut from.memory) {
-            let heap = self.inherit_memory(key, memory, fds).map_err(TakeOverError::Broken)?;
-            from.heaps.push((key, heap));
-        }
-        for (key, (is_tcp, socket, session)) in from.peers.drain() {
-            let inherited = match session {
-                None => Stream::inherit(socket, is_tcp),
-                Some(session) => Stream::inherit_secure(socket, is_tcp, session),
-            };
-            // One whose peer has gone meanwhile is lost when it is read.
-            let Ok(mut stream) = inherited else { continue };
-            if !self.engine.was_dialled(key) {
-                self.pending.hold_place(&mut stream);
-            }
-            if self.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
-                self.sockets.insert(key, stream, None);
-            }
-        }
-        for (first, socket) in from.pending.drain(..) {
-            let is_tcp = rustix::net::getsockname(&socket)
-                .is_ok_and(|address| address.address_family() != rustix::net::AddressFamily::UNIX);
-            if let Ok(stream) = Stream::inherit(socket, is_tcp) {
-                self.adopt_pending(stream, first);
-            }
-        }
-        Ok(())
+/// Maps sessions and takes sockets in. Nothing is read, written or rung.
+///
+/// # Errors
+/// What does not hold together.
+fn inherit(
+    shard: &mut Shard,
+    from: &mut InheritedShard,
+    loader: &dyn ModuleLoader,
+) -> Result<(), TakeOverError> {
+    inherit_modules(shard, &from.modules, loader).map_err(TakeOverError::Broken)?;
+    for (key, memory, fds) in std::mem::take(&mut from.memory) {
+        let heap = inherit_memory(shard, key, memory, fds).map_err(TakeOverError::Broken)?;
+        from.heaps.push((key, heap));
     }
-
-    /// Has a shard that the other daemon had not the policies of the others.
-    ///
-    /// # Errors
-    /// They cannot be put to work here.
-    pub fn begin_with(
-        &mut self,
-        definitions: &[Definition],
-        loader: &dyn ModuleLoader,
-    ) -> Result<(), TakeOverError> {
-        let mut chain = Chain::build(definitions).map_err(|e| TakeOverError::Broken(e.to_string()))?;
-        let modules = chain.load_modules(loader).map_err(|e| TakeOverError::Broken(e.to_string()))?;
-        let begun = self.engine.exchange_policies(chain, modules, false);
-        begun.map(drop).map_err(|e| TakeOverError::Broken(e.to_string()))
-    }
-
-    /// Loads the modules of the chain that came with the engine; they take over what the others exported.
-    fn inherit_modules(&mut self, states: &[u8], loader: &dyn ModuleLoader) -> Result<(), String> {
-        let rows = self.engine.policy_rows().into_iter();
-        let definitions: Vec<Definition> = rows.map(|row| row.definition).collect();
-        let mut chain = Chain::build(&definitions).map_err(|e| e.to_string())?;
-        let modules = chain.load_modules(loader).map_err(|e| e.to_string())?;
-        self.engine.exchange_policies(chain, modules, false).map_err(|e| e.to_string())?;
-        let exported = decode_modules(states).map_err(|e| e.to_string())?;
-        match self.engine.import_modules(&exported).first() {
-            Some(refused) => Err(refused.to_string()),
-            None => Ok(()),
-        }
-    }
-
-    /// Goes on where another daemon's shard stopped, if this one does.
-    pub fn resume(&mut self) {
-        let Some(stopped) = self.resumes.take() else { return };
-        // What the configuration says of services counts before the first call. Whoever asks how this shard stands has
-        // it look at every ring: that is for afterwards, when it is settled who of those is here.
-        let later = self.take_configuration();
-        let (sockets, sessions) = (&self.sockets, &self.sessions);
-        let memory: Vec<SessionKey> = sessions.keys();
-        let over: Vec<SessionKey> = self.heaps.lodged().map(|lodged| lodged.key).collect();
-        let brought = Brought {
-            socket: &|key| sockets.contains(key),
-            memory: &|key| memory.contains(&key) || over.contains(&key),
+    for (key, (is_tcp, socket, session)) in from.peers.drain() {
+        let inherited = match session {
+            None => Stream::inherit(socket, is_tcp),
+            Some(session) => Stream::inherit_secure(socket, is_tcp, session),
         };
-        self.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut self.heaps }, &brought);
-        self.read_buffered_soon();
-        self.read_on();
-        self.let_out();
-        later.into_iter().for_each(|command| self.obey(command));
-        // What came of that waits to be let out, and nobody may ring for a long time.
-        self.pressing = true;
-        tracing::info!(
-            shard = self.index,
-            sessions = memory.len(),
-            connections = self.sockets.len(),
-            paused_us = now().since_ns(stopped) / 1000,
-            "goes on where the daemon before it stopped"
-        );
+        // One whose peer has gone meanwhile is lost when it is read.
+        let Ok(mut stream) = inherited else { continue };
+        if !shard.engine.was_dialled(key) {
+            shard.pending.hold_place(&mut stream);
+        }
+        if shard.poller.add(&stream, Token::Peer(key).to_poller(), Interest::Read).is_ok() {
+            shard.sockets.insert(key, stream, None);
+        }
     }
+    for (first, socket) in from.pending.drain(..) {
+        let is_tcp = rustix::net::getsockname(&socket)
+            .is_ok_and(|address| address.address_family() != rustix::net::AddressFamily::UNIX);
+        if let Ok(stream) = Stream::inherit(socket, is_tcp) {
+            shard.adopt_pending(stream, first);
+        }
+    }
+    Ok(())
+}
 
-    fn inherit_memory(
-        &mut self,
-        key: SessionKey,
-        memory: Memory,
-        fds: Vec<OwnedFd>,
-    ) -> Result<NewHeap, String> {
-        let (config, number) = (memory.config(), memory.heap_number);
-        let mut fds = fds.into_iter();
-        let mut next = || fds.next().ok_or_else(|| "a session came without its descriptors".to_owned());
-        let (rings, send_heap) = (next()?, next()?);
-        let (send, receive, heap) =
-            inherit_heaps(&send_heap, &memory.books(), &config).map_err(|e| e.to_string())?;
-        if let Some(indices) = memory.ring_indices() {
-            let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
-            let (submissions, completions, ringer, doorbell) =
-                inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?;
-            self.share_with(key);
-            self.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
-        }
-        let regions = SessionRegions { rings, send_heap, config };
-        if !self.heaps.inherit(key, (send, receive, number), regions, &memory.open) {
-            return Err("blocks under way and the books of a receive heap disagree".into());
-        }
-        Ok((heap, config.receive_heap_bytes, number))
+/// Has a shard that the other daemon had not the policies of the others.
+///
+/// # Errors
+/// They cannot be put to work here.
+fn begin_with(
+    shard: &mut Shard,
+    definitions: &[Definition],
+    loader: &dyn ModuleLoader,
+) -> Result<(), TakeOverError> {
+    let mut chain = Chain::build(definitions).map_err(|e| TakeOverError::Broken(e.to_string()))?;
+    let modules = chain.load_modules(loader).map_err(|e| TakeOverError::Broken(e.to_string()))?;
+    let begun = shard.engine.exchange_policies(chain, modules, false);
+    begun.map(drop).map_err(|e| TakeOverError::Broken(e.to_string()))
+}
+
+/// Loads the modules of the chain that came with the engine; they take over what the others exported.
+fn inherit_modules(shard: &mut Shard, states: &[u8], loader: &dyn ModuleLoader) -> Result<(), String> {
+    let rows = shard.engine.policy_rows().into_iter();
+    let definitions: Vec<Definition> = rows.map(|row| row.definition).collect();
+    let mut chain = Chain::build(&definitions).map_err(|e| e.to_string())?;
+    let modules = chain.load_modules(loader).map_err(|e| e.to_string())?;
+    shard.engine.exchange_policies(chain, modules, false).map_err(|e| e.to_string())?;
+    let exported = decode_modules(states).map_err(|e| e.to_string())?;
+    match shard.engine.import_modules(&exported).first() {
+        Some(refused) => Err(refused.to_string()),
+        None => Ok(()),
     }
+}
+
+/// Goes on where another daemon's shard stopped, if this one does.
+pub(crate) fn resume(shard: &mut Shard) {
+    let Some(stopped) = shard.resumes.take() else { return };
+    // What the configuration says of services counts before the first call. Whoever asks how this shard stands has
+    // it look at every ring: that is for afterwards, when it is settled who of those is here.
+    let later = shard.take_configuration();
+    let (sockets, sessions) = (&shard.sockets, &shard.sessions);
+    let memory: Vec<SessionKey> = sessions.keys();
+    let over: Vec<SessionKey> = shard.heaps.lodged().map(|lodged| lodged.key).collect();
+    let brought = Brought {
+        socket: &|key| sockets.contains(key),
+        memory: &|key| memory.contains(&key) || over.contains(&key),
+    };
+    shard.engine.go_on_elsewhere(&mut Turn { now: now(), heaps: &mut shard.heaps }, &brought);
+    shard.sockets.read_buffered_soon();
+    shard.with_natives(NativeSockets::read_on);
+    shard.let_out();
+    later.into_iter().for_each(|command| shard.obey(command));
+    // What came of that waits to be let out, and nobody may ring for a long time.
+    shard.pressing = true;
+    tracing::info!(
+        shard = shard.index,
+        sessions = memory.len(),
+        connections = shard.sockets.len(),
+        paused_us = now().since_ns(stopped) / 1000,
+        "goes on where the daemon before it stopped"
+    );
+}
+
+fn inherit_memory(
+    shard: &mut Shard,
+    key: SessionKey,
+    memory: Memory,
+    fds: Vec<OwnedFd>,
+) -> Result<NewHeap, String> {
+    let (config, number) = (memory.config(), memory.heap_number);
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().ok_or_else(|| "a session came without its descriptors".to_owned());
+    let (rings, send_heap) = (next()?, next()?);
+    let (send, receive, heap) =
+        inherit_heaps(&send_heap, &memory.books(), &config).map_err(|e| e.to_string())?;
+    if let Some(indices) = memory.ring_indices() {
+        let bells = Bells { own: next()?, ringer: next()?, reader: next()? };
+        let (submissions, completions, ringer, doorbell) =
+            inherit_rings(&rings, bells, indices, &config).map_err(|e| e.to_string())?;
+        shard.share_with(key);
+        shard.take_in(key, Rings::new(submissions, completions, ringer, doorbell));
+    }
+    let regions = SessionRegions { rings, send_heap, config };
+    if !shard.heaps.inherit(key, (send, receive, number), regions, &memory.open) {
+        return Err("blocks under way and the books of a receive heap disagree".into());
+    }
+    Ok((heap, config.receive_heap_bytes, number))
 }
