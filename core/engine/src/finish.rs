@@ -2,17 +2,14 @@
 
 use crate::call::{Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
+use crate::ends::{ClientSide, EndOfCall, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
-use crate::records::{await_handler, record_abandoned, record_made, take_stamps_of_attempt};
-use crate::session::Session;
-use crate::session::delivered_id;
+use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
 use crate::shard::ShardStage;
-use crate::shard::crossing::ShardSaid;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
-use trunkline_call::entry::Completion;
-use trunkline_call::{CallId, Code, Execution, Fault, Instant, Status};
+use trunkline_call::{Code, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
 
 /// Time another shard gets to say how a call ended whose deadline has passed on both.
@@ -130,29 +127,10 @@ impl Engine {
         self.finish_now(turn, key, item);
     }
 
-    /// Hands the end over; if there is no room for its words, the code alone must do, for an end is never held back.
-    fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
+    /// Hands the end over, which waits for nothing.
+    pub(crate) fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
         let Some(call) = self.calls.find(key) else { return };
-        match call.client.clone() {
-            ClientEnd::Attempt { call, .. } => {
-                if let Some(item) = self.answer_of_attempt(turn, call, key, item) {
-                    self.finish_now(turn, key, item);
-                }
-            }
-            ClientEnd::Mirror { .. } => self.discard_answer(turn.now, key, item),
-            ClientEnd::Session { session, id, types } => {
-                if self.hand_to_client(turn, key, session, id, &types, item.without_body()).is_err() {
-                    let bare = item.without_words();
-                    let _ = self.hand_to_client(turn, key, session, id, &types, bare);
-                }
-            }
-            ClientEnd::Peer { peer, stream } => self.finish_to_peer(turn, key, peer, stream, &item),
-            ClientEnd::Grpc { peer, stream, .. } => self.finish_to_grpc(turn.now, key, peer, stream, &item),
-            ClientEnd::R2p2 { request } => self.finish_to_r2p2(turn, key, request, &item),
-            ClientEnd::Shard { shard, call, .. } => {
-                self.finish_to_caller(turn, key, (shard, call), item);
-            }
-        }
+        call.client.clone().finish(self, turn, key, item);
     }
 
     // LIFE: 22 | record whole: components, histograms, flight recorder | all nine |
@@ -172,21 +150,7 @@ impl Engine {
     fn stop_server(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {
         self.drop_backlogs(key);
         let Some(call) = self.calls.find(key) else { return };
-        match call.server.clone() {
-            ServerEnd::Session { session, .. } if call.handed_over => {
-                await_handler(self, key, session);
-                self.complete(session, Completion::Cancelled { call: delivered_id(key), code });
-            }
-            ServerEnd::Peer { peer, stream } => self.cancel_at_peer(turn, peer, stream, code),
-            // Its stream is reset, or its request cancelled, when the call leaves it.
-            ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => {}
-            ServerEnd::Attempts => self.give_up_attempts(turn, key, code),
-            ServerEnd::Shard { stage: ShardStage::Chosen, .. } => {}
-            ServerEnd::Shard { shard, .. } => {
-                self.shards.push(shard, ShardSaid::Cancel { call: key.to_bits(), code });
-            }
-            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Session { .. } => {}
-        }
+        call.server.clone().cancel(self, turn, key, code);
         self.leave_server(key);
     }
 
@@ -202,20 +166,7 @@ impl Engine {
         if let Some(queued) = call.queued.take() {
             self.workers.stop_waiting(&queued, key);
         }
-        match std::mem::replace(&mut call.server, ServerEnd::Nobody) {
-            ServerEnd::Session { session, .. } => {
-                if self.sessions.find_mut(session).is_some_and(Session::undeliver) {
-                    self.complete(session, Completion::Drained);
-                }
-            }
-            ServerEnd::Peer { peer, stream } => {
-                self.forget_stream(peer, stream);
-            }
-            ServerEnd::Grpc { peer, stream } => self.forget_grpc_stream(peer, stream),
-            ServerEnd::R2p2 { name, .. } => self.forget_r2p2_call(key, name),
-            ServerEnd::Shard { shard, .. } => self.shards.note_left(shard),
-            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts => {}
-        }
+        std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
     }
 
     /// Calls a handler made end with the call it handled: soon ([`Engine::end_nested`]).
@@ -268,21 +219,7 @@ impl Engine {
             parent.children.retain(|child| *child != key);
             parent.subtree_below = parent.subtree_below.saturating_add(subtree);
         }
-        match client {
-            ClientEnd::Attempt { .. } => {}
-            ClientEnd::Mirror { bytes, .. } => self.admission.forget_copy(bytes),
-            ClientEnd::Session { session, id, .. } => self.forget_made(session, id),
-            ClientEnd::Peer { peer, stream } => self.forget_stream(peer, stream),
-            ClientEnd::Grpc { peer, stream, .. } => self.forget_grpc_stream(peer, stream),
-            ClientEnd::R2p2 { request } => self.forget_r2p2_request(request),
-            ClientEnd::Shard { shard, call, .. } => self.shards.forget(shard, call),
-        }
-    }
-
-    fn forget_made(&mut self, session: SessionKey, id: CallId) {
-        if let Some(session) = self.sessions.find_mut(session) {
-            session.made.remove(&id);
-        }
+        client.release(self, key);
     }
 
     fn drop_backlogs(&mut self, key: CallKey) {
@@ -311,7 +248,7 @@ impl Engine {
 
 impl<'a> Item<'a> {
     /// A finish without its message, to be handed over again if there is no room.
-    fn without_body(&self) -> Item<'static> {
+    pub fn without_body(&self) -> Item<'static> {
         match self {
             Item::Finish { code, execution, metadata, .. } => {
                 let metadata = Cow::Owned(metadata.to_vec());
@@ -322,7 +259,7 @@ impl<'a> Item<'a> {
     }
 
     /// A finish of code alone.
-    fn without_words(&self) -> Item<'static> {
+    pub fn without_words(&self) -> Item<'static> {
         match self {
             Item::Finish { code, execution, .. } => {
                 Item::Finish { code: *code, execution: *execution, body: None, metadata: Cow::Borrowed(&[]) }

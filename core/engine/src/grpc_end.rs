@@ -3,10 +3,10 @@
 use crate::call::{Body, Call, ClientEnd, Direction, Item};
 use crate::convert::{WireBody, conversion_fault, for_wire};
 use crate::due::Due;
+use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, Refusal, ServerSide, WebStream};
 use crate::engine::{Engine, Turn};
 use crate::grpc_stream::GrpcStream;
 use crate::limits::{STALLED, UNSENT};
-use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
 use crate::records::record_served;
 use crate::{CallKey, GrpcKey};
@@ -24,130 +24,159 @@ const COMPRESSED_BYTES_MIN: usize = 128;
 /// A connection's streams are not looked at more often than this.
 const SWEEP_NS_MIN: u64 = 50_000_000;
 
-impl Engine {
+impl Opens for GrpcKey {
     /// Opens a call at a gRPC server.
-    pub(crate) fn open_at_grpc<'a>(
-        &mut self,
+    fn open<'a>(
+        &self,
+        engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        peer: GrpcKey,
-        item: Item<'a>,
+        opening: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let Item::Open { metadata, body, end } = &item else {
+        let peer = *self;
+        let Item::Open { metadata, body, end } = &opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        if let Some(blocker) = self.http_room(peer, None) {
-            return Err(Refusal::Blocked(item, blocker));
+        if let Some(blocker) = engine.http_room(peer, None) {
+            return Err(Refusal::Blocked(opening, blocker));
         }
         let (metadata, end) = (metadata.to_vec(), *end);
-        let encoding = self.request_encoding(key, peer, &metadata);
-        let message = body.as_ref().map(|body| self.frame(turn, key, Direction::Request, encoding, body));
+        let encoding = engine.request_encoding(key, peer, &metadata);
+        let message = body.as_ref().map(|body| engine.frame(turn, key, Direction::Request, encoding, body));
         let message = match message.transpose() {
             Ok(message) => message,
             Err(fault) => {
-                self.drop_item(item);
+                engine.drop_item(opening);
                 return Err(Refusal::Fault(fault));
             }
         };
-        let tag = match self.open_stream(turn, key, peer, &metadata, end && message.is_none()) {
+        let tag = match engine.open_stream(turn, key, peer, &metadata, end && message.is_none()) {
             Ok(tag) => tag,
             Err(fault) => {
-                self.drop_item(item);
+                engine.drop_item(opening);
                 return Err(Refusal::Fault(fault));
             }
         };
         // An attempt's request is kept with its call.
-        if !self.is_attempt(key) {
-            self.keep(peer, tag, metadata);
+        if !engine.is_attempt(key) {
+            engine.keep(peer, tag, metadata);
         }
         if let Some(message) = message {
-            self.send_message(key, Direction::Request, peer, tag, message, end, item.body());
+            engine.send_message(key, Direction::Request, peer, tag, message, end, opening.body());
         }
         Ok(())
     }
+}
 
+impl EndOfCall for WebStream {
     /// Sends a later item of a call along the stream it has at a gRPC peer.
-    pub(crate) fn hand_to_grpc<'a>(
-        &mut self,
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
         turn: &mut Turn<'_>,
-        key: CallKey,
-        direction: Direction,
-        peer: GrpcKey,
-        tag: StreamTag,
+        way: ItemWay,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let stream = self.grpc_stream(peer, tag);
+        let (ItemWay { key, direction }, &Self { peer, tag }) = (way, self);
+        let stream = engine.grpc_stream(peer, tag);
         let is_heard = |stream: &&mut GrpcStream| direction == Direction::Response || !stream.incoming.over;
         let Some(stream) = stream.filter(is_heard) else {
-            self.drop_unwanted(key, direction, item);
+            engine.drop_unwanted(key, direction, item);
             return Ok(());
         };
         let encoding = stream.outgoing.encoding;
-        if let Some(blocker) = self.http_room(peer, Some(tag)) {
+        if let Some(blocker) = engine.http_room(peer, Some(tag)) {
             return Err(Refusal::Blocked(item, blocker));
         }
-        let message = item.body().map(|body| self.frame(turn, key, direction, encoding, body)).transpose();
+        let message = item.body().map(|body| engine.frame(turn, key, direction, encoding, body)).transpose();
         let message = match message {
             Ok(message) => message,
             Err(fault) => {
-                self.drop_item(item);
+                engine.drop_item(item);
                 return Err(Refusal::Fault(fault));
             }
         };
         if direction == Direction::Response && message.is_some() {
-            self.note_answered(key);
+            engine.note_answered(key);
         }
         match &item {
             Item::Message { end, .. } => {
-                self.answer_head(peer, tag, direction, &[]);
+                engine.answer_head(peer, tag, direction, &[]);
                 if let Some(message) = message {
-                    self.send_message(key, direction, peer, tag, message, *end, item.body());
+                    engine.send_message(key, direction, peer, tag, message, *end, item.body());
                 }
             }
-            Item::HalfClose => self.half_close(peer, tag),
-            Item::Headers { metadata } => self.answer_head(peer, tag, direction, metadata),
+            Item::HalfClose => engine.half_close(peer, tag),
+            Item::Headers { metadata } => engine.answer_head(peer, tag, direction, metadata),
             Item::Finish { code, execution, metadata, .. } => {
-                if *code == Code::Ok && message.is_none() && !self.streams(key, direction) {
+                if *code == Code::Ok && message.is_none() && !engine.streams(key, direction) {
                     let why = "the method returns one message and the handler returned none";
                     return Err(Refusal::Fault(Fault::HandlerProtocol { why }));
                 }
                 if let Some(message) = message {
-                    self.answer_head(peer, tag, direction, &[]);
-                    self.send_message(key, direction, peer, tag, message, false, item.body());
+                    engine.answer_head(peer, tag, direction, &[]);
+                    engine.send_message(key, direction, peer, tag, message, false, item.body());
                 }
                 let outcome =
                     Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-                self.finish_stream(peer, tag, &outcome);
-                self.served_grpc(turn.now, key, peer, tag, *code);
+                engine.finish_stream(peer, tag, &outcome);
+                engine.served_grpc(turn.now, key, peer, tag, *code);
             }
             Item::Open { .. } => {
-                self.drop_item(item);
+                engine.drop_item(item);
                 return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call opens once" }));
             }
         }
         Ok(())
     }
 
-    /// Ends a call of a gRPC client with a status made here.
-    pub(crate) fn finish_to_grpc(
-        &mut self,
-        now: Instant,
-        key: CallKey,
-        peer: GrpcKey,
-        tag: StreamTag,
-        item: &Item<'_>,
-    ) {
-        if let Item::Finish { code, execution, metadata, .. } = item {
+    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
+        engine.grant_grpc(self.peer, self.tag, bytes);
+    }
+
+    /// The call of a stream is over. A stream whose bytes have all left is gone with it.
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        let &Self { peer, tag } = self;
+        let Some(found) = engine.grpc_peers.find_mut(peer) else { return };
+        let Some(stream) = found.streams.get_mut(&tag) else { return };
+        let (unreleased, held) = (std::mem::take(&mut stream.incoming.unreleased), stream.incoming.held());
+        let made = found.remote.is_some();
+        let over = stream.outgoing.ended && (!made || stream.incoming.over);
+        let answered = made && stream.incoming.over;
+        stream.call = None;
+        stream.incoming.discard();
+        found.arriving_bytes = found.arriving_bytes.saturating_sub(held);
+        found.settle(&mut engine.held);
+        engine.release_bytes(peer, tag, unreleased);
+        if !over {
+            engine.reset(peer, tag, if answered { Reason::NO_ERROR } else { Reason::CANCEL });
+        } else if engine.grpc_stream(peer, tag).is_some_and(|stream| stream.outgoing.queued_bytes == 0) {
+            engine.remove_grpc_stream(peer, tag);
+        }
+    }
+}
+
+impl ClientSide for WebStream {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        let &Self { peer, tag } = self;
+        if let Item::Finish { code, execution, metadata, .. } = &finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
             match code {
                 // What waits for the client to read comes too late.
-                Code::DeadlineExceeded => self.cut_stream_off(peer, tag, &outcome),
-                _ => self.finish_stream(peer, tag, &outcome),
+                Code::DeadlineExceeded => engine.cut_stream_off(peer, tag, &outcome),
+                _ => engine.finish_stream(peer, tag, &outcome),
             }
-            self.served_grpc(now, key, peer, tag, *code);
+            engine.served_grpc(turn.now, key, peer, tag, *code);
         }
     }
+}
 
+impl ServerSide for WebStream {
+    /// Its stream is reset when the call leaves it.
+    fn cancel(&self, _engine: &mut Engine, _turn: &mut Turn<'_>, _key: CallKey, _code: Code) {}
+}
+
+impl Engine {
     /// A call of a client is served; what of its answer has not left leaves before its deadline, or not at all.
     fn served_grpc(&mut self, now: Instant, key: CallKey, peer: GrpcKey, tag: StreamTag, code: Code) {
         let Some(call) = self.calls.find_mut(key) else { return };
@@ -162,26 +191,6 @@ impl Engine {
         }
         record_served(self, key, code, now);
         self.forget(key);
-    }
-
-    /// The call of a stream is over. A stream whose bytes have all left is gone with it.
-    pub(crate) fn forget_grpc_stream(&mut self, peer: GrpcKey, tag: StreamTag) {
-        let Some(found) = self.grpc_peers.find_mut(peer) else { return };
-        let Some(stream) = found.streams.get_mut(&tag) else { return };
-        let (unreleased, held) = (std::mem::take(&mut stream.incoming.unreleased), stream.incoming.held());
-        let made = found.remote.is_some();
-        let over = stream.outgoing.ended && (!made || stream.incoming.over);
-        let answered = made && stream.incoming.over;
-        stream.call = None;
-        stream.incoming.discard();
-        found.arriving_bytes = found.arriving_bytes.saturating_sub(held);
-        found.settle(&mut self.held);
-        self.release_bytes(peer, tag, unreleased);
-        if !over {
-            self.reset(peer, tag, if answered { Reason::NO_ERROR } else { Reason::CANCEL });
-        } else if self.grpc_stream(peer, tag).is_some_and(|stream| stream.outgoing.queued_bytes == 0) {
-            self.remove_grpc_stream(peer, tag);
-        }
     }
 
     /// The answer to a request has ended: the connection drops what of the request has not left and takes no more of

@@ -10,13 +10,13 @@
 
 use crate::call::KeptBody;
 use crate::call::{Body, Direction, Item, ServerEnd};
+use crate::ends::{Blocker, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::grpc_peer::{GrpcLeaving, GrpcPeer, PeerIdentity};
 use crate::grpc_stream::Replay;
 use crate::held::HELD_STEP_BYTES;
 use crate::limits::WAITING;
 use crate::packing::Packing;
-use crate::pass::{Blocker, Refusal};
 use crate::remote::{Dial, Dialled, Remote, Speaks};
 use crate::{CallKey, GrpcKey, RemoteKey};
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl Engine {
     ) -> Result<(), Refusal<'a>> {
         let is_held = self.grpc_is_held() && !self.is_for_grpc_client(key);
         if let Some(peer) = self.pooled_with_room(remote_key).filter(|_| !is_held) {
-            return self.open_at_grpc(turn, key, peer, item);
+            return peer.open(self, turn, key, item);
         }
         if !is_held {
             self.grow_pool(turn.now, remote_key);

@@ -16,6 +16,15 @@ pub(crate) enum Direction {
     Response,
 }
 
+impl Direction {
+    pub fn opposite(self) -> Self {
+        match self {
+            Self::Request => Self::Response,
+            Self::Response => Self::Request,
+        }
+    }
+}
+
 /// One thing that travels along a call.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum Item<'a> {

@@ -24,8 +24,9 @@
 //!    datagrams) turns what came in into an item;
 //! 2. `pass.rs` keeps the order, holds what cannot go on yet, and picks the end it goes to; `gather.rs` joins or splits
 //!    what the two ends say in a different number of items;
-//! 3. `session_end.rs`, `peer_end.rs`, `grpc_end.rs`, `r2p2_end.rs` or `shard/end.rs` hands it over: `convert.rs`
-//!    brings the message into the form that end needs.
+//! 3. `ends.rs` says what every end can do and tells them apart; `session_end.rs`, `peer_end.rs`, `grpc_end.rs`,
+//!    `r2p2_end.rs` or `shard/end.rs` hands the item over: `convert.rs` brings the message into the form that end
+//!    needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
 //! about it and does what they say (`chain.rs` exchanges them); `reach.rs` finds it an endpoint and a connection
@@ -61,6 +62,7 @@ mod cluster;
 mod convert;
 mod due;
 mod ended;
+mod ends;
 mod engine;
 mod finish;
 mod gateway;

@@ -2,49 +2,18 @@
 
 use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
+use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
 use crate::limits::{ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
 use crate::session::Session;
-use crate::shard::ShardLine;
-use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
+use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_grpc::framing::FramingFault;
-
-/// Why an item could not be handed over.
-pub(crate) enum Refusal<'a> {
-    /// Not now: the item comes back and waits for what is named.
-    Blocked(Item<'a>, Blocker),
-    /// Never.
-    Fault(Fault),
-}
-
-/// What an item waits for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Blocker {
-    /// Room in the session's receive heap.
-    Session(SessionKey),
-    /// The same, for a stream that holds nothing of it: others go before.
-    Streams(SessionKey),
-    /// The stream's own messages to be released, of which it holds its share.
-    Share,
-    /// Room in the connection's queue, or window.
-    Peer(PeerKey),
-    /// Room in the gRPC connection's queue.
-    Grpc(GrpcKey),
-    /// Requests over R2P2 to be answered.
-    R2p2,
-    /// Room in the queue of the call's own stream: the connection names the call when there is.
-    Stream,
-    /// A connection to the endpoint.
-    Remote(RemoteKey),
-    /// Room on the way to another shard.
-    Shard(ShardLine),
-}
 
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
@@ -175,7 +144,7 @@ impl Engine {
         direction: Direction,
         item: Item<'_>,
     ) -> bool {
-        match self.try_hand_over(turn, key, direction, item) {
+        match self.try_hand_over(turn, ItemWay { key, direction }, item) {
             Ok(()) => true,
             Err(Refusal::Blocked(item, blocker)) => {
                 self.line_up(key, direction, blocker);
@@ -189,58 +158,23 @@ impl Engine {
         }
     }
 
-    fn try_hand_over<'a>(
+    /// Hands over to the end the direction leads to.
+    ///
+    /// # Errors
+    /// The item, if it has to wait, or what ends the call.
+    pub(crate) fn try_hand_over<'a>(
         &mut self,
         turn: &mut Turn<'_>,
-        key: CallKey,
-        direction: Direction,
+        way: ItemWay,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let Some(call) = self.calls.find(key) else {
+        let Some(call) = self.calls.find(way.key) else {
             self.drop_item(item);
             return Ok(());
         };
-        match direction {
-            Direction::Request => match call.server.clone() {
-                ServerEnd::Nobody => {
-                    self.drop_item(item);
-                    Ok(())
-                }
-                ServerEnd::Attempts => self.hand_to_attempts(turn, key, item),
-                ServerEnd::Cluster { cluster } => self.hand_to_cluster(turn, key, cluster, item),
-                ServerEnd::Session { session, types } => {
-                    self.hand_to_server(turn, key, session, &types, item)
-                }
-                ServerEnd::Peer { peer, stream } => {
-                    self.hand_to_peer(turn, key, direction, peer, stream, item)
-                }
-                ServerEnd::Grpc { peer, stream } => {
-                    self.hand_to_grpc(turn, key, direction, peer, stream, item)
-                }
-                ServerEnd::R2p2 { .. } => self.hand_to_r2p2_server(item),
-                ServerEnd::Shard { shard, stage, .. } => self.hand_to_shard(turn, key, (shard, stage), item),
-            },
-            Direction::Response => match call.client.clone() {
-                ClientEnd::Attempt { call, .. } => match self.answer_of_attempt(turn, call, key, item) {
-                    Some(item) => self.try_hand_over(turn, key, direction, item),
-                    None => Ok(()),
-                },
-                ClientEnd::Mirror { .. } => {
-                    self.discard_answer(turn.now, key, item);
-                    Ok(())
-                }
-                ClientEnd::Session { session, id, types } => {
-                    self.hand_to_client(turn, key, session, id, &types, item)
-                }
-                ClientEnd::Peer { peer, stream } => {
-                    self.hand_to_peer(turn, key, direction, peer, stream, item)
-                }
-                ClientEnd::Grpc { peer, stream, .. } => {
-                    self.hand_to_grpc(turn, key, direction, peer, stream, item)
-                }
-                ClientEnd::R2p2 { request } => self.hand_to_r2p2_client(turn, key, request, item),
-                ClientEnd::Shard { shard, call, .. } => self.hand_to_caller(turn, key, (shard, call), item),
-            },
+        match way.direction {
+            Direction::Request => call.server.clone().deliver(self, turn, way, item),
+            Direction::Response => call.client.clone().deliver(self, turn, way, item),
         }
     }
 

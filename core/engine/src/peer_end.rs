@@ -2,14 +2,12 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, WireBody, conversion_fault, for_wire};
+use crate::ends::{Blocker, ClientSide, EndOfCall, ItemWay, Opens, PeerStream, Refusal, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
-use crate::pass::{Blocker, Refusal};
 use crate::peer::{Announced, Lent};
 use crate::records::record_served;
 use crate::registry::MethodTypes;
-use crate::session::credit;
-use crate::shard::crossing::ShardSaid;
 use crate::table::Key;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey, SessionKey};
@@ -21,80 +19,75 @@ use trunkline_native::{
     StreamId,
 };
 
-impl Engine {
+impl Opens for PeerKey {
     // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3)
     // |
     /// Opens a call at a peer.
-    pub(crate) fn open_at_peer<'a>(
-        &mut self,
+    fn open<'a>(
+        &self,
+        engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        peer: PeerKey,
-        item: Item<'a>,
+        opening: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        let Item::Open { metadata, end, .. } = &item else {
+        let peer = *self;
+        let Item::Open { metadata, end, .. } = &opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
-        let announced = match self.announce(key, peer) {
+        let announced = match engine.announce(key, peer) {
             Ok(announced) => announced,
-            Err(unsent) => return Err(self.unsent(unsent, peer, Direction::Request, item)),
+            Err(unsent) => return Err(engine.unsent(unsent, peer, Direction::Request, opening)),
         };
-        let deadline = self.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
+        let deadline = engine.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
         let call = NewCall {
             tag: key.to_bits(),
             method: announced.index,
-            caller: self.name_caller(key, peer),
+            caller: engine.name_caller(key, peer),
             deadline,
             stamps: true,
             metadata,
             end: *end,
         };
-        let sent = self.send(
+        let sent = engine.send(
             turn,
             key,
             Direction::Request,
             peer,
             announced.agreed,
-            item.body(),
+            opening.body(),
             |connection, now, message| connection.open_call(now, &call, message),
         );
         match sent {
             Ok(stream) => {
-                self.opened(turn, key, peer, stream);
+                engine.opened(turn, key, peer, stream);
                 Ok(())
             }
-            Err(unsent) => Err(self.unsent(unsent, peer, Direction::Request, item)),
+            Err(unsent) => Err(engine.unsent(unsent, peer, Direction::Request, opening)),
         }
     }
+}
 
+impl EndOfCall for PeerStream {
     // LIFE: 18 | response framed with the server's stamps and queued, then written as at 11 | trailer; when it is
     // written (k14) | 8 response processing + stack, B's part
     /// Sends a later item of a call along the stream it has at a peer.
-    pub(crate) fn hand_to_peer<'a>(
-        &mut self,
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
         turn: &mut Turn<'_>,
-        key: CallKey,
-        direction: Direction,
-        peer: PeerKey,
-        stream: StreamId,
+        way: ItemWay,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
+        let (ItemWay { key, direction }, &Self { peer, stream }) = (way, self);
         if item.is_packed() {
-            return self.hand_over_unpacked(direction, item, |this, plain| {
-                this.hand_to_peer(turn, key, direction, peer, stream, plain)
-            });
+            return engine
+                .hand_over_unpacked(direction, item, |engine, plain| self.deliver(engine, turn, way, plain));
         }
-        let agreed = self.agreed(key, direction, peer, stream);
-        let trailer = matches!(item, Item::Finish { .. }).then(|| self.trailer(turn, key));
+        let agreed = engine.agreed(key, direction, peer, stream);
+        let trailer = matches!(item, Item::Finish { .. }).then(|| engine.trailer(turn, key));
         let sent =
-            self.send(
-                turn,
-                key,
-                direction,
-                peer,
-                agreed,
-                item.body(),
-                |connection, now, message| match &item {
+            engine.send(turn, key, direction, peer, agreed, item.body(), |connection, now, message| {
+                match &item {
                     Item::Message { end, .. } => match message {
                         Some(message) => connection.send_message(now, stream, message, *end),
                         None => Ok(()),
@@ -114,13 +107,13 @@ impl Engine {
                         )
                     }
                     Item::Open { .. } => Err(Refused::OutOfPlace),
-                },
-            );
+                }
+            });
         match sent {
             Ok(()) => {
                 if let Item::Finish { code, .. } = item {
-                    record_served(self, key, code, turn.now);
-                    self.forget(key);
+                    record_served(engine, key, code, turn.now);
+                    engine.forget(key);
                 }
                 Ok(())
             }
@@ -128,33 +121,53 @@ impl Engine {
             Err(Unsent::Refused(Refused::NoStream | Refused::Answered))
                 if direction == Direction::Request =>
             {
-                self.drop_unwanted(key, direction, item);
+                engine.drop_unwanted(key, direction, item);
                 Ok(())
             }
-            Err(unsent) => Err(self.unsent(unsent, peer, direction, item)),
+            Err(unsent) => Err(engine.unsent(unsent, peer, direction, item)),
         }
     }
 
-    /// Ends a call a peer made with a status made here: what waits on its stream is given up.
-    pub(crate) fn finish_to_peer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        peer: PeerKey,
-        stream: StreamId,
-        item: &Item<'_>,
-    ) {
-        if let Item::Finish { code, execution, metadata, .. } = item
-            && let Some(found) = self.peers.find_mut(peer)
+    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
+        if let Some(found) = engine.peers.find_mut(self.peer) {
+            found.connection.grant(self.stream, bytes);
+        }
+        engine.transmit(self.peer);
+    }
+
+    /// What still arrives on the stream is nobody's.
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        engine.abandon_assembly(self.peer, self.stream);
+    }
+}
+
+impl ClientSide for PeerStream {
+    /// What waits on its stream is given up.
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        let &Self { peer, stream } = self;
+        if let Item::Finish { code, execution, metadata, .. } = &finish
+            && let Some(found) = engine.peers.find_mut(peer)
         {
             let failure = Failure { code: *code, execution: *execution, metadata, trailer: None };
             let _ = found.connection.abort(turn.now, stream, &failure);
-            self.transmit(peer);
-            record_served(self, key, *code, turn.now);
+            engine.transmit(peer);
+            record_served(engine, key, *code, turn.now);
         }
-        self.forget(key);
+        engine.forget(key);
     }
+}
 
+impl ServerSide for PeerStream {
+    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, _key: CallKey, code: Code) {
+        let &Self { peer, stream } = self;
+        if let Some(found) = engine.peers.find_mut(peer) {
+            let _ = found.connection.cancel(turn.now, stream, code);
+        }
+        engine.transmit(peer);
+    }
+}
+
+impl Engine {
     /// Refuses a stream a peer opened, before it became a call.
     pub(crate) fn refuse_stream(
         &mut self,
@@ -170,25 +183,6 @@ impl Engine {
             let _ = found.connection.abort(turn.now, stream, &failure);
         }
         self.transmit(peer);
-    }
-
-    /// Tells a peer that nobody waits for a call any more.
-    pub(crate) fn cancel_at_peer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        peer: PeerKey,
-        stream: StreamId,
-        code: Code,
-    ) {
-        if let Some(found) = self.peers.find_mut(peer) {
-            let _ = found.connection.cancel(turn.now, stream, code);
-        }
-        self.transmit(peer);
-    }
-
-    /// The engine is through with a stream; what still arrives on it is nobody's.
-    pub(crate) fn forget_stream(&mut self, peer: PeerKey, stream: StreamId) {
-        self.abandon_assembly(peer, stream);
     }
 
     /// A connection no longer reads a send-heap range: its block goes back, and the sender may send as much again.
@@ -215,54 +209,10 @@ impl Engine {
         let half = call.half(direction);
         // Others are counted where their connection is.
         half.charged -= if from_session { i64::from(bytes) } else { 0 };
-        let ended = half.ended;
-        match (direction, &call.client, &call.server) {
-            (Direction::Request, ClientEnd::Session { session, id, .. }, _) => {
-                let (session, id) = (*session, *id);
-                if !ended {
-                    self.complete(session, credit(id, bytes));
-                }
-            }
-            (Direction::Request, ClientEnd::Peer { peer, stream }, _)
-            | (Direction::Response, _, ServerEnd::Peer { peer, stream }) => {
-                let (peer, stream) = (*peer, *stream);
-                if let Some(found) = self.peers.find_mut(peer) {
-                    found.connection.grant(stream, bytes);
-                }
-                self.transmit(peer);
-            }
-            (Direction::Request, ClientEnd::Grpc { peer, stream, .. }, _)
-            | (Direction::Response, _, ServerEnd::Grpc { peer, stream }) => {
-                let (peer, stream) = (*peer, *stream);
-                self.grant_grpc(peer, stream, bytes);
-            }
-            (Direction::Response, _, ServerEnd::Session { session, .. }) => {
-                let session = *session;
-                if !ended {
-                    self.complete(session, credit(crate::session::delivered_id(key), bytes));
-                }
-            }
-            (Direction::Request, ClientEnd::Shard { shard, call, .. }, _) => {
-                let (shard, call) = (*shard, *call);
-                self.shards.push(shard, ShardSaid::Credit { call, back: false, bytes });
-            }
-            (Direction::Response, _, ServerEnd::Shard { shard, .. }) => {
-                let (shard, call) = (*shard, key.to_bits());
-                if !ended {
-                    self.shards.push(shard, ShardSaid::Credit { call, back: true, bytes });
-                }
-            }
-            // An attempt's is given back when it is kept.
-            (
-                Direction::Request,
-                ClientEnd::R2p2 { .. } | ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. },
-                _,
-            )
-            | (
-                Direction::Response,
-                _,
-                ServerEnd::R2p2 { .. } | ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts,
-            ) => {}
+        let over = half.ended;
+        match direction {
+            Direction::Request => call.client.clone().credit(self, key, bytes, over),
+            Direction::Response => call.server.clone().credit(self, key, bytes, over),
         }
     }
 
@@ -525,16 +475,20 @@ pub(crate) fn untyped() -> Fault {
 impl Call {
     /// The types of the session that sends in this direction, or of a call that is forwarded.
     pub fn sender_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
+        self.types_sent(direction).cloned()
+    }
+
+    fn types_sent(&self, direction: Direction) -> Option<&Arc<MethodTypes>> {
         match direction {
             Direction::Request => match &self.client {
                 ClientEnd::Session { types, .. }
                 | ClientEnd::Attempt { types, .. }
-                | ClientEnd::Mirror { types, .. } => Some(Arc::clone(types)),
-                ClientEnd::Grpc { types, .. } | ClientEnd::Shard { types, .. } => types.clone(),
+                | ClientEnd::Mirror { types, .. } => Some(types),
+                ClientEnd::Grpc { types, .. } | ClientEnd::Shard { types, .. } => types.as_ref(),
                 ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => None,
             },
             Direction::Response => match &self.server {
-                ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(Arc::clone(types)),
+                ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(types),
                 ServerEnd::Nobody
                 | ServerEnd::Cluster { .. }
                 | ServerEnd::Attempts
@@ -547,7 +501,7 @@ impl Call {
 
     /// Whether messages stream in this direction.
     pub fn streams(&self, direction: Direction) -> bool {
-        let types = self.sender_types(direction).or_else(|| self.receiver_types(direction));
+        let types = self.types_sent(direction).or_else(|| self.types_sent(direction.opposite()));
         types.is_some_and(|types| match direction {
             Direction::Request => types.pattern.client_streams(),
             Direction::Response => types.pattern.server_streams(),
@@ -556,10 +510,7 @@ impl Call {
 
     /// Those of the end the direction leads to.
     pub fn receiver_types(&self, direction: Direction) -> Option<Arc<MethodTypes>> {
-        match direction {
-            Direction::Request => self.sender_types(Direction::Response),
-            Direction::Response => self.sender_types(Direction::Request),
-        }
+        self.sender_types(direction.opposite())
     }
 }
 

@@ -2,9 +2,12 @@
 
 use crate::call::{Body, Direction, Item, ServerEnd};
 use crate::convert::{WireBody, conversion_fault, for_wire, reencode};
+use crate::ends::{
+    Blocker, ClientSide, DatagramCall, DatagramRequest, DatagramTarget, EndOfCall, ItemWay, Opens, Refusal,
+    ServerSide,
+};
 use crate::engine::{Engine, Turn};
 use crate::limits::{R2P2_REPLY, WAITING};
-use crate::pass::{Blocker, Refusal};
 use crate::peer_end::untyped;
 use crate::r2p2::Made;
 use crate::r2p2_remote::Ungreeted;
@@ -18,9 +21,131 @@ use serde_bytes::ByteBuf;
 use std::borrow::Cow;
 use trunkline_call::{Code, Encoding, Execution, Fault, Instant, Status};
 use trunkline_grpc::Outcome;
-use trunkline_r2p2::{
-    CallFailure, CallName, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing,
-};
+use trunkline_r2p2::{CallFailure, NewCall, Refused, ReplyEnvelope, RequestEnvelope, RequestKey, Timing};
+
+impl Opens for DatagramTarget {
+    // LIFE: 10 R2P2
+    /// Sends a call's request.
+    fn open<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let remote = self.remote;
+        let Item::Open { metadata, body: Some(body), end: true } = &opening else {
+            engine.drop_item(opening);
+            let why = "R2P2 carries one request, and the method was opened without it";
+            return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
+        };
+        if engine.r2p2.made_bytes >= engine.limits.connection_queue_bytes {
+            return Err(Refusal::Blocked(opening, Blocker::R2p2));
+        }
+        let sent =
+            engine.request_envelope(turn, key, remote, metadata, body).and_then(|(envelope, is_linear)| {
+                engine.request(turn.now, key, remote, envelope.into(), is_linear)
+            });
+        match sent {
+            Ok(()) => {
+                engine.opened_at_r2p2(turn.now, key, body.len());
+                engine.drop_item(opening);
+                Ok(())
+            }
+            Err(fault) => {
+                engine.drop_item(opening);
+                Err(Refusal::Fault(fault))
+            }
+        }
+    }
+}
+
+impl EndOfCall for DatagramCall {
+    /// There is no later item of a call: a request of one message has none.
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        _turn: &mut Turn<'_>,
+        _way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        engine.drop_item(item);
+        let why = "R2P2 carries one request, and there are more";
+        Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
+    }
+
+    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+
+    fn release(&self, engine: &mut Engine, key: CallKey) {
+        engine.r2p2.forget_made(key);
+        if let Some(client) = engine.r2p2.client_if_any() {
+            client.cancel(self.name);
+        }
+    }
+}
+
+impl ServerSide for DatagramCall {
+    /// Its request is cancelled when the call leaves it.
+    fn cancel(&self, _engine: &mut Engine, _turn: &mut Turn<'_>, _key: CallKey, _code: Code) {}
+}
+
+impl EndOfCall for DatagramRequest {
+    /// Response items, to the peer that made the call: all of them leave with the last.
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let (key, request) = (way.key, self.request);
+        match &item {
+            Item::Headers { metadata } => {
+                if let Some(serving) = engine.r2p2.served.get_mut(&request) {
+                    serving.headers.get_or_insert_with(|| ByteBuf::from(metadata.as_ref()));
+                }
+                Ok(())
+            }
+            Item::Finish { code: Code::Ok, body: None, .. } => {
+                let why = "the method returns one message and the handler returned none";
+                Err(Refusal::Fault(Fault::HandlerProtocol { why }))
+            }
+            Item::Finish { code, execution, body, metadata } => {
+                let outcome =
+                    Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+                let replied = engine.finish_with(turn, key, request, &outcome, body.as_ref());
+                engine.drop_item(item);
+                replied.map_err(Refusal::Fault)
+            }
+            Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
+                engine.drop_item(item);
+                Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
+            }
+        }
+    }
+
+    fn credit(&self, _engine: &mut Engine, _key: CallKey, _bytes: u32, _over: bool) {}
+
+    /// The request of a call of a peer has been answered, or nobody waits for it any more.
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        if engine.r2p2.served.remove(&self.request).is_some() {
+            engine.r2p2.unanswered.push(self.request);
+        }
+    }
+}
+
+impl ClientSide for DatagramRequest {
+    // LIFE: 18 R2P2
+    /// Ends a call a peer made with a status made here.
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        if let Item::Finish { code, execution, metadata, .. } = &finish {
+            let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
+            // Without a message there is nothing that could not be sent.
+            let _ = engine.finish_with(turn, key, self.request, &outcome, None);
+        }
+        engine.forget(key);
+    }
+}
 
 impl Engine {
     // LIFE: 9 R2P2
@@ -45,7 +170,7 @@ impl Engine {
         let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key, item)) };
         let mode = self.r2p2.mode();
         if r2p2.is_ready(mode, self.r2p2.client(self.limits.message_bytes)) {
-            return self.open_at_r2p2(turn, key, remote_key, item);
+            return DatagramTarget { remote: remote_key }.open(self, turn, key, item);
         }
         if !r2p2.is_greeting() {
             if remote.not_before > turn.now {
@@ -104,40 +229,6 @@ impl Engine {
         !types.input.is_opaque() && (pattern.client_streams() || pattern.server_streams())
     }
 
-    // LIFE: 10 R2P2
-    /// Sends a call's request.
-    pub(crate) fn open_at_r2p2<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        remote: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let Item::Open { metadata, body: Some(body), end: true } = &item else {
-            self.drop_item(item);
-            let why = "R2P2 carries one request, and the method was opened without it";
-            return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
-        };
-        if self.r2p2.made_bytes >= self.limits.connection_queue_bytes {
-            return Err(Refusal::Blocked(item, Blocker::R2p2));
-        }
-        let sent =
-            self.request_envelope(turn, key, remote, metadata, body).and_then(|(envelope, is_linear)| {
-                self.request(turn.now, key, remote, envelope.into(), is_linear)
-            });
-        match sent {
-            Ok(()) => {
-                self.opened_at_r2p2(turn.now, key, body.len());
-                self.drop_item(item);
-                Ok(())
-            }
-            Err(fault) => {
-                self.drop_item(item);
-                Err(Refusal::Fault(fault))
-            }
-        }
-    }
-
     /// A server could not read a linear request, and did not execute it: it goes again as protobuf.
     pub(crate) fn request_again(
         &mut self,
@@ -162,63 +253,6 @@ impl Engine {
             call.resent += 1;
         }
         self.request(turn.now, key, remote, again.unwrap_or_default().into(), false)
-    }
-
-    /// Sends a later item of a call: a request of one message has none.
-    pub(crate) fn hand_to_r2p2_server<'a>(&mut self, item: Item<'a>) -> Result<(), Refusal<'a>> {
-        self.drop_item(item);
-        let why = "R2P2 carries one request, and there are more";
-        Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
-    }
-
-    /// Response items, to the peer that made the call: all of them leave with the last.
-    pub(crate) fn hand_to_r2p2_client<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        request: RequestKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        match &item {
-            Item::Headers { metadata } => {
-                if let Some(serving) = self.r2p2.served.get_mut(&request) {
-                    serving.headers.get_or_insert_with(|| ByteBuf::from(metadata.as_ref()));
-                }
-                Ok(())
-            }
-            Item::Finish { code: Code::Ok, body: None, .. } => {
-                let why = "the method returns one message and the handler returned none";
-                Err(Refusal::Fault(Fault::HandlerProtocol { why }))
-            }
-            Item::Finish { code, execution, body, metadata } => {
-                let outcome =
-                    Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-                let replied = self.finish_with(turn, key, request, &outcome, body.as_ref());
-                self.drop_item(item);
-                replied.map_err(Refusal::Fault)
-            }
-            Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
-                self.drop_item(item);
-                Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
-            }
-        }
-    }
-
-    // LIFE: 18 R2P2
-    /// Ends a call a peer made with a status made here.
-    pub(crate) fn finish_to_r2p2(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        request: RequestKey,
-        item: &Item<'_>,
-    ) {
-        if let Item::Finish { code, execution, metadata, .. } = item {
-            let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-            // Without a message there is nothing that could not be sent.
-            let _ = self.finish_with(turn, key, request, &outcome, None);
-        }
-        self.forget(key);
     }
 
     /// Answers a request that never becomes a call.
@@ -247,21 +281,6 @@ impl Engine {
         };
         server.reply(now, request, bytes.into(), trailer, timing);
         true
-    }
-
-    /// The request of a call of a peer has been answered, or nobody waits for it any more.
-    pub(crate) fn forget_r2p2_request(&mut self, request: RequestKey) {
-        if self.r2p2.served.remove(&request).is_some() {
-            self.r2p2.unanswered.push(request);
-        }
-    }
-
-    /// Nobody waits for a call made over R2P2.
-    pub(crate) fn forget_r2p2_call(&mut self, key: CallKey, name: CallName) {
-        self.r2p2.forget_made(key);
-        if let Some(client) = self.r2p2.client_if_any() {
-            client.cancel(name);
-        }
     }
 
     /// A request in the form the endpoint reads, and whether that is linear.

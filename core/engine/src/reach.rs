@@ -9,9 +9,9 @@ use crate::attempts::AttemptControl;
 use crate::call::{Direction, Item, ServerEnd};
 use crate::cluster::{ClusterChoice, ClusterKey, Placed};
 use crate::due::Due;
+use crate::ends::{Blocker, Opens, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::limits::WAITING;
-use crate::pass::{Blocker, Refusal};
 use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Speaks};
 use crate::{CallKey, PeerKey, RemoteKey};
 use std::sync::Arc;
@@ -210,7 +210,7 @@ impl Engine {
             Speaks::Unknown | Speaks::Native => {}
         }
         match remote.lanes[lane as usize] {
-            LaneConnection::Open(peer) => return self.open_at_peer(turn, key, peer, item),
+            LaneConnection::Open(peer) => return peer.open(self, turn, key, item),
             LaneConnection::Dialling(_) if remote.waiting.len() < waiting_max => {}
             LaneConnection::Dialling(_) => {
                 self.drop_item(item);

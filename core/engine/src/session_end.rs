@@ -2,54 +2,132 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{ConvertError, conversion_fault, place};
+use crate::ends::{
+    Blocker, ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, SessionHandler, SessionMaker,
+};
 use crate::engine::{Engine, Turn};
 use crate::opaque;
-use crate::pass::{Blocker, Refusal};
+use crate::records::await_handler;
 use crate::registry::{Form, MethodTypes};
-use crate::session::delivered_id;
+use crate::session::{Session, credit, delivered_id};
 use crate::shares::{ReceiveHeap, Wait};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{CallId, Caller, Encoding, Execution, Fault, Instant, Metadata, RouteIndex};
+use trunkline_call::{CallId, Caller, Code, Encoding, Execution, Fault, Instant, Metadata, RouteIndex};
 
-impl Engine {
+impl EndOfCall for SessionHandler<'_> {
     // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
     // processing + stack, B's part
     /// Request items, to the session that serves the call.
-    pub(crate) fn hand_to_server<'a>(
-        &mut self,
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
         turn: &mut Turn<'_>,
-        key: CallKey,
-        session: SessionKey,
-        types: &MethodTypes,
+        way: ItemWay,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
-        if !self.bridgeable(key, types, &item) {
-            self.drop_item(item);
+        let (key, &Self { session, types }) = (way.key, self);
+        if !engine.bridgeable(key, types, &item) {
+            engine.drop_item(item);
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
         }
-        let Some(route) = self.route_of(key, session, types) else {
-            self.drop_item(item);
+        let Some(route) = engine.route_of(key, session, types) else {
+            engine.drop_item(item);
             return Err(Refusal::Fault(Fault::HandlerGone { executed: Execution::NotExecuted }));
         };
-        let sent = self.request_form(key);
+        let sent = engine.request_form(key);
         let placed =
-            self.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
+            engine.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
         let call = delivered_id(key);
         let completion = match placed {
             Placed::Open { payload, metadata, end } => {
-                self.delivered_call(turn.now, key, route, payload, metadata, end)
+                engine.delivered_call(turn.now, key, route, payload, metadata, end)
             }
             Placed::Message { payload, end } => Completion::Message { call, payload, end },
             Placed::HalfClose => Completion::HalfClose { call },
             Placed::Headers { .. } | Placed::Finish(_) => return Err(Refusal::Fault(wrong_way())),
         };
-        self.complete(session, completion);
+        engine.complete(session, completion);
         Ok(())
     }
 
+    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+        if !over {
+            engine.complete(self.session, credit(delivered_id(key), bytes));
+        }
+    }
+
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        if engine.sessions.find_mut(self.session).is_some_and(Session::undeliver) {
+            engine.complete(self.session, Completion::Drained);
+        }
+    }
+}
+
+impl ServerSide for SessionHandler<'_> {
+    fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        if engine.calls.find(key).is_some_and(|call| call.handed_over) {
+            await_handler(engine, key, self.session);
+            engine.complete(self.session, Completion::Cancelled { call: delivered_id(key), code });
+        }
+    }
+}
+
+impl EndOfCall for SessionMaker<'_> {
+    // LIFE: 20 | placed in the receive heap, checked, published | (d17) | 8 response processing + stack, A's part
+    /// Response items, to the session that made the call.
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        let (key, &Self { session, id, types }) = (way.key, self);
+        let sent = engine.response_form(key);
+        let placed =
+            engine.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
+        match placed {
+            Placed::Message { payload, end } => {
+                engine.complete(session, Completion::Message { call: id, payload, end })
+            }
+            Placed::Headers { metadata } => {
+                engine.complete(session, Completion::Headers { call: id, metadata })
+            }
+            Placed::Finish(finish) => {
+                engine.deliver_finish(turn, key, session, Finish { call: id, ..finish })
+            }
+            Placed::Open { .. } | Placed::HalfClose => return Err(Refusal::Fault(wrong_way())),
+        }
+        Ok(())
+    }
+
+    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, over: bool) {
+        if !over {
+            engine.complete(self.session, credit(self.id, bytes));
+        }
+    }
+
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        if let Some(session) = engine.sessions.find_mut(self.session) {
+            session.made.remove(&self.id);
+        }
+    }
+}
+
+impl ClientSide for SessionMaker<'_> {
+    /// If there is no room for its words, the code alone must do: an end is never held back.
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        let way = ItemWay { key, direction: Direction::Response };
+        if self.deliver(engine, turn, way, finish.without_body()).is_err() {
+            let _ = self.deliver(engine, turn, way, finish.without_words());
+        }
+    }
+}
+
+impl Engine {
     /// Whether a request's message can become one of the session's type. A linear message of a peer can only if it has
     /// this very type: peers may send what was agreed with a server that is gone since, and nobody here can read it.
     pub(crate) fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
@@ -69,33 +147,6 @@ impl Engine {
         let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
         same || call.agreed.is_some()
-    }
-
-    // LIFE: 20 | placed in the receive heap, checked, published | (d17) | 8 response processing + stack, A's part
-    /// Response items, to the session that made the call.
-    pub(crate) fn hand_to_client<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        session: SessionKey,
-        id: CallId,
-        types: &MethodTypes,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let sent = self.response_form(key);
-        let placed =
-            self.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
-        match placed {
-            Placed::Message { payload, end } => {
-                self.complete(session, Completion::Message { call: id, payload, end })
-            }
-            Placed::Headers { metadata } => {
-                self.complete(session, Completion::Headers { call: id, metadata })
-            }
-            Placed::Finish(finish) => self.deliver_finish(turn, key, session, Finish { call: id, ..finish }),
-            Placed::Open { .. } | Placed::HalfClose => return Err(Refusal::Fault(wrong_way())),
-        }
-        Ok(())
     }
 
     /// Notes what the receiver must release before the sender may send as much again.

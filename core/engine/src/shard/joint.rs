@@ -1,12 +1,13 @@
 //! What the engine does of calls with an end on another shard: `end.rs`, where others meet it.
 
-use super::crossing::{ShardIndex, ShardStage};
+use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::{end, places};
 use crate::CallKey;
 use crate::call::{Item, ServerEnd};
+use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
-use crate::pass::Refusal;
 use std::sync::Arc;
+use trunkline_call::Code;
 use trunkline_share::HostLimits;
 
 /// Makes an engine one of several shards of its host. To be called before anything else is; each has the same count.
@@ -25,40 +26,63 @@ pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
     }
 }
 
+impl EndOfCall for ShardServer {
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        end::hand_to_shard(engine, turn, way.key, (self.shard, self.stage), item)
+    }
+
+    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+        if !over {
+            engine.shards.push(self.shard, ShardSaid::Credit { call: key.to_bits(), back: true, bytes });
+        }
+    }
+
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        engine.shards.note_left(self.shard);
+    }
+}
+
+impl ServerSide for ShardServer {
+    fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        if self.stage != ShardStage::Chosen {
+            engine.shards.push(self.shard, ShardSaid::Cancel { call: key.to_bits(), code });
+        }
+    }
+}
+
+impl EndOfCall for ShardCaller {
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        end::hand_to_caller(engine, turn, way.key, (self.shard, self.call), item)
+    }
+
+    fn credit(&self, engine: &mut Engine, _key: CallKey, bytes: u32, _over: bool) {
+        engine.shards.push(self.shard, ShardSaid::Credit { call: self.call, back: false, bytes });
+    }
+
+    fn release(&self, engine: &mut Engine, _key: CallKey) {
+        engine.shards.forget(self.shard, self.call);
+    }
+}
+
+impl ClientSide for ShardCaller {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, None, None);
+    }
+}
+
 impl Engine {
-    /// Request items, to the shard that serves the call.
-    pub(crate) fn hand_to_shard<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        to: (ShardIndex, ShardStage),
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        end::hand_to_shard(self, turn, key, to, item)
-    }
-
-    /// Response items, to the shard that made the call.
-    pub(crate) fn hand_to_caller<'a>(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        to: (ShardIndex, u64),
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        end::hand_to_caller(self, turn, key, to, item)
-    }
-
-    /// The end of a call of another shard, made here.
-    pub(crate) fn finish_to_caller(
-        &mut self,
-        turn: &mut Turn<'_>,
-        key: CallKey,
-        to: (ShardIndex, u64),
-        finish: Item<'_>,
-    ) {
-        end::finish_to_caller(self, turn, key, to, finish, None, None);
-    }
-
     /// A shard that serves a call's method, or its service, if one does.
     pub(crate) fn find_shard(&self, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
         end::find_shard(self, key, stands_by)

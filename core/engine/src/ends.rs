@@ -1,0 +1,326 @@
+//! The ends of calls, whatever they speak: what each can do, and the one place that tells them apart.
+//!
+//! A call has a client end and a server end (`call.rs`). An end is named by a small value: a session and an id, a
+//! connection and a stream. Whoever moves items along a call knows the value's traits and nothing of what is behind it:
+//!
+//! ```text
+//!   ClientSide ──▶ EndOfCall ◀── ServerSide      Opens
+//!   finish         deliver       cancel          open
+//!                  credit
+//!                  release
+//! ```
+//!
+//! Another transport is another value with these traits, in a file of its own, a variant of [`ClientEnd`] or
+//! [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. What an end has no room
+//! for comes back with what it waits for ([`Refusal::Blocked`]). `tests/ends.rs` holds every end to the same conduct.
+
+use crate::CallKey;
+use crate::call::{ClientEnd, Direction, Item, ServerEnd};
+use crate::engine::{Engine, Turn};
+use crate::registry::MethodTypes;
+use crate::shard::{ShardIndex, ShardLine, ShardStage};
+use crate::{GrpcKey, PeerKey, RemoteKey, SessionKey};
+use trunkline_call::{CallId, Code, Fault};
+use trunkline_grpc::StreamTag;
+use trunkline_native::StreamId;
+use trunkline_r2p2::{CallName, RequestKey};
+
+/// The way of an item: along a call, in one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ItemWay {
+    pub key: CallKey,
+    pub direction: Direction,
+}
+
+/// Why an item could not be handed over.
+pub(crate) enum Refusal<'a> {
+    /// Not now: the item comes back and waits for what is named.
+    Blocked(Item<'a>, Blocker),
+    /// Never.
+    Fault(Fault),
+}
+
+/// What an item waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Blocker {
+    /// Room in the session's receive heap.
+    Session(SessionKey),
+    /// The same, for a stream that holds nothing of it: others go before.
+    Streams(SessionKey),
+    /// The stream's own messages to be released, of which it holds its share.
+    Share,
+    /// Room in the connection's queue, or window.
+    Peer(PeerKey),
+    /// Room in the gRPC connection's queue.
+    Grpc(GrpcKey),
+    /// Requests over R2P2 to be answered.
+    R2p2,
+    /// Room in the queue of the call's own stream: the connection names the call when there is.
+    Stream,
+    /// A connection to the endpoint.
+    Remote(RemoteKey),
+    /// Room on the way to another shard.
+    Shard(ShardLine),
+}
+
+/// Either end of a call.
+pub(crate) trait EndOfCall {
+    /// Hands an item over that travels to this end.
+    ///
+    /// # Errors
+    /// The item, if there is no room for it now, or what ends the call.
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>>;
+
+    /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
+    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool);
+
+    /// The engine is through with the call at this end: nothing there names it any more.
+    fn release(&self, engine: &mut Engine, key: CallKey);
+}
+
+/// The end that makes a call.
+pub(crate) trait ClientSide: EndOfCall {
+    /// Tells it the end of the call, which is made here and waits for nothing.
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>);
+}
+
+/// The end that serves a call.
+pub(crate) trait ServerSide: EndOfCall {
+    /// Tells it that nobody waits for its answer any more.
+    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code);
+}
+
+/// What a call gets a server end at.
+pub(crate) trait Opens {
+    /// Opens a call there by its first item. That is its server end from then on.
+    ///
+    /// # Errors
+    /// The item, if there is no room for it now, or what ends the call.
+    fn open<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        opening: Item<'a>,
+    ) -> Result<(), Refusal<'a>>;
+}
+
+/// A session that makes a call.
+pub(crate) struct SessionMaker<'t> {
+    pub session: SessionKey,
+    pub id: CallId,
+    pub types: &'t MethodTypes,
+}
+
+/// A session that serves a call.
+pub(crate) struct SessionHandler<'t> {
+    pub session: SessionKey,
+    pub types: &'t MethodTypes,
+}
+
+/// A stream of a native connection.
+pub(crate) struct PeerStream {
+    pub peer: PeerKey,
+    pub stream: StreamId,
+}
+
+/// A stream of a gRPC connection.
+pub(crate) struct WebStream {
+    pub peer: GrpcKey,
+    pub tag: StreamTag,
+}
+
+/// A request that came in datagrams.
+pub(crate) struct DatagramRequest {
+    pub request: RequestKey,
+}
+
+/// A request that went out in datagrams.
+pub(crate) struct DatagramCall {
+    pub name: CallName,
+}
+
+/// An endpoint that is called by datagrams.
+pub(crate) struct DatagramTarget {
+    pub remote: RemoteKey,
+}
+
+/// A call of another shard.
+pub(crate) struct ShardCaller {
+    pub shard: ShardIndex,
+    pub call: u64,
+}
+
+/// A shard that serves a call.
+pub(crate) struct ShardServer {
+    pub shard: ShardIndex,
+    pub stage: ShardStage,
+}
+
+/// Has a client end do something, whichever it is. Attempts and copies are calls' own: what is done with those follows.
+macro_rules! at_client {
+    ($client:expr, $end:ident => $does:expr, $($own:pat => $instead:expr),+ $(,)?) => {
+        match $client {
+            ClientEnd::Session { session, id, types } => {
+                let $end = SessionMaker { session: *session, id: *id, types };
+                $does
+            }
+            ClientEnd::Peer { peer, stream } => {
+                let $end = PeerStream { peer: *peer, stream: *stream };
+                $does
+            }
+            ClientEnd::Grpc { peer, stream, .. } => {
+                let $end = WebStream { peer: *peer, tag: *stream };
+                $does
+            }
+            ClientEnd::R2p2 { request } => {
+                let $end = DatagramRequest { request: *request };
+                $does
+            }
+            ClientEnd::Shard { shard, call, .. } => {
+                let $end = ShardCaller { shard: *shard, call: *call };
+                $does
+            }
+            $($own => $instead),+
+        }
+    };
+}
+
+/// The same at a server end. Calls that have none yet, or several, follow.
+macro_rules! at_server {
+    ($server:expr, $end:ident => $does:expr, $($own:pat => $instead:expr),+ $(,)?) => {
+        match $server {
+            ServerEnd::Session { session, types } => {
+                let $end = SessionHandler { session: *session, types };
+                $does
+            }
+            ServerEnd::Peer { peer, stream } => {
+                let $end = PeerStream { peer: *peer, stream: *stream };
+                $does
+            }
+            ServerEnd::Grpc { peer, stream } => {
+                let $end = WebStream { peer: *peer, tag: *stream };
+                $does
+            }
+            ServerEnd::R2p2 { name, .. } => {
+                let $end = DatagramCall { name: *name };
+                $does
+            }
+            ServerEnd::Shard { shard, stage, .. } => {
+                let $end = ShardServer { shard: *shard, stage: *stage };
+                $does
+            }
+            $($own => $instead),+
+        }
+    };
+}
+
+impl EndOfCall for ClientEnd {
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        at_client!(
+            self,
+            end => end.deliver(engine, turn, way, item),
+            Self::Attempt { call, .. } => match engine.answer_of_attempt(turn, *call, way.key, item) {
+                Some(item) => engine.try_hand_over(turn, way, item),
+                None => Ok(()),
+            },
+            Self::Mirror { .. } => {
+                engine.discard_answer(turn.now, way.key, item);
+                Ok(())
+            },
+        )
+    }
+
+    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+        at_client!(
+            self,
+            end => end.credit(engine, key, bytes, over),
+            // An attempt's is given back when it is kept.
+            Self::Attempt { .. } | Self::Mirror { .. } => {},
+        );
+    }
+
+    fn release(&self, engine: &mut Engine, key: CallKey) {
+        at_client!(
+            self,
+            end => end.release(engine, key),
+            Self::Attempt { .. } => {},
+            Self::Mirror { bytes, .. } => engine.admission.forget_copy(*bytes),
+        );
+    }
+}
+
+impl ClientSide for ClientEnd {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+        at_client!(
+            self,
+            end => end.finish(engine, turn, key, finish),
+            Self::Attempt { call, .. } => {
+                if let Some(finish) = engine.answer_of_attempt(turn, *call, key, finish) {
+                    engine.finish_now(turn, key, finish);
+                }
+            },
+            Self::Mirror { .. } => engine.discard_answer(turn.now, key, finish),
+        );
+    }
+}
+
+impl EndOfCall for ServerEnd {
+    fn deliver<'a>(
+        &self,
+        engine: &mut Engine,
+        turn: &mut Turn<'_>,
+        way: ItemWay,
+        item: Item<'a>,
+    ) -> Result<(), Refusal<'a>> {
+        at_server!(
+            self,
+            end => end.deliver(engine, turn, way, item),
+            Self::Nobody => {
+                engine.drop_item(item);
+                Ok(())
+            },
+            Self::Attempts => engine.hand_to_attempts(turn, way.key, item),
+            Self::Cluster { cluster } => engine.hand_to_cluster(turn, way.key, *cluster, item),
+        )
+    }
+
+    fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
+        at_server!(
+            self,
+            end => end.credit(engine, key, bytes, over),
+            Self::Nobody | Self::Cluster { .. } | Self::Attempts => {},
+        );
+    }
+
+    fn release(&self, engine: &mut Engine, key: CallKey) {
+        at_server!(
+            self,
+            end => end.release(engine, key),
+            Self::Nobody | Self::Cluster { .. } | Self::Attempts => {},
+        );
+    }
+}
+
+impl ServerSide for ServerEnd {
+    fn cancel(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, code: Code) {
+        at_server!(
+            self,
+            end => end.cancel(engine, turn, key, code),
+            Self::Attempts => engine.give_up_attempts(turn, key, code),
+            Self::Nobody | Self::Cluster { .. } => {},
+        );
+    }
+}
