@@ -178,6 +178,11 @@ pub fn message_bytes(entry: &Entry) -> u32 {
     }
 }
 
+/// Whether an entry of an application does nothing but give back a block it has been lent.
+pub fn gives_back(entry: &Entry) -> bool {
+    entry[0] as u8 == kind::RELEASE && (span(entry[2]).len != 0 || span(entry[3]).len != 0)
+}
+
 mod kind {
     pub const CALL: u8 = 1;
     pub const MESSAGE: u8 = 2;

@@ -259,6 +259,20 @@ impl Consumer {
         Ok(Some(entry))
     }
 
+    /// The oldest entry, which stays where it is: the other side may change it until it is taken.
+    ///
+    /// # Errors
+    /// As [`Consumer::pop`].
+    pub fn peek(&mut self) -> Result<Option<Entry>, RingError> {
+        if self.head == self.tail && !self.look_at_tail()? {
+            return Ok(None);
+        }
+        if self.memory.is_foreign() {
+            return Err(RingError::Forked);
+        }
+        Ok(Some(self.memory.read(self.head)))
+    }
+
     /// Entries waiting, after looking at the producer's tail. Costs one load of a line the producer writes.
     ///
     /// # Errors

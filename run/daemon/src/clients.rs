@@ -5,7 +5,9 @@
 //! # Limits
 //! Sessions of one user and of all (`sessions.per_user_max`, `sessions.count_max`). Connections that have not attached:
 //! so many of one user (`sessions.unattached_per_user_max`), beyond which the oldest gives way, and each for so long
-//! (`sessions.attach_ms_max`). The daemon's own process is not counted.
+//! (`sessions.attach_ms_max`). Bytes of receive heaps of one user and of all
+//! (`sessions.receive_heap_bytes_per_user_max`, `sessions.receive_heap_bytes_max`): what lies in them is the daemon's
+//! memory. The daemon's own process is not counted.
 
 use crate::config::Sessions;
 use crate::fair_queue::FairQueue;
@@ -31,6 +33,8 @@ pub(crate) struct Client {
     session: Option<AttachedSession>,
     /// What its application calls itself.
     name: Box<str>,
+    /// Of its session's receive heap.
+    heap_bytes: u64,
     /// Its library follows when the daemon is replaced.
     may_move: bool,
     /// It has a packet, as far as is known, and waits for its turn.
@@ -60,6 +64,8 @@ pub(crate) struct Clients {
     all: BTreeMap<u64, Client>,
     last: u64,
     users: HashMap<u32, UserConnections>,
+    /// Of all receive heaps.
+    heap_bytes: u64,
     of_session: HashMap<AttachedSession, u64>,
     /// Until when those that have not attached may; the oldest first.
     unattached: BTreeMap<u64, Instant>,
@@ -71,6 +77,7 @@ pub(crate) struct Clients {
 #[derive(Default)]
 struct UserConnections {
     attached: usize,
+    heap_bytes: u64,
     unattached: BTreeSet<u64>,
 }
 
@@ -84,6 +91,7 @@ impl Clients {
             all: BTreeMap::new(),
             last: FIRST_NUMBER,
             users: HashMap::new(),
+            heap_bytes: 0,
             of_session: HashMap::new(),
             unattached: BTreeMap::new(),
             packets: FairQueue::new(),
@@ -104,6 +112,8 @@ impl Clients {
         match client.session {
             Some(session) => {
                 user.attached += 1;
+                user.heap_bytes += client.counted_heap_bytes();
+                self.heap_bytes += client.counted_heap_bytes();
                 self.of_session.insert(session, number);
                 self.places.enter(session.shard, &client.name, client.process());
             }
@@ -127,7 +137,11 @@ impl Clients {
         let user = client.user();
         if let Some(connections) = self.users.get_mut(&user) {
             connections.unattached.remove(&number);
-            connections.attached -= usize::from(client.session.is_some());
+            if client.session.is_some() {
+                connections.attached -= 1;
+                connections.heap_bytes -= client.counted_heap_bytes();
+                self.heap_bytes -= client.counted_heap_bytes();
+            }
             if connections.attached == 0 && connections.unattached.is_empty() {
                 self.users.remove(&user);
                 self.packets.forget(user);
@@ -219,11 +233,11 @@ impl Clients {
         self.unattached.first_key_value().map(|(_, until)| *until)
     }
 
-    /// Whether a connection may attach.
+    /// Whether a connection may attach, with a receive heap of so many bytes.
     ///
     /// # Errors
     /// The limit, in a sentence for the application.
-    pub fn may_attach(&self, number: u64) -> Result<(), String> {
+    pub fn may_attach(&self, number: u64, heap_bytes: u64) -> Result<(), String> {
         let Some(client) = self.all.get(&number) else { return Err("the connection has ended".into()) };
         let (count_max, user_max) = (self.limits.count_max, self.limits.of_user_max());
         if client.session.is_some() {
@@ -232,13 +246,30 @@ impl Clients {
         if self.of_session.len() >= count_max {
             return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
         }
-        let of_user = self.users.get(&client.user()).map_or(0, |user| user.attached);
-        if of_user >= user_max && !client.is_own_process() {
+        if client.is_own_process() {
+            return Ok(());
+        }
+        let user = self.users.get(&client.user());
+        if user.is_some_and(|user| user.attached >= user_max) {
             return Err(format!(
                 "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
             ));
         }
-        Ok(())
+        self.may_have_heap(user.map_or(0, |user| user.heap_bytes), heap_bytes)
+    }
+
+    /// Whether there may be another receive heap of so many bytes, of a user that has those already.
+    fn may_have_heap(&self, of_user: u64, heap_bytes: u64) -> Result<(), String> {
+        let refuse = |whose: &str, of_them: u64, key: &str, max: u64| {
+            let wanted = of_them.saturating_add(heap_bytes);
+            let why =
+                || format!("receive heaps of {whose} would have {wanted} bytes; sessions.{key} is {max}");
+            if wanted > max { Err(why()) } else { Ok(()) }
+        };
+        let user_max = self.limits.receive_heap_bytes_of_user_max();
+        refuse("this user's sessions", of_user, "receive_heap_bytes_per_user_max", user_max)?;
+        let all_max = self.limits.receive_heap_bytes_of_all_max();
+        refuse("all sessions", self.heap_bytes, "receive_heap_bytes_max", all_max)
     }
 
     /// The shard of the session a connection asks for, of the first `open`.
@@ -246,16 +277,26 @@ impl Clients {
         self.places.for_another(name, process, open)
     }
 
-    /// A connection has attached.
-    pub fn attached(&mut self, number: u64, session: AttachedSession, name: Box<str>, may_move: bool) {
+    /// A connection has attached, and has a receive heap of so many bytes.
+    pub fn attached(
+        &mut self,
+        number: u64,
+        session: AttachedSession,
+        heap_bytes: u64,
+        name: Box<str>,
+        may_move: bool,
+    ) {
         let Some(client) = self.all.get_mut(&number) else { return };
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
+        client.heap_bytes = heap_bytes;
+        self.heap_bytes += client.counted_heap_bytes();
         self.of_session.insert(session, number);
         self.unattached.remove(&number);
         let user = self.users.entry(client.user()).or_default();
         user.unattached.remove(&number);
         user.attached += 1;
+        user.heap_bytes += client.counted_heap_bytes();
     }
 
     /// The connection of a session.
@@ -288,7 +329,16 @@ impl Client {
     pub fn new(socket: ControlSocket) -> Self {
         let peer = socket.peer_credentials().ok();
         let name = Box::default();
-        Self { socket, peer, session: None, name, may_move: false, waits: false, closed: false }
+        Self {
+            socket,
+            peer,
+            session: None,
+            name,
+            heap_bytes: 0,
+            may_move: false,
+            waits: false,
+            closed: false,
+        }
     }
 
     /// A connection another daemon had, with the session it has there, by shard.
@@ -302,6 +352,7 @@ impl Client {
     pub fn follow(&mut self, heap: Option<(OwnedFd, u32, u32)>) {
         match heap {
             Some((fd, bytes, heap_number)) if self.may_move && self.session.is_some() => {
+                self.heap_bytes = bytes.into();
                 let moved = Moved { receive_heap_bytes: bytes.into(), heap_number };
                 self.reply(0, reply::Kind::Moved(moved), &[fd.as_fd()]);
             }
@@ -354,6 +405,11 @@ impl Client {
         self.closed = true;
     }
 
+    /// Bytes of its receive heap that its user and the host have.
+    fn counted_heap_bytes(&self) -> u64 {
+        if self.is_own_process() { 0 } else { self.heap_bytes }
+    }
+
     fn user(&self) -> u32 {
         self.peer.map_or(NOBODY, |peer| peer.uid)
     }
@@ -368,6 +424,7 @@ mod tests {
     //! Shows that connections which do not attach give way, the oldest first, and that nothing is kept of those that
     //! have gone.
     use super::*;
+    use crate::config::Bytes;
 
     fn clients(unattached_max: usize) -> (Clients, Poller) {
         let limits = Sessions { unattached_per_user_max: unattached_max, ..Sessions::default() };
@@ -401,7 +458,7 @@ mod tests {
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");
         let session = AttachedSession { shard: 1, key: SessionKey::from_bits(7) };
-        clients.attached(numbers[0], session, "a".into(), true);
+        clients.attached(numbers[0], session, 0, "a".into(), true);
         assert_eq!(clients.one_to_give_way(numbers[2]), None, "one has attached");
         assert_eq!(clients.of_session(session), Some(numbers[0]));
         for number in numbers {
@@ -409,6 +466,35 @@ mod tests {
         }
         assert!(clients.users.is_empty() && clients.unattached.is_empty() && clients.of_session.is_empty());
         assert!(!clients.any_waits());
+    }
+
+    #[test]
+    fn receive_heaps_are_counted_by_user_and_given_back() {
+        let limits = Sessions {
+            receive_heap_bytes_max: Bytes(1000),
+            receive_heap_bytes_per_user_max: Bytes(600),
+            ..Sessions::default()
+        };
+        let (mut clients, poller) = (Clients::new(limits), Poller::new().unwrap());
+        let connected: Vec<_> = (0..4).map(|_| connect(&mut clients, &poller)).collect();
+        let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
+        let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
+        clients.attached(numbers[0], session(1), 400, "a".into(), true);
+        assert_eq!(clients.may_attach(numbers[1], 200), Ok(()));
+        let refused = clients.may_attach(numbers[1], 201).unwrap_err();
+        assert!(refused.contains("sessions.receive_heap_bytes_per_user_max is 600"), "{refused}");
+        // Another user's, which another daemon had.
+        let (ours, _theirs) = ControlSocket::pair().unwrap();
+        let mut moved = Client::of_another(ours, Some((0, SessionKey::from_bits(2))), true);
+        moved.peer = moved.peer.map(|peer| PeerCredentials { uid: peer.uid + 1, ..peer });
+        moved.heap_bytes = 500;
+        let other = clients.insert(&poller, moved).unwrap();
+        let refused = clients.may_attach(numbers[1], 200).unwrap_err();
+        assert!(refused.contains("sessions.receive_heap_bytes_max is 1000"), "{refused}");
+        clients.remove(&poller, other);
+        assert_eq!(clients.may_attach(numbers[1], 200), Ok(()));
+        numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
+        assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
     }
 
     #[test]

@@ -328,7 +328,9 @@ impl Control {
     }
 
     fn handle_attach(&mut self, number: u64, tag: u64, attach: &Attach) -> Result<(), String> {
-        self.clients.may_attach(number)?;
+        let geometry = self.config.session_geometry(attach);
+        let heap_bytes = u64::from(geometry.receive_heap_bytes);
+        self.clients.may_attach(number, heap_bytes)?;
         if attach.abi_version != ABI_VERSION {
             return Err(format!(
                 "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
@@ -338,7 +340,6 @@ impl Control {
         let peer = self.peer_of(number)?;
         let name: String = attach.name.chars().filter(|c| !c.is_control()).take(64).collect();
         let label = format!("{name}[{}]", peer.pid);
-        let geometry = self.config.session_geometry(attach);
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let shard = self.shard_for(&name, attach.stands_by, peer.pid);
@@ -354,7 +355,7 @@ impl Control {
             reply,
         });
         let session = AttachedSession { shard, key: attached.ok_or("daemon is stopping")? };
-        self.clients.attached(number, session, name.into_boxed_str(), attach.may_move);
+        self.clients.attached(number, session, heap_bytes, name.into_boxed_str(), attach.may_move);
         self.sessions += 1;
         tracing::info!(session = self.sessions, application = %label, uid = peer.uid, shard, "attached");
         let reply = Attached { tells_callers, ..self.attached(&geometry) };

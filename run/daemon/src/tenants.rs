@@ -3,9 +3,12 @@
 //! A tenant is a user, unless the configuration puts an application elsewhere: by its control group or by what it
 //! serves (`config/tenants.rs`). Every round each gets a credit in bytes by its weight, and the entries its
 //! applications have published are paid with it: what they make a shard do, and the bytes it moves for them. Entries of
-//! a server are paid by whoever made the call. Who has used its credit up waits for the next rounds; whoever wants
-//! nothing keeps nothing for later. If all that have something to do are in debt, rounds are given until one of them is
-//! not: nobody waits for a credit that nobody else wants.
+//! a server are paid by whoever made the call, and blocks are given back for nothing: they were paid when they came.
+//!
+//! Who has used its credit up waits for the next round, and that begins when nobody in credit wants anything. A round is
+//! not a turn of the shard, in which a session has less than its tenant's credit: of messages of some KiB a turn takes
+//! so few that with a round in each nobody would ever have used up anything, and all would have the same. Whoever wants
+//! nothing keeps nothing for later, and nobody waits for a credit that nobody else wants.
 
 use crate::config::{Tenant as Table, TenantCandidate};
 use std::collections::HashMap;
@@ -29,6 +32,10 @@ pub(crate) struct Tenants {
     tenants: Vec<Tenant>,
     free: Vec<usize>,
     of_session: HashMap<SessionKey, usize>,
+    /// Sessions whose entries wait for credit in this turn.
+    waiting: Vec<SessionKey>,
+    /// Somebody in credit has had something done in this turn.
+    has_paid: bool,
 }
 
 #[derive(Debug)]
@@ -84,33 +91,51 @@ impl Tenants {
         self.by_identity.len() > 1
     }
 
-    /// Everybody's credit of one round. What is left of the last one lapses.
-    pub fn begin_round(&mut self) {
-        for tenant in &mut self.tenants {
-            tenant.credit_bytes = (tenant.credit_bytes + tenant.round_bytes).min(tenant.round_bytes);
-        }
+    /// A turn of the shard begins.
+    pub fn begin_turn(&mut self) {
+        self.waiting.clear();
+        self.has_paid = false;
     }
 
-    /// Whether a session's entries may be taken now.
+    /// Whether a session's tenant is in credit.
     pub fn may_go(&self, session: SessionKey) -> bool {
         self.tenant(session).is_none_or(|tenant| tenant.credit_bytes > 0)
     }
 
-    /// An entry and `bytes` were dealt with for a session.
-    pub fn charge(&mut self, session: SessionKey, bytes: u32) {
-        if let Some(index) = self.of_session.get(&session) {
-            self.tenants[*index].credit_bytes -= ENTRY_BYTES + i64::from(bytes);
+    /// Whether two sessions have part of one share.
+    pub fn are_one(&self, session: SessionKey, other: SessionKey) -> bool {
+        session == other || self.of_session.get(&session) == self.of_session.get(&other)
+    }
+
+    /// A session has entries, and has to wait.
+    pub fn wait(&mut self, session: SessionKey) {
+        if self.waiting.last() != Some(&session) {
+            self.waiting.push(session);
         }
     }
 
-    /// All that have something to do are in debt: so many rounds at once that one of these sessions is not.
-    pub fn relieve(&mut self, in_debt: &[SessionKey]) {
+    /// An entry and `bytes` were dealt with for a session.
+    pub fn charge(&mut self, session: SessionKey, bytes: u32) {
+        let Some(index) = self.of_session.get(&session) else { return };
+        let credit_bytes = &mut self.tenants[*index].credit_bytes;
+        self.has_paid |= *credit_bytes > 0;
+        *credit_bytes -= ENTRY_BYTES + i64::from(bytes);
+    }
+
+    /// If nobody in credit wanted anything in this turn: so many rounds at once that one who waits is in credit. Those
+    /// that may go now. What is left of the last round lapses.
+    pub fn relieve(&mut self) -> Vec<SessionKey> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if self.has_paid {
+            return Vec::new();
+        }
         let rounds = |tenant: &Tenant| 1 - tenant.credit_bytes.min(0) / tenant.round_bytes;
-        let least = in_debt.iter().filter_map(|session| self.tenant(*session)).map(rounds).min();
-        let Some(least) = least else { return };
+        let least = waiting.iter().filter_map(|session| self.tenant(*session)).map(rounds).min();
+        let Some(least) = least else { return Vec::new() };
         for tenant in &mut self.tenants {
             tenant.credit_bytes = (tenant.credit_bytes + least * tenant.round_bytes).min(tenant.round_bytes);
         }
+        waiting.into_iter().filter(|session| self.may_go(*session)).collect()
     }
 
     fn tenant(&self, session: SessionKey) -> Option<&Tenant> {
@@ -140,36 +165,46 @@ impl Tenants {
 mod tests {
     //! Shows that shares follow weights, in calls and in bytes, that who is alone has all, and that nothing is kept.
     use super::*;
+    use crate::turn::{ENTRIES_PER_TURN, TURN_BYTES_BESIDE};
 
     fn session(number: u64) -> SessionKey {
         SessionKey::from_bits(number)
     }
 
-    /// Lets sessions, each with entries of so many bytes, go for a while. The entries each had.
+    /// Lets sessions, each with entries of so many bytes without end, go for a while, as a shard does. The entries each
+    /// had.
     fn turns(tenants: &mut Tenants, wants: &[(SessionKey, u32)], turns: usize) -> Vec<u64> {
         let mut had = vec![0; wants.len()];
-        for _ in 0..turns {
-            tenants.begin_round();
-            loop {
-                let mut in_debt = Vec::new();
-                let mut worked = false;
-                for (index, (session, bytes)) in wants.iter().enumerate() {
-                    let mut left = 64;
-                    while left > 0 && tenants.may_go(*session) {
-                        tenants.charge(*session, *bytes);
-                        (had[index], left, worked) = (had[index] + 1, left - 1, true);
-                    }
-                    if left > 0 {
-                        in_debt.push(*session);
-                    }
-                }
-                if worked {
-                    break;
-                }
-                tenants.relieve(&in_debt);
+        for turn in 0..turns {
+            tenants.begin_turn();
+            let before = had.clone();
+            for index in (0..wants.len()).map(|index| (turn + index) % wants.len()) {
+                had[index] += drain(tenants, wants[index]);
             }
+            for session in tenants.relieve() {
+                let index = wants.iter().position(|(one, _)| *one == session).unwrap();
+                had[index] += drain(tenants, wants[index]);
+            }
+            assert_ne!(before, had, "a turn goes by unused");
         }
         had
+    }
+
+    /// What a session has done in one visit.
+    fn drain(tenants: &mut Tenants, (session, bytes): (SessionKey, u32)) -> u64 {
+        let mut left = TURN_BYTES_BESIDE as u32;
+        for taken in 0..ENTRIES_PER_TURN {
+            if left == 0 {
+                return taken as u64;
+            }
+            if !tenants.may_go(session) {
+                tenants.wait(session);
+                return taken as u64;
+            }
+            tenants.charge(session, bytes);
+            left = left.saturating_sub(bytes);
+        }
+        ENTRIES_PER_TURN as u64
     }
 
     fn user(identity: &str) -> TenantCandidate<'_> {
@@ -211,7 +246,7 @@ mod tests {
     #[test]
     fn weights_are_shares_of_calls_and_of_bytes() {
         for bytes in [0, 64, 4096, 100_000, 1 << 20, 64 << 20] {
-            let had = turns(&mut three_to_one(), &[(session(1), bytes), (session(2), bytes)], 20_000);
+            let had = turns(&mut three_to_one(), &[(session(1), bytes), (session(2), bytes)], 5_000);
             let ratio = had[0] as f64 / had[1] as f64;
             assert!((2.85..=3.15).contains(&ratio), "{bytes} bytes: {had:?}, {ratio}");
         }
@@ -219,6 +254,39 @@ mod tests {
         let cost = |entries: u64, bytes: i64| entries as f64 * (bytes + ENTRY_BYTES) as f64;
         let ratio = cost(had[0], 1 << 20) / cost(had[1], 64);
         assert!((2.7..=3.3).contains(&ratio), "large beside small: {had:?}, {ratio}");
+    }
+
+    /// A shard takes less of a session in a turn than a round is worth.
+    #[test]
+    fn a_round_is_not_a_turn() {
+        for bytes in [1 << 10, 4 << 10, 16 << 10, 64 << 10, 200 << 10] {
+            let had = turns(&mut three_to_one(), &[(session(1), bytes), (session(2), bytes)], 5_000);
+            let ratio = had[0] as f64 / had[1] as f64;
+            assert!((2.95..=3.05).contains(&ratio), "{bytes} bytes: {had:?}, {ratio}");
+        }
+    }
+
+    /// A session of somebody else's, whose entries they pay, has no say in whose turn it is.
+    #[test]
+    fn what_is_done_on_behalf_of_others_is_theirs_to_pay() {
+        let mut tenants = three_to_one();
+        tenants.enter(session(3), &user("uid:3"));
+        let mut had = [0_u64; 2];
+        for _ in 0..5_000 {
+            tenants.begin_turn();
+            let mut calls = [drain(&mut tenants, (session(1), 64)), drain(&mut tenants, (session(2), 64))];
+            for key in tenants.relieve() {
+                calls[usize::from(key == session(2))] += drain(&mut tenants, (key, 64));
+            }
+            // The server answers at once, whoever is in debt.
+            for (index, calls) in calls.into_iter().enumerate() {
+                (0..calls).for_each(|_| tenants.charge(session(index as u64 + 1), 100_000));
+                had[index] += calls;
+            }
+        }
+        assert!(tenants.may_go(session(3)) && !tenants.are_one(session(1), session(3)));
+        let ratio = had[0] as f64 / had[1] as f64;
+        assert!((2.85..=3.15).contains(&ratio), "{had:?}, {ratio}");
     }
 
     #[test]
@@ -235,7 +303,7 @@ mod tests {
     #[test]
     fn who_is_alone_has_all() {
         let mut tenants = three_to_one();
-        assert_eq!(turns(&mut tenants, &[(session(2), 1 << 30)], 100), [100], "a turn never goes by unused");
+        assert_eq!(turns(&mut tenants, &[(session(2), 1 << 30)], 100), [100], "one entry in each turn");
         assert!(tenants.are_several());
         // And what it had meanwhile is not held against it for longer than one entry is worth.
         let had = turns(&mut tenants, &[(session(1), 64), (session(2), 64)], 100_000);

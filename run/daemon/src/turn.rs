@@ -11,18 +11,18 @@ use crate::http::HttpSockets;
 use crate::shard::Shard;
 use crate::sockets::NativeSockets;
 use crate::token::Token;
-use trunkline_call::entry::message_bytes;
+use trunkline_call::entry::{gives_back, message_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::Ready;
 use trunkline_shm::RingError;
 
 /// Entries taken from one ring before the others get their turn.
-const ENTRIES_PER_TURN: usize = 64;
+pub(crate) const ENTRIES_PER_TURN: usize = 64;
 /// Bytes after which the others get their turn: of messages in those entries, and read from or written to one
 /// connection. Large pieces are cheaper, and somebody else's small call waits at each hop until they are through: some
 /// tens of microseconds for one that is beside others, four times as long where nobody else wants anything.
 const TURN_BYTES_ALONE: usize = 256 << 10;
-const TURN_BYTES_BESIDE: usize = 64 << 10;
+pub(crate) const TURN_BYTES_BESIDE: usize = 64 << 10;
 /// An application that lets its completion ring run full does not ring when it makes room; it is asked again this
 /// often.
 const CHOKED_RETRY_NS: u64 = 10_000_000;
@@ -175,29 +175,22 @@ impl Shard {
         worked
     }
 
-    /// The same where several users are attached: each gets its share of the turn. Begins with another session every
-    /// time, because the first of a user's may use up what all have.
+    /// The same where several tenants are attached: those in credit go, and who is in debt waits for as long as somebody
+    /// in credit has anything. Begins with another session every time, because the first of a tenant's may use up what
+    /// all have.
     fn drain_by_tenants(&mut self) -> bool {
-        self.tenants.begin_round();
         let count = self.sessions.active.len();
         self.sessions.begins_at = if count == 0 { 0 } else { (self.sessions.begins_at + 1) % count };
         let order = (0..self.sessions.begins_at).rev().chain((self.sessions.begins_at..count).rev());
-        let (mut worked, mut in_debt) = (false, Vec::new());
+        let mut worked = false;
+        self.tenants.begin_turn();
         for index in order {
             let Some(&key) = self.sessions.active.get(index) else { continue };
-            if !self.tenants.may_go(key) {
-                in_debt.push(key);
-                continue;
-            }
             worked |= self.drain_session(key);
             self.sessions.leave_resting(index);
         }
-        if !worked && !in_debt.is_empty() {
-            // Nobody else wants anything.
-            self.tenants.relieve(&in_debt);
-            for key in in_debt {
-                worked |= self.tenants.may_go(key) && self.drain_session(key);
-            }
+        for key in self.tenants.relieve() {
+            worked |= self.drain_session(key);
         }
         worked
     }
@@ -208,8 +201,12 @@ impl Shard {
         let is_shared = self.tenants.are_several();
         let mut left = self.turn_bytes() as u32;
         for taken in 0..ENTRIES_PER_TURN {
-            if left == 0 || is_shared && taken > 0 && !self.tenants.may_go(key) {
+            if left == 0 {
                 return true;
+            }
+            if is_shared && !self.tenants.may_go(key) && self.must_wait(key) {
+                self.tenants.wait(key);
+                return taken > 0;
             }
             if self.engine.completions_waiting(key) >= COMPLETIONS_WAITING_MAX {
                 self.hold_back(key);
@@ -231,7 +228,7 @@ impl Shard {
             rings.idle_turns = 0;
             let bytes = message_bytes(&entry);
             left = left.saturating_sub(bytes);
-            if is_shared {
+            if is_shared && !gives_back(&entry) {
                 self.tenants.charge(self.engine.on_behalf_of(key, &entry), bytes);
             }
             let mut turn = Turn { now: now(), heaps: &mut self.heaps };
@@ -241,6 +238,16 @@ impl Shard {
             }
         }
         true
+    }
+
+    /// Whether the next entry of a session is its own tenant's to pay. What it does for others, it does at once: those
+    /// pay, and are not to wait for what this one may have.
+    fn must_wait(&mut self, key: SessionKey) -> bool {
+        // A damaged ring is found out by whoever takes the entry.
+        let next = self.sessions.find(key).and_then(|rings| rings.submissions.peek().ok().flatten());
+        next.is_some_and(|entry| {
+            !gives_back(&entry) && self.tenants.are_one(key, self.engine.on_behalf_of(key, &entry))
+        })
     }
 
     /// Takes what applications published without ringing, as the blocks and last stamps they return when nothing is

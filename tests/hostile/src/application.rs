@@ -4,7 +4,7 @@ use prost::Message;
 use rustix::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trunkline_call::entry::{Call, Payload, Span, Submission};
+use trunkline_call::entry::{Call, Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Deadline, Encoding, Instant as Stamp, Metadata, RouteIndex};
 use trunkline_control::{
     ABI_VERSION, Attach, Attached, Bind, Bound, CallMethod, Request, decode_reply, reply, request,
@@ -160,6 +160,15 @@ impl Application {
             Submission::Call(call) => Submission::Call(Call { metadata, wait_for_ready: true, ..call }),
             other => other,
         }
+    }
+
+    /// What the daemon has said next.
+    ///
+    /// # Errors
+    /// It said what no daemon says.
+    pub fn hear(&mut self) -> Result<Option<Completion>, String> {
+        let entry = self.end.completions.pop().map_err(|error| error.to_string())?;
+        entry.map(|entry| Completion::decode(&entry).map_err(|error| format!("{error:?}"))).transpose()
     }
 
     /// Asks to bind so many times, and then reads the answers.

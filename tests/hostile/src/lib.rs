@@ -13,7 +13,7 @@
 //! else the machine does.
 //!
 //! * `attacks/` is what an attacker does when it is ordered to, one file for each way in: the control socket and the
-//!   rings (`local.rs`), and the network (`network.rs`).
+//!   rings (`local.rs`), the same with calls without end (`sharing.rs`), and the network (`network.rs`).
 //! * `application.rs` is an application made of nothing but the ABI, and `http2.rs` a client made of nothing but
 //!   frames: neither keeps rules that its author did not want to keep.
 //!

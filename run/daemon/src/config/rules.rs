@@ -118,7 +118,18 @@ impl Config {
         ring("sessions.ring_entries_max", s.ring_entries_max, RING_ENTRIES_MAX)?;
         ring("sessions.ring_entries", s.ring_entries, s.ring_entries_max)?;
         heap("sessions.heap_bytes_max", s.heap_bytes_max, HEAP_BYTES_MAX.into())?;
-        heap("sessions.heap_bytes", s.heap_bytes, s.heap_bytes_max)
+        heap("sessions.heap_bytes", s.heap_bytes, s.heap_bytes_max)?;
+        for (key, max) in [
+            ("sessions.receive_heap_bytes_max", s.receive_heap_bytes_max),
+            ("sessions.receive_heap_bytes_per_user_max", s.receive_heap_bytes_per_user_max),
+        ] {
+            if max.0 != 0 && max < s.heap_bytes {
+                let problem =
+                    format!("is {max}, and sessions.heap_bytes is {}: nobody could attach", s.heap_bytes);
+                return Err(breach(key, problem, "write as much at least, or leave it out"));
+            }
+        }
+        Ok(())
     }
 
     fn check_limits(&self) -> Result<(), Breach> {

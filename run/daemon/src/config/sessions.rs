@@ -25,6 +25,10 @@ pub struct Sessions {
     pub heap_bytes: Bytes,
     /// Largest heap an application gets, whatever it asks for.
     pub heap_bytes_max: Bytes,
+    /// Bytes of all receive heaps together. Zero: as many as `count_max` sessions have that do not ask.
+    pub receive_heap_bytes_max: Bytes,
+    /// Those of one user. Zero: three quarters of all.
+    pub receive_heap_bytes_per_user_max: Bytes,
     /// Bytes of the descriptor sets that applications have bound, each set once.
     pub descriptor_bytes_max: Bytes,
     /// Those of one user. Zero: three quarters of all.
@@ -41,6 +45,24 @@ impl Sessions {
     pub(crate) fn descriptor_bytes_of_user_max(&self) -> u64 {
         match self.descriptor_bytes_per_user_max.0 {
             0 => self.descriptor_bytes_max.0 - self.descriptor_bytes_max.0 / 4,
+            bytes => bytes,
+        }
+    }
+
+    /// Bytes of all receive heaps together.
+    pub(crate) fn receive_heap_bytes_of_all_max(&self) -> u64 {
+        match self.receive_heap_bytes_max.0 {
+            0 => self.heap_bytes.0.saturating_mul(self.count_max as u64),
+            bytes => bytes,
+        }
+    }
+
+    /// Bytes of the receive heaps of one user.
+    pub(crate) fn receive_heap_bytes_of_user_max(&self) -> u64 {
+        let all = self.receive_heap_bytes_of_all_max();
+        match self.receive_heap_bytes_per_user_max.0 {
+            // The heap of one session at least.
+            0 => (all - all / 4).max(self.heap_bytes.0),
             bytes => bytes,
         }
     }
@@ -75,6 +97,8 @@ impl Default for Sessions {
             ring_entries_max: 16_384,
             heap_bytes: Bytes(512 << 20),
             heap_bytes_max: Bytes(1 << 30),
+            receive_heap_bytes_max: Bytes(0),
+            receive_heap_bytes_per_user_max: Bytes(0),
             descriptor_bytes_max: Bytes(256 << 20),
             descriptor_bytes_per_user_max: Bytes(0),
         }

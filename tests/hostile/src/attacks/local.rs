@@ -223,12 +223,24 @@ pub(super) fn flood(attacker: &mut Attacker, times: usize) -> Result<String, Str
     Ok(format!("{sent} requests by {} sessions", attacker.applications.len()))
 }
 
-/// Sessions with the largest heaps there are.
+/// Sessions with the largest heaps there are, which stay.
 pub(super) fn heaps(attacker: &mut Attacker, times: usize) -> Result<String, String> {
-    for _ in 0..times {
+    let (mut attached, mut why) = (0, String::new());
+    while attached < times && why.is_empty() {
         let wants =
             Attach { send_heap_bytes: HEAP_BYTES, receive_heap_bytes: HEAP_BYTES, ..Attach::default() };
-        attacker.applications.push(Application::attach_as(&attacker.socket, wants)?);
+        match Application::attach_as(&attacker.socket, wants) {
+            Ok(application) => {
+                attacker.applications.push(application);
+                attached += 1;
+            }
+            Err(error) => why = error,
+        }
     }
-    Ok(format!("{} sessions", attacker.applications.len()))
+    Ok(format!("{attached} sessions, {why}"))
+}
+
+/// All sessions leave.
+pub(super) fn leave(attacker: &mut Attacker, _: usize) -> Result<String, String> {
+    Ok(format!("{} sessions", attacker.applications.drain(..).count()))
 }

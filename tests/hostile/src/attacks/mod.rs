@@ -2,12 +2,15 @@
 
 mod local;
 mod network;
+mod sharing;
 
 use crate::application::Application;
 use crate::http2::Http2;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use trunkline_shm::ControlSocket;
 use trunkline_system_tests::program::converse;
 
@@ -23,6 +26,7 @@ struct Attacker {
     bare: Vec<ControlSocket>,
     streams: Vec<TcpStream>,
     connections: Vec<Http2>,
+    answered: Arc<AtomicU64>,
 }
 
 /// An attack: how often, and in a line how far it came.
@@ -41,7 +45,11 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("flooding", local::flooding),
     ("waiting", local::waiting),
     ("heaps", local::heaps),
+    ("leave", local::leave),
     ("sets", local::sets),
+    ("busy", sharing::busy),
+    ("idle", sharing::idle),
+    ("answered", sharing::answered),
     ("silent", network::silent),
     ("greeted", network::greeted),
     ("unread", network::unread),

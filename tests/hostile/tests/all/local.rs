@@ -56,6 +56,25 @@ fn large_heaps_cost_what_is_touched() {
 }
 
 #[test]
+fn receive_heaps_of_one_user_leave_room_for_others() {
+    let limits = "[sessions]\nreceive_heap_bytes_max = \"16 GiB\"\n";
+    let Some(mut stage) = Stage::set("heap budget", "", limits) else { return };
+    let before = stage.host.held().of("sessions");
+    let said = stage.attack("heaps 40");
+    let why = "would have 13958643712 bytes; sessions.receive_heap_bytes_per_user_max is 12884901888";
+    assert!(said.starts_with("done: 12 sessions") && said.contains(why), "{said}");
+    drop(stage.attach());
+    stage.host.replace_daemon();
+    let said = stage.attack("heaps 40");
+    assert!(said.starts_with("done: 0 sessions"), "what it had is counted on: {said}");
+    stage.attack("leave");
+    stage.host.until_held("sessions", before);
+    let said = stage.attack("heaps 40");
+    assert!(said.starts_with("done: 12 sessions"), "what has left is not: {said}");
+    stage.end(40 * MIB);
+}
+
+#[test]
 fn descriptor_sets_of_one_user_leave_room_for_others() {
     let limits = "[sessions]\ndescriptor_bytes_max = \"16 MiB\"\n";
     let Some(mut stage) = Stage::set("sets", "", limits) else { return };

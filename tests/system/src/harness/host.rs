@@ -81,16 +81,21 @@ impl Host {
     /// A host others reach over loopback TCP, to which every user may attach; with more keys of `[daemon]`, and more
     /// configuration.
     pub fn open_to_users(daemon_keys: &str, more: &str) -> Self {
-        Self::open_to_users_as("daemon", daemon_keys, more)
+        Self::open_to_users_as("daemon", shards(), daemon_keys, more)
+    }
+
+    /// The same, whose daemon has one shard, however many others have.
+    pub fn open_to_users_of_one_shard(more: &str) -> Self {
+        Self::open_to_users_as("daemon", 1, "", more)
     }
 
     /// The same, with a daemon that answers probes of its health.
     pub fn healthy(daemon_keys: &str, more: &str) -> Self {
-        Self::open_to_users_as("healthy", daemon_keys, more)
+        Self::open_to_users_as("healthy", shards(), daemon_keys, more)
     }
 
-    fn open_to_users_as(part: &'static str, daemon_keys: &str, more: &str) -> Self {
-        let mut host = Self { part, ..Self::unstarted() };
+    fn open_to_users_as(part: &'static str, shards: u16, daemon_keys: &str, more: &str) -> Self {
+        let mut host = Self { part, shards, ..Self::unstarted() };
         host.listen.push("tcp://127.0.0.1:0".to_owned());
         (host.daemon_keys, host.more) = (format!("socket_mode = \"0666\"\n{daemon_keys}"), more.to_owned());
         let anybody = std::fs::Permissions::from_mode(0o711);
