@@ -16,7 +16,11 @@ use trunkline_call::{Instant, Pattern, RouteIndex};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::Side;
 use trunkline_schema::Method;
+use trunkline_telemetry::{MethodIndex, PeerIndex};
 
+/// Where reports have no number left for another method or host, so many are given back at once: each time, all calls
+/// that are kept one by one are looked through.
+const NUMBERS_AT_ONCE: usize = 64;
 /// Shards of one host, at most.
 const SHARDS_MAX: u32 = 64;
 
@@ -153,7 +157,7 @@ impl Engine {
         let mut binding = Binding::default();
         for (types, target) in calls.into_iter().zip(targets) {
             let types = self.numbered(types);
-            binding.calls.push(self.bind_call(session, types, target));
+            binding.calls.push(self.bind_call(session, types, target)?);
         }
         let changes = !serves.is_empty();
         if let Some(session_here) = self.sessions.find(session) {
@@ -164,7 +168,7 @@ impl Engine {
         }
         for types in serves {
             let types = self.numbered(types);
-            binding.serves.push((types.path.to_string(), self.bind_service(session, types)));
+            binding.serves.push((types.path.to_string(), self.bind_service(session, types)?));
         }
         if changes {
             self.answer_again();
@@ -290,16 +294,45 @@ impl Engine {
 
     /// What nobody has a route to any more, and nobody serves, is forgotten: now and then, many at once.
     pub(crate) fn forget_unused_names(&mut self) {
-        if !self.registry.has_many_unused() {
+        let wants_numbers =
+            self.telemetry.is_full() && self.registry.idle_numbers() + self.hosts_left >= NUMBERS_AT_ONCE;
+        if !self.registry.has_many_unused() && !wants_numbers {
             return;
         }
         let calls = self.calls.iter().map(|(_, call)| call.method);
         let in_flight: HashSet<MethodKey> = calls.chain(self.shards.elsewhere.methods()).collect();
+        if wants_numbers {
+            self.registry.give_numbers_back(&in_flight);
+        }
         self.registry.forget_unused(&in_flight);
         let registry = &self.registry;
         self.workers.forget(|method| registry.knows(method));
         self.gateway.methods.retain(|method, _| registry.knows(*method));
         self.remotes.forget_methods(|method| registry.knows(method));
+        self.forget_series();
+    }
+
+    /// A host is not connected any more, and may not be counted any more.
+    pub(crate) fn note_host_left(&mut self) {
+        self.hosts_left += 1;
+        self.forget_unused_names();
+    }
+
+    /// The figures of methods and hosts that are gone go, too.
+    fn forget_series(&mut self) {
+        let mut methods = self.registry.numbers();
+        methods.insert(MethodIndex::OTHER);
+        let native = self.peers.iter().map(|(_, peer)| peer.telemetry);
+        let grpc = self.grpc_peers.iter().map(|(_, peer)| peer.telemetry);
+        let calls = self.calls.iter().map(|(_, call)| call.peer_index);
+        let always = [PeerIndex::OTHER, PeerIndex::LOCAL];
+        let hosts: HashSet<PeerIndex> = native.chain(grpc).chain(calls).chain(always).collect();
+        self.ended.retain(|method, host| methods.contains(&method) && hosts.contains(&host));
+        self.r2p2.forget_numbers(|host| hosts.contains(&host));
+        self.telemetry.forget(|method| methods.contains(&method), |host| hosts.contains(&host));
+        self.hosts_left = 0;
+        let Self { registry, telemetry, .. } = self;
+        registry.number_again(|path| telemetry.method(path));
     }
 
     /// A session serves nothing any more; the names stay its user's for those who come after it.
@@ -334,16 +367,26 @@ impl Engine {
         Ok(())
     }
 
-    fn bind_call(&mut self, session: SessionKey, types: Arc<MethodTypes>, target: Target) -> RouteIndex {
+    fn bind_call(
+        &mut self,
+        session: SessionKey,
+        types: Arc<MethodTypes>,
+        target: Target,
+    ) -> Result<RouteIndex, BindError> {
         let method = self.intern(&types.path);
-        self.registry.hold(method);
         let plan = self.plan_for(Side::Client, session, &types);
-        self.add_route(session, Route::Calls { method, types, target, plan })
+        let route = self.add_route(session, Route::Calls { method, types, target, plan })?;
+        self.registry.hold(method);
+        Ok(route)
     }
 
-    fn bind_service(&mut self, session: SessionKey, types: Arc<MethodTypes>) -> RouteIndex {
+    fn bind_service(
+        &mut self,
+        session: SessionKey,
+        types: Arc<MethodTypes>,
+    ) -> Result<RouteIndex, BindError> {
         let key = self.intern(&types.path);
-        let route = self.add_route(session, Route::Serves);
+        let route = self.add_route(session, Route::Serves)?;
         let stands_by = self.sessions.find(session).is_some_and(|session| session.stands_by);
         let path = Arc::clone(&types.path);
         let whole = types.whole_service;
@@ -354,7 +397,7 @@ impl Engine {
         } else {
             self.registry.serve(key, server);
         }
-        route
+        Ok(route)
     }
 
     fn numbered(&mut self, types: MethodTypes) -> Arc<MethodTypes> {
@@ -369,10 +412,10 @@ impl Engine {
         self.registry.intern(path, || telemetry.method(path))
     }
 
-    fn add_route(&mut self, session: SessionKey, route: Route) -> RouteIndex {
-        let Some(session) = self.sessions.find_mut(session) else { return RouteIndex(u32::MAX) };
+    fn add_route(&mut self, session: SessionKey, route: Route) -> Result<RouteIndex, BindError> {
+        let session = self.session_mut(session).map_err(|_| BindError::Gone)?;
         session.routes.push(route);
-        RouteIndex((session.routes.len() - 1) as u32)
+        Ok(RouteIndex((session.routes.len() - 1) as u32))
     }
 }
 

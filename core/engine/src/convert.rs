@@ -55,8 +55,8 @@ pub(crate) enum ConvertError {
 pub(crate) enum WireBody<'a> {
     /// Copied into the connection's buffer.
     Inline(&'a [u8]),
-    /// Gathered by the kernel from the sender's heap.
-    Shared(Span),
+    /// Gathered by the kernel from the sender's heap: this part of a message there.
+    Shared { session: SessionKey, payload: Payload, span: Span },
 }
 
 // LIFE: 14
@@ -219,7 +219,7 @@ pub(crate) fn for_wire<'a>(
     }
     let span = Span { offset: payload.span.offset + header, len: payload.span.len - header };
     if span.len > inline_max {
-        return Ok((WireBody::Shared(span), payload.encoding));
+        return Ok((WireBody::Shared { session, payload, span }, payload.encoding));
     }
     seal(heaps, session, span, &mut scratch.sealed)?;
     Ok((WireBody::Inline(&scratch.sealed), payload.encoding))

@@ -37,6 +37,12 @@ impl EndedCalls {
         }
     }
 
+    /// Forgets calls of series that are not counted any more.
+    pub fn retain(&mut self, is_counted: impl Fn(MethodIndex, PeerIndex) -> bool) {
+        // Their places in the order go with their turns.
+        self.by_key.retain(|_, ended| is_counted(ended.method, ended.peer));
+    }
+
     /// The call whose handler a session speaks of, once.
     pub fn take(&mut self, key: CallKey, session: SessionKey) -> Option<EndedCall> {
         self.by_key.get(&key).filter(|ended| ended.session == session)?;

@@ -105,6 +105,8 @@ pub struct Engine {
     pub(crate) draining: bool,
     /// Calls that ended before their handlers did.
     pub(crate) ended: EndedCalls,
+    /// Connections of other hosts that ended since names were last forgotten.
+    pub(crate) hosts_left: usize,
     /// Calls that ended at a limit, by its name: there are as many as the code has.
     pub(crate) limits_met: BTreeMap<&'static str, u64>,
     /// When the bytes being handled were first known to be there.
@@ -223,6 +225,7 @@ impl Engine {
             attempts,
             draining: false,
             ended: EndedCalls::default(),
+            hosts_left: 0,
             limits_met: BTreeMap::new(),
             arrived: Instant::default(),
         }

@@ -291,7 +291,9 @@ impl Engine {
             Ok((WireBody::Inline(message), MessageEncoding::Protobuf)) => {
                 Ok(Frame { bytes: framed(message, encoding), message_bytes: message.len() as u32 })
             }
-            Ok((WireBody::Shared(_), _)) => Err(Fault::HandlerProtocol { why: "a message too long to copy" }),
+            Ok((WireBody::Shared { .. }, _)) => {
+                Err(Fault::HandlerProtocol { why: "a message too long to copy" })
+            }
             Err(error) => Err(conversion_fault(error, direction)),
         }
     }

@@ -108,6 +108,7 @@ impl Engine {
         if let Some((_, timer)) = peer.sweep {
             self.timers.cancel(timer);
         }
+        self.note_host_left();
     }
 
     /// The connection to a call's gRPC server is over.

@@ -51,6 +51,9 @@ pub(crate) struct MethodTable {
     /// Those that nobody used any more at some time, the oldest first; some are used again.
     #[serde(skip)]
     unused: VecDeque<MethodKey>,
+    /// How many were put there since some were last forgotten, and have a number in reports.
+    #[serde(skip)]
+    idle_numbers: usize,
     /// Their number at which some are forgotten.
     #[serde(skip)]
     forgets_at: usize,
@@ -201,6 +204,8 @@ impl MethodTable {
             && !entry.is_used()
             && !std::mem::replace(&mut entry.is_noted, true)
         {
+            let is_numbered = entry.number != unnumbered();
+            self.idle_numbers += usize::from(is_numbered);
             self.unused.push_back(method);
         }
     }
@@ -216,9 +221,34 @@ impl MethodTable {
         self.unused.len() >= self.forgets_at.max(REMEMBERED_MAX + FORGOTTEN_AT_ONCE)
     }
 
+    /// About how many have a number in reports that nobody needs.
+    pub fn idle_numbers(&self) -> usize {
+        self.idle_numbers
+    }
+
+    /// Those that nobody uses have no number in reports from now on, but for those of calls in flight.
+    pub fn give_numbers_back(&mut self, in_flight: &HashSet<MethodKey>) {
+        for method in self.unused.clone() {
+            if let Some(entry) = self.find_mut(method).filter(|entry| !entry.is_used())
+                && !in_flight.contains(&method)
+            {
+                entry.number = unnumbered();
+            }
+        }
+        self.idle_numbers = 0;
+    }
+
+    /// Gives numbers to those that are used and have none.
+    pub fn number_again(&mut self, mut number: impl FnMut(&Arc<str>) -> MethodIndex) {
+        for entry in self.entries_mut().filter(|entry| entry.number == unnumbered() && entry.is_used()) {
+            entry.number = number(&entry.path);
+        }
+    }
+
     /// Forgets those that nobody uses, but for the last that were served and those of calls in flight; `forgotten`
     /// hears the paths of those that peers had named.
     pub fn forget_unused(&mut self, in_flight: &HashSet<MethodKey>, mut forgotten: impl FnMut(&str)) {
+        self.idle_numbers = 0;
         let (mut kept, mut remembered) = (VecDeque::new(), 0);
         for method in std::mem::take(&mut self.unused).into_iter().rev() {
             let Some(entry) = self.find_mut(method) else { continue };

@@ -10,9 +10,8 @@ use crate::records::record_served;
 use crate::registry::MethodTypes;
 use crate::table::Key;
 use crate::vouching::Maker;
-use crate::{CallKey, PeerKey, SessionKey};
+use crate::{CallKey, PeerKey};
 use std::sync::Arc;
-use trunkline_call::entry::Span;
 use trunkline_call::{Code, Deadline, Fault, Status, VouchedCaller};
 use trunkline_native::{
     Body as FrameBody, CallerNumber, Connection, Failure, NewCall, Outcome, Payload, Refused, SharedRange,
@@ -249,10 +248,9 @@ impl Engine {
             .map_err(Unsent::Convert)?;
         let (frame, token) = match wire {
             WireBody::Inline(bytes) => (FrameBody::Inline(bytes), None),
-            WireBody::Shared(span) => {
-                let Some(lent) = lend(body, span, key, direction) else {
-                    return Err(Unsent::Refused(Refused::OutOfPlace));
-                };
+            WireBody::Shared { session, payload, span } => {
+                let (block, window_bytes) = (payload.span, payload.window_bytes());
+                let lent = Lent { session, span, block, window_bytes, call: key, direction };
                 let token = self.lent.insert(lent);
                 let range = SharedRange { token: token.to_bits(), offset: 0, len: span.len };
                 (FrameBody::Shared(range), Some(token))
@@ -458,13 +456,6 @@ enum Unsent {
     Refused(Refused),
     Convert(ConvertError),
     Fault(Fault),
-}
-
-fn lend(body: &Body<'_>, span: Span, call: CallKey, direction: Direction) -> Option<Lent> {
-    let Body::Lent { session, payload } = body else { return None };
-    let session: SessionKey = *session;
-    let (block, window_bytes) = (payload.span, payload.window_bytes());
-    Some(Lent { session, span, block, window_bytes, call, direction })
 }
 
 /// Why messages of a call cannot be converted for this end: its other end never said of which types they are.

@@ -208,6 +208,7 @@ impl Engine {
         if let Some((remote, lane)) = lane {
             self.lane_lost(turn, remote, lane, key, why, silent);
         }
+        self.note_host_left();
         self.go_on(turn);
     }
 

@@ -239,6 +239,11 @@ impl R2p2 {
         number
     }
 
+    /// Forgets the numbers of hosts that are not counted any more.
+    pub fn forget_numbers(&mut self, is_counted: impl Fn(PeerIndex) -> bool) {
+        self.numbers.retain(|_, number| is_counted(*number));
+    }
+
     /// Whether a call made is still under way.
     pub fn makes(&self, name: CallName) -> bool {
         self.client.as_ref().is_some_and(|client| client.has(name))

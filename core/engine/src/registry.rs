@@ -118,6 +118,26 @@ impl Registry {
         });
     }
 
+    /// About how many methods have a number in reports that nobody needs.
+    pub fn idle_numbers(&self) -> usize {
+        self.methods.idle_numbers()
+    }
+
+    /// Methods nobody uses have no number in reports from now on, but for those of calls in flight.
+    pub fn give_numbers_back(&mut self, in_flight: &HashSet<MethodKey>) {
+        self.methods.give_numbers_back(in_flight);
+    }
+
+    /// Gives numbers in reports to methods that are used and have none.
+    pub fn number_again(&mut self, number: impl FnMut(&Arc<str>) -> MethodIndex) {
+        self.methods.number_again(number);
+    }
+
+    /// The numbers in reports that methods have.
+    pub fn numbers(&self) -> HashSet<MethodIndex> {
+        self.methods.iter().map(|(_, entry)| entry.number).collect()
+    }
+
     /// Whether a key names a method.
     pub fn knows(&self, method: MethodKey) -> bool {
         self.methods.knows(method)
@@ -159,6 +179,10 @@ impl Registry {
     /// they named is forgotten when they have gone. (What peers name is bounded by [`Registry::learn`].)
     pub fn intern(&mut self, path: &Arc<str>, number: impl FnOnce() -> MethodIndex) -> MethodKey {
         if let Some(key) = self.methods.key_of(path) {
+            if let Some(entry) = self.methods.find_mut(key).filter(|entry| entry.number == MethodIndex::OTHER)
+            {
+                entry.number = number();
+            }
             return key;
         }
         let key = self.methods.insert(path, number());

@@ -10,10 +10,11 @@ use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
 use crate::shard::ShardIndex;
 use crate::shard::crossing::ShardSaid;
+use crate::table::Key;
 use crate::target::Target;
 use crate::trace::Trace;
 use crate::traced::open_spans;
-use crate::workers::{Asking, Given, GivenOut, Queued};
+use crate::workers::{Asking, Given, GivenOut, Queued, ServiceWorkers};
 use crate::{CallKey, SessionKey};
 use std::sync::Arc;
 use trunkline_balance::key_of;
@@ -392,7 +393,7 @@ impl Engine {
     }
 
     /// The workers of a method's service, if there are any here.
-    pub(crate) fn workers_of(&mut self, method: MethodKey) -> Option<usize> {
+    pub(crate) fn workers_of(&mut self, method: MethodKey) -> Option<Key<ServiceWorkers>> {
         let Self { workers, registry, admission, limits, .. } = self;
         let (name, servers) = (service_of(registry.path(method)), registry.in_line(method));
         let reserved = || admission.chain().reservations(name);

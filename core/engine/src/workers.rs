@@ -23,21 +23,25 @@
 
 use crate::registry::{MethodKey, Server};
 use crate::shared_queue::{PlacesAsked, SharedQueue};
+use crate::table::{Key, Table};
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
 use trunkline_call::{Instant, KeyedMap, ServerStamps};
 use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, Verdict, WorkerKey};
 
-/// Every service whose calls have been given out so.
+/// Every service whose calls are given out so.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
-    by_service: KeyedMap<Box<str>, usize>,
-    services: Vec<Service>,
+    by_service: KeyedMap<Box<str>, Key<ServiceWorkers>>,
+    /// Each for as long as somebody of this host serves it, or its calls wait.
+    services: Table<ServiceWorkers>,
 }
 
+/// The workers of one service, and the calls that wait for them.
 #[derive(Debug)]
-struct Service {
+pub(crate) struct ServiceWorkers {
+    name: Box<str>,
     dispatcher: Dispatcher<CallKey>,
     members: Vec<Member>,
     /// The registry's version the members are of.
@@ -76,7 +80,7 @@ struct Tendency {
 /// A call's place at a worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    service: usize,
+    service: Key<ServiceWorkers>,
     pub session: SessionKey,
     /// Nothing else was in hand there: its times are those of the way and of the work.
     alone: bool,
@@ -87,7 +91,7 @@ pub(crate) struct Place {
 pub(crate) struct Queued {
     /// Whose queue; `None` if it was one of the engine before this one, until the call begins again.
     #[serde(skip)]
-    service: Option<usize>,
+    service: Option<Key<ServiceWorkers>>,
     pub(crate) target: Target,
     bytes: usize,
 }
@@ -153,44 +157,44 @@ impl Workers {
         version: u64,
         queue_max: usize,
         reservations: impl FnOnce() -> Vec<(u8, usize)>,
-    ) -> usize {
-        let index = match self.by_service.get(name) {
-            Some(index) => *index,
+    ) -> Key<ServiceWorkers> {
+        let key = match self.by_service.get(name) {
+            Some(key) => *key,
             None => {
-                let index = self.services.len();
-                self.by_service.insert(name.into(), index);
-                let mut service = Service::new(queue_max, index as u64);
+                let mut service = ServiceWorkers::new(name, queue_max, self.services.len() as u64);
                 service.reserve(reservations());
-                self.services.push(service);
-                index
+                let key = self.services.insert(service);
+                self.by_service.insert(name.into(), key);
+                key
             }
         };
-        let service = &mut self.services[index];
-        if std::mem::replace(&mut service.version, version) != version {
+        if let Some(service) = self.services.find_mut(key)
+            && std::mem::replace(&mut service.version, version) != version
+        {
             service.enroll(servers);
         }
-        index
+        key
     }
 
     /// What is known of methods that are forgotten is forgotten, too.
     pub fn forget(&mut self, knows: impl Fn(MethodKey) -> bool) {
-        for service in &mut self.services {
+        for (_, service) in self.services.iter_mut() {
             service.waits.retain(|method, _| knows(*method));
             service.method = service.method.filter(|method| knows(*method));
         }
     }
 
     /// Gives a call that begins a place at a worker of this service, or a place in the queue.
-    pub fn give(&mut self, now: Instant, index: usize, asking: Asking) -> Given {
-        let service = &mut self.services[index];
+    pub fn give(&mut self, now: Instant, key: Key<ServiceWorkers>, asking: Asking) -> Given {
+        let Some(service) = self.services.find_mut(key) else { return Given::On(None) };
         if let Some(caller) = asking.sticky.filter(|_| !asking.is_shared) {
-            return Given::On(service.sticky_place(index, asking.class, caller));
+            return Given::On(service.sticky_place(key, asking.class, caller));
         }
         if asking.sticky.is_none() && !service.keeps_workers && !service.bounds(asking.method) {
             return Given::On(None);
         }
         match service.dispatcher.submit(now, asking.class, asking.sticky, asking.call) {
-            Verdict::To(worker, call) => Given::On(service.occupy(index, worker, call)),
+            Verdict::To(worker, call) => Given::On(service.occupy(key, worker, call)),
             Verdict::Waits => {
                 let Asking { call, target, bytes, bytes_max, .. } = asking;
                 // One alone may wait however large it is.
@@ -200,7 +204,7 @@ impl Workers {
                 }
                 service.queued_bytes += bytes;
                 (service.method, service.shared.grown) = (Some(asking.method), true);
-                Given::Waits(Queued { service: Some(index), target, bytes })
+                Given::Waits(Queued { service: Some(key), target, bytes })
             }
             Verdict::Refused(..) => Given::Full,
         }
@@ -215,7 +219,7 @@ impl Workers {
         stamps: &ServerStamps,
         waited_ns: u64,
     ) {
-        let service = &mut self.services[place.service];
+        let Some(service) = self.services.find_mut(place.service) else { return };
         let service_ns = stamps.a11.since_ns(stamps.a10);
         let travel_ns = now.since_ns(stamps.d9).saturating_sub(service_ns).saturating_sub(waited_ns);
         if place.alone && stamps_are_there(stamps.a10, stamps.a11) {
@@ -228,7 +232,7 @@ impl Workers {
 
     /// A call takes no place any more, for whatever reason.
     pub fn give_back(&mut self, place: Place, call: CallKey) {
-        let service = &mut self.services[place.service];
+        let Some(service) = self.services.find_mut(place.service) else { return };
         let Some(member) = service.members.iter_mut().find(|member| member.session == place.session) else {
             return;
         };
@@ -255,24 +259,26 @@ impl Workers {
     }
 
     /// A service with more calls that wait than others were asked to serve, and a method of it; each is told once.
-    pub fn next_grown(&mut self) -> Option<(usize, MethodKey)> {
-        let grown =
-            |service: &mut Service| std::mem::take(&mut service.shared.grown) && !service.keeps_workers;
-        let index = self.services.iter_mut().position(grown)?;
-        self.services[index].method.map(|method| (index, method))
+    pub fn next_grown(&mut self) -> Option<(Key<ServiceWorkers>, MethodKey)> {
+        let grown = |service: &mut ServiceWorkers| {
+            std::mem::take(&mut service.shared.grown) && !service.keeps_workers
+        };
+        let (key, service) =
+            self.services.iter_mut().find_map(|(key, service)| grown(service).then_some((key, service)))?;
+        service.method.map(|method| (key, method))
     }
 
     /// What to ask a shard for, that serves this service, too.
-    pub fn ask(&mut self, index: usize, shard: u16) -> Option<PlacesAsked> {
-        let service = &mut self.services[index];
+    pub fn ask(&mut self, key: Key<ServiceWorkers>, shard: u16) -> Option<PlacesAsked> {
+        let service = self.services.find_mut(key)?;
         let since = service.dispatcher.waits_since()?;
         service.shared.ask(shard, service.dispatcher.queued(), since)
     }
 
     /// A shard asks for places at the workers of a service.
-    pub fn wish(&mut self, index: usize, method: MethodKey, shard: u16, wish: PlacesAsked) {
-        let service = &mut self.services[index];
-        if !service.keeps_workers {
+    pub fn wish(&mut self, key: Key<ServiceWorkers>, method: MethodKey, shard: u16, wish: PlacesAsked) {
+        let service = self.services.find_mut(key);
+        if let Some(service) = service.filter(|service| !service.keeps_workers) {
             service.method = Some(method);
             service.shared.wish(shard, wish);
         }
@@ -280,7 +286,7 @@ impl Workers {
 
     /// A place that is kept for a shard from now on, and by which method it knows the service.
     pub fn poll_kept(&mut self, now: Instant) -> Option<(u16, MethodKey)> {
-        self.services.iter_mut().filter(|service| service.shared.is_wanted()).find_map(|service| {
+        self.services.iter_mut().filter(|(_, service)| service.shared.is_wanted()).find_map(|(_, service)| {
             let shard = service.shared.next(now, service.dispatcher.waits_since())?;
             let method = service.method?;
             let worker = service.dispatcher.keep(now)?;
@@ -291,7 +297,7 @@ impl Workers {
 
     /// What a shard was asked for, it may not know any more: what it serves has changed.
     pub fn forget_asked(&mut self, shard: u16) {
-        for service in &mut self.services {
+        for (_, service) in self.services.iter_mut() {
             service.shared.forget_asked(shard);
             service.shared.grown = service.dispatcher.queued() > 0;
         }
@@ -299,7 +305,7 @@ impl Workers {
 
     /// A shard keeps a place: the call that goes there, if one waits that may. More may be asked for then.
     pub fn take_for(&mut self, name: &str, shard: u16, may: impl Fn(CallKey) -> bool) -> Option<CallKey> {
-        let service = &mut self.services[*self.by_service.get(name)?];
+        let service = self.services.find_mut(*self.by_service.get(name)?)?;
         service.shared.granted(shard);
         let taken = service.dispatcher.take_waiting(CROSSING_LOOKED_MAX, |call| may(*call));
         service.shared.grown = service.dispatcher.queued() > 0;
@@ -308,16 +314,16 @@ impl Workers {
 
     /// A call has come for the place that is kept for its shard.
     pub fn take_kept(&mut self, name: &str, shard: u16, call: CallKey) -> Option<Place> {
-        let index = *self.by_service.get(name)?;
-        let service = &mut self.services[index];
+        let key = *self.by_service.get(name)?;
+        let service = self.services.find_mut(key)?;
         let worker = service.shared.take_kept(shard)?;
-        service.occupy(index, worker, call)
+        service.occupy(key, worker, call)
     }
 
     /// A place that is kept for a shard is not wanted.
     pub fn free_kept(&mut self, name: &str, shard: u16) {
-        let Some(index) = self.by_service.get(name) else { return };
-        let service = &mut self.services[*index];
+        let key = self.by_service.get(name).copied();
+        let Some(service) = key.and_then(|key| self.services.find_mut(key)) else { return };
         if let Some(worker) = service.shared.take_kept(shard) {
             service.dispatcher.release(worker);
             service.stirred = true;
@@ -326,40 +332,38 @@ impl Workers {
 
     /// A session serves nothing any more.
     pub fn dismiss(&mut self, session: SessionKey) {
-        self.services.iter_mut().for_each(|service| service.remove(session));
+        self.services.iter_mut().for_each(|(_, service)| service.remove(session));
     }
 
     /// Services with calls that wait, and how many, for operators.
     pub fn waiting(&self) -> Vec<(String, usize)> {
-        let queued = self.by_service.iter().map(|(name, index)| {
-            let calls = self.services[*index].dispatcher.queued();
-            (name.to_string(), calls)
-        });
+        let queued =
+            self.services.iter().map(|(_, service)| (service.name.to_string(), service.dispatcher.queued()));
         queued.filter(|(_, calls)| *calls > 0).collect()
     }
 
     /// Bytes of waiting calls that the daemon holds.
     pub fn queued_bytes(&self) -> u64 {
-        self.services.iter().map(|service| service.queued_bytes as u64).sum()
+        self.services.iter().map(|(_, service)| service.queued_bytes as u64).sum()
     }
 
     /// Whether calls wait for a worker, here or on another shard.
     pub fn is_waited_for(&self) -> bool {
-        self.services.iter().any(Service::is_waited_for)
+        self.services.iter().any(|(_, service)| service.is_waited_for())
     }
 
     /// The workers with calls in hand for which others wait.
     pub fn in_question(&self) -> impl Iterator<Item = SessionKey> {
-        let waited_for = self.services.iter().filter(|service| service.is_waited_for());
+        let waited_for = self.services.iter().filter(|(_, service)| service.is_waited_for());
         let busy =
-            waited_for.flat_map(|service| &service.members).filter(|member| !member.in_hand.is_empty());
+            waited_for.flat_map(|(_, service)| &service.members).filter(|member| !member.in_hand.is_empty());
         busy.map(|member| member.session)
     }
 
     /// A worker's handlers wait: its calls take no places any more, and their methods are noted. `leaves` tells the
     /// method of a call that had one.
     pub fn rests(&mut self, session: SessionKey, mut leaves: impl FnMut(CallKey) -> Option<MethodKey>) {
-        for service in &mut self.services {
+        for (_, service) in self.services.iter_mut() {
             let Some(member) = service.members.iter_mut().find(|member| member.session == session) else {
                 continue;
             };
@@ -375,26 +379,25 @@ impl Workers {
 
     /// Other workers are kept for other classes from now on.
     pub fn reserve(&mut self, reservations: impl Fn(&str) -> Vec<(u8, usize)>) {
-        for (name, index) in &self.by_service {
-            self.services[*index].reserve(reservations(name));
+        for (_, service) in self.services.iter_mut() {
+            service.reserve(reservations(&service.name));
         }
     }
 
     /// A call that waited and goes on, if there is one. Nobody's turn comes until something has stirred.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<GivenOut> {
-        for index in 0..self.services.len() {
-            if self.services[index].stirred
-                && let Some(given) = self.poll_service(now, index)
-            {
+        loop {
+            let stirred = self.services.iter().find(|(_, service)| service.stirred);
+            let key = stirred.map(|(key, _)| key)?;
+            if let Some(given) = self.poll_service(now, key) {
                 return Some(given);
             }
         }
-        None
     }
 
-    fn poll_service(&mut self, now: Instant, index: usize) -> Option<GivenOut> {
-        let service = &mut self.services[index];
+    fn poll_service(&mut self, now: Instant, key: Key<ServiceWorkers>) -> Option<GivenOut> {
+        let service = self.services.find_mut(key)?;
         if service.members.is_empty() {
             // Nobody of this host serves it any more: others may.
             let left = &mut service.left;
@@ -402,13 +405,17 @@ impl Workers {
                 left.push_back(*call);
                 false
             });
+            if left.is_empty() {
+                self.forget_service(key);
+                return None;
+            }
         }
         if let Some(call) = service.left.pop_front() {
             return Some(GivenOut { call, place: None });
         }
         match service.dispatcher.poll(now) {
             Some(Dispatch::To { worker, item: call, .. }) => {
-                Some(GivenOut { call, place: service.occupy(index, worker, call) })
+                Some(GivenOut { call, place: service.occupy(key, worker, call) })
             }
             Some(Dispatch::Expired { item: call, .. }) => Some(GivenOut { call, place: None }),
             None => {
@@ -418,8 +425,15 @@ impl Workers {
         }
     }
 
-    fn queue_of(&mut self, queued: &Queued) -> Option<&mut Service> {
-        queued.service.and_then(|index| self.services.get_mut(index))
+    /// Nobody serves it, and nothing waits for it: what was measured leaves with those it was measured of.
+    fn forget_service(&mut self, key: Key<ServiceWorkers>) {
+        if let Some(service) = self.services.remove(key) {
+            self.by_service.remove(&service.name);
+        }
+    }
+
+    fn queue_of(&mut self, queued: &Queued) -> Option<&mut ServiceWorkers> {
+        queued.service.and_then(|key| self.services.find_mut(key))
     }
 }
 
@@ -430,8 +444,8 @@ impl Queued {
     }
 }
 
-impl Service {
-    fn new(queue_max: usize, seed: u64) -> Self {
+impl ServiceWorkers {
+    fn new(name: &str, queue_max: usize, seed: u64) -> Self {
         // Word is here within microseconds: not worth that a call stands behind one that takes longer than any before.
         let settings = Settings {
             queue_max,
@@ -441,6 +455,7 @@ impl Service {
             ..Settings::default()
         };
         Self {
+            name: name.into(),
             dispatcher: Dispatcher::new(settings),
             members: Vec::new(),
             version: u64::MAX,
@@ -466,7 +481,7 @@ impl Service {
     }
 
     /// Where sticky calls go that take no place there.
-    fn sticky_place(&self, service: usize, class: Class, caller: u64) -> Option<Place> {
+    fn sticky_place(&self, service: Key<ServiceWorkers>, class: Class, caller: u64) -> Option<Place> {
         let worker = self.dispatcher.sticky_worker(class, caller)?;
         let member = self.members.iter().find(|member| member.worker == worker)?;
         Some(Place { service, session: member.session, alone: false })
@@ -507,7 +522,7 @@ impl Service {
         tendency.unbounded.is_multiple_of(WAITS_PROBE)
     }
 
-    fn occupy(&mut self, service: usize, worker: WorkerKey, call: CallKey) -> Option<Place> {
+    fn occupy(&mut self, service: Key<ServiceWorkers>, worker: WorkerKey, call: CallKey) -> Option<Place> {
         let member = self.members.iter_mut().find(|member| member.worker == worker)?;
         member.in_hand.push(call);
         Some(Place { service, session: member.session, alone: member.in_hand.len() == 1 })
@@ -517,4 +532,83 @@ impl Service {
 /// An application need not say when it began and ended.
 fn stamps_are_there(a10: Instant, a11: Instant) -> bool {
     a10 != Instant::default() && a11 >= a10
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that what is known of a service leaves with the last who serves it, and not before its calls have.
+    use super::*;
+    use crate::registry::MethodTypes;
+    use std::sync::Arc;
+    use trunkline_call::RouteIndex;
+
+    const NOW: Instant = Instant(1_000);
+
+    fn session(number: u64) -> SessionKey {
+        SessionKey::from_bits(number)
+    }
+
+    fn servers(service: &str, sessions: [SessionKey; 2]) -> [Server; 2] {
+        let types = Arc::new(MethodTypes::opaque(&format!("/{service}/M"), false));
+        sessions.map(|session| Server {
+            session,
+            route: RouteIndex(0),
+            types: Arc::clone(&types),
+            stands_by: false,
+            plan: None,
+        })
+    }
+
+    /// A call of a method with one request and one response.
+    fn asking(call: u64) -> Asking {
+        let mut registry = crate::registry::Registry::default();
+        let method = registry.intern(&"/a.B/M".into(), || trunkline_telemetry::MethodIndex(0));
+        let (class, target) = (Class::new(0), Target::Anyone);
+        let call = CallKey::from_bits(call);
+        Asking { call, method, class, sticky: None, is_shared: true, target, bytes: 10, bytes_max: 1000 }
+    }
+
+    #[test]
+    fn services_leave_with_the_last_who_serves_them() {
+        let mut workers = Workers::default();
+        for round in 0..100 {
+            for number in 0..10 {
+                let service = format!("a.S{number}");
+                let own = [session(2 * number), session(2 * number + 1)];
+                workers.service(&service, &servers(&service, own), round, 8, Vec::new);
+            }
+            assert_eq!((workers.services.len(), workers.by_service.len()), (10, 10));
+            (0..20).for_each(|number| workers.dismiss(session(number)));
+            assert!(workers.poll(NOW).is_none());
+            assert_eq!((workers.services.len(), workers.by_service.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn calls_that_wait_are_given_out_first() {
+        let mut workers = Workers::default();
+        let key = workers.service("a.B", &servers("a.B", [session(1), session(2)]), 0, 8, Vec::new);
+        let mut waiting = Vec::new();
+        let mut call = 0;
+        while waiting.len() < 2 {
+            call += 1;
+            match workers.give(NOW, key, asking(call)) {
+                Given::Waits(queued) => waiting.push(queued),
+                Given::On(Some(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        [1, 2].into_iter().for_each(|number| workers.dismiss(session(number)));
+        for queued in waiting {
+            let given = workers.poll(NOW).expect("it goes on elsewhere");
+            assert!(given.place.is_none());
+            workers.taken_from_queue(&queued);
+        }
+        assert!(workers.poll(NOW).is_none() && workers.services.is_empty());
+        // What comes of their places afterwards meets nobody.
+        let place = Place { service: key, session: session(1), alone: true };
+        workers.give_back(place, CallKey::from_bits(1));
+        let next = workers.service("c.D", &servers("c.D", [session(1), session(2)]), 0, 8, Vec::new);
+        assert_ne!(next, key);
+    }
 }

@@ -224,6 +224,16 @@ impl FlightRecorder {
         true
     }
 
+    /// Other numbers for methods and peers, of every call there is.
+    pub(crate) fn rename(&mut self, method: impl Fn(u32) -> u32, peer: impl Fn(u32) -> u32) {
+        let strata = [&mut self.current, &mut self.previous].into_iter();
+        let strata = strata.flat_map(|strata| [&mut strata.failed, &mut strata.slow, &mut strata.rest]);
+        for flight in strata.flat_map(|stratum| &mut stratum.kept).chain(&mut self.ring) {
+            flight.method = method(flight.method);
+            flight.peer = peer(flight.peer.into()) as u16;
+        }
+    }
+
     /// Heap bytes in use.
     pub fn heap_bytes(&self) -> usize {
         let kept = self.strata().map(|stratum| stratum.kept.capacity());

@@ -17,13 +17,16 @@ use trunkline_call::Instant;
 /// Counters, histograms, flight recorder and clock estimates of one shard.
 ///
 /// Names are numbered once, when a method is bound or a peer connects; recording takes numbers. What a hostile
-/// application can make it hold is bounded by the three limits; what is beyond them is counted under `(other)`.
+/// application can make it hold is bounded by the three limits; what is beyond them is counted under `(other)`. What
+/// nobody uses any more is [forgotten](Telemetry::forget).
 #[derive(Debug)]
 pub struct Telemetry {
     methods: Names,
     peers: Names,
     clocks: Vec<Clock>,
     series: Vec<Keyed>,
+    /// Places of series that were forgotten.
+    free_series: Vec<u32>,
     /// Per method: its series, ascending by (peer, side).
     by_method: Vec<Vec<(PeerIndex, Side, u32)>>,
     recorder: FlightRecorder,
@@ -89,6 +92,7 @@ impl Telemetry {
             peers: Names::new(Self::PEERS_MAX),
             clocks: vec![Clock::Same],
             series: Side::ALL.into_iter().map(Keyed::other).collect(),
+            free_series: Vec::new(),
             by_method: vec![
                 Side::ALL.into_iter().map(|side| (PeerIndex::OTHER, side, side as u32)).collect(),
             ],
@@ -147,6 +151,51 @@ impl Telemetry {
     /// Says whether somebody exports calls of traces: only then they are kept.
     pub fn keep_traced(&mut self, is_exported: bool) {
         self.traced.keep(is_exported);
+    }
+
+    /// Whether methods or hosts that are new would be counted under `(other)`.
+    pub fn is_full(&self) -> bool {
+        self.methods.is_full() || self.peers.is_full()
+    }
+
+    /// Forgets methods and hosts that nobody uses any more, and their series: others get their numbers. Of the calls
+    /// that are kept one by one, theirs are called `(other)` from now on.
+    ///
+    /// Not for every turn: looks at every call that is kept, two milliseconds when all room is taken.
+    pub fn forget(
+        &mut self,
+        uses_method: impl Fn(MethodIndex) -> bool,
+        uses_peer: impl Fn(PeerIndex) -> bool,
+    ) {
+        self.settle();
+        let methods = self.methods.retain(|number| number == 0 || uses_method(MethodIndex(number)));
+        let own = PeerIndex::LOCAL.0;
+        let peers = self.peers.retain(|number| number <= own || uses_peer(PeerIndex(number)));
+        let is_known =
+            |method: MethodIndex, peer: PeerIndex| is_one_of(&methods, method.0) && is_one_of(&peers, peer.0);
+        for (slot, keyed) in self.series.iter_mut().enumerate().skip(Side::ALL.len()) {
+            if keyed.is_used() && !is_known(keyed.method, keyed.peer) {
+                *keyed = Keyed::other(keyed.side);
+                self.free_series.push(slot as u32);
+            }
+        }
+        for (places, is_known) in self.by_method.iter_mut().zip(&methods) {
+            places.retain(|(peer, ..)| *is_known && is_one_of(&peers, peer.0));
+            places.shrink_to_fit();
+        }
+        for (clock, is_known) in self.clocks.iter_mut().zip(&peers) {
+            if !is_known {
+                *clock = Clock::Same;
+            }
+        }
+        self.free_series.sort_unstable();
+        while self.free_series.pop_if(|last| *last as usize + 1 == self.series.len()).is_some() {
+            self.series.pop();
+        }
+        self.series.shrink_to(2 * self.series.len());
+        let known = |numbers: &[bool], number: u32| if is_one_of(numbers, number) { number } else { 0 };
+        self.recorder.rename(|method| known(&methods, method), |peer| known(&peers, peer));
+        self.traced.rename(|method| known(&methods, method), |peer| known(&peers, peer));
     }
 
     #[inline]
@@ -239,7 +288,7 @@ impl Telemetry {
     /// [finished](SnapshotParts::finish) elsewhere.
     pub fn copy_part(&self, parts: &mut SnapshotParts) -> bool {
         let read = parts.series_read;
-        let count = (self.series.len() - read).min(parts.series_per_part());
+        let count = self.series.len().saturating_sub(read).min(parts.series_per_part());
         if count > 0 {
             parts.series_read += count;
             for keyed in &self.series[read..read + count] {
@@ -332,12 +381,17 @@ impl Telemetry {
     /// Makes room for a new series, or falls back to the one all others share.
     #[cold]
     fn new_slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex, at: usize) -> usize {
-        if self.series.len() >= Self::SERIES_MAX {
-            return side as usize;
-        }
-        let slot = self.series.len();
+        let slot = match self.free_series.pop() {
+            Some(slot) => slot as usize,
+            None if self.series.len() >= Self::SERIES_MAX => return side as usize,
+            None => self.series.len(),
+        };
         self.by_method[method.0 as usize].insert(at, (peer, side, slot as u32));
-        self.series.push(Keyed::new(side, method, peer));
+        let keyed = Keyed::new(side, method, peer);
+        match self.series.get_mut(slot) {
+            Some(free) => *free = keyed,
+            None => self.series.push(keyed),
+        }
         slot
     }
 }
@@ -360,6 +414,11 @@ impl Keyed {
         Self::new(side, MethodIndex::OTHER, PeerIndex::OTHER)
     }
 
+    /// Whether it is that of a method, and not free.
+    fn is_used(&self) -> bool {
+        self.method != MethodIndex::OTHER || self.peer != PeerIndex::OTHER
+    }
+
     /// So many more calls were counted: what is slow is looked up again now and then.
     fn note_slow(&mut self, calls: usize) {
         self.slow_due = self.slow_due.saturating_sub(calls as u32);
@@ -368,6 +427,10 @@ impl Keyed {
             self.slow_ns = self.series.total.quantile(0.95);
         }
     }
+}
+
+fn is_one_of(numbers: &[bool], number: u32) -> bool {
+    numbers.get(number as usize).copied().unwrap_or(false)
 }
 
 /// The names behind these numbers, each once.
@@ -381,12 +444,14 @@ fn names_of(numbers: impl Iterator<Item = u32>, names: &Names) -> Vec<(u32, Stri
 struct Names {
     names: Vec<Arc<str>>,
     numbers: BTreeMap<Arc<str>, u32>,
+    /// Numbers whose names were forgotten.
+    free: Vec<u32>,
     max: usize,
 }
 
 impl Names {
     fn new(max: usize) -> Self {
-        Self { names: vec!["(other)".into()], numbers: BTreeMap::new(), max }
+        Self { names: vec!["(other)".into()], numbers: BTreeMap::new(), free: Vec::new(), max }
     }
 
     fn number(&mut self, name: &str) -> u32 {
@@ -394,14 +459,37 @@ impl Names {
         if let Some(number) = self.numbers.get(name) {
             return *number;
         }
-        if self.names.len() >= self.max {
+        if self.is_full() {
             return 0;
         }
-        let number = self.names.len() as u32;
         let name: Arc<str> = name.into();
-        self.names.push(Arc::clone(&name));
+        let number = self.free.pop().unwrap_or(self.names.len() as u32);
+        match self.names.get_mut(number as usize) {
+            Some(free) => *free = Arc::clone(&name),
+            None => self.names.push(Arc::clone(&name)),
+        }
         self.numbers.insert(name, number);
         number
+    }
+
+    fn is_full(&self) -> bool {
+        self.names.len() >= self.max && self.free.is_empty()
+    }
+
+    /// Forgets names but for those whose numbers are to stay. Which numbers have names.
+    fn retain(&mut self, stays: impl Fn(u32) -> bool) -> Vec<bool> {
+        let Self { names, numbers, free, .. } = self;
+        numbers.retain(|_, number| {
+            let stays = stays(*number);
+            if !stays {
+                names[*number as usize] = Arc::clone(&names[0]);
+                free.push(*number);
+            }
+            stays
+        });
+        let mut known = vec![false; names.len()];
+        numbers.values().chain(&[0]).for_each(|number| known[*number as usize] = true);
+        known
     }
 
     fn name(&self, number: u32) -> &str {

@@ -137,6 +137,13 @@ impl TracedCalls {
         self.rows.push_back(row);
     }
 
+    /// Other numbers for methods and peers.
+    pub fn rename(&mut self, method: impl Fn(u32) -> u32, peer: impl Fn(u32) -> u32) {
+        for row in &mut self.rows {
+            (row.method, row.peer) = (MethodIndex(method(row.method.0)), PeerIndex(peer(row.peer.0)));
+        }
+    }
+
     /// Takes so many out, oldest first.
     pub fn take(&mut self, max: usize) -> impl Iterator<Item = TracedRow> + '_ {
         let count = max.min(self.rows.len());

@@ -206,6 +206,50 @@ fn names_beyond_the_limits_share_a_series() {
     assert_eq!(snapshot.sum(Side::Made).calls(), calls + 1, "none is lost");
 }
 
+#[test]
+fn what_nobody_uses_is_forgotten_and_makes_room() {
+    let mut telemetry = Telemetry::new();
+    let (kept, host) = (telemetry.method("/kept.Methods/1"), telemetry.peer("10.0.0.1", false));
+    telemetry.record(Instant(1 << 40), &call(1_000, kept, host, USUAL));
+    let before = telemetry.heap_bytes();
+    let methods: Vec<MethodIndex> =
+        (0..Telemetry::METHODS_MAX).map(|n| telemetry.method(&format!("/many.Methods/{n}"))).collect();
+    for (n, method) in methods.into_iter().enumerate().take(Telemetry::PEERS_MAX) {
+        let peer = telemetry.peer(&format!("10.1.{n}"), false);
+        telemetry.record(Instant(1 << 40), &call(n as u64 * 1_000, method, peer, USUAL));
+    }
+    assert!(telemetry.is_full());
+    let full = telemetry.heap_bytes();
+    let ask = Ask { samples_max: 10_000, ..Ask::default() };
+    let mut under_way = telemetry.begin_snapshot(Instant(1 << 40), ask.clone());
+    assert!(telemetry.copy_part(&mut under_way));
+    telemetry.forget(|method| method == kept, |peer| peer == host);
+    while telemetry.copy_part(&mut under_way) {}
+    assert!(under_way.finish().series.iter().any(|one| one.method == "/kept.Methods/1"));
+    assert!(!telemetry.is_full());
+    let calls_bytes = telemetry.recorder().heap_bytes();
+    let own = telemetry.heap_bytes() - calls_bytes;
+    assert!(own < 100_000 && full - before > 1_000_000, "{before}, {full}, {own}");
+    let snapshot = telemetry.snapshot(Instant(1 << 40), &ask);
+    let named: Vec<&str> = snapshot.series.iter().map(|one| &*one.method).collect();
+    assert_eq!(named, ["/kept.Methods/1"]);
+    let samples_of = |name: &str| snapshot.samples.iter().filter(|sample| &*sample.method == name).count();
+    assert_eq!((samples_of("/kept.Methods/1"), samples_of("(other)")), (1, Telemetry::PEERS_MAX));
+    // A number that is used again is the new one's alone.
+    let (fresh, peer) = (telemetry.method("/fresh.Methods/1"), telemetry.peer("10.2.0.1", true));
+    assert_ne!((fresh, peer), (MethodIndex::OTHER, PeerIndex::OTHER));
+    telemetry.record(Instant(1 << 40), &call(1_000, fresh, peer, USUAL));
+    let snapshot = telemetry.snapshot(Instant(1 << 40), &ask);
+    let fresh: Vec<u64> = snapshot
+        .series
+        .iter()
+        .filter(|one| one.method == "/fresh.Methods/1")
+        .map(|one| one.series.calls())
+        .collect();
+    assert_eq!(fresh, [1]);
+    assert_eq!(telemetry.method("/kept.Methods/1"), kept);
+}
+
 /// Calls are counted many at a time; who asks in between gets every one, of whatever method, side and coverage.
 #[test]
 fn no_call_is_pending_for_who_asks() {

@@ -5,10 +5,10 @@
 //! applications have published are paid with it: what they make a shard do, and the bytes it moves for them. Entries of
 //! a server are paid by whoever made the call, and blocks are given back for nothing: they were paid when they came.
 //!
-//! Who has used its credit up waits for the next round, and that begins when nobody in credit wants anything. A round is
-//! not a turn of the shard, in which a session has less than its tenant's credit: of messages of some KiB a turn takes
-//! so few that with a round in each nobody would ever have used up anything, and all would have the same. Whoever wants
-//! nothing keeps nothing for later, and nobody waits for a credit that nobody else wants.
+//! Who has used its credit up waits for the next round, and that begins when nobody in credit wants anything. A round
+//! is not a turn of the shard, in which a session has less than its tenant's credit: of messages of some KiB a turn
+//! takes so few that with a round in each nobody would ever have used up anything, and all would have the same. Whoever
+//! wants nothing keeps nothing for later, and nobody waits for a credit that nobody else wants.
 
 use crate::config::{Tenant as Table, TenantCandidate};
 use std::collections::HashMap;

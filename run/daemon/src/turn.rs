@@ -175,9 +175,9 @@ impl Shard {
         worked
     }
 
-    /// The same where several tenants are attached: those in credit go, and who is in debt waits for as long as somebody
-    /// in credit has anything. Begins with another session every time, because the first of a tenant's may use up what
-    /// all have.
+    /// The same where several tenants are attached: those in credit go, and who is in debt waits for as long as
+    /// somebody in credit has anything. Begins with another session every time, because the first of a tenant's may use
+    /// up what all have.
     fn drain_by_tenants(&mut self) -> bool {
         let count = self.sessions.active.len();
         self.sessions.begins_at = if count == 0 { 0 } else { (self.sessions.begins_at + 1) % count };
