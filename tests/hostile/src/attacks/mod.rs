@@ -53,6 +53,7 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("silent", network::silent),
     ("greeted", network::greeted),
     ("unread", network::unread),
+    ("native_unread", network::native_unread),
     ("overdue", network::overdue),
     ("slow", network::slow),
     ("halves", network::halves),

@@ -48,6 +48,9 @@ fn attach(attacker: &Attacker, bytes: usize) -> Result<Busy, String> {
         || Attach { submission_entries: RING_ENTRIES, completion_entries: RING_ENTRIES, ..Attach::default() };
     let mut server = Application::attach_as(&attacker.socket, wants())?;
     let mut client = Application::attach_as(&attacker.socket, wants())?;
+    // By which a daemon may know whose its calls are.
+    let user = rustix::process::getuid().as_raw();
+    client.bind(vec![format!("hostile.v1.User{user}")], Vec::new())?;
     let service = format!("hostile.v1.Of{}", std::process::id());
     server.bind(vec![service.clone()], Vec::new())?;
     let bound = client.bind(Vec::new(), vec![(format!("/{service}/Call"), String::new())])?;

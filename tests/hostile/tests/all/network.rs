@@ -21,6 +21,15 @@ fn streams_that_are_not_read_cost_their_own_budget() {
 }
 
 #[test]
+fn streams_that_a_daemon_does_not_read_cost_their_own_budget() {
+    let Some(mut stage) = Stage::set("native unread", "", "") else { return };
+    let said = stage.attack("native_unread 100");
+    assert_eq!(said, "done: 100 streams");
+    // `limits.connection_queue_bytes` of the one connection, and what its streams have sent ahead.
+    stage.end(96 * MIB);
+}
+
+#[test]
 fn slow_connections_of_one_address_share_a_budget() {
     let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\n";
     let Some(mut stage) = Stage::set("slow", "", more) else { return };

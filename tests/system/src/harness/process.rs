@@ -145,6 +145,11 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory, that which others share included: heaps and rings.
     pub fn resident_bytes(&self) -> u64 {
         self.memory_bytes("VmRSS:")
