@@ -26,6 +26,7 @@ impl Engine {
             balanced: Vec::new(),
             waiting: self.workers.waiting(),
             attempts: self.attempts.figures(),
+            datagrams_refused: 0,
             limits_met: self.limits_met.iter().map(|(name, calls)| (*name, *calls)).collect(),
             memory: memory(self),
         }

@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub limits_met: Vec<(&'static str, u64)>,
     /// Bytes by owner. What applications hold is with their sessions.
     pub memory: Vec<(&'static str, u64)>,
+    /// Datagrams of R2P2 without a good seal, since the start. Filled in by the host, which opens them.
+    pub datagrams_refused: u64,
 }
 
 /// An endpoint of a service, as balancing sees it.

@@ -123,6 +123,11 @@ impl UdpPorts {
         }
     }
 
+    /// Datagrams without a good seal so far.
+    pub fn refused(&self) -> u64 {
+        self.seals.as_ref().map_or(0, ShardSeals::refused)
+    }
+
     /// The address a port has, as far as it is known; asked for where seals say it.
     fn own_address(&self, port: R2p2Port) -> SocketAddrV4 {
         let address = self.seals.as_ref().and_then(|_| self.of(port)?.address().ok());

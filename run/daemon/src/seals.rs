@@ -15,6 +15,8 @@ pub(crate) struct ShardSeals {
     opened: Vec<u8>,
     /// Sealed and not yet sent, for a moment: one behind the other.
     sealed: Vec<u8>,
+    /// Datagrams without a good seal.
+    refused: u64,
 }
 
 impl ShardSeals {
@@ -22,7 +24,7 @@ impl ShardSeals {
         // The standard library's only door to the system's randomness.
         let sealer = Sealer::new(keys.clone(), RandomState::new().hash_one(0));
         let opener = Opener::new(keys, unix_us());
-        Self { sealer, opener, opened: Vec::new(), sealed: Vec::new() }
+        Self { sealer, opener, opened: Vec::new(), sealed: Vec::new(), refused: 0 }
     }
 
     /// A datagram that came to `own`, without its seal; `None` if it is not to be believed.
@@ -30,10 +32,16 @@ impl ShardSeals {
         match self.opener.open(unix_us(), own, from, datagram, &mut self.opened) {
             Ok(()) => Some(&self.opened),
             Err(why) => {
+                self.refused += 1;
                 tracing::warn!(%from, %why, "datagram refused");
                 None
             }
         }
+    }
+
+    /// Datagrams without a good seal so far.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Sends datagrams, each with its seal.

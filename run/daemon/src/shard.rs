@@ -268,6 +268,7 @@ impl Shard {
                 self.look_everywhere();
                 let mut state = self.engine.snapshot();
                 state.balanced = self.engine.balanced(began);
+                state.datagrams_refused = self.udp.refused();
                 for row in &mut state.sessions {
                     row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
                 }

@@ -146,6 +146,12 @@ fn hosts_with_a_key_believe_each_other_and_nobody_else() {
                 stage.caller.submit(Submission::Call(call));
                 let Completion::Finish(finish) = stage.caller.next() else { panic!("a unary call finishes") };
                 assert_ne!(finish.code, Code::Ok, "{near} calls {far}, {mode}");
+                let refused = |host: &Daemon| -> u64 {
+                    let shards = host.observe(&trunkline_telemetry::Ask::default());
+                    shards.iter().map(|shard| shard.snapshot.datagrams_refused).sum()
+                };
+                let all = refused(&stage.near) + refused(&stage.far);
+                assert_eq!(all > 0, !far.is_empty(), "{near} calls {far}, {mode}: {all}");
             }
         }
     }

@@ -56,6 +56,7 @@ pub fn figures(host: &impl Host) -> Exposition {
     attempts(&mut text, &shards);
     limits(&mut text, &shards);
     memory(&mut text, &shards);
+    datagrams(&mut text, &shards);
     connections(&mut text, &shards);
     policies(&mut text, &host.policies());
     #[cfg(feature = "otlp")]
@@ -211,6 +212,12 @@ fn limits(text: &mut Exposition, shards: &[Observation]) {
     for (limit, calls) in live::limits(shards) {
         text.sample(&[("limit", limit)], calls);
     }
+}
+
+fn datagrams(text: &mut Exposition, shards: &[Observation]) {
+    let name = "trunkline_r2p2_datagrams_refused_total";
+    text.family(name, "counter", "Datagrams of R2P2 without a good seal.");
+    text.sample(&[], shards.iter().map(|shard| shard.snapshot.datagrams_refused).sum::<u64>());
 }
 
 fn memory(text: &mut Exposition, shards: &[Observation]) {
