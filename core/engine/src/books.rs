@@ -9,6 +9,9 @@ use crate::{CallKey, GrpcKey, PeerKey, SessionKey};
 /// # Errors
 /// The first book that does not agree with its contents.
 pub(crate) fn audit(engine: &Engine) -> Result<(), String> {
+    if let Some(what) = engine.invariants.first() {
+        return Err(format!("does not hold: {what}"));
+    }
     engine.grpc_peers.iter().try_for_each(|(key, peer)| audit_grpc(engine, key, peer))?;
     engine.peers.iter().try_for_each(|(key, _)| audit_peer(engine, key))?;
     engine.sessions.iter().try_for_each(|(key, _)| audit_session(engine, key))?;

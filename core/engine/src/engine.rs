@@ -14,6 +14,7 @@ use crate::grpc_settings::GrpcSettings;
 use crate::handover::awaited::Awaited;
 use crate::heaps::Heaps;
 use crate::held::HeldBudget;
+use crate::invariants::Invariants;
 use crate::limits::Limits;
 use crate::nested::Nested;
 use crate::owners::Owners;
@@ -111,6 +112,7 @@ pub struct Engine {
     pub(crate) limits_met: BTreeMap<&'static str, u64>,
     /// When the bytes being handled were first known to be there.
     pub(crate) arrived: Instant,
+    pub(crate) invariants: Invariants,
 }
 
 /// The settings of connections: those that carry small calls, and the bulk lanes.
@@ -228,6 +230,7 @@ impl Engine {
             hosts_left: 0,
             limits_met: BTreeMap::new(),
             arrived: Instant::default(),
+            invariants: Invariants::default(),
         }
     }
 
@@ -472,6 +475,12 @@ impl Engine {
     /// An endpoint to connect to.
     pub fn poll_dial(&mut self) -> Option<Dial> {
         self.dials.pop_front()
+    }
+
+    /// An invariant of the engine that was found broken, each once: for the log. What it concerned was ended or set
+    /// right.
+    pub fn poll_broken_invariant(&mut self) -> Option<&'static str> {
+        self.invariants.poll()
     }
 
     /// A connection to be closed: nobody calls there any more. The host closes it and says so by

@@ -21,6 +21,10 @@ use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
 
 /// Below this a message is sent as it is: a compressor's header alone has 10 to 20 bytes.
 const COMPRESSED_BYTES_MIN: usize = 128;
+/// What a connection counts is the sum of what its streams do.
+const QUEUED_AGREES: &str = "a gRPC connection has queued at least what one of its streams has";
+const ARRIVING_AGREES: &str = "a gRPC connection holds at least what arrives on one of its streams";
+const REPLAY_AGREES: &str = "a gRPC connection keeps at least what one of its streams would send again";
 /// A connection's streams are not looked at more often than this.
 const SWEEP_NS_MIN: u64 = 50_000_000;
 
@@ -145,7 +149,8 @@ impl EndOfCall for WebStream {
         let answered = made && stream.incoming.over;
         stream.call = None;
         stream.incoming.discard();
-        found.arriving_bytes = found.arriving_bytes.saturating_sub(held);
+        found.arriving_bytes =
+            engine.invariants.left(found.arriving_bytes.checked_sub(held), ARRIVING_AGREES);
         found.settle(&mut engine.held);
         engine.release_bytes(peer, tag, unreleased);
         if !over {
@@ -199,7 +204,7 @@ impl Engine {
         let found = self.grpc_peers.find_mut(peer).filter(|found| found.remote.is_some())?;
         let stream = found.streams.get_mut(&tag)?;
         let (bytes, credit) = stream.outgoing.give_up();
-        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        found.queued_bytes = self.invariants.left(found.queued_bytes.checked_sub(bytes), QUEUED_AGREES);
         let call = stream.call;
         found.settle(&mut self.held);
         self.touch(peer);
@@ -221,9 +226,12 @@ impl Engine {
     pub(crate) fn remove_grpc_stream(&mut self, key: GrpcKey, tag: StreamTag) -> Option<Box<GrpcStream>> {
         let peer = self.grpc_peers.find_mut(key)?;
         let stream = peer.streams.remove(&tag)?;
-        peer.queued_bytes = peer.queued_bytes.saturating_sub(stream.outgoing.queued_bytes);
-        peer.arriving_bytes = peer.arriving_bytes.saturating_sub(stream.incoming.held());
-        peer.replay_bytes -= stream.replay.as_ref().map_or(0, |replay| replay.bytes);
+        let queued_bytes = peer.queued_bytes.checked_sub(stream.outgoing.queued_bytes);
+        peer.queued_bytes = self.invariants.left(queued_bytes, QUEUED_AGREES);
+        let arriving_bytes = peer.arriving_bytes.checked_sub(stream.incoming.held());
+        peer.arriving_bytes = self.invariants.left(arriving_bytes, ARRIVING_AGREES);
+        let replay_bytes = stream.replay.as_ref().map_or(0, |replay| replay.bytes);
+        peer.replay_bytes = self.invariants.left(peer.replay_bytes.checked_sub(replay_bytes), REPLAY_AGREES);
         peer.settle(&mut self.held);
         self.touch(key);
         Some(stream)
@@ -236,7 +244,7 @@ impl Engine {
         let Some(stream) = found.streams.get_mut(&tag) else { return };
         let bytes = (bytes as u64).min(stream.outgoing.queued_bytes);
         let credit = stream.outgoing.sent(bytes);
-        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        found.queued_bytes = self.invariants.left(found.queued_bytes.checked_sub(bytes), QUEUED_AGREES);
         let (call, left) = (stream.call, stream.outgoing.queued_bytes);
         found.settle(&mut self.held);
         let direction = if found.remote.is_some() { Direction::Request } else { Direction::Response };
@@ -377,7 +385,7 @@ impl Engine {
         }
         let (bytes, _) = stream.outgoing.give_up();
         stream.outgoing.ended = true;
-        found.queued_bytes = found.queued_bytes.saturating_sub(bytes);
+        found.queued_bytes = self.invariants.left(found.queued_bytes.checked_sub(bytes), QUEUED_AGREES);
         found.settle(&mut self.held);
         self.touch(peer);
         self.http(peer, Command::CutOff { stream: tag, trailers: response::trailers(outcome) });

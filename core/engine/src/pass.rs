@@ -284,7 +284,8 @@ impl Engine {
             self.unaccount_forwarded(key, direction, item);
         }
         if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
-            session.parked_bytes = session.parked_bytes.saturating_sub(bytes);
+            let parked_bytes = session.parked_bytes.checked_sub(bytes);
+            session.parked_bytes = self.invariants.left(parked_bytes, "a session's items wait counted");
             self.held.settle(&mut session.holding, session.parked_bytes as u64);
         }
     }

@@ -190,7 +190,8 @@ impl Engine {
         self.give_back(lent.session, lent.block);
         self.credit_sender(lent.call, lent.direction, lent.window_bytes);
         if let Some(session) = self.sessions.find_mut(lent.session) {
-            session.lent -= 1;
+            session.lent =
+                self.invariants.left(session.lent.checked_sub(1), "a block is lent before it comes back");
         }
         self.retire_if_unlent(lent.session);
     }

@@ -14,7 +14,9 @@ use crate::shares::{ReceiveHeap, Wait};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::entry::{self, Completion, Finish, Payload, Span};
-use trunkline_call::{CallId, Caller, Code, Encoding, Execution, Fault, Instant, Metadata, RouteIndex};
+use trunkline_call::{
+    CallId, Caller, Code, Encoding, Execution, Fault, Instant, Metadata, RouteIndex, Status,
+};
 
 impl EndOfCall for SessionHandler<'_> {
     // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
@@ -37,6 +39,13 @@ impl EndOfCall for SessionHandler<'_> {
             engine.drop_item(item);
             return Err(Refusal::Fault(Fault::HandlerGone { executed: Execution::NotExecuted }));
         };
+        if matches!(item, Item::Open { .. }) && engine.was_handed_over(key) {
+            engine.drop_item(item);
+            let why = "the daemon was about to deliver it a second time, and has not; this is a fault of the daemon";
+            engine.invariants.note("a handler sees a call once");
+            engine.end(turn, key, &Status::new(Code::Internal, why).with_execution(Execution::Unknown));
+            return Ok(());
+        }
         let sent = engine.request_form(key);
         let placed =
             engine.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
@@ -128,6 +137,10 @@ impl ClientSide for SessionMaker<'_> {
 }
 
 impl Engine {
+    fn was_handed_over(&self, key: CallKey) -> bool {
+        self.calls.find(key).is_some_and(|call| call.handed_over)
+    }
+
     /// Whether a request's message can become one of the session's type. A linear message of a peer can only if it has
     /// this very type: peers may send what was agreed with a server that is gone since, and nobody here can read it.
     pub(crate) fn bridgeable(&self, key: CallKey, types: &MethodTypes, item: &Item<'_>) -> bool {
@@ -196,7 +209,9 @@ impl Engine {
     /// Messages of streams were released, or their calls have ended.
     pub(crate) fn streams_hold_less(&mut self, session: SessionKey, bytes: u64) {
         if let Some(session) = self.sessions.find_mut(session) {
-            session.stream_bytes = session.stream_bytes.saturating_sub(bytes);
+            let stream_bytes = session.stream_bytes.checked_sub(bytes);
+            session.stream_bytes =
+                self.invariants.left(stream_bytes, "a stream's messages lie in a heap counted");
         }
     }
 
@@ -367,6 +382,9 @@ impl Engine {
         finish: Finish,
     ) {
         if let Some(call) = self.calls.find_mut(key) {
+            if call.outcome.is_some() {
+                return self.invariants.note("a call has one outcome");
+            }
             call.outcome = Some(finish.code);
             let same_host = matches!(call.server, ServerEnd::Session { .. });
             if same_host {

@@ -457,13 +457,20 @@ impl Shard {
         }
     }
 
-    /// Hands what policies have to say to the control thread, which has time to write.
+    /// Hands what policies have to say to the control thread, which has time to write. A rule of the engine that is
+    /// broken goes to the log.
     pub fn report_policies(&mut self) {
         while let Some(misfit) = self.engine.poll_policy_misfit() {
             self.notify(Notice::Misfit(Box::new(misfit)));
         }
         while let Some(ejected) = self.engine.poll_ejected_module() {
             self.notify(Notice::Ejected(Box::new(ejected)));
+        }
+        while let Some(what) = self.engine.poll_broken_invariant() {
+            tracing::error!(
+                what,
+                "the daemon has broken a rule of its own; what it concerned was ended or set right"
+            );
         }
         while self.control.unwritten.load(Ordering::Relaxed) < UNWRITTEN_MAX {
             let Some(record) = self.engine.poll_access_record() else { return };
