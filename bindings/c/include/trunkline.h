@@ -117,6 +117,9 @@
 // A delivered call is over: answered, or no longer wanted.
 #define TL_EVENT_OVER 9
 
+// What `tl_queue_post` was given.
+#define TL_EVENT_POSTED 10
+
 // Handles at a time. Far more than calls, whose number the daemon bounds; a program that never releases what it
 // received meets this before it has used up the machine's memory.
 #define HANDLES_MAX (FIRST * ((1 << CHUNKS) - 1))
@@ -178,6 +181,9 @@ typedef struct tl_call_options {
   struct tl_memory built;
   // How many bytes the built request has.
   size_t built_bytes;
+  // Of `tl_cancellation_new`: by it the call is cancelled from another thread, before it is made and while a function
+  // waits for it; 0 for none. Of one call at a time.
+  struct tl_call cancellation;
 } tl_call_options;
 
 // A received message. Released by `tl_message_release`.
@@ -387,6 +393,19 @@ tl_code tl_call_receive(struct tl_call call,
 tl_code tl_call_cancel(struct tl_call call,
                        struct tl_status *status);
 
+// Something to cancel a call by that a function waits for: `tl_call_options.cancellation`, given to `tl_call_cancel`.
+// Released by `tl_call_release`.
+//
+// Asks for: `out` is valid for writing, `status` too or null.
+tl_code tl_cancellation_new(struct tl_call *out,
+                            struct tl_status *status);
+
+// 1 if a delivered call is over: answered, or no longer wanted because its caller has gone, its deadline has passed or
+// the session has ended. 0 otherwise, and of what is no delivered call.
+//
+// Asks for: May be called with any handle.
+uint32_t tl_call_is_over(struct tl_call call);
+
 // `/package.Service/Method` of a delivered call, until it is released.
 //
 // Asks for: May be called with any handle.
@@ -563,6 +582,14 @@ tl_code tl_queue_new(struct tl_queue *out, struct tl_status *status);
 //
 // Asks for: May be called with any handle.
 int32_t tl_queue_fd(struct tl_queue queue);
+
+// Adds an event of the caller's own, `TL_EVENT_POSTED` with `tag`: a thread that waits in `tl_queue_next` gets it. What
+// waits to be taken is the caller's to bound.
+//
+// Asks for: `status` is valid for writing or null.
+tl_code tl_queue_post(struct tl_queue queue,
+                      uint64_t tag,
+                      struct tl_status *status);
 
 // Goes on with the operations of a queue, and takes up to `capacity` events; waits up to `timeout_ns` for the first,
 // for ever if that is negative. `count` gets how many there are, 0 if none came in time. When it is released

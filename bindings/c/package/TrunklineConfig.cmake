@@ -1,4 +1,5 @@
-# find_package(Trunkline), then target_link_libraries(program Trunkline::trunkline)
+# find_package(Trunkline), then target_link_libraries(program Trunkline::trunkline); Trunkline::grpc++ adds gRPC C++'s own
+# surface.
 get_filename_component(_trunkline_prefix "${CMAKE_CURRENT_LIST_DIR}/@UP@" ABSOLUTE)
 if(NOT TARGET Trunkline::trunkline)
   add_library(Trunkline::trunkline SHARED IMPORTED)
@@ -6,5 +7,9 @@ if(NOT TARGET Trunkline::trunkline)
     IMPORTED_LOCATION "${_trunkline_prefix}/@LIBDIR@/libtrunkline.so.0"
     IMPORTED_SONAME "libtrunkline.so.0"
     INTERFACE_INCLUDE_DIRECTORIES "${_trunkline_prefix}/include")
+  add_library(Trunkline::grpc++ INTERFACE IMPORTED)
+  set_target_properties(Trunkline::grpc++ PROPERTIES
+    INTERFACE_INCLUDE_DIRECTORIES "${_trunkline_prefix}/include/trunkline"
+    INTERFACE_LINK_LIBRARIES Trunkline::trunkline)
 endif()
 unset(_trunkline_prefix)

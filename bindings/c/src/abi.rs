@@ -165,6 +165,8 @@ pub const TL_EVENT_END: u32 = 7;
 pub const TL_EVENT_CALL: u32 = 8;
 /// A delivered call is over: answered, or no longer wanted.
 pub const TL_EVENT_OVER: u32 = 9;
+/// What `tl_queue_post` was given.
+pub const TL_EVENT_POSTED: u32 = 10;
 
 /// Settings of a channel. Set all to zero, then `size`, then what is wanted.
 #[repr(C)]
@@ -205,6 +207,9 @@ pub struct tl_call_options {
     pub built: tl_memory,
     /// How many bytes the built request has.
     pub built_bytes: usize,
+    /// Of `tl_cancellation_new`: by it the call is cancelled from another thread, before it is made and while a
+    /// function waits for it; 0 for none. Of one call at a time.
+    pub cancellation: tl_call,
 }
 
 /// Settings of a server. Set all to zero, then `size`, then what is wanted.

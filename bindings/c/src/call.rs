@@ -42,6 +42,14 @@ fn dial(
     Ok(dial.with_metadata(metadata::copy_of(options.metadata)?))
 }
 
+/// What the call is cancelled by: of the options, or its own.
+fn cancel_of(foreign: &CallerMemory, options: *const tl_call_options) -> Result<Cancel, Status> {
+    match foreign.sized(options)? {
+        Some(options) if options.cancellation.id != 0 => lookup::cancellation(options.cancellation),
+        _ => Ok(Cancel::default()),
+    }
+}
+
 fn copied(foreign: &CallerMemory, slice: tl_slice) -> Result<OpaqueBody, Status> {
     Ok(foreign.bytes(slice)?.to_vec().into())
 }
@@ -72,7 +80,7 @@ pub unsafe extern "C" fn tl_unary(
         enter("tl_unary", status, |foreign| {
             foreign.write(reply, tl_message::default())?;
             let built = built(foreign, options)?;
-            let dial = dial(foreign, channel, method, options, &Cancel::default())?;
+            let dial = dial(foreign, channel, method, options, &cancel_of(foreign, options)?)?;
             let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             match answered.message {
                 Some(message) => foreign.write(reply, message::handle_of(message)?),
@@ -101,7 +109,7 @@ pub unsafe extern "C" fn tl_unary_event(
         enter("tl_unary_event", status, |foreign| {
             foreign.write(event, event::NONE)?;
             let built = built(foreign, options)?;
-            let dial = dial(foreign, channel, method, options, &Cancel::default())?;
+            let dial = dial(foreign, channel, method, options, &cancel_of(foreign, options)?)?;
             let answered = dial.unary(built.map_or_else(|| copied(foreign, request), Ok)?).wait();
             let ended = answered.status.clone();
             foreign.write(event, QueueEvent { tag: 0, call: 0, what: What::Reply(answered) }.give())?;
@@ -131,7 +139,7 @@ pub unsafe extern "C" fn tl_unary_start(
         enter("tl_unary_start", status, |foreign| {
             foreign.write(call, tl_call::default())?;
             let built = built(foreign, options)?;
-            let (queue, cancel) = (lookup::queue(queue)?, Cancel::default());
+            let (queue, cancel) = (lookup::queue(queue)?, cancel_of(foreign, options)?);
             let dial = dial(foreign, channel, method, options, &cancel)?;
             let request = built.map_or_else(|| copied(foreign, request), Ok)?;
             let id = handles::insert(Object::Call(Arc::new(CallObject::Unary(cancel))))?;
@@ -164,7 +172,7 @@ pub unsafe extern "C" fn tl_call_open(
         enter("tl_call_open", status, |foreign| {
             foreign.write(call, tl_call::default())?;
             let built = built(foreign, options)?;
-            let (queue, cancel) = (lookup::queue_if_any(queue)?, Cancel::default());
+            let (queue, cancel) = (lookup::queue_if_any(queue)?, cancel_of(foreign, options)?);
             let dial = dial(foreign, channel, method, options, &cancel)?;
             let first = match built {
                 _ if flags & TL_NO_MESSAGE != 0 => None,
@@ -349,6 +357,34 @@ pub unsafe extern "C" fn tl_call_cancel(call: tl_call, status: *mut tl_status) -
             Ok(())
         })
     }
+}
+
+/// Something to cancel a call by that a function waits for: `tl_call_options.cancellation`, given to `tl_call_cancel`.
+/// Released by `tl_call_release`.
+///
+/// # Safety
+/// `out` is valid for writing, `status` too or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_cancellation_new(out: *mut tl_call, status: *mut tl_status) -> tl_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        enter("tl_cancellation_new", status, |foreign| {
+            foreign.write(out, tl_call::default())?;
+            let cancellation = Arc::new(CallObject::Cancellation(Cancel::default()));
+            foreign.write(out, tl_call { id: handles::insert(Object::Call(cancellation))? })
+        })
+    }
+}
+
+/// 1 if a delivered call is over: answered, or no longer wanted because its caller has gone, its deadline has passed or
+/// the session has ended. 0 otherwise, and of what is no delivered call.
+///
+/// # Safety
+/// May be called with any handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_call_is_over(call: tl_call) -> u32 {
+    // SAFETY: no pointers.
+    unsafe { value("tl_call_is_over", 0, |_| Ok(lookup::served(call)?.scope().is_over().into())) }
 }
 
 /// `/package.Service/Method` of a delivered call, until it is released.

@@ -2,8 +2,8 @@
 
 use crate::abi::{
     TL_EVENT_CALL, TL_EVENT_END, TL_EVENT_HEADERS, TL_EVENT_MESSAGE, TL_EVENT_OPENED, TL_EVENT_OVER,
-    TL_EVENT_REPLY, TL_EVENT_REQUESTS_END, TL_EVENT_SENT, tl_call, tl_code, tl_event, tl_message,
-    tl_metadata, tl_status,
+    TL_EVENT_POSTED, TL_EVENT_REPLY, TL_EVENT_REQUESTS_END, TL_EVENT_SENT, tl_call, tl_code, tl_event,
+    tl_message, tl_metadata, tl_status,
 };
 use crate::entry::enter;
 use crate::handles;
@@ -68,6 +68,7 @@ impl What {
             Self::Arrived(CallEvent::End(_)) => TL_EVENT_END,
             Self::Call(_) => TL_EVENT_CALL,
             Self::Over => TL_EVENT_OVER,
+            Self::Posted => TL_EVENT_POSTED,
         }
     }
 
@@ -85,7 +86,7 @@ impl What {
             Self::Arrived(CallEvent::End(status)) => return Self::give_end(status, out),
             Self::Arrived(CallEvent::Headers(headers)) => out.headers = metadata::handle_of(headers)?,
             Self::Arrived(CallEvent::Message(message)) => out.message = message::handle_of(message)?,
-            Self::Arrived(CallEvent::RequestsEnd) | Self::Over => {}
+            Self::Arrived(CallEvent::RequestsEnd) | Self::Over | Self::Posted => {}
             Self::Call(call) => out.call = tl_call { id: handles::insert(Object::Call(call))? },
         }
         Ok(Status::ok())

@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use trunkline::opaque::Space;
 use trunkline::{Metadata, Status, opaque};
-use trunkline_bindings::{CompletionQueue, DeliveredCall};
+use trunkline_bindings::{Cancel, CompletionQueue, DeliveredCall};
 
 /// The channel behind a handle.
 pub(crate) fn channel(channel: tl_channel) -> Result<opaque::Client, Status> {
@@ -37,6 +37,14 @@ pub(crate) fn call(call: tl_call) -> Result<Arc<CallObject>, Status> {
     match handles::get(call.id) {
         Some(Object::Call(call)) => Ok(call),
         _ => Err(Status::invalid_argument(format!("{:#x} is no open call", call.id))),
+    }
+}
+
+/// What a cancellation's handle cancels by.
+pub(crate) fn cancellation(call: tl_call) -> Result<Cancel, Status> {
+    match &*self::call(call)? {
+        CallObject::Cancellation(cancel) => Ok(cancel.clone()),
+        _ => Err(Status::invalid_argument("a cancellation is made by tl_cancellation_new")),
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) enum What {
     Arrived(CallEvent),
     Call(Arc<CallObject>),
     Over,
+    Posted,
 }
 
 /// What is behind the handle of a call.
@@ -65,6 +66,8 @@ pub(crate) enum CallObject {
     Made { cancel: Cancel, opened: OnceLock<OpenCall> },
     /// Delivered to a server.
     Served(DeliveredCall),
+    /// No call: what one that blocks is cancelled by.
+    Cancellation(Cancel),
 }
 
 impl CallObject {
@@ -75,6 +78,7 @@ impl CallObject {
                 opened.ok_or_else(|| Status::failed_precondition("the call has not been opened yet"))
             }
             Self::Unary(_) => Err(Status::failed_precondition("a unary call ends by itself")),
+            Self::Cancellation(_) => Err(Status::failed_precondition("a cancellation is no call")),
             Self::Served(_) => Err(Status::failed_precondition("a delivered call is not the caller's")),
         }
     }
@@ -82,7 +86,7 @@ impl CallObject {
     /// Nobody is interested any more.
     pub(crate) fn let_go(&self) {
         match self {
-            Self::Unary(cancel) => cancel.set(),
+            Self::Unary(cancel) | Self::Cancellation(cancel) => cancel.set(),
             Self::Made { cancel, opened } => {
                 cancel.set();
                 if let Some(opened) = opened.get() {

@@ -3,7 +3,7 @@
 use crate::abi::{tl_code, tl_event, tl_queue, tl_status};
 use crate::entry::{enter, value};
 use crate::foreign::check_out;
-use crate::objects::Object;
+use crate::objects::{Object, QueueEvent, What};
 use crate::{handles, lookup};
 use rustix::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
@@ -40,6 +40,22 @@ pub unsafe extern "C" fn tl_queue_new(out: *mut tl_queue, status: *mut tl_status
 pub unsafe extern "C" fn tl_queue_fd(queue: tl_queue) -> i32 {
     // SAFETY: no pointers.
     unsafe { value("tl_queue_fd", -1, |_| Ok(lookup::queue(queue)?.as_fd().as_raw_fd())) }
+}
+
+/// Adds an event of the caller's own, `TL_EVENT_POSTED` with `tag`: a thread that waits in `tl_queue_next` gets it.
+/// What waits to be taken is the caller's to bound.
+///
+/// # Safety
+/// `status` is valid for writing or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tl_queue_post(queue: tl_queue, tag: u64, status: *mut tl_status) -> tl_code {
+    // SAFETY: the caller's promise.
+    unsafe {
+        enter("tl_queue_post", status, |_| {
+            lookup::queue(queue)?.push(QueueEvent { tag, call: 0, what: What::Posted });
+            Ok(())
+        })
+    }
 }
 
 /// Goes on with the operations of a queue, and takes up to `capacity` events; waits up to `timeout_ns` for the first,

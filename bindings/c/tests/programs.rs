@@ -199,6 +199,51 @@ fn generated_cpp_calls_and_serves() {
     assert_eq!(success("stubs", &run(built(cc, prefix.path(), &[]))), "handles 0\n");
 }
 
+/// gRPC C++'s own surface, by each of its APIs, under sanitizers where there are any. Plainly it is a system test.
+#[test]
+fn the_surface_of_grpc_cpp_is_clean_under_sanitizers() {
+    let what = "gRPC C++'s surface";
+    if !(has(cpp_compiler(), what) && has("protoc", what) && has("pkg-config", what)) {
+        return;
+    }
+    let prefix = installed();
+    let mut asked = Command::new("pkg-config");
+    asked.args(["--cflags", "--libs", "trunkline-grpc++"]);
+    let found = run({
+        asked.env("PKG_CONFIG_PATH", prefix.path().join("lib/pkgconfig"));
+        asked
+    });
+    if !found.status.success() {
+        eprintln!("skipped: {what}: there is no protobuf");
+        return;
+    }
+    let page = include_str!("../../../docs/grpc-cpp.md");
+    assert!(page.contains("pkg-config --cflags --libs trunkline-grpc++"), "the page says how this is built");
+    let sources = here("../cpp/tests/grpc");
+    let set = trunkline_schema::compile_proto_files(&[sources.join("exam.proto")], &[&sources]).unwrap();
+    let generated = prefix.path().join("include/trunkline");
+    for file in trunkline_codegen::generate_cpp_grpc(&set, &["exam.proto".to_owned()]).unwrap() {
+        std::fs::write(generated.join(&file.name), &file.text).unwrap();
+    }
+    let mut protoc = Command::new("protoc");
+    protoc.arg(format!("--proto_path={}", sources.display()));
+    protoc.arg(format!("--cpp_out={}", generated.display())).arg("exam.proto");
+    success("protoc", &run(protoc));
+    let mut cc = Command::new(cpp_compiler());
+    cc.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg(sources.join("exam.cc"));
+    cc.arg("-I").arg(&generated).args([generated.join("exam.grpc.pb.cc"), generated.join("exam.pb.cc")]);
+    let libraries = String::from_utf8_lossy(&found.stdout).into_owned();
+    let mut flags: Vec<&str> = Vec::new();
+    if has_sanitizers(prefix.path(), what) {
+        flags.extend(SANITIZERS);
+    }
+    flags.extend(libraries.split_whitespace());
+    let mut program = built(cc, prefix.path(), &flags);
+    program.arg("all").env("TRUNKLINE_CHECKS", "1").env("TRUNKLINE_EMBEDDED", "1");
+    let told = success("exam", &run(program));
+    assert_eq!(told, format!("{}handles 1\n", "blocking\ncallback\nqueued\n".repeat(3)));
+}
+
 /// What protoc-gen-trunkline makes with `messages=linear`: of the vectors that every language reads and writes.
 #[test]
 fn linear_cpp_reads_writes_builds_and_calls_and_is_clean_under_sanitizers() {

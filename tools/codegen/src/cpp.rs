@@ -1,25 +1,29 @@
 //! The C++ half: clients and services over `trunkline.hpp`, one header per protobuf package.
 //!
 //! Messages are those of protobuf's own compiler (`x.pb.h`), which the header includes and for which nothing is
-//! generated, or classes over linear messages ([`linear`]).
+//! generated, or classes over linear messages ([`linear`]). With gRPC C++'s own surface there are two files per
+//! `.proto` file ([`grpc`]).
 
 mod entries;
+mod grpc;
 mod linear;
 mod names;
 mod services;
 mod shell;
 mod value;
 
+pub use grpc::generate_cpp_grpc;
 pub use linear::generate_cpp_linear;
 
 use crate::CodegenError;
 use crate::model::{Model, Notes, Package, TypeTable};
 use std::fmt::Write;
 
-/// A header.
+/// A header, or a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CppHeader {
-    /// `<package>.trunkline.hpp` or `<package>.linear.hpp`; without a package `_` stands for it.
+    /// `<package>.trunkline.hpp` or `<package>.linear.hpp`; without a package `_` stands for it. With gRPC's surface
+    /// `<file>.grpc.pb.h` and `<file>.grpc.pb.cc`.
     pub name: String,
     /// Source text.
     pub text: String,

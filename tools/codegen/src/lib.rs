@@ -33,7 +33,7 @@ mod options;
 mod python;
 mod rust;
 
-pub use cpp::{CppHeader, generate_cpp, generate_cpp_linear};
+pub use cpp::{CppHeader, generate_cpp, generate_cpp_grpc, generate_cpp_linear};
 pub use error::CodegenError;
 pub use options::Options;
 pub use python::{PythonModule, generate_python};

@@ -11,7 +11,8 @@
 //! # Parameters
 //! Separated by commas, as in `--trunkline_opt=client=false,extern_path=.a.b=::crate_b`:
 //! * `lang=cpp`: C++ clients and services over `trunkline.hpp`, one header per package; `lang=python`: messages, stubs
-//!   and services over `trunkline.linear`, one module per package. The others are Rust's, but the next.
+//!   and services over `trunkline.linear`, one module per package. The others are Rust's, but the next two.
+//! * `surface=grpc`: in C++, gRPC C++'s own surface instead, as `x.grpc.pb.h` and `x.grpc.pb.cc` (`grpcpp/grpcpp.h`).
 //! * `messages=linear`: in C++, messages are classes over linear messages (`trunkline_linear.hpp`), not protobuf's.
 //! * `extern_path=.proto.path=::rust::path`: declared elsewhere, not generated.
 //! * `include_file=NAME`: one more file that includes all others as nested modules.

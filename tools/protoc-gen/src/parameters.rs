@@ -11,9 +11,11 @@ pub(crate) struct Parameters {
     pub(crate) language: TargetLanguage,
     /// Of C++: whether messages are classes over linear messages, not protobuf's.
     pub(crate) is_linear: bool,
+    /// Of C++: whether clients and services have gRPC C++'s own surface.
+    pub(crate) is_grpc: bool,
     /// Whether anything was said that only Rust's code has.
     says_rust: bool,
-    says_messages: bool,
+    says_cpp: bool,
 }
 
 /// What is generated.
@@ -35,17 +37,20 @@ impl Parameters {
         for parameter in text.split(',').map(str::trim).filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             parameters.set(name, value).map_err(|reason| format!("parameter {parameter:?}: {reason}"))?;
-            parameters.says_rust |= !["lang", "messages"].contains(&name);
-            parameters.says_messages |= name == "messages";
+            parameters.says_rust |= !["lang", "messages", "surface"].contains(&name);
+            parameters.says_cpp |= ["messages", "surface"].contains(&name);
         }
         if parameters.language == TargetLanguage::Cpp && parameters.says_rust {
-            return Err(format!("parameters {text:?}: lang=cpp has no others but messages"));
+            return Err(format!("parameters {text:?}: lang=cpp has no others but messages and surface"));
         }
         if parameters.language == TargetLanguage::Python && parameters.says_rust {
             return Err(format!("parameters {text:?}: lang=python has no others"));
         }
-        if parameters.language != TargetLanguage::Cpp && parameters.says_messages {
-            return Err(format!("parameters {text:?}: messages is a parameter of lang=cpp"));
+        if parameters.language != TargetLanguage::Cpp && parameters.says_cpp {
+            return Err(format!("parameters {text:?}: messages and surface are parameters of lang=cpp"));
+        }
+        if parameters.is_grpc && parameters.is_linear {
+            return Err(format!("parameters {text:?}: surface=grpc is over protobuf's messages"));
         }
         Ok(parameters)
     }
@@ -73,6 +78,13 @@ impl Parameters {
                     _ => return Err("expected protobuf or linear".to_owned()),
                 }
             }
+            "surface" => {
+                self.is_grpc = match value {
+                    "trunkline" => false,
+                    "grpc" => true,
+                    _ => return Err("expected trunkline or grpc".to_owned()),
+                }
+            }
             "runtime" if value.is_empty() => return Err("expected a path".to_owned()),
             "runtime" => _ = self.options.runtime(value),
             "btree_maps" => _ = self.options.btree_maps(yes(value)?),
@@ -80,11 +92,9 @@ impl Parameters {
             "client" => _ = self.options.client(yes(value)?),
             "server" => _ = self.options.server(yes(value)?),
             _ => {
-                return Err(
-                    "there is no such parameter; there are lang, messages, extern_path, include_file, \
-                            btree_maps, client, server, shared_types and runtime"
-                        .to_owned(),
-                );
+                return Err("there is no such parameter; there are lang, messages, surface, extern_path, \
+                            include_file, btree_maps, client, server, shared_types and runtime"
+                    .to_owned());
             }
         }
         Ok(())
@@ -128,9 +138,13 @@ mod tests {
             "lang=python,messages=linear",
             "messages=xml",
             "messages=linear",
+            "surface=grpc",
+            "lang=cpp,surface=soap",
+            "lang=cpp,messages=linear,surface=grpc",
         ] {
             let error = Parameters::read(wrong).unwrap_err();
-            assert!(error.contains(wrong), "{error}");
+            let named = wrong.rsplit(',').next().unwrap();
+            assert!(error.contains(named), "{error}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! One request, one response.
 
 use prost::{DecodeError, Message as _};
-use trunkline_codegen::{generate, generate_cpp, generate_cpp_linear, generate_python, module_tree};
+use trunkline_codegen::{
+    generate, generate_cpp, generate_cpp_grpc, generate_cpp_linear, generate_python, module_tree,
+};
 
 use crate::parameters::{Parameters, TargetLanguage};
 use crate::protocol::{
@@ -40,7 +42,11 @@ fn generated(request: Request) -> Result<Vec<File>, String> {
         return Ok(modules.into_iter().map(|module| file((module.name, module.text))).collect());
     }
     if parameters.language == TargetLanguage::Cpp {
-        let made = if parameters.is_linear { generate_cpp_linear } else { generate_cpp };
+        let made = match (parameters.is_linear, parameters.is_grpc) {
+            (true, _) => generate_cpp_linear,
+            (false, true) => generate_cpp_grpc,
+            (false, false) => generate_cpp,
+        };
         let headers = made(&set, &request.file_to_generate).map_err(|error| error.to_string())?;
         return Ok(headers.into_iter().map(|header| file((header.name, header.text))).collect());
     }

@@ -94,6 +94,17 @@ fn python_is_another_language() {
 }
 
 #[test]
+fn cpp_has_the_surface_of_grpc_if_asked_for() {
+    let files = answer(&request("lang=cpp,surface=grpc")).file;
+    assert_eq!(
+        files.iter().map(|f| f.name()).collect::<Vec<_>>(),
+        ["greeter.grpc.pb.h", "greeter.grpc.pb.cc"]
+    );
+    assert!(files[0].content().contains("class Greeter final {"));
+    assert!(files[1].content().contains("#include \"greeter.grpc.pb.h\""));
+}
+
+#[test]
 fn features_and_editions_are_declared() {
     let response = respond(&request("").encode_to_vec()).unwrap();
     let typed = CodeGeneratorResponse::decode(response.as_slice()).unwrap();

@@ -146,6 +146,11 @@ impl Scope {
         self.call.poll_over(cx)
     }
 
+    /// Whether it is over; looks into the ring first, so that a handler that never waits learns it, too.
+    pub fn is_over(&self) -> bool {
+        self.call.is_cancelled()
+    }
+
     /// Memory of `bytes` or more to build a linear message of the call in, where it will be sent from.
     pub fn space(&self, bytes: usize) -> Space {
         Space::of_session(Some(self.call.session()), bytes)

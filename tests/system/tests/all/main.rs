@@ -4,6 +4,7 @@ mod attempts;
 mod c_programs;
 mod crowds;
 mod forks;
+mod grpc_cpp;
 mod kills;
 mod languages;
 mod limits;

@@ -284,6 +284,8 @@ pub struct EnumValue {
 /// A service.
 #[derive(Clone, Debug)]
 pub struct Service {
+    /// The file that declares it, as imports write it.
+    pub file: String,
     /// With package.
     pub full_name: String,
     /// As declared.

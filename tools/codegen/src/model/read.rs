@@ -81,7 +81,7 @@ impl FileReader<'_> {
             package.enums.push(self.enumeration(enumeration, file.package(), &path)?);
         }
         for (service, path) in each(&file.service, &[], number::FILE_SERVICE) {
-            package.services.push(self.service(service, file.package(), &path)?);
+            package.services.push(self.service(service, file, &path)?);
         }
         Ok(())
     }
@@ -231,10 +231,10 @@ impl FileReader<'_> {
     fn service(
         &self,
         from: &ServiceDescriptorProto,
-        scope: &str,
+        file: &FileDescriptorProto,
         path: &[i32],
     ) -> Result<Service, CodegenError> {
-        let full_name = joined(scope, from.name());
+        let full_name = joined(file.package(), from.name());
         let name_of = |index: MessageIndex| self.schema.message(index).full_name.clone();
         let mut methods = Vec::with_capacity(from.method.len());
         for (method, path) in each(&from.method, path, number::SERVICE_METHOD) {
@@ -252,7 +252,8 @@ impl FileReader<'_> {
             });
         }
         let notes = self.notes(path, from.options.as_ref().is_some_and(|o| o.deprecated()));
-        Ok(Service { name: from.name().to_owned(), full_name, notes, methods })
+        let (file, name) = (file.name().to_owned(), from.name().to_owned());
+        Ok(Service { file, name, full_name, notes, methods })
     }
 
     fn index(&self, full_name: &str) -> Result<MessageIndex, CodegenError> {

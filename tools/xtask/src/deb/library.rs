@@ -58,8 +58,9 @@ pub fn library(revision: &str) -> Result<[PathBuf; 2], String> {
         "libdevel",
         "",
         "remote procedure calls as a managed service of the host: to build programs\n \
-         The headers trunkline.h, trunkline.hpp and trunkline_linear.hpp, what pkg-config and CMake look for, the\n \
-         plugin protoc-gen-trunkline, and examples.",
+         The headers trunkline.h, trunkline.hpp and trunkline_linear.hpp, gRPC C++'s own below\n \
+         /usr/include/trunkline, \
+         what pkg-config and CMake look for, the plugin protoc-gen-trunkline, and examples.",
     )?;
     let laid_out = |tree: &Path| {
         let built = tree.join("DEBIAN/built.so");
@@ -105,7 +106,9 @@ fn keep_development(root: &Path, tree: &Path, plugin: &[u8]) -> io::Result<()> {
     for name in EXAMPLES {
         install(&root.join("bindings/c/examples").join(name), &own.join("examples").join(name), 0o644)?;
     }
-    install(&root.join("docs/c.md"), &own.join("c.md"), 0o644)?;
+    for page in ["c.md", "grpc-cpp.md"] {
+        install(&root.join("docs").join(page), &own.join(page), 0o644)?;
+    }
     documents(root, tree, DEVELOPMENT)
 }
 

@@ -56,6 +56,95 @@ impl Prefix {
     }
 }
 
+/// Which library the exam of gRPC C++'s surface is compiled against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// Ours.
+    Trunkline,
+    /// gRPC C++ of the machine.
+    Stock,
+}
+
+impl Prefix {
+    /// `bindings/cpp/tests/grpc/exam.cc` against one of the two. `None`, and a line that says what is missing, where
+    /// the machine has no tools for it.
+    pub fn exam(&self, surface: Surface) -> Option<Command> {
+        let (tools, packages): (&[&str], &[&str]) = match surface {
+            Surface::Trunkline => (&["c++", "protoc", "pkg-config"], &["protobuf"]),
+            Surface::Stock => (&["c++", "protoc", "pkg-config", "grpc_cpp_plugin"], &["grpc++", "protobuf"]),
+        };
+        // grpc_cpp_plugin says nothing to `--version`, and ends when there is nothing to read.
+        let runs = |tool: &&str| {
+            let tried = process::Command::new(tool).arg("--version").stdin(Stdio::null()).output();
+            tried.is_ok()
+        };
+        let flags = process::Command::new("pkg-config").args(["--cflags", "--libs"]).args(packages).output();
+        let flags = flags.ok().filter(|output| output.status.success());
+        let missing = tools.iter().find(|tool| !runs(tool)).copied();
+        let Some(flags) = flags.filter(|_| missing.is_none()) else {
+            eprintln!(
+                "skipped: gRPC C++'s surface ({surface:?}): there is no {}",
+                missing.unwrap_or(packages[0])
+            );
+            return None;
+        };
+        let generated = self.path().join(format!("{surface:?}"));
+        std::fs::create_dir_all(&generated).unwrap();
+        let sources = root().join("bindings/cpp/tests/grpc");
+        self.generate(surface, &sources, &generated);
+        let program = generated.join("exam");
+        let mut cc = process::Command::new("c++");
+        cc.args(["-std=c++17", "-Wall", "-Wextra", "-I"]).arg(&generated).arg("-I").arg(&sources);
+        if surface == Surface::Trunkline {
+            for folder in ["include/trunkline", "include"] {
+                cc.arg("-I").arg(self.path().join(folder));
+            }
+            cc.arg("-Werror");
+        }
+        cc.args([sources.join("exam.cc"), generated.join("exam.grpc.pb.cc"), generated.join("exam.pb.cc")]);
+        if surface == Surface::Trunkline {
+            cc.arg("-L").arg(self.path().join("lib")).arg("-ltrunkline");
+            cc.arg(format!("-Wl,-rpath,{}", self.path().join("lib").display()));
+        }
+        if surface == Surface::Stock {
+            cc.args(["-Wl,--no-as-needed", "-lgrpc++_reflection"]);
+        }
+        cc.args(String::from_utf8_lossy(&flags.stdout).split_whitespace())
+            .args(["-lpthread", "-o"])
+            .arg(&program);
+        ended_well("c++", cc.output().unwrap());
+        Some(Command(vec![program.into()]))
+    }
+
+    /// What protoc and the plugin of the surface make of the exam's types.
+    fn generate(&self, surface: Surface, sources: &Path, generated: &Path) {
+        let mut protoc = process::Command::new("protoc");
+        protoc
+            .arg(format!("--proto_path={}", sources.display()))
+            .arg(format!("--cpp_out={}", generated.display()));
+        if surface == Surface::Stock {
+            let plugin =
+                process::Command::new("sh").args(["-c", "command -v grpc_cpp_plugin"]).output().unwrap();
+            let plugin = String::from_utf8_lossy(&plugin.stdout).trim().to_owned();
+            protoc.arg(format!("--plugin=protoc-gen-grpc={plugin}"));
+            protoc.arg(format!("--grpc_out={}", generated.display()));
+        }
+        ended_well("protoc", protoc.arg("exam.proto").output().unwrap());
+        if surface == Surface::Trunkline {
+            // The plugin's answer is that of the generator it calls; its own tests show that.
+            let set =
+                trunkline_schema::compile_proto_files(&[sources.join("exam.proto")], &[sources]).unwrap();
+            for file in trunkline_codegen::generate_cpp_grpc(&set, &["exam.proto".to_owned()]).unwrap() {
+                std::fs::write(generated.join(file.name), file.text).unwrap();
+            }
+        }
+    }
+}
+
+fn ended_well(what: &str, output: process::Output) {
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 impl Command {
     /// A program without arguments.
     pub fn of(program: &str) -> Self {

@@ -1,0 +1,20 @@
+// Names of compressions.
+#ifndef TRUNKLINE_GRPC_COMPRESSION_H
+#define TRUNKLINE_GRPC_COMPRESSION_H
+
+typedef enum {
+    GRPC_COMPRESS_NONE = 0,
+    GRPC_COMPRESS_DEFLATE,
+    GRPC_COMPRESS_GZIP,
+    GRPC_COMPRESS_ALGORITHMS_COUNT
+} grpc_compression_algorithm;
+
+typedef enum {
+    GRPC_COMPRESS_LEVEL_NONE = 0,
+    GRPC_COMPRESS_LEVEL_LOW,
+    GRPC_COMPRESS_LEVEL_MED,
+    GRPC_COMPRESS_LEVEL_HIGH,
+    GRPC_COMPRESS_LEVEL_COUNT
+} grpc_compression_level;
+
+#endif

@@ -1,0 +1,216 @@
+// grpc::ClientContext: what is asked of one call, and what came with its answer.
+#ifndef TRUNKLINE_GRPCPP_CLIENT_CONTEXT_H
+#define TRUNKLINE_GRPCPP_CLIENT_CONTEXT_H
+
+#include <grpc/compression.h>
+#include <grpcpp/channel.h>
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/time.h>
+
+#include <atomic>
+
+namespace grpc {
+
+class ServerContextBase;
+class ServerContext;
+class CallbackServerContext;
+
+// What a call inherits of the delivered call on whose behalf it is made. The library hands on deadline, cancellation
+// and trace context together; asking for less than all of it is refused when it is compiled.
+class PropagationOptions {
+  public:
+    PropagationOptions &enable_deadline_propagation() { return *this; }
+    PropagationOptions &enable_census_stats_propagation() { return *this; }
+    PropagationOptions &enable_census_tracing_propagation() { return *this; }
+    PropagationOptions &enable_cancellation_propagation() { return *this; }
+    template <class Unused = void> PropagationOptions &disable_deadline_propagation() { return Refuse<Unused>(); }
+    template <class Unused = void> PropagationOptions &disable_cancellation_propagation() { return Refuse<Unused>(); }
+    template <class Unused = void> PropagationOptions &disable_census_stats_propagation() { return Refuse<Unused>(); }
+    template <class Unused = void> PropagationOptions &disable_census_tracing_propagation() { return Refuse<Unused>(); }
+
+  private:
+    template <class Unused> PropagationOptions &Refuse() {
+        static_assert(internal::kNever<Unused>, "not in Trunkline: deadline, cancellation and trace context are handed "
+                                                "on together; make the call with a ClientContext of its own instead");
+        return *this;
+    }
+};
+
+namespace internal {
+class PreparedCall;
+class ClientCall;
+
+inline const char *CompressionName(grpc_compression_algorithm algorithm) {
+    return algorithm == GRPC_COMPRESS_GZIP ? "gzip" : algorithm == GRPC_COMPRESS_DEFLATE ? "deflate" : "identity";
+}
+} // namespace internal
+
+class ClientContext {
+  public:
+    ClientContext() = default;
+    ClientContext(const ClientContext &) = delete;
+    ClientContext &operator=(const ClientContext &) = delete;
+    ~ClientContext() { tl_call_release(tl_call{cancellation_}); }
+
+    // A context of calls made on behalf of a delivered one.
+    static std::unique_ptr<ClientContext> FromServerContext(const ServerContextBase &server,
+                                                            PropagationOptions options = PropagationOptions());
+    static std::unique_ptr<ClientContext> FromCallbackServerContext(const ServerContextBase &server,
+                                                                    PropagationOptions options = PropagationOptions()) {
+        return FromServerContext(server, options);
+    }
+
+    void AddMetadata(const std::string &key, const std::string &value) { sent_.emplace(key, value); }
+    const std::multimap<grpc::string_ref, grpc::string_ref> &GetServerInitialMetadata() const {
+        return initial_.pairs();
+    }
+    const std::multimap<grpc::string_ref, grpc::string_ref> &GetServerTrailingMetadata() const {
+        return trailing_.pairs();
+    }
+
+    template <typename T> void set_deadline(const T &deadline) { deadline_ = TimePoint<T>(deadline).raw_time(); }
+    std::chrono::system_clock::time_point deadline() const { return internal::Timespec2Timepoint(deadline_); }
+    gpr_timespec raw_deadline() const { return deadline_; }
+
+    void set_wait_for_ready(bool wait_for_ready) { wait_for_ready_ = wait_for_ready; }
+    void set_fail_fast(bool fail_fast) { set_wait_for_ready(!fail_fast); }
+    // `:authority` of the request, towards a gRPC server.
+    void set_authority(const std::string &authority) { authority_ = authority; }
+    std::shared_ptr<const AuthContext> auth_context() const { return std::make_shared<AuthContext>(); }
+    void set_credentials(const std::shared_ptr<CallCredentials> &credentials) { credentials_ = credentials; }
+    std::shared_ptr<CallCredentials> credentials() { return credentials_; }
+
+    // How messages are compressed on the way to a gRPC server; what stays on this host is not.
+    grpc_compression_algorithm compression_algorithm() const { return compression_; }
+    void set_compression_algorithm(grpc_compression_algorithm algorithm) { compression_ = algorithm; }
+    // Headers leave with the first message, or before; the library decides.
+    void set_initial_metadata_corked(bool) {}
+
+    // The target: whom the daemon chose is in its records (`trunkline explain`).
+    std::string peer() const { return target_; }
+    // Ends the call from any thread; before it is made, too.
+    void TryCancel() {
+        is_cancelled_ = true;
+        tl_call call{call_};
+        if (call.id != 0) tl_call_cancel(call, nullptr);
+    }
+    // What is known of a failed call beyond its status: whether its handler may have run.
+    std::string debug_error_string() const { return debug_; }
+
+  private:
+    friend class internal::PreparedCall;
+    friend class internal::ClientCall;
+
+    // The call has a handle by which it can be cancelled; 0 when it has ended.
+    void Cancels(tl_call call) {
+        call_ = call.id;
+        if (is_cancelled_ && call.id != 0) tl_call_cancel(call, nullptr);
+    }
+    void Ended(tl_metadata trailers, const Status &status) {
+        trailing_.Take(trailers);
+        static const char *const known[] = {"executed", "not executed", "execution unknown"};
+        if (!status.ok()) debug_ = status.error_message() + " [" + known[status.execution() % 3] + "]";
+    }
+
+    internal::SentMetadata sent_;
+    internal::ReceivedMetadata initial_, trailing_;
+    gpr_timespec deadline_ = gpr_inf_future(GPR_CLOCK_REALTIME);
+    std::string authority_, target_, debug_;
+    std::shared_ptr<CallCredentials> credentials_;
+    grpc_compression_algorithm compression_ = GRPC_COMPRESS_NONE;
+    bool wait_for_ready_ = false;
+    uint64_t parent_ = 0;
+    // A handle of this context's own, of blocking calls.
+    uint64_t cancellation_ = 0;
+    std::atomic<uint64_t> call_{0};
+    std::atomic<bool> is_cancelled_{false};
+};
+
+namespace internal {
+
+// What the library is told of a call.
+class PreparedCall {
+  public:
+    PreparedCall(const ChannelInterface *channel, ClientContext *context, const char *method)
+        : context_(context), method_(method), arguments_(channel->trunkline_arguments()) {
+        channel_ = channel->trunkline_channel(context->wait_for_ready_);
+        status_ = channel->trunkline_status();
+        context->target_ = channel->trunkline_target();
+        options_.size = sizeof options_;
+        if (status_.ok()) status_ = Write();
+        int64_t left = NanosecondsUntil(context->deadline_);
+        // 0 is no limit: what has passed has passed.
+        if (left != INT64_MAX) options_.timeout_ns = std::max<int64_t>(left, 1);
+        options_.parent = tl_call{context->parent_};
+    }
+
+    // Before a call that blocks: it can be cancelled from another thread.
+    void MakeCancellable() {
+        tl_call handle{};
+        if (context_->cancellation_ == 0 && tl_cancellation_new(&handle, nullptr) == TL_OK) {
+            context_->cancellation_ = handle.id;
+        }
+        options_.cancellation = tl_call{context_->cancellation_};
+        context_->Cancels(options_.cancellation);
+    }
+
+    // Too long for what the channel says.
+    Status Fits(const Slice &request) const {
+        int most = arguments_.send_bytes_max();
+        if (most < 0 || request.size() <= static_cast<size_t>(most)) return Status::OK;
+        return Status(StatusCode::RESOURCE_EXHAUSTED, "the request is longer than the channel may send");
+    }
+    Status Fits(tl_message response) const {
+        int most = arguments_.receive_bytes_max();
+        if (most < 0 || tl_message_bytes(response).len <= static_cast<size_t>(most)) return Status::OK;
+        return Status(StatusCode::RESOURCE_EXHAUSTED, "the response is longer than the channel may receive");
+    }
+
+    void Opened(tl_call call) { context_->Cancels(call); }
+    void Headers(tl_event &event) { context_->initial_.Take(std::exchange(event.headers, tl_metadata{})); }
+    // How the call ended.
+    Status End(tl_event &event) {
+        Status status = TakeStatus(std::exchange(event.status, tl_status{}));
+        context_->call_ = 0;
+        context_->Ended(std::exchange(event.trailers, tl_metadata{}), status);
+        return status;
+    }
+
+    // What was wrong before it was made.
+    const Status &status() const { return status_; }
+    tl_channel channel() const { return channel_; }
+    tl_slice method() const { return slice(method_); }
+    const tl_call_options *options() const { return &options_; }
+    ClientContext *context() const { return context_; }
+
+  private:
+    Status Write() {
+        SentMetadata pairs = context_->sent_;
+        if (!context_->authority_.empty()) pairs.emplace("host", context_->authority_);
+        if (!arguments_.user_agent().empty()) pairs.emplace("user-agent", arguments_.user_agent());
+        auto compression = context_->compression_;
+        if (compression == GRPC_COMPRESS_NONE) compression = arguments_.compression();
+        if (compression != GRPC_COMPRESS_NONE) pairs.emplace("grpc-encoding", CompressionName(compression));
+        if (context_->credentials_ != nullptr) {
+            Status said = context_->credentials_->trunkline_metadata(method_, &pairs);
+            if (!said.ok()) return said;
+        }
+        Status written = WriteMetadata(pairs, metadata_);
+        options_.metadata = metadata_.get();
+        return written;
+    }
+
+    ClientContext *context_;
+    const char *method_;
+    const ChannelArguments &arguments_;
+    tl_channel channel_{};
+    tl_call_options options_{};
+    MetadataHandle metadata_;
+    Status status_;
+};
+
+} // namespace internal
+} // namespace grpc
+
+#endif

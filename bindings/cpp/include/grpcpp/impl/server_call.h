@@ -1,0 +1,173 @@
+// A delivered call: what the classes of servers do with it, blocking or in a queue.
+#ifndef TRUNKLINE_GRPCPP_IMPL_SERVER_CALL_H
+#define TRUNKLINE_GRPCPP_IMPL_SERVER_CALL_H
+
+#include <grpcpp/impl/library.h>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <optional>
+
+namespace grpc::internal {
+
+class ServerCall : public std::enable_shared_from_this<ServerCall> {
+  public:
+    using Done = std::function<void(bool)>;
+    using Take = std::function<Status(tl_message)>;
+
+    explicit ServerCall(tl_call handle) : call_(handle) {}
+    ServerCall(const ServerCall &) = delete;
+    // Unanswered, its caller gets UNAVAILABLE.
+    ~ServerCall() { tl_call_release(call_); }
+
+    tl_call get() const { return call_; }
+    std::string_view method() const { return trunkline::detail::view(tl_call_method(call_)); }
+
+    // No longer wanted: its caller has gone, its deadline has passed, or the program let go of it.
+    bool IsCancelled() const { return is_let_go_ || (!is_answered_ && tl_call_is_over(call_) != 0); }
+    void Cancel() {
+        is_let_go_ = true;
+        tl_call_cancel(call_, nullptr);
+    }
+
+    // ---- Blocking.
+
+    bool SendHeaders(const SentMetadata &pairs) {
+        MetadataHandle handle;
+        return WriteMetadata(pairs, handle).ok() &&
+               tl_call_send_headers(call_, handle.get(), tl_queue{}, 0, nullptr) == TL_OK;
+    }
+    bool Send(const Slice &message) { return tl_call_send(call_, raw(message), 0, tl_queue{}, 0, nullptr) == TL_OK; }
+
+    bool Receive(const Take &take) {
+        tl_event event{};
+        if (tl_call_receive(call_, tl_queue{}, 0, &event, nullptr) != TL_OK) return false;
+        bool ok = Taken(event, take);
+        tl_event_clear(&event);
+        return ok;
+    }
+
+    bool Finish(const Status &status, const Slice *last, const SentMetadata &trailers) {
+        return Finish(status, last, trailers, tl_queue{}, 0) == TL_OK;
+    }
+
+    // ---- In a queue.
+
+    // Receives one request. One at a time.
+    void Receive(tl_queue queue, Take take, Done done) {
+        uint64_t tag = TagOf([self = shared_from_this(), take = std::move(take), done](tl_event &event) {
+            done(self->Taken(event, take));
+        });
+        if (tl_call_receive(call_, queue, tag, nullptr, nullptr) == TL_OK) return;
+        Forget(tag);
+        done(false);
+    }
+
+    // Sends along: each when the one before is gone.
+    void SendHeaders(tl_queue queue, SentMetadata pairs, Done done) {
+        Add(queue, {kHeaders, Slice(), false, Status(), std::move(pairs), std::move(done)});
+    }
+    void Send(tl_queue queue, Slice message, Done done) {
+        Add(queue, {kMessage, std::move(message), true, Status(), {}, std::move(done)});
+    }
+    void Finish(tl_queue queue, Status status, std::optional<Slice> last, SentMetadata trailers, Done done) {
+        bool has_last = last.has_value();
+        Add(queue, {kEnd, last.value_or(Slice()), has_last, std::move(status), std::move(trailers), std::move(done)});
+    }
+
+    // Tells when the call is over, once.
+    void Watch(tl_queue queue, std::function<void()> over) {
+        uint64_t tag = TagOf([self = shared_from_this(), over](tl_event &) { over(); });
+        if (tl_call_watch(call_, queue, tag, nullptr) == TL_OK) return;
+        Forget(tag);
+        over();
+    }
+
+  private:
+    enum Kind { kHeaders, kMessage, kEnd };
+    struct Sending {
+        Kind kind;
+        Slice message;
+        bool has_message;
+        Status status;
+        SentMetadata pairs;
+        Done done;
+    };
+
+    bool Taken(tl_event &event, const Take &take) {
+        if (event.kind != TL_EVENT_MESSAGE) return false;
+        Status status = take(std::exchange(event.message, tl_message{}));
+        if (!status.ok()) fault_ = Status(StatusCode::INVALID_ARGUMENT, "a request cannot be decoded");
+        has_fault_ = has_fault_ || !status.ok();
+        return status.ok();
+    }
+
+    tl_code Finish(const Status &wanted, const Slice *last, const SentMetadata &trailers, tl_queue queue,
+                   uint64_t tag) {
+        MetadataHandle handle;
+        Status written = WriteMetadata(trailers, handle);
+        const Status &status = has_fault_ ? fault_ : written.ok() ? wanted : written;
+        std::string message = status.error_message(), details = status.error_details();
+        tl_outcome outcome{};
+        outcome.size = sizeof outcome;
+        outcome.code = static_cast<tl_code>(status.error_code());
+        outcome.message = slice(message);
+        outcome.details = slice(details);
+        outcome.trailers = handle.get();
+        tl_slice bytes = last != nullptr ? raw(*last) : tl_slice{};
+        bool was_over = tl_call_is_over(call_) != 0;
+        tl_code code =
+            tl_call_finish(call_, &outcome, last != nullptr && status.ok() ? &bytes : nullptr, queue, tag, nullptr);
+        if (code == TL_OK && !was_over) is_answered_ = true;
+        return code;
+    }
+
+    void Add(tl_queue queue, Sending sending) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        sends_.push_back(std::move(sending));
+        Pump(queue, lock);
+    }
+
+    void Pump(tl_queue queue, std::unique_lock<std::mutex> &lock) {
+        while (!sends_.empty() && !is_sending_) {
+            Sending next = std::move(sends_.front());
+            sends_.pop_front();
+            uint64_t tag = TagOf([self = shared_from_this(), queue, done = next.done](tl_event &event) {
+                std::unique_lock<std::mutex> lock(self->mutex_);
+                self->is_sending_ = false;
+                self->Pump(queue, lock);
+                lock.unlock();
+                done(event.code == TL_OK);
+            });
+            is_sending_ = true;
+            if (Begin(next, queue, tag) == TL_OK) return;
+            Forget(tag);
+            is_sending_ = false;
+            lock.unlock();
+            next.done(false);
+            lock.lock();
+        }
+    }
+
+    tl_code Begin(const Sending &next, tl_queue queue, uint64_t tag) {
+        if (next.kind == kMessage) return tl_call_send(call_, raw(next.message), 0, queue, tag, nullptr);
+        if (next.kind == kEnd) {
+            return Finish(next.status, next.has_message ? &next.message : nullptr, next.pairs, queue, tag);
+        }
+        MetadataHandle handle;
+        if (!WriteMetadata(next.pairs, handle).ok()) return TL_INVALID_ARGUMENT;
+        return tl_call_send_headers(call_, handle.get(), queue, tag, nullptr);
+    }
+
+    tl_call call_;
+    std::atomic<bool> is_answered_{false}, is_let_go_{false}, has_fault_{false};
+    Status fault_;
+    std::mutex mutex_;
+    std::deque<Sending> sends_;
+    bool is_sending_ = false;
+};
+
+} // namespace grpc::internal
+
+#endif

@@ -1,0 +1,113 @@
+// Credentials of clients. TLS is the daemon's affair: the channel's credentials say nothing to it, and what would have
+// to be ignored does not compile. Call credentials are metadata.
+#ifndef TRUNKLINE_GRPCPP_SECURITY_CREDENTIALS_H
+#define TRUNKLINE_GRPCPP_SECURITY_CREDENTIALS_H
+
+#include <grpcpp/support/status.h>
+#include <grpcpp/support/string_ref.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace grpc {
+
+class ChannelCredentials {
+  public:
+    virtual ~ChannelCredentials() = default;
+};
+
+// Between a program and the daemon of its host there is nothing to encrypt; beyond the host the daemon's configuration
+// says what is ([tls] and the target's scheme).
+inline std::shared_ptr<ChannelCredentials> InsecureChannelCredentials() {
+    return std::make_shared<ChannelCredentials>();
+}
+
+struct SslCredentialsOptions {
+    std::string pem_root_certs, pem_private_key, pem_cert_chain;
+};
+
+namespace internal {
+template <class> inline constexpr bool kNever = false;
+}
+
+template <class Options = SslCredentialsOptions>
+std::shared_ptr<ChannelCredentials> SslCredentials(const Options &) {
+    static_assert(internal::kNever<Options>, "not in Trunkline: keys and certificates are the daemon's ([tls] in its "
+                                             "configuration; target tls://NAME@ADDRESS:PORT); use "
+                                             "InsecureChannelCredentials");
+    return nullptr;
+}
+
+template <class Unused = void> std::shared_ptr<ChannelCredentials> GoogleDefaultCredentials() {
+    static_assert(internal::kNever<Unused>, "not in Trunkline: keys and certificates are the daemon's; use "
+                                            "InsecureChannelCredentials, and AccessTokenCredentials for the call");
+    return nullptr;
+}
+
+// Adds metadata to calls. gRPC asks for it on a thread of its own; here it is the thread that makes the call.
+class MetadataCredentialsPlugin {
+  public:
+    virtual ~MetadataCredentialsPlugin() = default;
+    virtual bool IsBlocking() const { return true; }
+    virtual const char *GetType() const { return ""; }
+    virtual Status GetMetadata(string_ref service_url, string_ref method_name, const class AuthContext &channel_auth,
+                               std::multimap<std::string, std::string> *metadata) = 0;
+    virtual std::string DebugString() { return "MetadataCredentialsPlugin"; }
+};
+
+class CallCredentials {
+  public:
+    virtual ~CallCredentials() = default;
+    virtual std::string DebugString() { return "CallCredentials"; }
+    // Beyond gRPC: adds what they say to the metadata of a call.
+    virtual Status trunkline_metadata(const char *method, std::multimap<std::string, std::string> *out) = 0;
+};
+
+namespace internal {
+
+class TokenCredentials final : public CallCredentials {
+  public:
+    explicit TokenCredentials(std::string value) : value_(std::move(value)) {}
+    Status trunkline_metadata(const char *, std::multimap<std::string, std::string> *out) override {
+        out->emplace("authorization", value_);
+        return Status::OK;
+    }
+
+  private:
+    std::string value_;
+};
+
+class PluginCredentials final : public CallCredentials {
+  public:
+    explicit PluginCredentials(std::unique_ptr<MetadataCredentialsPlugin> plugin) : plugin_(std::move(plugin)) {}
+    Status trunkline_metadata(const char *method, std::multimap<std::string, std::string> *out) override;
+
+  private:
+    std::unique_ptr<MetadataCredentialsPlugin> plugin_;
+};
+
+} // namespace internal
+
+inline std::shared_ptr<CallCredentials> AccessTokenCredentials(const std::string &token) {
+    return std::make_shared<internal::TokenCredentials>("Bearer " + token);
+}
+
+inline std::shared_ptr<CallCredentials>
+MetadataCredentialsFromPlugin(std::unique_ptr<MetadataCredentialsPlugin> plugin) {
+    return std::make_shared<internal::PluginCredentials>(std::move(plugin));
+}
+
+} // namespace grpc
+
+#include <grpcpp/security/auth_context.h>
+
+inline grpc::Status grpc::internal::PluginCredentials::trunkline_metadata(const char *method,
+                                                                        std::multimap<std::string, std::string> *out) {
+    std::string path(method), service = path.substr(0, path.rfind('/'));
+    std::string name = path.substr(path.rfind('/') + 1), url = "https://trunkline" + service;
+    return plugin_->GetMetadata(url, name, AuthContext(), out);
+}
+
+#endif

@@ -1,0 +1,153 @@
+// grpc::Server: serves through the host's daemon, which has the ports.
+#ifndef TRUNKLINE_GRPCPP_SERVER_H
+#define TRUNKLINE_GRPCPP_SERVER_H
+
+#include <grpcpp/channel.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/impl/service_type.h>
+
+#include <condition_variable>
+#include <thread>
+#include <unordered_map>
+
+namespace grpc {
+
+class Server {
+  public:
+    Server(const Server &) = delete;
+    ~Server() {
+        Shutdown();
+        tl_server_release(server_);
+        tl_queue_release(queue_);
+    }
+
+    // Takes no new calls, waits for those in flight, and ends.
+    void Shutdown() { End(kWithoutLimit); }
+    // Callers of what has not been answered then get UNAVAILABLE.
+    template <class T> void Shutdown(const T &deadline) {
+        End(std::min(internal::NanosecondsUntil(TimePoint<T>(deadline).raw_time()), kWithoutLimit));
+    }
+    // Until it has ended.
+    void Wait() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return has_ended_; });
+    }
+
+    // Calls of this process to whoever serves on this host: this server among them.
+    std::shared_ptr<Channel> InProcessChannel(const ChannelArguments &arguments) {
+        return std::make_shared<Channel>("", arguments);
+    }
+    HealthCheckServiceInterface *GetHealthCheckService() { return DefaultHealthCheckServiceEnabled() ? &health_ : nullptr; }
+
+  private:
+    friend class ServerBuilder;
+
+    // What a wait without limit is: longer than a machine runs.
+    static constexpr int64_t kWithoutLimit = int64_t(365) * 24 * 3600 * 1000000000;
+    // Threads that stay when there is nothing to do, and how long the others do.
+    static constexpr size_t kThreadsMin = 2;
+    static constexpr int64_t kIdleNs = int64_t(10) * 1000000000;
+
+    Server(std::vector<Service *> services, size_t threads_max)
+        : services_(std::move(services)), threads_max_(std::max(threads_max, size_t(1))) {}
+
+    Status Begin() {
+        tl_status status{};
+        tl_server_options options{};
+        options.size = sizeof options;
+        if (tl_queue_new(&queue_, &status) != TL_OK) return internal::TakeStatus(status);
+        if (tl_server_new(&options, &server_, &status) != TL_OK) return internal::TakeStatus(status);
+        for (Service *service : services_) {
+            for (const auto &method : service->methods_) {
+                std::string name = method->path.substr(1, method->path.rfind('/') - 1);
+                bool is_new = methods_.emplace(method->path, method.get()).second;
+                if (!is_new) return Status(StatusCode::ALREADY_EXISTS, name + " is registered twice");
+                if (!names_.insert(name).second) continue;
+                if (tl_server_add_service(server_, internal::slice(name), queue_, 0, nullptr, nullptr, &status) != TL_OK) {
+                    return internal::TakeStatus(status);
+                }
+            }
+        }
+        if (tl_server_start(server_, &status) != TL_OK) return internal::TakeStatus(status);
+        has_begun_ = true;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            for (size_t at = 0; at < std::min(kThreadsMin, threads_max_); at++) AddThread();
+        }
+        tl_server_ready(server_, &status);
+        return internal::TakeStatus(status);
+    }
+
+    void End(int64_t grace_ns) {
+        {
+            std::unique_lock<std::mutex> lock(mutex_);
+            if (is_ending_) return changed_.wait(lock, [this] { return has_ended_; });
+            is_ending_ = true;
+        }
+        for (auto &[path, method] : methods_) method->requests.Close();
+        if (has_begun_) tl_server_shutdown(server_, grace_ns, nullptr);
+        // Threads in the queue return.
+        tl_queue_release(std::exchange(queue_, tl_queue{}));
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return threads_ == 0; });
+        has_ended_ = true;
+        changed_.notify_all();
+    }
+
+    // Under the lock.
+    void AddThread() {
+        threads_++;
+        idle_++;
+        std::thread([this, queue = queue_] { Serve(queue); }).detach();
+    }
+
+    // One call at a time; with the last idle thread's call comes another thread, for the next.
+    void Serve(tl_queue queue) {
+        tl_event event;
+        size_t count = 0;
+        std::unique_lock<std::mutex> lock(mutex_, std::defer_lock);
+        while (tl_queue_next(queue, &event, 1, kIdleNs, &count, nullptr) == TL_OK) {
+            lock.lock();
+            if (count == 0 && idle_ > kThreadsMin) break;
+            if (count == 1 && --idle_ == 0 && threads_ < threads_max_ && !is_ending_) AddThread();
+            lock.unlock();
+            if (count == 0) continue;
+            if (event.kind == TL_EVENT_CALL) Handle(std::make_shared<internal::ServerCall>(event.call));
+            tl_event_clear(&event);
+            lock.lock();
+            idle_++;
+            lock.unlock();
+        }
+        if (!lock.owns_lock()) lock.lock();
+        idle_--;
+        // Nothing of this is looked at once the last has said so.
+        if (--threads_ == 0) changed_.notify_all();
+    }
+
+    void Handle(std::shared_ptr<internal::ServerCall> call) {
+        auto found = methods_.find(std::string(call->method()));
+        if (found == methods_.end()) {
+            call->Finish(Status(StatusCode::UNIMPLEMENTED, "this server does not implement the method"), nullptr, {});
+        } else if (found->second->kind == internal::ServedMethod::kAsync) {
+            found->second->requests.Deliver(std::move(call));
+        } else {
+            found->second->handler(std::move(call));
+        }
+    }
+
+    std::vector<Service *> services_;
+    std::set<std::string> names_;
+    std::unordered_map<std::string, internal::ServedMethod *> methods_;
+    size_t threads_max_;
+    HealthCheckServiceInterface health_;
+    tl_server server_{};
+    tl_queue queue_{};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    size_t threads_ = 0, idle_ = 0;
+    bool has_begun_ = false, is_ending_ = false, has_ended_ = false;
+};
+
+} // namespace grpc
+
+#endif

@@ -1,0 +1,58 @@
+// Unary calls in completion queues: of clients, and answers of servers.
+#ifndef TRUNKLINE_GRPCPP_SUPPORT_ASYNC_UNARY_CALL_H
+#define TRUNKLINE_GRPCPP_SUPPORT_ASYNC_UNARY_CALL_H
+
+#include <grpcpp/impl/client_call.h>
+#include <grpcpp/impl/server_async.h>
+
+namespace grpc {
+
+namespace internal {
+
+// How a queue is told of an operation's end.
+inline ClientCall::Done TagIn(CompletionQueue *queue, void *tag) {
+    queue->trunkline_begin();
+    return [queue, tag](bool ok) { queue->trunkline_ready(tag, ok); };
+}
+
+template <class Response> ClientCall::Take Into(Response *response) {
+    return [response](tl_message message) { return Decode(message, response); };
+}
+
+} // namespace internal
+
+template <class R> class ClientAsyncResponseReaderInterface {
+  public:
+    virtual ~ClientAsyncResponseReaderInterface() = default;
+    virtual void StartCall() = 0;
+    virtual void ReadInitialMetadata(void *tag) = 0;
+    virtual void Finish(R *response, Status *status, void *tag) = 0;
+};
+
+template <class R> class ClientAsyncResponseReader final : public ClientAsyncResponseReaderInterface<R> {
+  public:
+    // Beyond gRPC, whose generated code makes these in a way of its own.
+    template <class W>
+    ClientAsyncResponseReader(ChannelInterface *channel, CompletionQueue *queue, const char *method,
+                              ClientContext *context, const W &request, bool starts)
+        : queue_(queue),
+          call_(std::make_shared<internal::ClientCall>(channel, method, context, queue->trunkline_queue())) {
+        call_->Prepare(request);
+        if (starts) StartCall();
+    }
+
+    void StartCall() override { call_->StartUnary(); }
+    void ReadInitialMetadata(void *tag) override { call_->WantHeaders(internal::TagIn(queue_, tag)); }
+    void Finish(R *response, Status *status, void *tag) override {
+        call_->WantMessage(internal::Into(response), [](bool) {});
+        call_->WantEnd(status, false, internal::TagIn(queue_, tag));
+    }
+
+  private:
+    CompletionQueue *queue_;
+    std::shared_ptr<internal::ClientCall> call_;
+};
+
+} // namespace grpc
+
+#endif

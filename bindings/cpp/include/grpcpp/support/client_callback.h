@@ -1,0 +1,194 @@
+// The callback API of clients: unary calls with a function, and reactors of all four patterns.
+//
+// A reactor belongs to one call at a time. Its last reaction is OnDone, after all others and when no holds are left.
+#ifndef TRUNKLINE_GRPCPP_SUPPORT_CLIENT_CALLBACK_H
+#define TRUNKLINE_GRPCPP_SUPPORT_CLIENT_CALLBACK_H
+
+#include <grpcpp/impl/reactions.h>
+#include <grpcpp/impl/stream_interfaces.h>
+#include <grpcpp/support/async_unary_call.h>
+
+namespace grpc {
+namespace internal {
+
+// The call behind a reactor.
+struct ReactingCall {
+    std::shared_ptr<ClientCall> call;
+    std::shared_ptr<Reactions> reactions;
+    Status status;
+    ClientCall::Take response; // of calls with one response
+};
+
+} // namespace internal
+
+// What reactors of all patterns have in common.
+class ClientReactor {
+  public:
+    virtual ~ClientReactor() = default;
+    virtual void OnDone(const Status &status) = 0;
+    virtual void OnReadInitialMetadataDone(bool /*ok*/) {}
+
+    // For generated code: the call is made, and not begun.
+    void trunkline_bind(ChannelInterface *channel, const char *method, ClientContext *context,
+                        internal::ClientCall::Take response) {
+        auto &loop = internal::EventLoop::Get();
+        auto bound = std::make_shared<internal::ReactingCall>();
+        bound->call = std::make_shared<internal::ClientCall>(channel, method, context, loop.queue());
+        bound->response = std::move(response);
+        // The reactor may end in its last reaction.
+        bound->reactions = std::make_shared<internal::Reactions>([this, bound] { OnDone(bound->status); });
+        bound_ = bound;
+    }
+    internal::ClientCall &trunkline_call() { return *bound_->call; }
+
+  protected:
+    // What comes of every call; then it begins.
+    void Begin(bool is_unary) {
+        internal::Asking asking;
+        auto bound = bound_;
+        bound->reactions->Enter(); // nothing ends before all was asked for
+        bound->call->WantHeaders(bound->reactions->Telling([this](bool ok) { OnReadInitialMetadataDone(ok); }));
+        if (bound->response) bound->call->WantMessage(bound->response, bound->reactions->Telling([](bool) {}));
+        bound->call->WantEnd(&bound->status, false, bound->reactions->Telling([](bool) {}));
+        if (is_unary) bound->call->StartUnary();
+        if (!is_unary) bound->call->StartStream(nullptr);
+        bound->reactions->Leave();
+    }
+    template <class R> void AskRead(R *message, std::function<void(bool)> react) {
+        internal::Asking asking;
+        auto bound = bound_;
+        bound->call->WantMessage(internal::Into(message), bound->reactions->Telling(std::move(react)));
+    }
+    template <class W> void AskWrite(const W *message, WriteOptions options, std::function<void(bool)> react) {
+        internal::Asking asking;
+        auto bound = bound_;
+        bound->call->Send(*message, options.is_last_message(), bound->reactions->Telling(std::move(react)));
+    }
+    void AskWritesDone(std::function<void(bool)> react) {
+        internal::Asking asking;
+        auto bound = bound_;
+        bound->call->EndRequests(bound->reactions->Telling(std::move(react)));
+    }
+    void Hold(int holds) { bound_->reactions->Enter(holds); }
+    void Release() {
+        internal::Asking asking;
+        auto reactions = bound_->reactions;
+        reactions->Leave();
+    }
+
+  private:
+    std::shared_ptr<internal::ReactingCall> bound_;
+};
+
+class ClientUnaryReactor : public ClientReactor {
+  public:
+    void StartCall() { Begin(true); }
+};
+
+template <class R> class ClientReadReactor : public ClientReactor {
+  public:
+    void StartCall() { Begin(false); }
+    void StartRead(R *message) {
+        AskRead(message, [this](bool ok) { OnReadDone(ok); });
+    }
+    void AddHold() { Hold(1); }
+    void AddMultipleHolds(int holds) { Hold(holds); }
+    void RemoveHold() { Release(); }
+    virtual void OnReadDone(bool /*ok*/) {}
+};
+
+template <class W> class ClientWriteReactor : public ClientReactor {
+  public:
+    void StartCall() { Begin(false); }
+    void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
+    void StartWrite(const W *message, WriteOptions options) {
+        AskWrite(message, options, [this](bool ok) { OnWriteDone(ok); });
+    }
+    void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options.set_last_message()); }
+    void StartWritesDone() {
+        AskWritesDone([this](bool ok) { OnWritesDoneDone(ok); });
+    }
+    void AddHold() { Hold(1); }
+    void AddMultipleHolds(int holds) { Hold(holds); }
+    void RemoveHold() { Release(); }
+    virtual void OnWriteDone(bool /*ok*/) {}
+    virtual void OnWritesDoneDone(bool /*ok*/) {}
+};
+
+template <class W, class R> class ClientBidiReactor : public ClientReactor {
+  public:
+    void StartCall() { Begin(false); }
+    void StartRead(R *message) {
+        AskRead(message, [this](bool ok) { OnReadDone(ok); });
+    }
+    void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
+    void StartWrite(const W *message, WriteOptions options) {
+        AskWrite(message, options, [this](bool ok) { OnWriteDone(ok); });
+    }
+    void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options.set_last_message()); }
+    void StartWritesDone() {
+        AskWritesDone([this](bool ok) { OnWritesDoneDone(ok); });
+    }
+    void AddHold() { Hold(1); }
+    void AddMultipleHolds(int holds) { Hold(holds); }
+    void RemoveHold() { Release(); }
+    virtual void OnReadDone(bool /*ok*/) {}
+    virtual void OnWriteDone(bool /*ok*/) {}
+    virtual void OnWritesDoneDone(bool /*ok*/) {}
+};
+
+namespace internal {
+
+// A reactor that calls a function, and ends itself.
+class FunctionReactor final : public ClientUnaryReactor {
+  public:
+    explicit FunctionReactor(std::function<void(Status)> done) : done_(std::move(done)) {}
+    void OnDone(const Status &status) override {
+        auto done = std::move(done_);
+        Status kept = status;
+        delete this;
+        done(kept);
+    }
+
+  private:
+    std::function<void(Status)> done_;
+};
+
+template <class Request, class Response>
+void CallbackUnaryCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
+                       Response *response, ClientUnaryReactor *reactor) {
+    reactor->trunkline_bind(channel, method, context, Into(response));
+    reactor->trunkline_call().Prepare(*request);
+}
+
+template <class Request, class Response>
+void CallbackUnaryCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
+                       Response *response, std::function<void(Status)> done) {
+    auto *reactor = new FunctionReactor(std::move(done));
+    CallbackUnaryCall(channel, method, context, request, response, static_cast<ClientUnaryReactor *>(reactor));
+    reactor->StartCall();
+}
+
+template <class Request, class Response>
+void CallbackReaderCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
+                        ClientReadReactor<Response> *reactor) {
+    reactor->trunkline_bind(channel, method, context, nullptr);
+    reactor->trunkline_call().Prepare(*request);
+}
+
+template <class Request, class Response>
+void CallbackWriterCall(ChannelInterface *channel, const char *method, ClientContext *context, Response *response,
+                        ClientWriteReactor<Request> *reactor) {
+    reactor->trunkline_bind(channel, method, context, Into(response));
+}
+
+template <class Request, class Response>
+void CallbackBidiCall(ChannelInterface *channel, const char *method, ClientContext *context,
+                      ClientBidiReactor<Request, Response> *reactor) {
+    reactor->trunkline_bind(channel, method, context, nullptr);
+}
+
+} // namespace internal
+} // namespace grpc
+
+#endif

@@ -1,0 +1,259 @@
+// The callback API of servers: reactors of all four patterns.
+//
+// A handler gives a reactor, which may have asked for things before: they begin when it is given. Its last reaction is
+// OnDone, after Finish and all others. What is asked for after Finish is nothing.
+#ifndef TRUNKLINE_GRPCPP_SUPPORT_SERVER_CALLBACK_H
+#define TRUNKLINE_GRPCPP_SUPPORT_SERVER_CALLBACK_H
+
+#include <grpcpp/impl/reactions.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/impl/stream_interfaces.h>
+
+namespace grpc {
+namespace internal {
+
+// The call behind a reactor, with all that lives as long as it.
+struct ReactingServed {
+    explicit ReactingServed(std::shared_ptr<ServerCall> of) : call(std::move(of)) { ServerAccess::Bind(context, call); }
+
+    std::shared_ptr<ServerCall> call;
+    CallbackServerContext context;
+    std::shared_ptr<void> request, response;
+    // Encodes the response; of methods with one.
+    std::function<Status(Slice *)> last;
+    std::shared_ptr<Reactions> reactions;
+    tl_queue queue = EventLoop::Get().queue();
+};
+
+} // namespace internal
+
+// What reactors of all patterns have in common.
+class ServerReactor {
+  public:
+    virtual ~ServerReactor() = default;
+    virtual void OnDone() = 0;
+    virtual void OnCancel() {}
+    virtual void OnSendInitialMetadataDone(bool /*ok*/) {}
+
+    void StartSendInitialMetadata() {
+        Ask(false, [this](internal::ReactingServed &served) {
+            internal::SentMetadata headers;
+            auto done = served.reactions->Telling([this](bool ok) { OnSendInitialMetadataDone(ok); });
+            if (!internal::ServerAccess::TakeHeaders(served.context, true, &headers)) return done(false);
+            served.call->SendHeaders(served.queue, std::move(headers), std::move(done));
+        });
+    }
+    void Finish(Status status) {
+        Ask(true, [status = std::move(status)](internal::ReactingServed &served) { End(served, status, served.last); });
+    }
+
+    // For handlers: the call is there.
+    void trunkline_bind(std::shared_ptr<internal::ReactingServed> served) {
+        internal::Asking asking;
+        served->reactions = std::make_shared<internal::Reactions>([this] {
+            // The reactor may end in its last reaction, and the context that has it with what is kept here.
+            auto kept = std::move(served_);
+            OnDone();
+        });
+        // Until Finish, and until the call is over.
+        served->reactions->Enter(2);
+        std::unique_lock<std::mutex> lock(mutex_);
+        served_ = served;
+        auto asked = std::move(asked_);
+        lock.unlock();
+        served->call->Watch(served->queue, [this, served] {
+            internal::React([this, served] {
+                if (served->call->IsCancelled()) OnCancel();
+                served->reactions->Leave();
+            });
+        });
+        for (auto &ask : asked) ask(*served);
+    }
+
+  protected:
+    using Asked = std::function<void(internal::ReactingServed &)>;
+
+    template <class R> void AskRead(R *message, std::function<void(bool)> react) {
+        Ask(false, [message, react = std::move(react)](internal::ReactingServed &served) {
+            served.call->Receive(
+                served.queue, [message](tl_message received) { return internal::Decode(received, message); },
+                served.reactions->Telling(react));
+        });
+    }
+    template <class W> void AskWrite(const W *message, std::function<void(bool)> react) {
+        Ask(false, [message, react = std::move(react)](internal::ReactingServed &served) {
+            Slice bytes;
+            auto done = served.reactions->Telling(react);
+            if (!internal::Encode(*message, &bytes).ok()) return done(false);
+            internal::ServerAccess::SendHeaders(served.context, served.queue);
+            served.call->Send(served.queue, std::move(bytes), std::move(done));
+        });
+    }
+    template <class W> void AskWriteAndFinish(const W *message, Status status) {
+        Ask(true, [message, status = std::move(status)](internal::ReactingServed &served) {
+            End(served, status, [message](Slice *out) { return internal::Encode(*message, out); });
+        });
+    }
+
+  private:
+    static void End(internal::ReactingServed &served, const Status &status, const std::function<Status(Slice *)> &last) {
+        Slice bytes;
+        bool has_last = status.ok() && last != nullptr;
+        Status encoded = has_last ? last(&bytes) : status;
+        has_last = has_last && encoded.ok();
+        auto reactions = served.reactions;
+        internal::ServerAccess::SendHeaders(served.context, served.queue);
+        served.call->Finish(served.queue, encoded, has_last ? std::optional<Slice>(bytes) : std::nullopt,
+                            internal::ServerAccess::Trailers(served.context),
+                            [reactions](bool) { internal::React([reactions] { reactions->Leave(); }); });
+    }
+
+    // Begins what is asked for, or keeps it until the call is there.
+    void Ask(bool is_last, Asked ask) {
+        internal::Asking asking;
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (is_finished_) return;
+        is_finished_ = is_last;
+        if (served_ == nullptr) return asked_.push_back(std::move(ask));
+        auto served = served_;
+        lock.unlock();
+        ask(*served);
+    }
+
+    std::mutex mutex_;
+    std::shared_ptr<internal::ReactingServed> served_;
+    std::vector<Asked> asked_;
+    bool is_finished_ = false;
+};
+
+class ServerUnaryReactor : public ServerReactor {};
+
+template <class R> class ServerReadReactor : public ServerReactor {
+  public:
+    void StartRead(R *message) {
+        AskRead(message, [this](bool ok) { OnReadDone(ok); });
+    }
+    virtual void OnReadDone(bool /*ok*/) {}
+};
+
+template <class W> class ServerWriteReactor : public ServerReactor {
+  public:
+    void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
+    void StartWrite(const W *message, WriteOptions) {
+        AskWrite(message, [this](bool ok) { OnWriteDone(ok); });
+    }
+    void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options); }
+    void StartWriteAndFinish(const W *message, WriteOptions, Status status) {
+        AskWriteAndFinish(message, std::move(status));
+    }
+    virtual void OnWriteDone(bool /*ok*/) {}
+};
+
+template <class R, class W> class ServerBidiReactor : public ServerReactor {
+  public:
+    void StartRead(R *message) {
+        AskRead(message, [this](bool ok) { OnReadDone(ok); });
+    }
+    void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
+    void StartWrite(const W *message, WriteOptions) {
+        AskWrite(message, [this](bool ok) { OnWriteDone(ok); });
+    }
+    void StartWriteLast(const W *message, WriteOptions options) { StartWrite(message, options); }
+    void StartWriteAndFinish(const W *message, WriteOptions, Status status) {
+        AskWriteAndFinish(message, std::move(status));
+    }
+    virtual void OnReadDone(bool /*ok*/) {}
+    virtual void OnWriteDone(bool /*ok*/) {}
+};
+
+namespace internal {
+
+class DefaultReactor final : public ServerUnaryReactor {
+    void OnDone() override {}
+};
+
+// A reactor that answers at once and ends itself: of methods nobody implements.
+template <class Reactor> class FinishingReactor final : public Reactor {
+  public:
+    explicit FinishingReactor(Status status) { this->Finish(std::move(status)); }
+
+  private:
+    void OnDone() override { delete this; }
+};
+
+template <class Reactor> void Bind(Reactor *reactor, const std::shared_ptr<ReactingServed> &served) {
+    if (reactor != nullptr) return reactor->trunkline_bind(served);
+    static_cast<ServerReactor *>(new FinishingReactor<ServerUnaryReactor>(
+                                     Status(StatusCode::UNIMPLEMENTED, "the handler gave no reactor")))
+        ->trunkline_bind(served);
+}
+
+// A handler that is asked for its reactor when the request is there.
+template <class Request, class Act> ServedMethod::Handler ReactingToRequest(Act act) {
+    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+        auto served = std::make_shared<ReactingServed>(call);
+        auto request = std::make_shared<Request>();
+        served->request = request;
+        call->Receive(
+            served->queue, [request](tl_message received) { return Decode(received, request.get()); },
+            [act, served, request](bool ok) {
+                if (ok) return act(served, request.get());
+                Status none(StatusCode::INTERNAL, "there is no request");
+                served->call->Finish(served->queue, none, std::nullopt, {}, [served](bool) {});
+            });
+    };
+}
+
+template <class Response> Response *WithResponse(const std::shared_ptr<ReactingServed> &served) {
+    auto response = std::make_shared<Response>();
+    served->response = response;
+    served->last = [out = response.get()](Slice *bytes) { return Encode(*out, bytes); };
+    return response.get();
+}
+
+template <class Request, class Response>
+ServedMethod::Handler
+CallbackUnaryMethod(std::function<ServerUnaryReactor *(CallbackServerContext *, const Request *, Response *)> act) {
+    return ReactingToRequest<Request>([act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
+        Response *response = WithResponse<Response>(served);
+        Bind(act(&served->context, request, response), served);
+    });
+}
+
+template <class Request, class Response>
+ServedMethod::Handler CallbackServerStreamingMethod(
+    std::function<ServerWriteReactor<Response> *(CallbackServerContext *, const Request *)> act) {
+    return ReactingToRequest<Request>([act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
+        Bind(act(&served->context, request), served);
+    });
+}
+
+template <class Request, class Response>
+ServedMethod::Handler
+CallbackClientStreamingMethod(std::function<ServerReadReactor<Request> *(CallbackServerContext *, Response *)> act) {
+    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+        auto served = std::make_shared<ReactingServed>(std::move(call));
+        Response *response = WithResponse<Response>(served);
+        Bind(act(&served->context, response), served);
+    };
+}
+
+template <class Request, class Response>
+ServedMethod::Handler
+CallbackBidiMethod(std::function<ServerBidiReactor<Request, Response> *(CallbackServerContext *)> act) {
+    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+        auto served = std::make_shared<ReactingServed>(std::move(call));
+        Bind(act(&served->context), served);
+    };
+}
+
+} // namespace internal
+
+inline ServerUnaryReactor *CallbackServerContext::DefaultReactor() {
+    if (default_reactor_ == nullptr) default_reactor_ = std::make_shared<internal::DefaultReactor>();
+    return default_reactor_.get();
+}
+
+} // namespace grpc
+
+#endif

@@ -1,0 +1,11 @@
+// The version of gRPC C++ whose surface this is.
+#ifndef TRUNKLINE_GRPCPP_VERSION_INFO_H
+#define TRUNKLINE_GRPCPP_VERSION_INFO_H
+
+#define GRPC_CPP_VERSION_MAJOR 1
+#define GRPC_CPP_VERSION_MINOR 51
+#define GRPC_CPP_VERSION_PATCH 1
+#define GRPC_CPP_VERSION_TAG ""
+#define GRPC_CPP_VERSION_STRING "1.51.1"
+
+#endif

@@ -1,0 +1,49 @@
+// Examines gRPC C++'s surface, of Trunkline or of gRPC itself:
+//
+//   exam serve sync|callback|async ADDRESS    serves until its input ends
+//   exam call TARGET                          calls by each API
+//   exam all                                  both in this process, with each API
+#include <iostream>
+
+#include "clients.h"
+#include "servers.h"
+
+static void say(const std::string &line) { std::cout << line << std::endl; }
+
+static void call(const std::string &target) {
+    auto channel = grpc::CreateChannel(target, grpc::InsecureChannelCredentials());
+    exam::BlockingExaminer(channel).examine();
+    say("blocking");
+    exam::ReactingExaminer(channel).examine();
+    say("callback");
+    exam::QueuedExaminer(channel).examine();
+    exam::alarms();
+    say("queued");
+}
+
+int main(int argc, char **argv) {
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.size() == 3 && words[0] == "serve") {
+        exam::Served served(words[1], words[2]);
+        say("ready");
+        std::string line;
+        while (std::getline(std::cin, line)) {
+        }
+    } else if (words.size() == 2 && words[0] == "call") {
+        say("ready");
+        call(words[1]);
+    } else if (words.size() == 1 && words[0] == "all") {
+        for (const char *by : {"sync", "callback", "async"}) {
+            exam::Served served(by, "localhost:50051");
+            call("localhost:50051");
+        }
+    } else {
+        return 2;
+    }
+#ifdef TRUNKLINE_HPP
+    say("handles " + std::to_string(tl_handles_open()));
+#else
+    say("handles 0");
+#endif
+    return 0;
+}

@@ -1,0 +1,48 @@
+//! Shows gRPC C++'s own surface: one source, compiled against ours and against gRPC C++ of the machine, calls and
+//! serves by each API (blocking, callback, completion queue) through a daemon, and each end is the other's.
+
+use crate::support::Host;
+use crate::support::c_programs::{Command, Prefix, Program, Surface};
+use std::net::TcpListener;
+
+/// What each API of servers is called in the exam.
+const APIS: [&str; 3] = ["sync", "callback", "async"];
+
+/// The exam's client against a target: everything passed, and nothing is left but the queue that callbacks run on.
+fn passes(host: &Host, exam: &Command, target: &str) {
+    let client = Program::start(host, &exam.with(&["call", target]));
+    let lines = client.finish();
+    assert_eq!(lines[1..4], ["blocking", "callback", "queued"], "{lines:?}");
+    assert!(["handles 0", "handles 1"].contains(&lines[4].as_str()), "{lines:?}");
+}
+
+fn serve(host: &Host, exam: &Command, by: &str, address: &str) -> Program {
+    Program::start(host, &exam.with(&["serve", by, address]))
+}
+
+#[test]
+fn a_program_of_grpc_cpp_calls_and_serves_through_the_daemon() {
+    let prefix = Prefix::new();
+    let Some(exam) = prefix.exam(Surface::Trunkline) else { return };
+    let mut host = Host::over_tcp();
+    for by in APIS {
+        let server = serve(&host, &exam, by, "0.0.0.0:50051");
+        passes(&host, &exam, "localhost:50051");
+        server.finish();
+    }
+    host.until_idle();
+    let Some(stock) = prefix.exam(Surface::Stock) else { return };
+    for by in APIS {
+        // gRPC C++ calls a program of ours at the daemon's port.
+        let server = serve(&host, &exam, by, "0.0.0.0:50051");
+        passes(&host, &stock, host.endpoint().trim_start_matches("tcp://"));
+        server.finish();
+        // A program of ours calls gRPC C++, to which the daemon connects.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let address = format!("127.0.0.1:{port}");
+        let server = serve(&host, &stock, by, &address);
+        passes(&host, &exam, &format!("ipv4:{address}"));
+        server.finish();
+    }
+    host.until_idle();
+}
