@@ -16,6 +16,7 @@ mod handover;
 mod mutate;
 mod r2p2;
 mod routed;
+mod samples;
 mod service;
 mod targets;
 mod tls;

@@ -1,6 +1,6 @@
 //! The targets, and the seeds of each.
 
-use crate::{handover, r2p2, routed, service, tls};
+use crate::{handover, r2p2, routed, samples, service, tls};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::sync::{Arc, LazyLock};
@@ -60,6 +60,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "tls_svid", run: tls::svid, seeds: tls::svid_seeds },
     Target { name: "engine_state", run: handover::state, seeds: handover::state_seeds },
     Target { name: "records", run: records, seeds: record_seeds },
+    Target { name: "samples", run: samples::file, seeds: samples::file_seeds },
+    Target { name: "sampled", run: sampled, seeds: wire_seeds },
     Target { name: "reflection", run: reflection, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
 ];
 
@@ -306,6 +308,11 @@ fn wire_seeds() -> Vec<Vec<u8>> {
     let choice = b"\x7d\x00\x00\x80\x3f\x8a\x01\x02hi\x70\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01".to_vec();
     let unknown = b"\xc0\x3e\x05\xca\x3e\x02ab\xd3\x3e\x08\x01\xd4\x3e".to_vec();
     vec![Vec::new(), inner, nested, lists, map, choice, unknown]
+}
+
+/// Messages of calls that are kept.
+fn sampled(message: &[u8]) {
+    samples::messages_of(&SCHEMA, root(), message);
 }
 
 /// The native protocol, with a peer that at least said hello, and offers callers or not.

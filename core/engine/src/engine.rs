@@ -22,6 +22,7 @@ use crate::peer::{Lent, Peer};
 use crate::r2p2::R2p2;
 use crate::registry::Registry;
 use crate::remote::{Dial, Remotes, Speaks};
+use crate::samples::{SampleCounts, SampleRule, Samples, TakenSample};
 use crate::services::ServiceState;
 use crate::session::{Route, Session};
 use crate::shard::ShardLinks;
@@ -52,6 +53,7 @@ pub struct Engine {
     pub(crate) native: NativeConfigs,
     pub(crate) plant: Plant,
     pub(crate) spans: SpanIds,
+    pub(crate) samples: Samples,
     pub(crate) steps: Steps,
     pub(crate) sessions: Table<Session>,
     pub(crate) peers: Table<Peer>,
@@ -188,6 +190,7 @@ impl Engine {
             native: NativeConfigs::new(&limits, node_name, clock_id),
             plant: Plant::default(),
             spans: SpanIds::default(),
+            samples: Samples::default(),
             steps: Steps::default(),
             sessions: Table::new(),
             peers: Table::new(),
@@ -376,6 +379,21 @@ impl Engine {
     pub fn trace_calls(&mut self, share: f64, seed: u64) {
         self.telemetry.keep_traced(true);
         self.spans = SpanIds::of_share(share, seed);
+    }
+
+    /// From now on some calls are kept with their messages, as these rules say, until [`Engine::take_sample`].
+    pub fn sample_calls(&mut self, rules: Vec<SampleRule>) {
+        self.samples = Samples::new(rules);
+    }
+
+    /// The oldest call that was kept with its messages.
+    pub fn take_sample(&mut self) -> Option<TakenSample> {
+        self.samples.take()
+    }
+
+    /// What became of the calls that were to be kept.
+    pub fn sample_counts(&self) -> SampleCounts {
+        self.samples.counts
     }
 
     /// Plants delays; zero takes them out.

@@ -6,6 +6,7 @@ use crate::ends::{ClientSide, EndOfCall, ServerSide};
 use crate::engine::{Engine, Turn};
 use crate::nested::Nested;
 use crate::records::{record_abandoned, record_made, take_stamps_of_attempt};
+use crate::sampled::sample_answer;
 use crate::shard::ShardStage;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -129,6 +130,7 @@ impl Engine {
 
     /// Hands the end over, which waits for nothing.
     pub(crate) fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
+        sample_answer(self, turn, key, &item);
         let Some(call) = self.calls.find(key) else { return };
         call.client.clone().finish(self, turn, key, item);
     }
@@ -207,6 +209,7 @@ impl Engine {
         let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
         let subtree = call.server_stamps.subtree.max(1);
         let client = call.client.clone();
+        self.samples.forget(key);
         // A call is large, and most of what it has is as it was when it began: it is not moved to be dropped.
         self.calls.discard(key);
         if let Some(policies) = policies {

@@ -105,6 +105,8 @@ mod records;
 mod registry;
 mod remote;
 mod retry;
+mod sampled;
+mod samples;
 mod services;
 mod session;
 mod session_end;
@@ -139,6 +141,7 @@ pub use peer_io::{Piece, SentCall};
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
+pub use samples::{SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use shard::{
     Crossing, ShardIndex, audit_crossings, handle_crossing, has_crossings, join_shards, park_crossing,

@@ -28,6 +28,7 @@ impl Engine {
             attempts: self.attempts.figures(),
             datagrams_refused: 0,
             limits_met: self.limits_met.iter().map(|(name, calls)| (*name, *calls)).collect(),
+            samples: self.sample_counts(),
             memory: memory(self),
         }
     }

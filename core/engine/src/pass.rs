@@ -8,6 +8,7 @@ use crate::gather::Gathered;
 use crate::held::HeldFull;
 use crate::limits::{ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
+use crate::sampled::{sample_answer, sample_request};
 use crate::session::Session;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -74,6 +75,9 @@ impl Engine {
 
     // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
     fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+        if direction == Direction::Request {
+            sample_request(self, turn, key, &item);
+        }
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
         let half = call.half(direction);
         if !half.backlog.is_empty() {
@@ -168,6 +172,9 @@ impl Engine {
         way: ItemWay,
         item: Item<'a>,
     ) -> Result<(), Refusal<'a>> {
+        if way.direction == Direction::Response {
+            sample_answer(self, turn, way.key, &item);
+        }
         let Some(call) = self.calls.find(way.key) else {
             self.drop_item(item);
             return Ok(());

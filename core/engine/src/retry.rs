@@ -351,6 +351,7 @@ impl Engine {
             (won.parent, won.trace, won.policies) = (call.parent, call.trace, call.policies);
             won.handed_over |= call.handed_over;
         }
+        self.samples.rename(key, winner);
         later
     }
 }

@@ -1,6 +1,7 @@
 //! The state of a shard at a moment, for operators.
 
 use crate::SessionKey;
+use crate::samples::SampleCounts;
 use std::sync::Arc;
 
 /// The state of a shard, for `trunkline list`.
@@ -25,6 +26,8 @@ pub struct Snapshot {
     pub attempts: AttemptFigures,
     /// Limits at which calls ended, and how many did.
     pub limits_met: Vec<(&'static str, u64)>,
+    /// Calls that were to be kept with their messages, and what became of them here.
+    pub samples: SampleCounts,
     /// Bytes by owner. What applications hold is with their sessions.
     pub memory: Vec<(&'static str, u64)>,
     /// Datagrams of R2P2 without a good seal, since the start. Filled in by the host, which opens them.

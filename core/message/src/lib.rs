@@ -14,6 +14,8 @@
 //!   slice. [`DynamicView`] reads by descriptor.
 //! * **Checking.** [`check`] is what bytes from anybody go through; its [`Verified`] is the token that they did.
 //! * **Transcoding.** [`transcode`] turns protobuf into linear messages and back, checking as it goes.
+//! * **Looking at protobuf** that nobody calls with: [`PlainFields`] are the fields on the wire, a [`Redaction`]
+//!   empties some by their names, [`first_difference`] compares two messages.
 //!
 //! All of these find a field by its [`FieldAt`], slot and presence bit, and touch bytes only through `bytes`.
 //!
@@ -33,6 +35,7 @@ mod block;
 mod builder;
 mod bytes;
 mod check;
+mod difference;
 mod dynamic;
 mod extent;
 mod grow;
@@ -40,6 +43,8 @@ mod header;
 mod list;
 mod message;
 mod place;
+mod plain;
+mod redact;
 mod run;
 mod scalar;
 pub mod transcode;
@@ -50,6 +55,7 @@ mod view;
 pub use block::Block;
 pub use builder::{BuildError, Builder, Built};
 pub use check::{CheckError, CheckErrorKind, Verified, check};
+pub use difference::first_difference;
 pub use dynamic::{DynamicBuilder, DynamicList, DynamicView, MismatchError, Value};
 pub use extent::{AlignedBuf, Extent, LimitError};
 pub use grow::{BytesWriter, ListBuilder, ListItem, MessagesBuilder};
@@ -57,6 +63,8 @@ pub use header::{EXTENT_BYTES_MAX, FORMAT_VERSION, HEADER_BYTES, Header, HeaderE
 pub use list::{Element, Elements, List};
 pub use message::Message;
 pub use place::{DEPTH_MAX, FieldAt, OneofAt};
+pub use plain::{PlainFault, PlainField, PlainFields, PlainValue};
+pub use redact::{Redacted, Redaction};
 pub use scalar::{Blittable, Scalar};
 pub use transcode::Transcoder;
 pub use view::View;

@@ -22,6 +22,11 @@
 //! A call that belongs to a trace also stands for others of its duration ([`Exemplars`]), and waits in a queue for
 //! whoever exports it ([`TracedCall`]).
 //!
+//! Histograms keep no time; a [`CallHistory`] is told of snapshots, and keeps what was counted between them.
+//!
+//! Whole calls with their messages, of which a daemon may keep some, are no part of this: here is only the form in
+//! which they lie in a file ([`CallSample`], [`SampleFileReader`]).
+//!
 //! # Invariants
 //! * The nine components sum to the completion time exactly, and none is negative: whatever the clocks say, whatever
 //!   stamps are missing, whatever a peer claims. A property test tries wild stamps.
@@ -44,6 +49,7 @@ mod component;
 mod explain;
 mod exposition;
 pub mod histogram;
+mod history;
 mod index;
 pub mod prometheus;
 mod quantile;
@@ -51,6 +57,7 @@ mod record;
 pub mod recorder;
 pub mod render;
 mod resample;
+mod sample_file;
 mod series;
 mod snapshot;
 mod snapshot_parts;
@@ -66,10 +73,12 @@ pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};
 pub use exposition::{BoundCounts, Exposition, Figure, FigureFamily, FigureKind, FigurePoint};
 pub use histogram::Histogram;
+pub use history::{CallHistory, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
 pub use record::{Record, Side};
 pub use recorder::{FlightRecorder, FlightRow, Weighted};
 pub use resample::Intervals;
+pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, SampleFileReader};
 pub use series::Series;
 pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 pub use snapshot_parts::SnapshotParts;

@@ -3,6 +3,7 @@
 use crate::handover::{Leave, Stand};
 use crate::keys::TlsKeys;
 use crate::reports::Reported;
+use crate::samples::SampleTotals;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -144,6 +145,8 @@ pub struct Observation {
     pub snapshot: Snapshot,
     /// What it measured.
     pub telemetry: Measured,
+    /// What became of samples of all shards, in the first one's observation.
+    pub samples: SampleTotals,
 }
 
 /// The control thread's end of a shard.

@@ -15,6 +15,7 @@ mod otlp;
 mod r2p2;
 mod rights;
 mod rules;
+mod samples;
 mod sessions;
 mod sizes;
 mod tenants;
@@ -34,6 +35,7 @@ pub use otlp::{Collector, Otlp};
 pub use r2p2::{R2p2, R2p2Mode};
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
+pub use samples::{SampleFile, SampledCalls};
 pub use sessions::Sessions;
 pub use tenants::Tenant;
 pub(crate) use tenants::TenantCandidate;
@@ -84,6 +86,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// The OpenTelemetry collector that is sent figures and spans.
     pub otlp: Otlp,
+    /// Where calls go that are kept with their messages.
+    pub samples: SampleFile,
     /// Where gRPC clients have their calls forwarded.
     pub gateway: Gateway,
     /// The targets applications may name.
@@ -99,6 +103,9 @@ pub struct Config {
     /// How the users of this host share a shard's time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tenant: Vec<Tenant>,
+    /// Which calls are kept with their messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sample: Vec<SampledCalls>,
     /// What every call passes, in order (docs/policy.md).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Definition>,

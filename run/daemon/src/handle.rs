@@ -21,6 +21,7 @@ use crate::pending_connections::PendingConnections;
 use crate::policies_file::Kept;
 use crate::purpose::Purpose;
 use crate::reports::{Reported, Reports};
+use crate::samples::{SampleSink, SampleThread, SampleTotals};
 use crate::schemas::SchemaCache;
 use crate::shard::{ControlSender, Sessions, Shard};
 use crate::sockets::NativeSockets;
@@ -63,6 +64,8 @@ pub struct Daemon {
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
     pub(crate) kept: Kept,
+    /// What writes samples of calls, if any are kept.
+    samples: Option<SampleThread>,
 }
 
 /// What was taken over from another daemon.
@@ -87,6 +90,7 @@ struct Among {
     waker: Arc<Waker>,
     crossings: Crossings,
     shared: Arc<HostLimits>,
+    samples: Option<SampleSink>,
 }
 
 /// A daemon whose threads have not begun.
@@ -202,9 +206,15 @@ impl Daemon {
         let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
         let reported = self.shards.iter().filter_map(observe);
         // What takes time is done here, on the thread of whoever asks.
-        let seen =
-            |Reported { state, measured }| Observation { snapshot: state, telemetry: measured.finish() };
-        reported.map(seen).collect()
+        let seen = |Reported { state, measured }| {
+            let (telemetry, samples) = (measured.finish(), SampleTotals::default());
+            Observation { snapshot: state, telemetry, samples }
+        };
+        let mut observed: Vec<Observation> = reported.map(seen).collect();
+        if let (Some(first), Some(samples)) = (observed.first_mut(), &self.samples) {
+            first.samples = samples.totals();
+        }
+        observed
     }
 
     /// Calls of every shard one by one; `ask` says for each shard, in order, which.
@@ -310,6 +320,8 @@ impl Daemon {
     ) -> Result<Prepared, StartError> {
         raise_descriptor_limit();
         let kept = Kept::of(&config)?;
+        let failed = |error| StartError::Samples { path: config.samples.file.clone(), error };
+        let (sink, samples) = crate::samples::start(&config).map_err(failed)?.unzip();
         let (messages, inbox) = channel();
         let control = ControlSender::new(messages)?;
         let own = config.daemon.shards.count();
@@ -327,6 +339,7 @@ impl Daemon {
             changes: Arc::default(),
             modules: Loader::default(),
             kept,
+            samples,
         };
         let mut shards = Vec::new();
         let mut keys = KeySource::new(config.tls.clone())?;
@@ -339,7 +352,7 @@ impl Daemon {
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
             let (count, waker, shared) = (own, Arc::clone(&wakers[index]), Arc::clone(&shared));
-            let among = Among { index, count, waker, crossings, shared };
+            let among = Among { index, count, waker, crossings, shared, samples: sink.clone() };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         for (service, configured) in &config.services {
@@ -378,7 +391,7 @@ impl Daemon {
         places: &[ConnectionBudget; 2],
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
-        let Among { index, count, waker, crossings, shared } = among;
+        let Among { index, count, waker, crossings, shared, samples } = among;
         let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
@@ -411,6 +424,7 @@ impl Daemon {
             told: 0,
             names: Arc::clone(&self.names),
             reports: Reports::default(),
+            samples,
             crossings,
             stopping: false,
             ordered_to_stand: None,
@@ -527,6 +541,7 @@ impl Daemon {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.samples.take().into_iter().for_each(SampleThread::end);
     }
 }
 

@@ -69,6 +69,7 @@ mod purpose;
 mod refusal;
 mod reports;
 mod rights;
+mod samples;
 mod schemas;
 mod seals;
 mod shard;
@@ -90,10 +91,12 @@ pub use check::check_host;
 pub use command::{Observation, Services};
 pub use config::{
     Address, Bytes, Collector, Config, ConfigError, Egress, GrpcServices, Log, LogFormat, Metrics, Mode,
-    Otlp, Principal, Reach, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress, Whom, check_log_level,
+    Otlp, Principal, Reach, SampleFile, SampledCalls, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress,
+    Whom, check_log_level,
 };
 pub use handle::{Daemon, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};
+pub use samples::SampleTotals;
 pub use start_error::StartError;
 pub use threads::before_abort;

@@ -66,6 +66,8 @@ pub(crate) struct Shard {
     pub names: Arc<Names>,
     /// What operators ask for.
     pub reports: Reports,
+    /// Where calls go that are kept with their messages.
+    pub samples: Option<crate::samples::SampleSink>,
     /// The queues from and to the other shards.
     pub crossings: Crossings,
     pub stopping: bool,

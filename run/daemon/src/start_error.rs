@@ -32,6 +32,14 @@ pub enum StartError {
     /// The file the chain is kept in.
     #[error(transparent)]
     PoliciesFile(#[from] PoliciesFileError),
+    /// The file for samples of calls.
+    #[error("samples.file: {path}: {error}")]
+    Samples {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel says, or what is wrong with it.
+        error: io::Error,
+    },
     /// Keys and certificates cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),

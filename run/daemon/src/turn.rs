@@ -84,6 +84,7 @@ impl Shard {
         self.bury_retired();
         self.attend_heaps();
         self.report_policies();
+        self.samples.iter().for_each(|sink| sink.take_from(&mut self.engine));
         // A queue was full, or something more came of the rest.
         self.pressing |= self.crossings.has_more(&self.engine);
     }

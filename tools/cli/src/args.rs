@@ -1,7 +1,9 @@
 //! The command line, as types.
 
 use crate::bench::Form;
+use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
+pub use crate::times::duration;
 use clap::{Args, Parser, Subcommand};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
@@ -427,17 +429,6 @@ pub struct BenchArgs {
     pub html: Option<PathBuf>,
 }
 
-/// `trunkline explain`
-#[derive(Debug, Args)]
-pub struct ExplainArgs {
-    /// Method or service: package.Service/Method, or any part of it [default: all]
-    #[arg(default_value = "")]
-    pub method: String,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// `trunkline top`
 #[derive(Debug, Args)]
 pub struct TopArgs {
@@ -519,23 +510,6 @@ pub struct DemoArgs {
     /// Folder with the example programs [default: that of this program]
     #[arg(long, value_name = "FOLDER")]
     pub programs: Option<PathBuf>,
-}
-
-/// Reads `500ms`, `2s`, `1.5s`, `3m`, `1h`.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time: write 500ms, 2s or 3m");
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number * unit_s).map_err(|_| wrong())
 }
 
 /// Reads a number that is not zero.

@@ -3,8 +3,29 @@
 use crate::admin::explanation;
 use crate::admin::proto::ExplainRequest;
 use crate::admin::proto::admin_client::AdminClient;
+use crate::past;
+use crate::times::{ago, duration};
+use clap::Args;
+use std::time::Duration;
 use trunkline::{Status, Wait};
 use trunkline_telemetry::{Explanation, render};
+
+/// `trunkline explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Method or service: package.Service/Method, or any part of it [default: all]
+    #[arg(default_value = "")]
+    pub method: String,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Only the last minutes, of two hours and a half at most: 5m, 1h
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "json")]
+    pub last: Option<Duration>,
+    /// Beside as long a time that ended so long ago: 1h-ago [with --last 10m, if that is not said]
+    #[arg(long, value_name = "TIME-ago", value_parser = ago, conflicts_with = "json")]
+    pub vs: Option<Duration>,
+}
 
 /// Calls looked at one by one for the what-if columns: enough for a steady 95th percentile.
 const SAMPLES: u32 = 10_000;
@@ -27,9 +48,12 @@ pub fn explanations(client: &AdminClient, method: &str) -> Result<Vec<Explanatio
 ///
 /// # Errors
 /// As [`explanations`].
-pub fn explain(client: &AdminClient, method: &str, as_json: bool) -> Result<(), Status> {
-    let explanations = explanations(client, method)?;
-    if as_json {
+pub fn explain(client: &AdminClient, args: &ExplainArgs) -> Result<(), Status> {
+    if args.last.is_some() || args.vs.is_some() {
+        return past::explain(client, &args.method, args.last.unwrap_or(past::USUAL), args.vs);
+    }
+    let explanations = explanations(client, &args.method)?;
+    if args.json {
         let json = serde_json::to_string_pretty(&explanations);
         println!("{}", json.map_err(|error| Status::internal(error.to_string()))?);
         return Ok(());

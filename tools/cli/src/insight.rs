@@ -2,16 +2,20 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 /// The program, beside this one.
 const PROGRAM: &str = "trunkline-insight";
 /// Its verbs. A copy, so that this program needs nothing of that one; a test holds them equal.
-const VERBS: [&str; 8] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth"];
+const VERBS: [&str; 9] =
+    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay"];
 /// What the help of this program says of them.
 pub const HELP: &str = "\
 Records of calls, by the program trunkline-insight: record, characterize, whatif, diff, tree, clock, export,
-synth; each has its own --help.";
+synth, replay; each has its own --help.";
+/// Lines of that program's description that are read.
+const DESCRIBED_MAX: usize = 1000;
 /// Options before the verb that have a value behind them.
 const WITH_VALUE: [&str; 2] = ["--socket", "--admin-socket"];
 
@@ -19,14 +23,53 @@ const WITH_VALUE: [&str; 2] = ["--socket", "--admin-socket"];
 /// possible.
 pub fn start_if_asked(arguments: &[OsString]) -> Option<String> {
     verb_of(arguments)?;
-    let own = std::env::current_exe().ok();
-    let beside = own.map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
-    let program = beside.unwrap_or_else(|| PROGRAM.into());
+    let program = program();
     let error = Command::new(&program).args(arguments.iter().skip(1)).exec();
     Some(format!(
         "{}: {error}: it belongs beside the trunkline program, and is installed with it",
         program.display()
     ))
+}
+
+/// The verbs of that program as it describes them, for scripts that complete command lines; none if it is not there.
+pub fn described() -> Vec<clap::Command> {
+    let described = Command::new(program()).arg("describe").stderr(Stdio::null()).output();
+    let text = described.ok().filter(|output| output.status.success()).map(|output| output.stdout);
+    commands(&String::from_utf8(text.unwrap_or_default()).unwrap_or_default())
+}
+
+/// Verbs and options, a line each: verb, option and what it does, with tabs between them.
+fn commands(text: &str) -> Vec<clap::Command> {
+    let mut commands: Vec<clap::Command> = Vec::new();
+    for line in text.lines().take(DESCRIBED_MAX) {
+        let mut parts = line.splitn(3, '\t').map(leaked);
+        let (Some(verb), Some(option), Some(help)) = (parts.next(), parts.next(), parts.next()) else {
+            continue;
+        };
+        if option.is_empty() {
+            commands.push(clap::Command::new(verb).about(help));
+        } else if let Some(command) = commands.pop_if(|command| command.get_name() == verb) {
+            let (long, value) =
+                option.split_once('=').map_or((option, None), |(long, value)| (long, Some(value)));
+            let argument = clap::Arg::new(long).long(long).help(help);
+            commands.push(command.arg(match value {
+                Some(name) => argument.value_name(name).action(clap::ArgAction::Set),
+                None => argument.action(clap::ArgAction::SetTrue),
+            }));
+        }
+    }
+    commands
+}
+
+/// For as long as the program runs, which prints a script and ends.
+fn leaked(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+fn program() -> PathBuf {
+    let own = std::env::current_exe().ok();
+    let beside = own.map(|own| own.with_file_name(PROGRAM)).filter(|path| path.is_file());
+    beside.unwrap_or_else(|| PROGRAM.into())
 }
 
 /// The verb, if it is one of that program's.
@@ -46,6 +89,21 @@ fn verb_of(arguments: &[OsString]) -> Option<&str> {
 mod tests {
     //! Shows which command lines are that program's.
     use super::*;
+
+    #[test]
+    fn what_it_describes_is_completed() {
+        let text = "tree\t\tShow calls\ntree\tmethod=METHOD\tOnly these\nother\tx\ty\nnothing\n";
+        let commands = commands(text);
+        assert_eq!(commands.iter().map(|verb| verb.get_name()).collect::<Vec<_>>(), ["tree"]);
+        let mut script = Vec::new();
+        let mut line = clap::Command::new("trunkline").subcommands(commands);
+        clap_complete::generate(clap_complete::Shell::Fish, &mut line, "trunkline", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(
+            script.contains("-a \"tree\"") && script.contains("-l method -d 'Only these' -r"),
+            "{script}"
+        );
+    }
 
     #[test]
     fn its_verbs_are_found_and_no_others() {

@@ -37,10 +37,12 @@ mod manual;
 mod metrics;
 #[cfg(test)]
 mod packaging;
+mod past;
 mod policy;
 mod router;
 mod sim;
 mod table;
+mod times;
 mod top;
 mod upgrade;
 
@@ -77,9 +79,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
-        Verb::Explain(args) => {
-            explain::explain(&AdminClient::new(operator()), &args.method, args.json).map_err(explained)
-        }
+        Verb::Explain(args) => explain::explain(&AdminClient::new(operator()), &args).map_err(explained),
         Verb::Top(args) => {
             top::top(&AdminClient::new(operator()), &AdminClient::new(operator()), &args).map_err(explained)
         }
@@ -93,7 +93,9 @@ fn main() -> ExitCode {
         },
         Verb::Router(args) => router::router(&args),
         Verb::Sim(args) => sim::sim(&args),
-        Verb::Completions(args) => manual::completions(&args, Trunkline::command()),
+        Verb::Completions(args) => {
+            manual::completions(&args, Trunkline::command().subcommands(insight::described()))
+        }
         Verb::Man(args) => manual::man(&args, Trunkline::command()),
         Verb::Demo(args) => demo::demo(&args).map_err(explained),
     };

@@ -319,6 +319,22 @@ fn time_is_explained_where_it_was_planted() {
     assert!(mean_ns(0) >= 5_000_000, "client send queue: {explained:#}");
     assert!(mean_ns(5) >= 7_000_000, "server send queue: {explained:#}");
 
+    let past = host.verb(&["explain", "search.v1.Search/Query", "--last", "5m"], "");
+    assert_eq!(past.code, Some(0), "{past:?}");
+    assert!(
+        past.out.contains("\nmade here: ") && past.out.contains("\np95 ") && past.out.contains(" … "),
+        "{}",
+        past.out
+    );
+    assert!(past.out.contains("server application"), "{}", past.out);
+    let hour = host.verb(&["explain", "--last", "5m", "--vs", "1h-ago"], "");
+    assert!(hour.code == Some(1) && hour.err.contains("nothing is known of that time"), "{hour:?}");
+    let script = host.verb(&["completions", "bash"], "").out;
+    assert!(
+        script.contains("whatif") && script.contains("--in-flight"),
+        "verbs of trunkline-insight: {script}"
+    );
+
     let unknown = host.verb(&["explain", "nobody.Knows/This"], "");
     assert_eq!(unknown.code, Some(1));
     assert!(unknown.err.contains("methods with calls: /search.v1.Search/Query"), "{}", unknown.err);
@@ -486,6 +502,13 @@ impl admin::admin_server::Admin for Impostor {
         _: trunkline::Incoming<admin::CallsRequest>,
     ) -> Result<trunkline::Response<admin::CallsResponse>, trunkline::Status> {
         Ok(trunkline::Response::new(admin::CallsResponse::default()))
+    }
+
+    async fn history(
+        &self,
+        _: trunkline::Incoming<admin::HistoryRequest>,
+    ) -> Result<trunkline::Response<admin::HistoryResponse>, trunkline::Status> {
+        Ok(trunkline::Response::new(admin::HistoryResponse::default()))
     }
 
     async fn get_upgrade(

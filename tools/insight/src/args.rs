@@ -6,12 +6,13 @@ use std::time::Duration;
 use trunkline_telemetry::Component;
 
 /// The verbs, as `trunkline` knows them.
-pub const VERBS: [&str; 8] = ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth"];
+pub const VERBS: [&str; 9] =
+    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay"];
 
 /// Records of calls: kept, looked at, compared.
 ///
-/// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock, export and
-/// synth.
+/// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock, export,
+/// synth and replay.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", bin_name = "trunkline", version, max_term_width = 100)]
 pub struct InsightLine {
@@ -45,9 +46,14 @@ pub enum InsightVerb {
     Export(ExportArgs),
     /// Generate records of a fleet that nobody has, drawn from published distributions
     Synth(SynthArgs),
+    /// Send calls again that a daemon has kept with their messages, and compare what is answered
+    Replay(ReplayArgs),
     /// Write manual pages, one for each verb
     #[command(hide = true)]
     Man(PagesArgs),
+    /// Print verbs and their options, for `trunkline completions`
+    #[command(hide = true)]
+    Describe,
 }
 
 /// `trunkline record`
@@ -217,6 +223,40 @@ pub struct ExportArgs {
     /// File to write [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+}
+
+/// `trunkline replay`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The file is what a daemon has written by its keys [samples] and [[sample]]. Calls are made once more: those that change
+something change it again.
+
+Example:
+  trunkline replay /var/lib/trunkline/samples --to 10.0.0.7:7878 --rate 200/s --compare")]
+pub struct ReplayArgs {
+    /// File of sampled calls
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Whom to call: a daemon or a gRPC server, as tcp://ADDRESS:PORT, HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: String,
+    /// Calls a second
+    #[arg(long, value_name = "COUNT/s", default_value = "20/s", value_parser = rate)]
+    pub rate: f64,
+    /// Hold each answer against the one that was kept; ends with an error if one differs
+    #[arg(long)]
+    pub compare: bool,
+    /// Do not compare fields of this name, such as Response.elapsed_ns; may be repeated
+    #[arg(long, value_name = "FIELD", requires = "compare")]
+    pub ignore: Vec<String>,
+    #[command(flatten)]
+    pub of: OfArgs,
+    /// Times to send all of them
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = count(1))]
+    pub times: u32,
+    /// Calls under way at most
+    #[arg(long, value_name = "COUNT", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub in_flight: u32,
 }
 
 /// Where manual pages go.

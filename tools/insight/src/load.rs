@@ -31,7 +31,11 @@ pub fn load(files: &[PathBuf]) -> Result<Fleet, String> {
     Ok(fleet)
 }
 
-fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
+/// All of a file.
+///
+/// # Errors
+/// It is not there, or too large.
+pub fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     let said = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(said)?;
     let mut bytes = Vec::new();

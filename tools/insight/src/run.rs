@@ -1,7 +1,7 @@
 //! From the command line to a verb, and from its outcome to an exit code.
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
-use crate::{record, verbs};
+use crate::{record, replay, verbs};
 use clap::{CommandFactory, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +25,12 @@ pub fn run() -> ExitCode {
         InsightVerb::Clock(args) => verbs::clock(&args),
         InsightVerb::Export(args) => verbs::export(&args),
         InsightVerb::Synth(args) => verbs::synth(&args),
+        InsightVerb::Replay(args) => replay::replay(&args),
         InsightVerb::Man(args) => man(&args),
+        InsightVerb::Describe => {
+            print!("{}", description());
+            Ok(())
+        }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,6 +71,26 @@ fn man(args: &PagesArgs) -> Result<(), String> {
             .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
+}
+
+/// Verbs and options for `trunkline completions`, a line each: the verb, nothing and what it does; the verb, the option
+/// with its value's name if it has one, and what it does. Tabs stand between them.
+fn description() -> String {
+    let mut text = String::new();
+    let line = InsightLine::command();
+    for verb in line.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let about = verb.get_about().map(ToString::to_string).unwrap_or_default();
+        text += &format!("{}\t\t{about}\n", verb.get_name());
+        for option in verb.get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(long) = option.get_long() else { continue };
+            let takes_value = option.get_action().takes_values();
+            let value = option.get_value_names().and_then(|names| names.first()).filter(|_| takes_value);
+            let value = value.map_or_else(String::new, |name| format!("={name}"));
+            let help = option.get_help().map(ToString::to_string).unwrap_or_default();
+            text += &format!("{}\t{long}{value}\t{}\n", verb.get_name(), help.replace(['\t', '\n'], " "));
+        }
+    }
+    text
 }
 
 /// A reader that has seen enough (`trunkline export --csv x.rec | head -1`) ends the program quietly.

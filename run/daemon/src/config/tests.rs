@@ -255,6 +255,11 @@ fn errors_say_where_what_and_what_instead() {
             "d.toml:1:17: otlp.endpoint: is \"https://h\"; write \"http://HOST:PORT\" of a collector that takes OTLP \
          over HTTP without TLS, such as one on this host: \"http://127.0.0.1:4318\"",
         ),
+        (
+            "[[sample]]\nservice = \"a.B\"",
+            "d.toml: samples.file: is empty; name the file that the calls of [[sample]] go to, or leave those tables \
+         out",
+        ),
         ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
         (
             "otlp.attributes = [\"a\"]",

@@ -201,7 +201,7 @@ fn component(message: proto::Component) -> Option<Component> {
     Some(Component::ALL[at])
 }
 
-fn side_message(side: Side) -> proto::Side {
+pub(super) fn side_message(side: Side) -> proto::Side {
     match side {
         Side::Made => proto::Side::Made,
         Side::Served => proto::Side::Served,

@@ -9,12 +9,14 @@
 
 mod audit;
 mod convert;
+mod history;
 mod host;
 mod policies;
 mod service;
 
 pub use audit::Audit;
 pub use convert::{explanation, top_row};
+pub use history::Chronicle;
 pub use host::{Facts, Host, UpgradeState, UpgradeWish};
 pub use policies::ControlService;
 pub use service::AdminService;

@@ -1,14 +1,15 @@
 //! The service.
 
 use super::convert::{calls_message, explanation_message, top_row_message};
+use super::history::Chronicle;
 use super::host::{Facts, Host, UpgradeState};
 use super::policies::listed;
 use super::proto::admin_server::Admin;
 use super::proto::{self};
 use super::proto::{
     Application, CallsRequest, CallsResponse, ExplainRequest, ExplainResponse, GetUpgradeRequest,
-    GetUpgradeResponse, ListPoliciesRequest, ListPoliciesResponse, ListRequest, ListResponse, Memory, Peer,
-    Service, TopRequest, TopResponse,
+    GetUpgradeResponse, HistoryRequest, HistoryResponse, ListPoliciesRequest, ListPoliciesResponse,
+    ListRequest, ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
 };
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
@@ -31,12 +32,13 @@ const CALLS_BYTES_MAX: usize = 2 << 20;
 #[derive(Debug)]
 pub struct AdminService<H> {
     host: H,
+    history: Chronicle,
 }
 
 impl<H: Host> AdminService<H> {
-    /// Tells about `host`.
-    pub fn new(host: H) -> Self {
-        Self { host }
+    /// Tells about `host`, whose history this is.
+    pub fn new(host: H, history: Chronicle) -> Self {
+        Self { host, history }
     }
 
     fn telemetry(&self, ask: &Ask) -> Snapshot {
@@ -72,6 +74,10 @@ impl<H: Host> Admin for AdminService<H> {
             response.methods_known.dedup();
         }
         Ok(Response::new(response))
+    }
+
+    async fn history(&self, request: Incoming<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
+        Ok(Response::new(self.history.answer(&self.host, request.into_inner())))
     }
 
     async fn calls(&self, request: Incoming<CallsRequest>) -> Result<Response<CallsResponse>, Status> {

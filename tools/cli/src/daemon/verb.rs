@@ -5,7 +5,7 @@ use super::host::{DaemonHost, Order};
 use super::{logging, notify, upgrade};
 use crate::admin::proto::admin_server::AdminServer;
 use crate::admin::proto::control_server::ControlServer;
-use crate::admin::{AdminService, Audit, ControlService, UpgradeState};
+use crate::admin::{AdminService, Audit, Chronicle, ControlService, UpgradeState};
 use crate::args::DaemonArgs;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -224,7 +224,9 @@ fn find_place(config: &mut Config) -> Result<(), DaemonError> {
 
 /// The admin API is an application like any other: it attaches where everybody does.
 fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
-    let service = AdminServer::new(AdminService::new(Arc::downgrade(host)));
+    let history = Chronicle::default();
+    history.keep(Arc::downgrade(host)).map_err(|error| Status::internal(format!("history: {error}")))?;
+    let service = AdminServer::new(AdminService::new(Arc::downgrade(host), history));
     let control = ControlServer::new(ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log)));
     let server = Server::builder()
         .name("admin")

@@ -58,6 +58,7 @@ pub fn figures(host: &impl Host) -> Exposition {
     memory(&mut text, &shards);
     datagrams(&mut text, &shards);
     connections(&mut text, &shards);
+    samples(&mut text, &shards);
     policies(&mut text, &host.policies());
     #[cfg(feature = "otlp")]
     super::otlp::add(&mut text);
@@ -76,6 +77,22 @@ fn log_lines(text: &mut Exposition) {
     text.family(name, "counter", "Log lines standard error did not take: not read in time, or not written.");
     for (why, count) in [("unread", unread), ("unwritten", unwritten)] {
         text.sample(&[("why", why)], count);
+    }
+}
+
+fn samples(text: &mut Exposition, shards: &[Observation]) {
+    let name = "trunkline_samples_total";
+    text.family(name, "counter", "Calls that were to be kept with their messages, by what became of them.");
+    let sum = |of: fn(&Observation) -> u64| shards.iter().map(of).sum::<u64>();
+    for (outcome, count) in [
+        ("written", sum(|shard| shard.samples.written)),
+        ("too_large", sum(|shard| shard.snapshot.samples.too_large)),
+        ("unreadable", sum(|shard| shard.snapshot.samples.unreadable)),
+        ("unanswered", sum(|shard| shard.snapshot.samples.unanswered)),
+        ("no_room", sum(|shard| shard.snapshot.samples.no_room + shard.samples.unqueued)),
+        ("unwritten", sum(|shard| shard.samples.unwritten)),
+    ] {
+        text.sample(&[("outcome", outcome)], count);
     }
 }
 

@@ -1,0 +1,182 @@
+//! Messages of calls that are sampled: copied, as protobuf, and with the fields emptied that are nobody's to read
+//! (`samples.rs` says which calls).
+//!
+//! A call is sampled where it is a call of somebody: where an application of this host makes it, or where it comes from
+//! another host. Its attempts, its copies and its other half on another shard are not, nor is one that a client of the
+//! gateway has forwarded, whose messages pass unread. Only calls with one request and at most one response are kept.
+
+use crate::CallKey;
+use crate::call::{Body, Call, ClientEnd, Direction, Item};
+use crate::convert::private;
+use crate::engine::{Engine, Turn};
+use crate::registry::{Form, MessageType, MethodTypes};
+use crate::samples::{SampleRule, TakenSample, Unsampled};
+use std::sync::Arc;
+use trunkline_call::{Code, Encoding};
+use trunkline_message::transcode::Encoded;
+use trunkline_message::{HEADER_BYTES, Header, Redaction};
+
+/// A call's request goes on its way.
+#[inline]
+pub(crate) fn sample_request(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
+    if engine.samples.is_on() {
+        begin(engine, turn, key, item);
+    }
+}
+
+/// Something comes back to whoever made the call.
+#[inline]
+pub(crate) fn sample_answer(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
+    if engine.samples.awaits_answers() {
+        go_on(engine, turn, key, item);
+    }
+}
+
+fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
+    let Item::Open { body: Some(body), end: true, .. } = item else { return };
+    let Some(call) = engine.calls.find(key).filter(|call| is_sampled(call)) else { return };
+    if engine.samples.of(key).is_some() {
+        return;
+    }
+    let path: Arc<str> = match &call.path {
+        Some(path) => path.clone().into(),
+        None => Arc::clone(engine.registry.path(call.method)),
+    };
+    let served = !matches!(call.client, ClientEnd::Session { .. });
+    let timeout_ns = call.deadline.remaining_ns(turn.now);
+    let Some(rule) = engine.samples.choose(turn.now, &path) else { return };
+    let taken =
+        message_of(engine, turn, key, Direction::Request, body, (&rule.redaction, rule.message_bytes_max));
+    match taken {
+        Err(why) => engine.samples.count(why),
+        Ok(Taken { bytes, emptied, of }) => {
+            let SampleRule { redaction, message_bytes_max, .. } = rule;
+            let sample = TakenSample {
+                path,
+                served,
+                began: turn.now,
+                duration_ns: 0,
+                timeout_ns,
+                code: Code::Unknown,
+                schema: of.map(|of| of.schema),
+                redaction,
+                emptied,
+                request: bytes,
+                response: None,
+                message_bytes_max,
+            };
+            engine.samples.begin(key, sample);
+        }
+    }
+}
+
+fn go_on(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>) {
+    let Some(sample) = engine.samples.of(key) else { return };
+    let (redaction, bytes_max) = (Arc::clone(&sample.redaction), sample.message_bytes_max);
+    let has_response = sample.response.is_some();
+    if let Some(body) = item.body() {
+        if has_response {
+            return engine.samples.forget(key);
+        }
+        match message_of(engine, turn, key, Direction::Response, body, (&redaction, bytes_max)) {
+            Ok(Taken { bytes, emptied, .. }) => engine.samples.respond(key, bytes, emptied),
+            Err(why) => engine.samples.count(why),
+        }
+    }
+    if let Item::Finish { code, .. } = item {
+        engine.samples.finish(turn.now, key, *code);
+    }
+}
+
+fn is_sampled(call: &Call) -> bool {
+    let is_somebodys = match &call.client {
+        ClientEnd::Session { .. } | ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => true,
+        ClientEnd::Grpc { types, .. } => types.is_none(),
+        ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => false,
+    };
+    let ends = [call.sender_types(Direction::Response), call.sender_types(Direction::Request)];
+    let streams = |types: &Arc<MethodTypes>| !types.output.is_opaque() && types.pattern.server_streams();
+    is_somebodys && !ends.iter().flatten().any(streams)
+}
+
+/// A message that was copied.
+struct Taken {
+    bytes: Vec<u8>,
+    emptied: bool,
+    of: Option<MessageType>,
+}
+
+/// A private copy of a message as protobuf, with these fields emptied and of so many bytes at most.
+fn message_of(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    direction: Direction,
+    body: &Body<'_>,
+    (redaction, bytes_max): (&Redaction, u32),
+) -> Result<Taken, Unsampled> {
+    if body.len() > bytes_max {
+        return Err(Unsampled::TooLarge);
+    }
+    let form = form_of(engine, key, direction);
+    let (bytes, encoding) = copy_of(turn, form.as_ref(), body)?;
+    let of = form.and_then(|form| match form {
+        Form::Typed(of) => Some(of),
+        Form::Opaque => None,
+    });
+    let mut bytes = match (encoding, &of) {
+        (Encoding::Protobuf, _) => bytes,
+        (Encoding::Linear, None) => return Err(Unsampled::Unreadable),
+        (Encoding::Linear, Some(of)) => {
+            // Samples are few: what they need is not kept for the next one.
+            let mut wire = Encoded::new();
+            let done = of.schema.transcoder.encode_into(of.index, &bytes, &mut wire);
+            done.map_err(|_| Unsampled::Unreadable)?.to_vec()
+        }
+    };
+    let mut emptied = false;
+    if !redaction.is_empty() {
+        let of = of.as_ref().ok_or(Unsampled::Unreadable)?;
+        let redacted =
+            redaction.apply(&of.schema.schema, of.index, &bytes).map_err(|_| Unsampled::Unreadable)?;
+        (bytes, emptied) = (redacted.bytes, redacted.emptied + redacted.unknown > 0);
+    }
+    if bytes.len() > bytes_max as usize {
+        return Err(Unsampled::TooLarge);
+    }
+    Ok(Taken { bytes, emptied, of })
+}
+
+/// The form in which messages travel in this direction: that of whoever sends them, or, where only the other end knows
+/// their type, of whoever gets them.
+fn form_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Form> {
+    let call = engine.calls.find(key)?;
+    let sent = match direction {
+        Direction::Request => engine.request_form(key),
+        Direction::Response => call.sender_types(direction).map(|types| types.of(direction).clone()),
+    };
+    let got = || call.receiver_types(direction).map(|types| types.of(direction).clone());
+    sent.filter(|form| !form.is_opaque()).or_else(got)
+}
+
+fn copy_of(
+    turn: &mut Turn<'_>,
+    form: Option<&Form>,
+    body: &Body<'_>,
+) -> Result<(Vec<u8>, Encoding), Unsampled> {
+    if body.packed().is_some() {
+        return Err(Unsampled::Unreadable);
+    }
+    let Body::Placed { session, block, encoding, .. } = body else {
+        let copied = private(&*turn.heaps, form, body).map_err(|_| Unsampled::Unreadable)?;
+        return Ok((copied.0.to_vec(), copied.1));
+    };
+    let mut bytes = turn.heaps.receive_block(*session, *block).to_vec();
+    if let (Encoding::Linear, Some(Form::Typed(of))) = (encoding, form) {
+        if bytes.len() < HEADER_BYTES {
+            return Err(Unsampled::Unreadable);
+        }
+        Header { total_bytes: bytes.len() as u32, fingerprint: of.fingerprint }.write(&mut bytes);
+    }
+    Ok((bytes, *encoding))
+}

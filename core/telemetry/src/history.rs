@@ -1,0 +1,280 @@
+//! What was counted when: the last quarter of an hour by minutes, the two hours before it by tens of minutes.
+//!
+//! Histograms keep no time. Whoever owns a history has it note a snapshot now and then ([`Detail::Totals`] will do),
+//! and it keeps what has come in between. Nothing of this is on the way of a call.
+//!
+//! [`Detail::Totals`]: crate::Detail::Totals
+
+use crate::component::Component;
+use crate::histogram::Histogram;
+use crate::record::Side;
+use crate::series::Series;
+use crate::snapshot::{Ask, Snapshot};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A method on one side.
+type Key = (Side, String);
+
+/// A daemon's history. Bounded: [`CallHistory::INTERVALS_MAX`] intervals of [`CallHistory::METHODS_MAX`] methods each,
+/// about 2 KiB a method, and what was counted before the last snapshot, of as many methods as telemetry tells apart.
+#[derive(Debug, Default)]
+pub struct CallHistory {
+    /// When the last snapshot was taken, and all that was counted by then.
+    at_ns: u64,
+    before: BTreeMap<Key, Series>,
+    /// Oldest first, each beginning where the one before it ends.
+    intervals: VecDeque<Interval>,
+}
+
+#[derive(Debug, Default)]
+struct Interval {
+    from_ns: u64,
+    to_ns: u64,
+    series: BTreeMap<Key, Series>,
+}
+
+/// What was counted in a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// When it began and ended: as near to what was asked for as the intervals are.
+    pub from_ns: u64,
+    /// See `from_ns`.
+    pub to_ns: u64,
+    /// What was counted, by side; methods are added up.
+    pub series: Vec<(Side, Series)>,
+}
+
+/// A percentile with the interval in which it is, at 95 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuantileInterval {
+    /// The percentile of the calls that were counted.
+    pub ns: u64,
+    /// Where that of all such calls is: not below.
+    pub low_ns: u64,
+    /// And not above.
+    pub high_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MINUTE_NS: u64 = 60 * SECOND_NS;
+/// Intervals of a minute, and those of ten that come before them.
+const MINUTES: usize = 15;
+const TENS: usize = 12;
+/// What methods beyond the bound are counted under.
+const OTHER: &str = "(other)";
+
+impl CallHistory {
+    /// How often a snapshot is to be noted.
+    pub const EVERY_NS: u64 = MINUTE_NS;
+    /// Intervals that are kept.
+    pub const INTERVALS_MAX: usize = MINUTES + TENS + 1;
+    /// Methods, on one side each, that an interval tells apart: the busiest. The rest is counted together.
+    pub const METHODS_MAX: usize = 64;
+
+    /// Notes what was counted until now. The first only says where counting begins. One that is older than the last, or
+    /// has counted less, is of another daemon: the history goes on with it.
+    pub fn note(&mut self, snapshot: &Snapshot) {
+        let mut now: BTreeMap<Key, Series> = BTreeMap::new();
+        for entry in &snapshot.series {
+            now.entry((entry.side, entry.method.clone())).or_default().merge(&entry.series);
+        }
+        if self.at_ns != 0 && snapshot.at_ns > self.at_ns {
+            let counted = now.iter().map(|(key, series)| {
+                (key.clone(), self.before.get(key).map_or_else(|| series.clone(), |old| series.since(old)))
+            });
+            let counted = busiest(counted.filter(|(_, series)| series.calls() > 0).collect());
+            self.push(Interval { from_ns: self.at_ns, to_ns: snapshot.at_ns, series: counted });
+        }
+        (self.at_ns, self.before) = (snapshot.at_ns, now);
+    }
+
+    /// What was counted from then to then, of the methods that are asked for. `None`: nothing is known of that time.
+    pub fn between(&self, from_ns: u64, to_ns: u64, ask: &Ask) -> Option<Past> {
+        // An interval belongs to the time that has its middle.
+        let middle = |one: &&Interval| one.from_ns + (one.to_ns - one.from_ns) / 2;
+        let mut chosen =
+            self.intervals.iter().filter(|one| (from_ns..to_ns).contains(&middle(one))).peekable();
+        let mut past = Past { from_ns: chosen.peek()?.from_ns, ..Past::default() };
+        let mut sums: BTreeMap<Side, Series> = BTreeMap::new();
+        for interval in chosen {
+            past.to_ns = interval.to_ns;
+            for ((side, _), series) in interval.series.iter().filter(|((_, method), _)| ask.wants(method)) {
+                sums.entry(*side).or_default().merge(series);
+            }
+        }
+        past.series = sums.into_iter().collect();
+        Some(past)
+    }
+
+    /// When a snapshot was noted last.
+    pub fn noted_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// Since when something is known.
+    pub fn since_ns(&self) -> Option<u64> {
+        self.intervals.front().map(|first| first.from_ns)
+    }
+
+    /// Heap bytes in use, about.
+    pub fn heap_bytes(&self) -> usize {
+        let all = self.intervals.iter().flat_map(|one| one.series.values()).chain(self.before.values());
+        all.map(|series| size_of::<Series>() + series.heap_bytes()).sum()
+    }
+
+    fn push(&mut self, interval: Interval) {
+        match self.intervals.back_mut() {
+            // Somebody has asked before a minute was over.
+            Some(last) if interval.to_ns - last.from_ns <= MINUTE_NS => last.join(interval),
+            _ => self.intervals.push_back(interval),
+        }
+        // The youngest of those that are old enough joins the ten minutes before it, until these are full.
+        if self.intervals.len() > MINUTES {
+            let at = self.intervals.len() - MINUTES - 1;
+            let joins = at > 0 && self.intervals[at].to_ns - self.intervals[at - 1].from_ns <= 10 * MINUTE_NS;
+            if joins && let Some(joining) = self.intervals.remove(at) {
+                self.intervals[at - 1].join(joining);
+            }
+        }
+        if self.intervals.len() > Self::INTERVALS_MAX {
+            self.intervals.pop_front();
+        }
+    }
+}
+
+impl Interval {
+    fn join(&mut self, later: Self) {
+        self.to_ns = later.to_ns;
+        for (key, series) in later.series {
+            self.series.entry(key).or_default().merge(&series);
+        }
+        self.series = busiest(std::mem::take(&mut self.series));
+    }
+}
+
+/// The methods with most calls by name, and the others together.
+fn busiest(mut all: BTreeMap<Key, Series>) -> BTreeMap<Key, Series> {
+    if all.len() <= CallHistory::METHODS_MAX {
+        return all;
+    }
+    let mut calls: Vec<u64> = all.values().map(Series::calls).collect();
+    calls.sort_unstable_by_key(|calls| std::cmp::Reverse(*calls));
+    // Room for what is counted together, on each side.
+    let least = calls[CallHistory::METHODS_MAX - Side::ALL.len()];
+    let rest: Vec<Key> =
+        all.iter().filter(|(_, series)| series.calls() <= least).map(|(key, _)| key.clone()).collect();
+    for (side, method) in rest {
+        if let Some(series) = all.remove(&(side, method)) {
+            all.entry((side, OTHER.to_owned())).or_default().merge(&series);
+        }
+    }
+    all
+}
+
+impl QuantileInterval {
+    /// Of a histogram. The interval is that of order statistics: it takes nothing for granted about how durations are
+    /// spread, only that calls are independent of each other, and is as wide as few calls make it.
+    pub fn of(histogram: &Histogram, share: f64) -> Self {
+        let count = histogram.count() as f64;
+        if count == 0.0 {
+            return Self::default();
+        }
+        let spread = 1.96 * (share * (1.0 - share) / count).sqrt();
+        let at = |share: f64| histogram.quantile(share);
+        Self { ns: at(share), low_ns: at(share - spread), high_ns: at(share + spread) }
+    }
+
+    /// Whether chance alone may explain that this one is another than `then`.
+    pub fn overlaps(&self, then: &Self) -> bool {
+        self.low_ns <= then.high_ns && then.low_ns <= self.high_ns
+    }
+}
+
+impl Past {
+    /// Time in a component, on average over all calls of a side: nanoseconds.
+    pub fn component_mean_ns(series: &Series, component: Component) -> f64 {
+        let calls = series.calls();
+        if calls == 0 { 0.0 } else { series.components[component as usize].sum() as f64 / calls as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is found of which time, that memory is bounded, and how wide intervals are.
+    use super::*;
+    use crate::snapshot::Entry;
+    use crate::traced::Exemplars;
+
+    /// As many calls of each method as were ever counted; some of them have a time.
+    fn snapshot(minute: u64, methods: &[(&str, u64)]) -> Snapshot {
+        let entry = |(method, calls): &(&str, u64)| {
+            let mut series = Series::default();
+            series.codes[0] = *calls;
+            series.total.record_all((0..*calls.min(&3)).map(|_| 1_000));
+            let exemplars = Exemplars::default();
+            Entry { side: Side::Made, method: (*method).to_owned(), peer: "p".into(), series, exemplars }
+        };
+        let series = methods.iter().map(entry).collect();
+        Snapshot { at_ns: (1_000 + minute) * MINUTE_NS, series, ..Snapshot::default() }
+    }
+
+    fn calls(history: &CallHistory, from: u64, to: u64, method: &str) -> Option<u64> {
+        let ask = Ask { method: method.into(), ..Ask::default() };
+        let at = |minute: u64| (1_000 + minute) * MINUTE_NS;
+        let past = history.between(at(from), at(to), &ask)?;
+        Some(past.series.iter().map(|(_, series)| series.calls()).sum())
+    }
+
+    #[test]
+    fn what_was_counted_is_found_by_its_time() {
+        let mut history = CallHistory::default();
+        // In minute n there are n calls of a, and one of b.
+        let counted = |minute: u64| minute * (minute + 1) / 2;
+        for minute in 0..=130 {
+            history.note(&snapshot(minute, &[("a", counted(minute)), ("b", minute)]));
+        }
+        assert_eq!(calls(&history, 120, 130, "a"), Some((121..=130).sum()));
+        assert_eq!(calls(&history, 120, 130, "b"), Some(10));
+        assert_eq!(calls(&history, 120, 130, ""), Some((121..=130).sum::<u64>() + 10));
+        let hour_ago = calls(&history, 60, 70, "b").unwrap();
+        assert!((10..=20).contains(&hour_ago), "{hour_ago}");
+        assert_eq!(calls(&history, 131, 140, "a"), None);
+        assert!(history.intervals.len() <= CallHistory::INTERVALS_MAX);
+        // Another daemon, which has counted less.
+        history.note(&snapshot(131, &[("a", 1)]));
+        assert_eq!(calls(&history, 130, 131, "b"), Some(0));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut history = CallHistory::default();
+        let names: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
+        for minute in 0..200 {
+            let methods: Vec<(&str, u64)> = names
+                .iter()
+                .enumerate()
+                .map(|(n, name)| (name.as_str(), minute * (1 + n as u64 % 100)))
+                .collect();
+            history.note(&snapshot(minute, &methods));
+        }
+        assert!(history.intervals.len() <= CallHistory::INTERVALS_MAX, "{}", history.intervals.len());
+        assert!(history.intervals.iter().all(|one| one.series.len() <= CallHistory::METHODS_MAX));
+        let all: u64 = (0..200).map(|n: u64| 1 + n % 100).sum();
+        assert_eq!(calls(&history, 190, 199, ""), Some(9 * all), "none is lost");
+        assert!(history.since_ns().unwrap() >= (1_000 + 199 - 15 - 130) * MINUTE_NS);
+    }
+
+    #[test]
+    fn intervals_are_as_wide_as_few_calls_make_them() {
+        let of = |count: u64| {
+            let mut histogram = Histogram::default();
+            histogram.record_all((1..=count).map(|n| n * 1_000_000 / count));
+            QuantileInterval::of(&histogram, 0.5)
+        };
+        let (few, many) = (of(100), of(100_000));
+        assert!(few.low_ns < 420_000 && few.high_ns > 580_000, "{few:?}");
+        assert!(many.high_ns - many.low_ns < 50_000, "{many:?}");
+        assert!(few.overlaps(&many) && many.overlaps(&few));
+        assert_eq!(QuantileInterval::of(&Histogram::default(), 0.5), QuantileInterval::default());
+    }
+}

@@ -1,0 +1,193 @@
+//! `trunkline explain --last 10m --vs 1h-ago`: calls of a time beside those of another.
+
+use crate::admin::proto::admin_client::AdminClient;
+use crate::admin::proto::{HistoryRequest, HistoryResponse, HistoryRow, Percentile, Side};
+use crate::table::{Table, count};
+use std::time::Duration;
+use trunkline::{Status, Wait};
+use trunkline_telemetry::Component;
+use trunkline_telemetry::render::duration;
+
+/// The time looked at where only another is named.
+pub const USUAL: Duration = Duration::from_secs(600);
+
+/// What two times have of one side's calls.
+struct Sides<'a> {
+    now: &'a HistoryRow,
+    then: Option<&'a HistoryRow>,
+}
+
+/// Asks and prints.
+///
+/// # Errors
+/// The call's; NOT_FOUND if nothing is known of the time.
+pub fn explain(
+    client: &AdminClient,
+    method: &str,
+    last: Duration,
+    ago: Option<Duration>,
+) -> Result<(), Status> {
+    let now = ask(client, method, last, Duration::ZERO)?;
+    let then = ago.map(|ago| ask(client, method, ago + last, ago)).transpose()?;
+    print!("{}", text(method, &now, then.as_ref()));
+    Ok(())
+}
+
+fn ask(client: &AdminClient, method: &str, from: Duration, to: Duration) -> Result<HistoryResponse, Status> {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let (from_ago_ms, to_ago_ms) = (ms(from), ms(to));
+    let request = HistoryRequest { method: method.to_owned(), from_ago_ms, to_ago_ms };
+    let answer = client.history(request).wait()?.into_inner();
+    if answer.from_ago_ms == 0 {
+        let reaches = shown_ms(answer.reaches_ms);
+        let why = format!("nothing is known of that time: the history of this daemon reaches back {reaches}");
+        return Err(Status::not_found(why));
+    }
+    Ok(answer)
+}
+
+/// All sides that have calls now.
+fn text(method: &str, now: &HistoryResponse, then: Option<&HistoryResponse>) -> String {
+    let what = if method.is_empty() { "all methods" } else { method };
+    let mut text = format!("{what}, from {} ago to {}", shown_ms(now.from_ago_ms), end(now));
+    if let Some(then) = then {
+        text += &format!(", beside from {} ago to {}", shown_ms(then.from_ago_ms), end(then));
+    }
+    text.push('\n');
+    for row in &now.rows {
+        let of_side = |then: &'_ HistoryResponse| then.rows.iter().position(|other| other.side == row.side);
+        let index = then.and_then(of_side);
+        let sides = Sides { now: row, then: then.zip(index).and_then(|(then, index)| then.rows.get(index)) };
+        text += &side(&sides, then.is_some());
+    }
+    if now.rows.is_empty() {
+        text += "no call has ended in that time\n";
+    }
+    text
+}
+
+fn end(answer: &HistoryResponse) -> String {
+    if answer.to_ago_ms < 1000 { "now".into() } else { format!("{} ago", shown_ms(answer.to_ago_ms)) }
+}
+
+fn side(sides: &Sides<'_>, compares: bool) -> String {
+    let Sides { now, then } = sides;
+    let said = |row: &HistoryRow| format!("{}, {} failed", count(row.calls, "call"), row.errors);
+    let mut text = format!("\n{}: {}", name(now.side), said(now));
+    if compares {
+        text += &format!("; then {}", then.map_or_else(|| "none".into(), said));
+    }
+    text.push('\n');
+    let mut table = match compares {
+        true => Table::new(&["", "now", "95 % interval", "then", "95 % interval", ""], &[1, 2, 3, 4]),
+        false => Table::new(&["", "now", "95 % interval"], &[1, 2]),
+    };
+    for percentile in &now.percentiles {
+        let before =
+            then.and_then(|then| then.percentiles.iter().find(|other| other.share == percentile.share));
+        let mut cells = vec![format!("p{:.0}", percentile.share * 100.0)];
+        cells.extend(interval(percentile));
+        cells.extend(before.map(interval).into_iter().flatten());
+        if before.is_some_and(|before| is_apart(percentile, before)) {
+            cells.push("*".into());
+        }
+        table.row(cells);
+    }
+    text += &table.to_string();
+    text + &components(sides)
+}
+
+/// Means of components: of sums, which say nothing of how sure they are.
+fn components(sides: &Sides<'_>) -> String {
+    let Sides { now, then } = sides;
+    let mut table = match then {
+        Some(_) => Table::new(&["mean of", "now", "then", "change"], &[1, 2, 3]),
+        None => Table::new(&["mean of", "now"], &[1]),
+    };
+    let then_of = |at: usize| then.and_then(|then| then.component_mean_ns.get(at).copied());
+    let named = Component::ALL.iter().enumerate().zip(&now.component_mean_ns);
+    let rows = named.map(|((at, component), mean)| (component.name(), *mean, then_of(at)));
+    let remote = ("remote (not divided)", now.remote_mean_ns, then.map(|then| then.remote_mean_ns));
+    for (name, mean, before) in rows.chain([remote]) {
+        if mean == 0.0 && before.unwrap_or(0.0) == 0.0 {
+            continue;
+        }
+        let mut cells = vec![name.to_owned(), duration(mean as u64)];
+        if let Some(before) = before {
+            let change = mean - before;
+            let sign = if change < 0.0 { "-" } else { "+" };
+            cells.extend([duration(before as u64), format!("{sign}{}", duration(change.abs() as u64))]);
+        }
+        table.row(cells);
+    }
+    table.to_string()
+}
+
+fn interval(percentile: &Percentile) -> [String; 2] {
+    let Percentile { ns, low_ns, high_ns, .. } = percentile;
+    [duration(*ns), format!("{} … {}", duration(*low_ns), duration(*high_ns))]
+}
+
+/// Chance alone does not explain that they differ.
+fn is_apart(now: &Percentile, then: &Percentile) -> bool {
+    now.low_ns > then.high_ns || then.low_ns > now.high_ns
+}
+
+fn name(side: Side) -> &'static str {
+    match side {
+        Side::Made => "made here",
+        Side::Served => "served here",
+        _ => "attempts made here",
+    }
+}
+
+fn shown_ms(ms: u64) -> String {
+    match ms / 1000 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7200 => format!("{} min", s / 60),
+        s => format!("{:.1} h", s as f64 / 3600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what is said of two times, and what is marked.
+    use super::*;
+
+    fn answer(ms: [u64; 2], ns: u64, server_ns: f64) -> HistoryResponse {
+        let mut component_mean_ns = vec![0.0; Component::COUNT];
+        component_mean_ns[Component::ServerApplication as usize] = server_ns;
+        let percentile = |share| Percentile { share, ns, low_ns: ns - 100, high_ns: ns + 100 };
+        let row = HistoryRow {
+            side: Side::Made,
+            calls: 1000,
+            errors: 3,
+            percentiles: [0.5, 0.95].map(percentile).to_vec(),
+            component_mean_ns,
+            remote_mean_ns: 0.0,
+        };
+        HistoryResponse { from_ago_ms: ms[0], to_ago_ms: ms[1], rows: vec![row], reaches_ms: 10_000_000 }
+    }
+
+    #[test]
+    fn two_times_are_told_beside_each_other() {
+        let (now, then) = (answer([600_000, 0], 2_000, 900.0), answer([4_200_000, 3_600_000], 1_000, 400.0));
+        let told = text("Search/Query", &now, Some(&then));
+        for part in [
+            "Search/Query, from 10 min ago to now, beside from 70 min ago to 60 min ago\n",
+            "made here: 1000 calls, 3 failed; then 1000 calls, 3 failed\n",
+            "server application",
+            "+500 ns",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert_eq!(told.lines().filter(|line| line.ends_with('*')).count(), 2, "{told}");
+        let same = text("", &now, Some(&now));
+        assert!(!same.contains('*') && same.contains("+0"), "{same}");
+        let alone = text("", &now, None);
+        assert!(
+            alone.starts_with("all methods, from 10 min ago to now\n") && !alone.contains("then"),
+            "{alone}"
+        );
+    }
+}

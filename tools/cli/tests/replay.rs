@@ -1,0 +1,145 @@
+//! Shows that calls are kept with their messages as the configuration says, without what is to be emptied, and that
+//! they can be sent again and what is answered compared: with real daemons, linear and protobuf, made and served.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use support::{Host, end, trunkline, watched};
+use trunkline::Wait;
+use trunkline::opaque::{Answer, Client};
+use trunkline_example_search::proto::QueryRequest;
+use trunkline_telemetry::{CallSample, SampleEntry, SampleFileReader};
+
+/// A daemon that keeps calls of the search service, and listens.
+fn host(folder: &Path, name: &str, redact: &str) -> (Host, PathBuf, String) {
+    let (file, peer) = (folder.join(name), format!("unix:{}", folder.join(format!("{name}.sock")).display()));
+    let config = format!(
+        "[daemon]\nnode = \"{name}\"\nlisten = [\"{peer}\"]\n[metrics]\nlisten = [\"tcp://127.0.0.1:0\"]\n\
+         [samples]\nfile = {file:?}\n[[sample]]\nservice = \"search.v1.Search\"\nmethods = [\"Query\"]\n\
+         per_second = 1000\nmessage_bytes_max = 1000\nredact = [{redact}]\n"
+    );
+    (Host::start(&config), file, peer)
+}
+
+/// The calls in a file, once there are so many.
+fn calls(file: &Path, count: usize) -> Vec<CallSample> {
+    loop {
+        let bytes = std::fs::read(file).unwrap();
+        let mut reader = SampleFileReader::new(&bytes);
+        let calls: Vec<CallSample> = reader
+            .by_ref()
+            .filter_map(|entry| match entry {
+                SampleEntry::Call(call) => Some(call),
+                SampleEntry::Schema(..) => None,
+            })
+            .collect();
+        if calls.len() >= count {
+            assert!(reader.faults.is_empty(), "{:?}", reader.faults);
+            return calls;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn query(text: &str) -> QueryRequest {
+    QueryRequest { query: text.into(), limit: 2, ..QueryRequest::default() }
+}
+
+#[test]
+fn calls_are_kept_sent_again_and_compared() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let (near, made_file, _) = host(folder.path(), "near", "");
+    let (far, served_file, peer) =
+        host(folder.path(), "far", "\"QueryRequest.query\", \"Snippet.text\", \"did_you_mean\"");
+    let (_server, client) = far.serve_search();
+    let remote = trunkline_example_search::proto::search_client::SearchClient::new(
+        near.channel().target(&peer).connect_lazy(),
+    );
+    for text in ["ring", "bell", "nothing"] {
+        remote.query(query(text)).wait().unwrap();
+    }
+    // Too long to be kept; and within one host.
+    remote.query(query(&"ring ".repeat(300))).wait().unwrap();
+    client.query(query("ring")).wait().unwrap();
+    // Protobuf, from a program that has no types here.
+    let opaque = Client::new(near.channel().target(&peer).connect_lazy());
+    let call = opaque.call("/search.v1.Search/Query").with_message(vec![0x0a, 4, b'r', b'i', b'n', b'g']);
+    let (_, mut answers) = call.with_no_more().open().wait().unwrap();
+    while !matches!(answers.next().wait(), Some(Answer::End(_)) | None) {}
+
+    let made = calls(&made_file, 4);
+    assert_eq!(made.len(), 4);
+    assert!(made.iter().all(|call| !call.served && !call.emptied && call.host == "near"));
+    assert!(made.iter().all(|call| call.path == "/search.v1.Search/Query" && call.response.is_some()));
+    assert_eq!(made[0].request[..6], [0x0a, 4, b'r', b'i', b'n', b'g']);
+    assert_eq!(made[3].request, [0x0a, 4, b'r', b'i', b'n', b'g'], "protobuf stays as it is");
+    assert!(made[0].schema != 0 && made[3].schema == 0, "{made:?}");
+
+    let served = calls(&served_file, 5);
+    assert_eq!(served.len(), 5);
+    for (index, call) in served.iter().enumerate() {
+        assert_eq!((call.served, call.emptied, call.host.as_str()), (index != 3, true, "far"), "{call:?}");
+        assert_eq!(call.request[..2], [0x0a, 0], "the query is emptied: {:?}", call.request);
+        assert!(call.schema != 0);
+    }
+    let bytes = std::fs::read(&served_file).unwrap();
+    assert!(!bytes.windows(4).any(|bytes| bytes == b"bell"), "what was asked for is in the file");
+    for file in [&made_file, &served_file] {
+        assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    let replay = |file: &Path, more: &[&str]| {
+        end(trunkline(&["replay", file.to_str().unwrap(), "--to", &peer, "--rate", "500/s"]).args(more), "")
+    };
+    let same = replay(&made_file, &["--compare", "--ignore", "QueryResponse.elapsed_ns", "--times", "3"]);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    assert!(
+        same.out.starts_with("12 calls sent to ") && same.out.contains("12 answers are equal"),
+        "{}",
+        same.out
+    );
+
+    // Another version of the server: it finds more.
+    let call = far.verb(&["call", "Search/Index", "{\"name\": \"d\", \"text\": \"bell bell\"}"], "");
+    assert_eq!(call.code, Some(0), "{call:?}");
+    let differs = replay(&made_file, &["--compare", "--ignore", "elapsed_ns"]);
+    assert_eq!(differs.code, Some(1), "{differs:?}");
+    assert!(
+        differs.out.contains("search.v1.Search/Query: 1 × payload differs, first in "),
+        "{}",
+        differs.out
+    );
+    assert!(differs.err.contains(" of 4 answers differ"), "{}", differs.err);
+
+    // Who was asked is gone.
+    drop((_server, client));
+    let gone = replay(&made_file, &["--compare", "--method", "Query"]);
+    assert_eq!(gone.code, Some(1), "{gone:?}");
+    assert!(
+        gone.out.contains("4 × status differs: OK then, UNIMPLEMENTED now")
+            || gone.out.contains("UNAVAILABLE now"),
+        "{}",
+        gone.out
+    );
+    let none = replay(&made_file, &["--method", "absent"]);
+    assert!(none.code == Some(1) && none.err.contains("no call could be read"), "{none:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_had_keeps_the_daemon_from_starting() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("d.toml");
+    std::fs::write(&config, "[samples]\nfile = \"/dev/null\"\n[[sample]]\nservice = \"a.B\"\n").unwrap();
+    let socket = folder.path().join("d.sock");
+    let mut command =
+        trunkline(&["daemon", "--config", config.to_str().unwrap(), "--socket", socket.to_str().unwrap()]);
+    let refused = end(&mut command, "");
+    assert!(
+        refused.code == Some(1) && refused.err.contains("samples.file: /dev/null: is no plain file"),
+        "{refused:?}"
+    );
+}

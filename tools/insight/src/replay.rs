@@ -1,0 +1,161 @@
+//! `trunkline replay`: sampled calls are sent again.
+//!
+//! Calls leave at the rate that was asked for, whether or not those before have come back, as long as there are
+//! threads that are free; a call that leaves late counts from when it was due. They go through an engine of this
+//! process's own, so that nothing depends on a daemon of this host. Messages are sent as they lie in the file.
+
+use crate::answers::{ReplayAnswer, ReplayAnswers, compare};
+use crate::args::ReplayArgs;
+use crate::load::bytes_of;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use trunkline::opaque::{Answer as Part, Client};
+use trunkline::{Channel, Code, Status, Wait};
+use trunkline_schema::Schema;
+use trunkline_telemetry::{CallSample, SampleEntry, SampleFaults, SampleFileReader};
+
+/// A call that was given no time has this.
+const USUAL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a file holds.
+#[derive(Default)]
+struct Recorded {
+    calls: Vec<CallSample>,
+    schemas: BTreeMap<u64, Schema>,
+    faults: SampleFaults,
+}
+
+impl Recorded {
+    /// The types of a call: its own, or, where its daemon knew none, those by which another call of the file names
+    /// them.
+    fn schema_of(&self, sample: &CallSample) -> Option<&Schema> {
+        let own = self.schemas.get(&sample.schema);
+        own.or_else(|| self.schemas.values().find(|schema| schema.method_at(&sample.path).is_some()))
+    }
+}
+
+/// Sends the calls of a file again and says what came of it.
+///
+/// # Errors
+/// The file holds no calls, nothing could be sent, or answers differ.
+pub fn replay(args: &ReplayArgs) -> Result<(), String> {
+    let recorded = read(args)?;
+    let client = Client::new(
+        Channel::builder().name("trunkline replay").embedded(true).target(&args.to).connect_lazy(),
+    );
+    let wanted = recorded.calls.len().saturating_mul(args.times as usize);
+    let answers = Mutex::new(ReplayAnswers::default());
+    let next = AtomicUsize::new(0);
+    let began = Instant::now();
+    let send = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= wanted {
+                return;
+            }
+            let due = began + Duration::from_secs_f64(index as f64 / args.rate);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let sample = &recorded.calls[index % recorded.calls.len()];
+            let answer = call(&client, sample, due);
+            let schema = recorded.schema_of(sample);
+            let compared = args.compare.then(|| compare(sample, schema, &args.ignore, &answer));
+            answers.lock().unwrap_or_else(PoisonError::into_inner).add(sample, &answer, compared);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..args.in_flight.min(wanted as u32)).for_each(|_| drop(scope.spawn(send)));
+    });
+    let answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tell(args, &recorded, &answers, began.elapsed())
+}
+
+fn tell(
+    args: &ReplayArgs,
+    recorded: &Recorded,
+    answers: &ReplayAnswers,
+    took: Duration,
+) -> Result<(), String> {
+    let (sent, differ) = answers.count();
+    let rate = sent as f64 / took.as_secs_f64();
+    println!("{sent} calls sent to {} in {:.1} s, {rate:.1} a second", args.to, took.as_secs_f64());
+    print!("{}", answers.text());
+    let emptied = recorded.calls.iter().filter(|call| call.emptied).count();
+    if emptied > 0 {
+        println!(
+            "{emptied} of {} calls in the file have fields that were emptied when they were kept",
+            recorded.calls.len()
+        );
+    }
+    if !args.compare {
+        return Ok(());
+    }
+    let (equal, status_alone) = answers.equal();
+    println!(
+        "{equal} answers are equal, {status_alone} have the same status and nothing to compare, {differ} differ"
+    );
+    if differ > 0 { Err(format!("{differ} of {sent} answers differ")) } else { Ok(()) }
+}
+
+fn read(args: &ReplayArgs) -> Result<Recorded, String> {
+    let bytes = bytes_of(&args.file)?;
+    let mut recorded = Recorded::default();
+    let mut unread = BTreeSet::new();
+    let mut reader = SampleFileReader::new(&bytes);
+    for entry in reader.by_ref() {
+        match entry {
+            SampleEntry::Call(call) if call.path.contains(&args.of.method) => recorded.calls.push(call),
+            SampleEntry::Call(_) => {}
+            SampleEntry::Schema(number, descriptors) => match Schema::from_descriptor_set(&descriptors) {
+                Ok(schema) => drop(recorded.schemas.insert(number, schema)),
+                Err(_) => drop(unread.insert(number)),
+            },
+        }
+    }
+    recorded.faults = reader.faults;
+    let faults: Vec<String> =
+        recorded.faults.list().map(|(fault, count)| format!("{count} {fault}")).collect();
+    if recorded.calls.is_empty() {
+        let why = if faults.is_empty() { "it holds none of that method".into() } else { faults.join(", ") };
+        return Err(format!("{}: no call could be read: {why}", args.file.display()));
+    }
+    if !faults.is_empty() {
+        eprintln!("trunkline: not used: {}", faults.join(", "));
+    }
+    if !unread.is_empty() {
+        eprintln!(
+            "trunkline: {} descriptor sets cannot be read; fields have numbers for names",
+            unread.len()
+        );
+    }
+    Ok(recorded)
+}
+
+fn call(client: &Client, sample: &CallSample, due: Instant) -> ReplayAnswer {
+    let timeout =
+        if sample.timeout_ns == 0 { USUAL_TIMEOUT } else { Duration::from_nanos(sample.timeout_ns) };
+    let (code, response) = match exchange(client, sample, timeout) {
+        Ok(answer) => answer,
+        Err(status) => (status.code(), None),
+    };
+    ReplayAnswer { code, response, took: due.elapsed() }
+}
+
+fn exchange(
+    client: &Client,
+    sample: &CallSample,
+    timeout: Duration,
+) -> Result<(Code, Option<Vec<u8>>), Status> {
+    let call = client.call(&sample.path).with_timeout(timeout);
+    let (_, mut parts) = call.with_message(sample.request.clone()).with_no_more().open().wait()?;
+    let mut response = None;
+    loop {
+        match parts.next().wait() {
+            Some(Part::Headers(_)) => {}
+            Some(Part::Message(message)) => response = Some(message.as_ref().to_vec()),
+            Some(Part::End(outcome)) => return Ok((outcome.code, response)),
+            None => return Err(Status::unavailable("the call ended without an answer")),
+        }
+    }
+}
