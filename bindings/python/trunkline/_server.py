@@ -261,7 +261,7 @@ class Server(grpc.Server):
             return context.finish(ending, None if ending.code else serialize(response))
         except Abortion:
             context.finish(context.ending())
-        except _Gone:
+        except (_Gone, _Unwanted):
             pass
         except Exception as error:
             _LOG.exception("exception calling %s", method)
@@ -281,6 +281,10 @@ class Server(grpc.Server):
 
 class _Gone(Exception):
     """The call is no longer wanted."""
+
+
+class _Unwanted(FailedCall):
+    """The same, told to a handler that asks for the next request. One that lets it pass is not to blame."""
 
 
 class Requests:
@@ -444,7 +448,7 @@ class Context(ContextWords, grpc.ServicerContext):
                 return self.take(event)
             if event.kind == lib.TL_EVENT_REQUESTS_END:
                 return None
-            raise FailedCall(_library.ending_of(event.status, release=False))
+            raise _Unwanted(_library.ending_of(event.status, release=False))
         finally:
             lib.tl_event_clear(event)
 

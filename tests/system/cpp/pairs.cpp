@@ -8,6 +8,7 @@
 
 using namespace probe::v1;
 using trunkline::CallOptions;
+using trunkline::first;
 using trunkline::Status;
 
 #define CHECK(condition) check((condition), #condition, __LINE__)
@@ -33,7 +34,7 @@ class Server : public ProbeService {
         Status status;
         trunkline::Metadata said = call.metadata();
         if (auto ask = first(said, "ask")) {
-            call.send_headers({{"answer", std::string(*ask)}});
+            call.send_headers(trunkline::Metadata{{"answer", std::string(*ask)}});
             status.metadata().emplace_back("answer-bin", std::string(*ask));
         }
         reply.set_text(request.text());

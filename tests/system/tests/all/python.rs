@@ -84,6 +84,14 @@ fn large_messages() -> String {
     format!("syntax = \"proto3\";\n{messages}")
 }
 
+/// The program that plays Python's part in the matrix of languages.
+pub fn pairs() -> Option<Command> {
+    let script = root().join("tests/system/python/pairs.py");
+    let modules = format!("TRUNKLINE_TEST_MODULES={}", generated().display());
+    let python = python()?.program().to_string_lossy().into_owned();
+    Some(Command::of("env").with(&[&modules, "PYTHONDONTWRITEBYTECODE=1", &python, script.to_str().unwrap()]))
+}
+
 /// The program that makes load.
 pub fn load() -> Option<Command> {
     let script = root().join("bindings/python/tests/load.py");

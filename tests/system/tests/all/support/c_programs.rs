@@ -40,14 +40,33 @@ impl Prefix {
 
     /// A source of this repository, compiled. `None`, and a line that says so, if there is no C compiler.
     pub fn compiled(&self, source: &str) -> Option<Command> {
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        self.built(source, ("CC", "cc", "C"), &["-std=c11", "-D_GNU_SOURCE", "-O1"])
+    }
+
+    /// The same of C++, over linear classes that are generated from the probe.
+    pub fn compiled_over_the_probe(&self, source: &str) -> Option<Command> {
+        let proto = root().join("tests/system/proto");
+        let set = trunkline_schema::compile_proto_files(&[proto.join("probe.proto")], &[proto]).unwrap();
+        for header in trunkline_codegen::generate_cpp_linear(&set, &[]).unwrap() {
+            std::fs::write(self.path().join("include").join(&header.name), &header.text).unwrap();
+        }
+        self.built(source, ("CXX", "c++", "C++"), &["-std=c++17"])
+    }
+
+    fn built(
+        &self,
+        source: &str,
+        (variable, command, language): (&str, &str, &str),
+        how: &[&str],
+    ) -> Option<Command> {
+        let compiler = std::env::var_os(variable).unwrap_or_else(|| command.into());
         if process::Command::new(&compiler).arg("--version").output().is_err() {
-            eprintln!("skipped: there is no C compiler for {source}");
+            eprintln!("skipped: there is no {language} compiler for {source}");
             return None;
         }
         let program = self.path().join(Path::new(source).file_stem().unwrap());
         let mut cc = process::Command::new(compiler);
-        cc.args(["-std=c11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror"]).arg(root().join(source));
+        cc.args(how).args(["-Wall", "-Wextra", "-Werror"]).arg(root().join(source));
         cc.arg("-I").arg(self.path().join("include")).arg("-L").arg(self.path().join("lib"));
         cc.args(["-ltrunkline", "-lpthread", "-o"]).arg(&program);
         let done = cc.arg(format!("-Wl,-rpath,{}", self.path().join("lib").display())).output().unwrap();
