@@ -1,5 +1,6 @@
 """Shows forked and spawned children, and the ecosystem's health and reflection servicers, under a daemon of the host."""
 
+import asyncio
 import multiprocessing
 import os
 from concurrent import futures
@@ -13,6 +14,10 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from servicer import WHERE, Exam
 
 import trunkline
+import trunkline.aio
+
+# More of them by hand: TRUNKLINE_TEST_FORKS=1000.
+FORKS = int(os.environ.get("TRUNKLINE_TEST_FORKS", "10"))
 
 with_a_daemon = pytest.mark.skipif(not os.environ.get("TRUNKLINE_SOCKET"), reason="there is no daemon of the host")
 
@@ -47,12 +52,40 @@ def test_a_forked_child_goes_on_with_its_parents_channel():
     server = served(lambda server: pb_grpc.add_ExamServicer_to_server(Exam(), server))
     stub = pb_grpc.ExamStub(trunkline.insecure_channel(**WHERE))
     assert stub.Echo(pb.Text(text="before")).text == "before"
-    for _ in range(10):
+    for _ in range(FORKS):
         child = os.fork()
         if child == 0:
             os._exit(0 if stub.Echo(pb.Text(text="child"), timeout=60).text == "child" else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert stub.Echo(pb.Text(text="parent")).text == "parent"
+    assert server.stop(5).wait(60)
+
+
+async def asked_by(loops, number):
+    """What a loop does: calls of its own, and a loop beside it in a thread."""
+    async with trunkline.aio.insecure_channel(**WHERE) as channel:
+        echo = pb_grpc.ExamStub(channel).Echo
+        wanted = [f"{number}/{each}" for each in range(5)]
+        replies = await asyncio.gather(*(echo(pb.Text(text=text), timeout=60) for text in wanted))
+        assert [reply.text for reply in replies] == wanted
+        if loops > 1:
+            await asyncio.to_thread(asyncio.run, asked_by(loops - 1, number))
+
+
+@with_a_daemon
+def test_loops_beside_loops_and_children_with_loops():
+    server = served(lambda server: pb_grpc.add_ExamServicer_to_server(Exam(), server))
+    with futures.ThreadPoolExecutor(max_workers=4) as pool:
+        for number in range(max(1, FORKS // 10)):
+            threads = [pool.submit(asyncio.run, asked_by(2, number)) for _ in range(4)]
+            # While the loops call, children are made that have a loop of their own.
+            child = os.fork()
+            if child == 0:
+                asyncio.run(asked_by(1, number))
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            for thread in threads:
+                thread.result(timeout=60)
     assert server.stop(5).wait(60)
 
 

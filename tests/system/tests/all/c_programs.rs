@@ -1,5 +1,5 @@
-//! Shows that programs in C over the C ABI fare as those in Rust do: daemons replaced under them fail no call, and
-//! killed servers and daemons lead to no call executed twice, and none executed that was reported as not executed.
+//! Shows that programs in C and C++ over the C ABI fare as those in Rust do: daemons replaced under them fail no call,
+//! and killed servers and daemons lead to no call executed twice, and none executed that was reported as not executed.
 
 use crate::once::are_true_of_a_log;
 use crate::support::c_programs::{Command as Words, Prefix, Program};
@@ -86,6 +86,14 @@ fn daemons_are_replaced_under_load_from_c() {
 fn servers_and_daemons_are_killed_under_load_from_c() {
     let prefix = Prefix::new();
     let Some(load) = prefix.compiled("tests/system/c/load.c") else { return };
+    killed_under(&load, "client");
+}
+
+#[test]
+fn daemons_are_replaced_and_killed_with_servers_under_load_from_cpp() {
+    let prefix = Prefix::new();
+    let Some(load) = prefix.compiled_over_the_probe("tests/system/cpp/load.cpp") else { return };
+    replaced_under(&load, &["client"]);
     killed_under(&load, "client");
 }
 
