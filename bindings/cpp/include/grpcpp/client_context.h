@@ -4,6 +4,7 @@
 
 #include <grpc/compression.h>
 #include <grpcpp/channel.h>
+#include <grpcpp/impl/sync.h>
 #include <grpcpp/security/auth_context.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/time.h>

@@ -92,6 +92,12 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         Finish(lock, then);
     }
 
+    // `take_only`: the call has one response, and without it has failed.
+    void WantOnly(Take take_only, Done done) {
+        owes_response_ = true;
+        WantMessage(std::move(take_only), std::move(done));
+    }
+
     // `discards`: messages nobody asks for are not waited with.
     void WantEnd(Status *status, bool discards, Done done) {
         Then then;
@@ -224,6 +230,9 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
                 is_given = false;
             }
         }
+        if (!is_given && owes_response_ && status_.ok()) {
+            status_ = Status(StatusCode::INTERNAL, "the server ended the call without a response");
+        }
         take_ = nullptr;
         then.emplace_back(std::exchange(wants_message_, nullptr), is_given);
     }
@@ -264,7 +273,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     tl_call call_{};
     Slice first_;
     bool has_first_ = false, is_unary_ = false, is_open_ = false, is_ended_ = false, is_sending_ = false;
-    bool is_receiving_ = false, has_headers_ = false, discards_ = false;
+    bool is_receiving_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
     std::deque<Sending> sends_;
     tl_message next_{};
     Take take_;

@@ -102,7 +102,7 @@ class ClientAsyncWriter final : public internal::ClientAsyncStream<ClientAsyncWr
     void Write(const W &message, WriteOptions options, void *tag) override { this->DoWrite(message, options, tag); }
     void WritesDone(void *tag) override { this->call_->EndRequests(internal::TagIn(this->queue_, tag)); }
     void Finish(Status *status, void *tag) override {
-        this->call_->WantMessage(take_, [](bool) {});
+        this->call_->WantOnly(take_, [](bool) {});
         this->DoFinish(status, tag);
     }
 

@@ -48,7 +48,7 @@ class ClientReactor {
         auto bound = bound_;
         bound->reactions->Enter(); // nothing ends before all was asked for
         bound->call->WantHeaders(bound->reactions->Telling([this](bool ok) { OnReadInitialMetadataDone(ok); }));
-        if (bound->response) bound->call->WantMessage(bound->response, bound->reactions->Telling([](bool) {}));
+        if (bound->response) bound->call->WantOnly(bound->response, bound->reactions->Telling([](bool) {}));
         bound->call->WantEnd(&bound->status, false, bound->reactions->Telling([](bool) {}));
         if (is_unary) bound->call->StartUnary();
         if (!is_unary) bound->call->StartStream(nullptr);
