@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 /// The program, beside this one.
 const PROGRAM: &str = "trunkline-insight";
 /// Its verbs. A copy, so that this program needs nothing of that one; a test holds them equal.
-const VERBS: [&str; 9] =
-    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay"];
+const VERBS: [&str; 10] =
+    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay", "tax"];
 /// What the help of this program says of them.
 pub const HELP: &str = "\
 Records of calls, by the program trunkline-insight: record, characterize, whatif, diff, tree, clock, export,
-synth, replay; each has its own --help.";
+synth, replay, tax; each has its own --help.";
 /// Lines of that program's description that are read.
 const DESCRIBED_MAX: usize = 1000;
 /// Options before the verb that have a value behind them.

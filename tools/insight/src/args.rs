@@ -6,13 +6,13 @@ use std::time::Duration;
 use trunkline_telemetry::Component;
 
 /// The verbs, as `trunkline` knows them.
-pub const VERBS: [&str; 9] =
-    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay"];
+pub const VERBS: [&str; 10] =
+    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay", "tax"];
 
 /// Records of calls: kept, looked at, compared.
 ///
 /// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock, export,
-/// synth and replay.
+/// synth, replay and tax.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", bin_name = "trunkline", version, max_term_width = 100)]
 pub struct InsightLine {
@@ -48,6 +48,8 @@ pub enum InsightVerb {
     Synth(SynthArgs),
     /// Send calls again that a daemon has kept with their messages, and compare what is answered
     Replay(ReplayArgs),
+    /// Show where hosts' processor time went, as far as it is measured
+    Tax(FilesArgs),
     /// Write manual pages, one for each verb
     #[command(hide = true)]
     Man(PagesArgs),

@@ -1,7 +1,7 @@
 //! From the command line to a verb, and from its outcome to an exit code.
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
-use crate::{record, replay, verbs};
+use crate::{record, replay, tax, verbs};
 use clap::{CommandFactory, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,6 +26,7 @@ pub fn run() -> ExitCode {
         InsightVerb::Export(args) => verbs::export(&args),
         InsightVerb::Synth(args) => verbs::synth(&args),
         InsightVerb::Replay(args) => replay::replay(&args),
+        InsightVerb::Tax(args) => tax::tax(&args),
         InsightVerb::Man(args) => man(&args),
         InsightVerb::Describe => {
             print!("{}", description());

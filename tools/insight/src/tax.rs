@@ -1,0 +1,141 @@
+//! `trunkline tax`: where a host's processor time went, as far as it was measured.
+//!
+//! What is known of a recording: the processor time of the host, and that of handlers that told it. The daemon's own
+//! stages, what libraries do in applications and what the kernel does for sockets are not told apart yet. They are in
+//! the rest, which is printed as such: a part without a measurement is not shown as one.
+
+use crate::args::FilesArgs;
+use crate::load::load;
+use crate::say;
+use std::collections::BTreeMap;
+use trunkline_insight::Fleet;
+use trunkline_insight::words::time;
+use trunkline_telemetry::{Coverage, Side};
+
+/// Of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct HostTime {
+    /// All that its processors were busy, in seconds, and how many blocks say so.
+    busy_s: f64,
+    blocks: u32,
+    /// Its handlers, in calls that ended well and in those that did not.
+    handlers_s: [f64; 2],
+    /// Calls that its handlers served, and those of them whose handler told its time.
+    served: f64,
+    told: f64,
+}
+
+/// Prints the parts of each host.
+///
+/// # Errors
+/// A file cannot be read, or no block says what the host's processors did.
+pub fn tax(args: &FilesArgs) -> Result<(), String> {
+    let fleet = load(&args.files)?;
+    let hosts = times(&fleet);
+    if hosts.values().all(|host| host.blocks == 0) {
+        return Err(
+            "no block says how busy its host was: such records were made elsewhere, or are generated".into(),
+        );
+    }
+    print!("{}", text(&hosts));
+    print!("{}", say::footer(&fleet, fleet.calls.len()));
+    Ok(())
+}
+
+fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime> {
+    let mut hosts: BTreeMap<&str, HostTime> = BTreeMap::new();
+    for head in fleet.heads.iter().filter(|head| !head.generated) {
+        let host = hosts.entry(&head.host).or_default();
+        if let Some(busy_s) = head.variables.get("cpu_seconds") {
+            host.busy_s += busy_s;
+            host.blocks += 1;
+        }
+    }
+    // What another host's handler took of a call made here is that host's.
+    let is_here =
+        |side, coverage| side == Side::Served || (side == Side::Made && coverage == Coverage::OneHost);
+    for call in fleet.calls.iter().filter(|call| is_here(call.row.side, call.row.components.coverage)) {
+        let Some(host) = hosts.get_mut(fleet.heads[call.block as usize].host.as_str()) else { continue };
+        host.served += call.weight;
+        if call.row.cpu_ns > 0 {
+            let failed = usize::from(call.row.code != trunkline::Code::Ok);
+            host.told += call.weight;
+            host.handlers_s[failed] += call.weight * f64::from(call.row.cpu_ns) * 1e-9;
+        }
+    }
+    hosts
+}
+
+fn text(hosts: &BTreeMap<&str, HostTime>) -> String {
+    let mut rows = Vec::new();
+    for (name, host) in hosts.iter().filter(|(_, host)| host.blocks > 0) {
+        let share = |part_s: f64| match host.busy_s {
+            0.0 => "–".to_owned(),
+            busy_s => format!("{:.1} %", 100.0 * part_s / busy_s),
+        };
+        let mut row = |what: &str, part_s: f64| {
+            rows.push(vec![(*name).to_owned(), what.to_owned(), time(part_s), share(part_s)]);
+        };
+        let [good_s, failed_s] = host.handlers_s;
+        row("busy processors", host.busy_s);
+        row("handlers, calls that ended well", good_s);
+        row("handlers, calls that failed", failed_s);
+        // Ticks are coarse: handlers may have told more than was counted.
+        row("unattributed", (host.busy_s - good_s - failed_s).max(0.0));
+    }
+    let mut text = say::table(&["host", "processor time", "", "of all"], &rows);
+    for (name, host) in hosts.iter().filter(|(_, host)| host.blocks > 0 && host.told < host.served) {
+        let percent = 100.0 * (1.0 - host.told / host.served);
+        text += &format!(
+            "{name}: {percent:.1} % of the calls it served tell no processor time, and are unattributed\n"
+        );
+    }
+    text + "unattributed: the daemon, libraries, the kernel, other programs; nothing tells these apart yet\n"
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows whose time is whose, and that the rest is called so.
+    use super::*;
+    use trunkline_insight::{BlockHead, RecordBlock};
+    use trunkline_telemetry::RecordedCall;
+
+    fn call(side: Side, coverage: Coverage, cpu_ns: u32, code: u8) -> RecordedCall {
+        let mut bytes = vec![0; RecordedCall::BYTES];
+        bytes[84..88].copy_from_slice(&cpu_ns.to_le_bytes());
+        bytes[108..112].copy_from_slice(&2.0_f32.to_le_bytes());
+        bytes[116..119].copy_from_slice(&[code, side as u8, coverage as u8]);
+        RecordedCall::decode(&bytes).unwrap()
+    }
+
+    #[test]
+    fn time_is_that_of_the_host_it_was_taken_on() {
+        let rows = vec![
+            call(Side::Served, Coverage::ServerOnly, 500_000_000, 0),
+            call(Side::Served, Coverage::ServerOnly, 250_000_000, 13),
+            call(Side::Served, Coverage::ServerOnly, 0, 0),
+            call(Side::Made, Coverage::OneHost, 100_000_000, 0),
+            call(Side::Made, Coverage::Whole, 900_000_000, 0),
+        ];
+        let head = BlockHead {
+            host: "alpha".into(),
+            ended_ns: 1,
+            methods: vec![(0, "/a.B/C".into())],
+            peers: vec![(0, "p".into())],
+            variables: [("cpu_seconds".to_owned(), 10.0)].into(),
+            ..BlockHead::default()
+        };
+        let mut fleet = Fleet::default();
+        fleet.add(RecordBlock { head, rows });
+        let hosts = times(&fleet);
+        let HostTime { handlers_s: [good_s, failed_s], served, told, .. } = hosts["alpha"];
+        assert!((good_s - 1.2).abs() < 1e-6 && (failed_s - 0.5).abs() < 1e-6, "{hosts:?}");
+        assert_eq!((served, told), (8.0, 6.0));
+        let text = text(&hosts);
+        for line in
+            ["12.0 %", "5.0 %", "83.0 %", "alpha: 25.0 % of the calls it served tell no processor time"]
+        {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}
