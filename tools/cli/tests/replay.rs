@@ -143,3 +143,34 @@ fn a_file_that_cannot_be_had_keeps_the_daemon_from_starting() {
         "{refused:?}"
     );
 }
+
+/// A call that may be tried again is made by attempts, and one of several shards has only its half.
+#[test]
+fn calls_with_attempts_and_over_shards_are_kept_once() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let (far, _, peer) = host(folder.path(), "far", "");
+    let (_server, _client) = far.serve_search();
+    let file = folder.path().join("near");
+    let retries = r#"{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 3, "initialBackoff": "0.01s",
+        "maxBackoff": "0.1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}}]}"#;
+    let config = format!(
+        "[daemon]\nnode = \"near\"\nshards = 2\n[samples]\nfile = {file:?}\n\
+         [[sample]]\nservice = \"search.v1.Search\"\nper_second = 1000\n\
+         [services.\"search.v1.Search\"]\nendpoints = [\"{peer}\"]\nservice_config = '''{retries}'''\n"
+    );
+    let near = Host::start(&config);
+    let client =
+        trunkline_example_search::proto::search_client::SearchClient::new(near.channel().connect_lazy());
+    for _ in 0..20 {
+        client.query(query("ring")).wait().unwrap();
+    }
+    // A stream is none of them.
+    let mut hits = client.results(query("ring")).wait().unwrap();
+    while hits.recv().wait().unwrap().is_some() {}
+    client.query(query("bell")).wait().unwrap();
+    let kept = calls(&file, 21);
+    assert_eq!(kept.len(), 21);
+    let is_whole = |call: &CallSample| call.path == "/search.v1.Search/Query" && call.response.is_some();
+    assert!(kept.iter().all(is_whole), "{kept:?}");
+}
