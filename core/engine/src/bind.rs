@@ -242,6 +242,14 @@ impl Engine {
         Err(cluster.map_or_else(full, |_| BindError::EndpointsOfUser { user: user.to_owned(), limit }))
     }
 
+    /// The target of a route that a session has brought from another shard, where it was within the limits.
+    pub(crate) fn bring_target(&mut self, user: &str, path: &str, endpoint: &str) -> Option<ClusterKey> {
+        let remote = self.remotes.intern_bound(endpoint, usize::MAX)?;
+        let cluster = self.cluster_brought(remote, crate::registry::service_of(path))?;
+        self.targets.hold(user, remote, cluster);
+        Some(cluster)
+    }
+
     /// A session has a route less to this target.
     pub(crate) fn release_target(&mut self, user: &str, target: Target) {
         let Target::Cluster(cluster) = target else { return };
@@ -367,7 +375,7 @@ impl Engine {
         Ok(())
     }
 
-    fn bind_call(
+    pub(crate) fn bind_call(
         &mut self,
         session: SessionKey,
         types: Arc<MethodTypes>,
@@ -380,7 +388,7 @@ impl Engine {
         Ok(route)
     }
 
-    fn bind_service(
+    pub(crate) fn bind_service(
         &mut self,
         session: SessionKey,
         types: Arc<MethodTypes>,

@@ -123,6 +123,9 @@ pub(crate) struct Call {
     /// the call gets there.
     #[serde(default)]
     pub served_as: Option<RouteIndex>,
+    /// Its handler knows it by this, because it was delivered on another shard (`shard/migration.rs`).
+    #[serde(default)]
+    pub known_as: Option<CallId>,
     /// Set with the Finish completion; the call then waits for its Release.
     pub outcome: Option<Code>,
 }
@@ -292,6 +295,7 @@ impl Call {
             kept_at: None,
             queued: None,
             served_as: None,
+            known_as: None,
             outcome: None,
         }
     }
@@ -400,7 +404,13 @@ impl Call {
 
     /// Whether what this host says of the calls it makes holds for this one.
     pub fn is_made_here(&self) -> bool {
-        self.maker().is_some() || self.is_forwarded()
+        self.maker().is_some() || self.is_forwarded() || self.has_moved()
+    }
+
+    /// Whether a session made it here that is on another shard now (`shard/migration.rs`). Of calls that came from
+    /// another shard that one has the stamps.
+    pub fn has_moved(&self) -> bool {
+        matches!(self.client, ClientEnd::Shard { .. }) && self.client_stamps.d2 != Instant::default()
     }
 
     /// Whether the stream of a gRPC connection is its client end.
@@ -418,6 +428,16 @@ impl Call {
 }
 
 impl Half {
+    /// Takes out what its receiver has of it, which is on another shard from now on.
+    pub fn take_receiver_side(&mut self) -> Self {
+        Self {
+            unreleased: std::mem::take(&mut self.unreleased),
+            share: std::mem::take(&mut self.share),
+            released_bytes: std::mem::take(&mut self.released_bytes),
+            ..Self::default()
+        }
+    }
+
     /// Whether nothing of it waits, is kept, or lies unreleased in its receiver's heap.
     pub fn is_at_rest(&self) -> bool {
         self.backlog.is_empty() && self.gathered.is_none() && self.share.held().is_none()

@@ -562,7 +562,7 @@ impl Engine {
     }
 
     /// Every call one of whose ends is this session.
-    fn calls_of(&self, session: SessionKey) -> Vec<CallKey> {
+    pub(crate) fn calls_of(&self, session: SessionKey) -> Vec<CallKey> {
         let touches = |call: &Call| {
             call.handler() == Some(session) || call.maker().is_some_and(|(maker, _)| maker == session)
         };

@@ -60,6 +60,7 @@ impl Engine {
                 Direction::Request,
                 ClientEnd::Session { types, .. }
                 | ClientEnd::Attempt { types, .. }
+                | ClientEnd::Shard { types: Some(types), .. }
                 | ClientEnd::Grpc { types: Some(types), .. },
                 ServerEnd::Cluster { cluster },
             ) => types.input.is_opaque() && self.is_reached_by_r2p2(*cluster),
@@ -153,7 +154,7 @@ impl Engine {
         Ok(Gathered::Kept)
     }
 
-    fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
+    pub(crate) fn take_gathered(&mut self, key: CallKey, direction: Direction) -> Option<Item<'static>> {
         let kept = self.calls.find_mut(key)?.half(direction).gathered.take()?;
         if let Some(body) = kept.body()
             && let Some((held, bytes)) = self.held_for_sender(key, direction, body)

@@ -144,8 +144,8 @@ pub use remote::{Dial, Dialled};
 pub use samples::{SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use shard::{
-    Crossing, ShardIndex, audit_crossings, handle_crossing, has_crossings, join_shards, park_crossing,
-    send_crossings, share_limits,
+    Crossing, MovedSession, ShardIndex, Stays, adopt_session, audit_crossings, handle_crossing,
+    has_crossings, join_shards, park_crossing, release_session, send_crossings, share_limits, take_partner,
 };
 pub use snapshot::{
     AttemptFigures, BalancedRow, PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot,

@@ -1,6 +1,6 @@
 //! The one road every item takes: in order, or held until it can go.
 
-use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
 use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
@@ -272,6 +272,23 @@ impl Engine {
         self.held.book(&mut session.holding, parked_bytes as u64).map_err(HeldFull::fault)?;
         session.parked_bytes = parked_bytes;
         Ok(())
+    }
+
+    /// One end of a call becomes another: what waits for it is counted where it waits from now on.
+    pub(crate) fn change_end(&mut self, key: CallKey, direction: Direction, change: impl FnOnce(&mut Call)) {
+        let Some(call) = self.calls.find_mut(key) else { return };
+        let waiting = std::mem::take(&mut call.half(direction).backlog);
+        waiting.iter().for_each(|item| self.unaccount(key, direction, item));
+        if let Some(call) = self.calls.find_mut(key) {
+            change(call);
+        }
+        for item in &waiting {
+            // Whoever changes it has seen that there is room.
+            let _ = self.account(key, direction, item);
+        }
+        if let Some(call) = self.calls.find_mut(key) {
+            call.half(direction).backlog = waiting;
+        }
     }
 
     /// Whether a message of a peer was let in as a large one.

@@ -66,6 +66,13 @@ impl Engine {
         clusters.of_target(remotes, remote, service, limits.endpoints, settings)
     }
 
+    /// The same, where the limit was kept on another shard.
+    pub(crate) fn cluster_brought(&mut self, remote: RemoteKey, service: &str) -> Option<ClusterKey> {
+        let Self { clusters, remotes, admission, attempts, .. } = self;
+        let settings = || balancing(admission, attempts, service);
+        clusters.of_target(remotes, remote, service, u32::MAX as usize, settings)
+    }
+
     /// Says where calls of a service go.
     pub(crate) fn set_cluster(&mut self, service: &str, sources: Vec<RemoteKey>) {
         let Self { clusters, remotes, admission, attempts, .. } = self;

@@ -170,6 +170,13 @@ impl Registry {
         servers.filter(move |server| server.session == session).map(|server| &server.types)
     }
 
+    /// The types of what a session serves by one of its routes.
+    pub fn types_of_route(&self, session: SessionKey, route: u32) -> Option<&Arc<MethodTypes>> {
+        let mut servers = self.methods_of(session).iter().flat_map(|method| self.servers(*method));
+        let is_it = |server: &&Server| server.session == session && server.route.0 == route;
+        servers.find(is_it).map(|server| &server.types)
+    }
+
     /// The methods a session serves.
     fn methods_of(&self, session: SessionKey) -> &[MethodKey] {
         self.served_by.get(&session).map_or(&[], Vec::as_slice)

@@ -5,6 +5,7 @@ use crate::held::Holding;
 use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
+use crate::shard::ShardIndex;
 use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,6 +42,9 @@ pub struct Session {
     pub(crate) made: KeyedMap<CallId, CallKey>,
     /// Calls delivered to it and not finished.
     pub(crate) delivered: usize,
+    /// Those of them it knows by another id than [`delivered_id`] says, because they were delivered on another shard.
+    #[serde(default)]
+    pub(crate) brought: KeyedMap<CallId, CallKey>,
     /// Completions the host has not yet written into the ring.
     #[serde(with = "crate::handover::entries")]
     pub(crate) outbox: VecDeque<Completion>,
@@ -62,6 +66,9 @@ pub struct Session {
     /// What is booked for those.
     #[serde(skip)]
     pub(crate) holding: Holding,
+    /// Where its calls cross to.
+    #[serde(skip)]
+    pub(crate) crossings: SessionCrossings,
     /// Send-heap ranges a connection still reads from.
     pub(crate) lent: usize,
     pub(crate) draining: bool,
@@ -75,6 +82,31 @@ pub struct Session {
     pub(crate) told_callers: bool,
     /// Gone: the slot stays until no connection reads its heap any more.
     pub(crate) gone: bool,
+}
+
+/// To which shard most calls of a session cross, by majority vote (Boyer and Moore), since it was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionCrossings {
+    most: Option<(ShardIndex, u64)>,
+    /// Calls that stayed on its own shard.
+    pub stayed: u64,
+}
+
+impl SessionCrossings {
+    /// A call crosses.
+    pub fn note(&mut self, to: ShardIndex) {
+        self.most = match self.most {
+            Some((shard, calls)) if shard == to => Some((shard, calls + 1)),
+            Some((shard, calls)) if calls > 0 => Some((shard, calls - 1)),
+            _ => Some((to, 1)),
+        };
+    }
+
+    /// The shard, and by how many calls more cross to it than elsewhere or nowhere.
+    pub fn most(&self) -> Option<(ShardIndex, u64)> {
+        let (shard, calls) = self.most?;
+        Some((shard, calls.checked_sub(self.stayed).filter(|calls| *calls > 0)?))
+    }
 }
 
 /// A number an application may put into an entry.
@@ -102,6 +134,7 @@ impl Session {
             caller_revision: 0,
             made: KeyedMap::default(),
             delivered: 0,
+            brought: KeyedMap::default(),
             outbox: VecDeque::new(),
             freed: Vec::with_capacity(FREED_MAX),
             freed_bytes: 0,
@@ -111,6 +144,7 @@ impl Session {
             stream_bytes: 0,
             parked_bytes: 0,
             holding: Holding::default(),
+            crossings: SessionCrossings::default(),
             lent: 0,
             draining: false,
             awaits_drained: false,
@@ -156,8 +190,12 @@ impl Session {
         self.has_drained()
     }
 
-    /// A call delivered to it has ended. Whether it is to be told now that it was the last.
-    pub(crate) fn undeliver(&mut self) -> bool {
+    /// A call delivered to it has ended, which it knows by this id if not by [`delivered_id`]. Whether it is to be told
+    /// now that it was the last.
+    pub(crate) fn undeliver(&mut self, known_as: Option<CallId>) -> bool {
+        if let Some(id) = known_as {
+            self.brought.remove(&id);
+        }
         self.delivered = self.delivered.saturating_sub(1);
         self.has_drained()
     }
@@ -203,9 +241,18 @@ impl Session {
     }
 }
 
-/// The id under which a delivered call is known to its handler.
-pub(crate) fn delivered_id(key: CallKey) -> CallId {
-    CallId(key.to_bits() | CallId::DELIVERED)
+/// Where the id of a delivered call says which shard has delivered it, so that calls a session brings from one shard to
+/// another are told from those of that one: above the slots, of which there are never so many.
+const SHARD_SHIFT: u32 = 26;
+
+/// The id under which a call that a shard delivers is known to its handler.
+pub(crate) fn delivered_id(shard: ShardIndex, key: CallKey) -> CallId {
+    CallId((key.to_bits() ^ u64::from(shard.0) << SHARD_SHIFT) | CallId::DELIVERED)
+}
+
+/// The call that this shard has delivered by this id.
+pub(crate) fn delivered_by(shard: ShardIndex, id: CallId) -> CallKey {
+    CallKey::from_bits((id.0 & !CallId::DELIVERED) ^ u64::from(shard.0) << SHARD_SHIFT)
 }
 
 /// Credit for a session's stream.

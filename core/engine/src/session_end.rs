@@ -9,7 +9,7 @@ use crate::engine::{Engine, Turn};
 use crate::opaque;
 use crate::records::await_handler;
 use crate::registry::{Form, MethodTypes};
-use crate::session::{Session, credit, delivered_id};
+use crate::session::credit;
 use crate::shares::{ReceiveHeap, Wait};
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
@@ -49,7 +49,7 @@ impl EndOfCall for SessionHandler<'_> {
         let sent = engine.request_form(key);
         let placed =
             engine.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
-        let call = delivered_id(key);
+        let call = engine.delivered_id(key);
         let completion = match placed {
             Placed::Open { payload, metadata, end } => {
                 engine.delivered_call(turn.now, key, route, payload, metadata, end)
@@ -64,12 +64,14 @@ impl EndOfCall for SessionHandler<'_> {
 
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
         if !over {
-            engine.complete(self.session, credit(delivered_id(key), bytes));
+            let call = engine.delivered_id(key);
+            engine.complete(self.session, credit(call, bytes));
         }
     }
 
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        if engine.sessions.find_mut(self.session).is_some_and(Session::undeliver) {
+    fn release(&self, engine: &mut Engine, key: CallKey) {
+        let known_as = engine.calls.find_mut(key).and_then(|call| call.known_as.take());
+        if engine.sessions.find_mut(self.session).is_some_and(|session| session.undeliver(known_as)) {
             engine.complete(self.session, Completion::Drained);
         }
     }
@@ -79,7 +81,8 @@ impl ServerSide for SessionHandler<'_> {
     fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
         if engine.calls.find(key).is_some_and(|call| call.handed_over) {
             await_handler(engine, key, self.session);
-            engine.complete(self.session, Completion::Cancelled { call: delivered_id(key), code });
+            let call = engine.delivered_id(key);
+            engine.complete(self.session, Completion::Cancelled { call, code });
         }
     }
 }
@@ -359,7 +362,7 @@ impl Engine {
         }
         Completion::Call(entry::Call {
             route,
-            call: delivered_id(key),
+            call: self.delivered_id(key),
             payload,
             metadata,
             end,

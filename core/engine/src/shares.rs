@@ -82,6 +82,11 @@ impl Share {
         self.session.filter(|_| self.held_bytes > 0).map(|session| (session, self.held_bytes))
     }
 
+    /// The receiver is known by another key from now on.
+    pub fn move_to(&mut self, session: SessionKey) {
+        self.session = self.session.map(|_| session);
+    }
+
     /// The next message waits for a release.
     pub fn await_release(&mut self) {
         self.awaited = true;

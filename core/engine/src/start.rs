@@ -75,7 +75,8 @@ impl Engine {
     pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: Item<'_>) {
         match self.gather_request(key, part) {
             Ok(Gathered::One(opening) | Gathered::Two(opening, _)) => {
-                let is_made_here = self.calls.find(key).is_some_and(|call| call.maker().is_some());
+                let is_made_here =
+                    self.calls.find(key).is_some_and(|call| call.maker().is_some() || call.has_moved());
                 let target = if is_made_here { Target::Anyone } else { Target::Here };
                 self.start(turn, key, target, opening);
             }
@@ -151,6 +152,12 @@ impl Engine {
             ServerEnd::Session { session, .. } => {
                 if let Some(session) = self.sessions.find_mut(*session) {
                     session.delivered += 1;
+                }
+                if !self.shards.is_alone()
+                    && let Some((maker, _)) = call.maker()
+                    && let Some(maker) = self.sessions.find_mut(maker)
+                {
+                    maker.crossings.stayed += 1;
                 }
             }
             ServerEnd::Shard { shard, .. } => self.shards.note_made(*shard),

@@ -5,7 +5,7 @@ use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
 use crate::records::note_late_handler;
 use crate::registry::{MethodKey, is_own_service};
-use crate::session::Route;
+use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
 use std::collections::hash_map::Entry;
@@ -222,7 +222,7 @@ impl Engine {
         let Some(key) = self.delivered_key(session, finish.call) else {
             self.drop_item(item);
             if finish.cpu_ns > 0 {
-                let key = CallKey::from_bits(finish.call.0 & !CallId::DELIVERED);
+                let key = delivered_by(self.shards.own(), finish.call);
                 note_late_handler(self, key, session, finish.cpu_ns);
             }
             return Ok(());
@@ -356,8 +356,15 @@ impl Engine {
         if !id.is_delivered() {
             return None;
         }
-        let key = CallKey::from_bits(id.0 & !CallId::DELIVERED);
+        let brought = self.sessions.find(session)?.brought.get(&id);
+        let key = brought.copied().unwrap_or_else(|| delivered_by(self.shards.own(), id));
         let call = self.calls.find(key)?;
         (call.handler() == Some(session)).then_some(key)
+    }
+
+    /// The id by which its handler knows a call.
+    pub(crate) fn delivered_id(&self, key: CallKey) -> CallId {
+        let known = self.calls.find(key).and_then(|call| call.known_as);
+        known.unwrap_or_else(|| delivered_id(self.shards.own(), key))
     }
 }

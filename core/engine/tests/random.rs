@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use trunkline_call::entry::{Completion, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Instant};
+use trunkline_engine::Limits;
 use world::*;
 
 /// One thing that happens. Numbers pick among what there is.
@@ -47,6 +48,10 @@ enum Step {
         ns: u16,
     },
     Move,
+    /// An application dies, where sessions move.
+    Die {
+        app: u8,
+    },
     /// A few pieces move, and nobody comes to rest.
     Nudge {
         pieces: u8,
@@ -69,6 +74,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Cut),
         2 => (0u16..1_000).prop_map(|ns| Step::Pass { ns }),
         6 => Just(Step::Move),
+        1 => any::<u8>().prop_map(|app| Step::Die { app }),
         3 => (1u8..20).prop_map(|pieces| Step::Nudge { pieces }),
     ];
     proptest::collection::vec(step, 1..80)
@@ -89,17 +95,32 @@ struct Books {
     cuts: usize,
     /// Send blocks out: (application, offset).
     lent: BTreeSet<(usize, u32)>,
+    /// Applications that died.
+    deaths: usize,
+    /// Sessions that went to another shard.
+    moves: usize,
 }
 
 struct History {
     world: World,
     apps: Vec<App>,
     books: Books,
+    /// After every step another session goes to the next shard of its host.
+    migrates: bool,
 }
 
 impl History {
     fn new(piece_bytes: usize, replaces: bool) -> Self {
-        let mut world = World::new();
+        Self::of(World::new(), piece_bytes, replaces)
+    }
+
+    /// With hosts of three shards, between which sessions move.
+    fn of_three_shards(piece_bytes: usize, replaces: bool) -> Self {
+        let world = World::with_shards(Limits::default(), 3);
+        Self { migrates: true, ..Self::of(world, piece_bytes, replaces) }
+    }
+
+    fn of(mut world: World, piece_bytes: usize, replaces: bool) -> Self {
         world.replaces = replaces;
         world.piece_bytes = piece_bytes;
         let target = Some("tcp://127.0.0.1:1");
@@ -109,7 +130,30 @@ impl History {
             world.attach(1, PROTO, None, true),
             world.attach(0, OLDER_PROTO, None, false),
         ];
-        Self { world, apps, books: Books::default() }
+        Self { world, apps, books: Books::default(), migrates: false }
+    }
+
+    /// One application, counting around, goes to the next shard, if nothing keeps it.
+    fn migrate(&mut self, step: usize) {
+        let app = step % self.apps.len();
+        let places = self.world.shards[self.apps[app].host % 2].clone();
+        let at = places.iter().position(|place| *place == self.apps[app].host).unwrap();
+        let to = places[(at + 1) % places.len()];
+        self.books.moves += usize::from(self.world.migrate(&mut self.apps[app], to));
+    }
+
+    /// An application dies, and another like it comes.
+    fn die(&mut self, app: usize) {
+        let (world, books) = (&mut self.world, &mut self.books);
+        world.detach(&self.apps[app]);
+        books.open.retain(|(of, _), _| *of != app);
+        books.delivered.retain(|(of, _), _| *of != app);
+        books.cancelled.retain(|(of, _)| *of != app);
+        books.lent.retain(|(of, _)| *of != app);
+        books.deaths += 1;
+        let (host, target) = (self.apps[app].host % 2, (app == 0).then_some("tcp://127.0.0.1:1"));
+        let proto = if app == 2 { OLDER_PROTO } else { PROTO };
+        self.apps[app] = world.attach(host, proto, target, app != 2);
     }
 
     fn blob(&mut self, app: usize, bytes: u32) -> Payload {
@@ -186,6 +230,8 @@ impl History {
             }
             Step::Pass { ns } => self.world.advance(ns.into()),
             Step::Move => self.settle(),
+            Step::Die { app } if self.migrates => self.die(usize::from(app) % 3),
+            Step::Die { .. } => {}
             Step::Nudge { pieces } => {
                 let mut apps: Vec<&mut App> = self.apps.iter_mut().collect();
                 for _ in 0..pieces {
@@ -246,7 +292,8 @@ impl History {
                 assert!(known, "call {:?} ended twice", finish.call);
                 self.books.last = Some(finish.code);
                 let lost = finish.code == Code::Unavailable;
-                assert!(!lost || self.books.cuts > 0, "{:?}: no connection was lost", finish.call);
+                let losses = self.books.cuts + self.books.deaths;
+                assert!(!lost || losses > 0, "{:?}: no connection was lost", finish.call);
                 self.release(app, finish.call, finish.payload, finish.metadata, 9);
             }
             Completion::Cancelled { call, .. } => {
@@ -303,6 +350,7 @@ impl History {
         self.settle();
         self.world.advance(1);
         self.settle();
+        self.world.bury();
         assert_eq!(self.world.leftovers(), (0, 0), "calls and receive blocks left");
         for row in self.world.hosts.iter().flat_map(|host| host.engine.snapshot().peers) {
             assert_eq!((row.streams, row.queued_bytes), (0, 0), "{row:?}");
@@ -351,6 +399,40 @@ proptest! {
         let mut history = History::new(piece, true);
         for step in steps {
             history.take(step);
+        }
+        history.end();
+    }
+
+    /// With three engines on each host, between which sessions go with their calls after every step, and applications
+    /// that die.
+    #[test]
+    fn histories_of_sessions_that_move(
+        steps in steps(),
+        piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)],
+    ) {
+        let mut history = History::of_three_shards(piece, false);
+        for (number, step) in steps.into_iter().enumerate() {
+            history.take(step);
+            history.migrate(number);
+        }
+        history.end();
+    }
+}
+
+// Six engines are replaced after each step.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES / 10, max_shrink_iters: 300, ..ProptestConfig::default() })]
+
+    /// The same with engines that are replaced after every single step.
+    #[test]
+    fn histories_of_sessions_that_move_between_engines_that_are_replaced(
+        steps in steps(),
+        piece in prop_oneof![Just(usize::MAX), Just(700), Just(9_000)],
+    ) {
+        let mut history = History::of_three_shards(piece, true);
+        for (number, step) in steps.into_iter().enumerate() {
+            history.take(step);
+            history.migrate(number);
         }
         history.end();
     }

@@ -31,6 +31,8 @@ pub(crate) struct Client {
     /// Whose it is, by the kernel's word; `None` if it does not say.
     peer: Option<PeerCredentials>,
     session: Option<AttachedSession>,
+    /// Where that was before it moved last: something may still be said of it under that name.
+    was_at: Option<AttachedSession>,
     /// What its application calls itself.
     name: Box<str>,
     /// Of its session's receive heap.
@@ -67,6 +69,8 @@ pub(crate) struct Clients {
     /// Of all receive heaps.
     heap_bytes: u64,
     of_session: HashMap<AttachedSession, u64>,
+    /// The same of where sessions were that have moved.
+    were_at: HashMap<AttachedSession, u64>,
     /// Until when those that have not attached may; the oldest first.
     unattached: BTreeMap<u64, Instant>,
     packets: FairQueue<u32, u64>,
@@ -93,6 +97,7 @@ impl Clients {
             users: HashMap::new(),
             heap_bytes: 0,
             of_session: HashMap::new(),
+            were_at: HashMap::new(),
             unattached: BTreeMap::new(),
             packets: FairQueue::new(),
             places: ShardPlaces::default(),
@@ -299,9 +304,23 @@ impl Clients {
         user.heap_bytes += client.counted_heap_bytes();
     }
 
+    /// The session of a connection is on another shard now.
+    pub fn moved(&mut self, number: u64, to: AttachedSession) {
+        let Some(client) = self.all.get_mut(&number) else { return };
+        let Some(from) = client.session.replace(to) else { return };
+        if let Some(before) = client.was_at.replace(from) {
+            self.were_at.remove(&before);
+        }
+        self.of_session.remove(&from);
+        self.were_at.insert(from, number);
+        self.of_session.insert(to, number);
+        self.places.leave(from.shard, &client.name, client.process());
+        self.places.enter(to.shard, &client.name, client.process());
+    }
+
     /// The connection of a session.
     pub fn of_session(&self, session: AttachedSession) -> Option<u64> {
-        self.of_session.get(&session).copied()
+        self.of_session.get(&session).or_else(|| self.were_at.get(&session)).copied()
     }
 
     /// Every one there is, with its number; the oldest first.
@@ -319,6 +338,7 @@ impl Clients {
 
     fn forget_session(&mut self, client: &Client) {
         if let Some(session) = client.session {
+            client.was_at.into_iter().for_each(|before| _ = self.were_at.remove(&before));
             self.of_session.remove(&session);
             self.places.leave(session.shard, &client.name, client.process());
         }
@@ -333,6 +353,7 @@ impl Client {
             socket,
             peer,
             session: None,
+            was_at: None,
             name,
             heap_bytes: 0,
             may_move: false,
@@ -367,6 +388,11 @@ impl Client {
 
     pub fn peer(&self) -> Option<PeerCredentials> {
         self.peer
+    }
+
+    /// What its application calls itself.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn session(&self) -> Option<AttachedSession> {

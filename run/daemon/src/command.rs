@@ -1,15 +1,18 @@
 //! What the control thread and the admin API ask of a shard, and what a shard tells the control thread.
 
+use crate::clients::AttachedSession;
 use crate::handover::{Leave, Stand};
 use crate::keys::TlsKeys;
+use crate::placement::ShardLoad;
 use crate::reports::Reported;
 use crate::samples::SampleTotals;
+use crate::session_rings::MovingSession;
 use crate::waker::Waker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot,
+    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot, Stays,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -39,6 +42,10 @@ pub(crate) enum Command {
     Renewing { session: SessionKey, told: bool },
     /// The application closed its control socket, or died.
     Detach { session: SessionKey },
+    /// Let a session go to another shard, with all that it has.
+    Release { session: SessionKey, to: usize, reply: Sender<Result<Box<MovingSession>, Stays>> },
+    /// Take in a session that another shard has let go.
+    Adopt { moving: Box<MovingSession>, reply: Sender<SessionKey> },
     /// Where calls go that nobody here serves.
     ConfigureService { service: String, endpoints: Vec<String> },
     /// What is said about calls of a service that are made here.
@@ -102,6 +109,8 @@ pub(crate) enum ControlMessage {
     Notice(usize, Notice),
     /// An application of this very process attaches (embedded mode).
     Adopt(ControlSocket),
+    /// Have a session of a shard go to another; the key it has there, or why it stays.
+    Move { session: AttachedSession, to: usize, reply: Sender<Result<SessionKey, String>> },
     /// Hand everything over to another daemon.
     Leave(Box<Leave>),
     /// End the thread.
@@ -115,6 +124,8 @@ pub(crate) enum Notice {
     /// A receive heap is to be replaced by this one, of so many bytes and with this number, once its application has
     /// heard of it; without a descriptor: it was.
     Renewed { session: SessionKey, heap: Option<OwnedFd>, bytes: u32, number: u32 },
+    /// What a shard was busy with, if with much.
+    Busy(ShardLoad),
     /// A line for the access log.
     Access(Box<AccessRecord>),
     /// A policy does not fit a method that was bound.

@@ -8,7 +8,9 @@ use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
 use crate::keys::{KeySource, LOOK_EVERY};
+use crate::load::BusyTime;
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
+use crate::placement::SessionPlacement;
 use crate::rights::{Refused, Rights};
 use crate::schemas::{SchemaCache, read_memfd};
 use crate::waker::Waker;
@@ -45,6 +47,8 @@ pub(crate) struct ControlParts {
     pub shards: Vec<ShardSender>,
     /// How many of them, the first, take new sessions in.
     pub open_shards: usize,
+    /// How long each of those has been busy.
+    pub busy: Vec<Arc<BusyTime>>,
     pub messages: Receiver<ControlMessage>,
     pub waker: Arc<Waker>,
     pub config: Arc<Config>,
@@ -61,8 +65,10 @@ pub(crate) struct ControlParts {
 /// The control thread's state.
 pub(crate) struct Control {
     pub listener: Option<ControlListener>,
-    shards: Vec<ShardSender>,
+    pub shards: Vec<ShardSender>,
     open_shards: usize,
+    pub busy: Vec<Arc<BusyTime>>,
+    pub placement: SessionPlacement,
     messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
     config: Arc<Config>,
@@ -91,7 +97,16 @@ impl Control {
     /// The kernel has no poller left.
     pub fn new(parts: ControlParts) -> io::Result<Self> {
         let ControlParts {
-            listener, shards, open_shards, messages, waker, config, schemas, sessions, ..
+            listener,
+            shards,
+            open_shards,
+            busy,
+            messages,
+            waker,
+            config,
+            schemas,
+            sessions,
+            ..
         } = parts;
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER, Interest::Read)?;
@@ -102,6 +117,8 @@ impl Control {
             listener,
             shards,
             open_shards,
+            busy,
+            placement: SessionPlacement::default(),
             messages,
             waker,
             clients: Clients::new(config.sessions.clone()),
@@ -130,6 +147,9 @@ impl Control {
                 match message {
                     ControlMessage::Notice(shard, notice) => self.handle_notice(shard, notice),
                     ControlMessage::Adopt(socket) => self.take_in(Client::new(socket)),
+                    ControlMessage::Move { session, to, reply } => {
+                        let _ = reply.send(self.move_when_asked(session, to));
+                    }
                     ControlMessage::Leave(leave) => self.hand_over(&leave),
                     ControlMessage::Stop => return,
                 }
@@ -480,6 +500,7 @@ impl Control {
                 return self.tell_renewed(shard, session, heap, (bytes, number));
             }
             Notice::Access(record) => return self.write_access(&record),
+            Notice::Busy(load) => return self.relieve(shard, &load),
             Notice::Ejected(ejected) => return tracing::error!(%ejected, "policy module ejected"),
             Notice::Misfit(misfit) => {
                 return tracing::error!(%misfit, "policy does not fit what is bound; calls it cannot judge are refused");

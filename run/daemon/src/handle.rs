@@ -1,7 +1,7 @@
 //! A running daemon: started from a configuration, asked and stopped through a handle.
 
 use crate::changes::{Changes, Watcher};
-use crate::clients::Client;
+use crate::clients::{AttachedSession, Client};
 use crate::clock::now;
 use crate::command::{Command, ControlMessage, Observation, Services, ShardSender, shard_channel};
 use crate::config::Config;
@@ -15,6 +15,7 @@ use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
 use crate::listening::{Listening, admit_mode, listen, raise_descriptor_limit};
+use crate::load::{BusyTime, LoadMeter};
 use crate::memory::FreedMemory;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
@@ -23,7 +24,8 @@ use crate::purpose::Purpose;
 use crate::reports::{Reported, Reports};
 use crate::samples::{SampleSink, SampleThread, SampleTotals};
 use crate::schemas::SchemaCache;
-use crate::shard::{ControlSender, Sessions, Shard};
+use crate::session_rings::Sessions;
+use crate::shard::{ControlSender, Shard};
 use crate::sockets::NativeSockets;
 use crate::start_error::StartError;
 use crate::tenants::Tenants;
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use trunkline_call::TimerTable;
-use trunkline_engine::{Engine, ServiceState};
+use trunkline_engine::{Engine, ServiceState, SessionKey};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
 use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller};
@@ -91,6 +93,8 @@ struct Among {
     crossings: Crossings,
     shared: Arc<HostLimits>,
     samples: Option<SampleSink>,
+    /// How long it has been busy; `None` of the only one.
+    busy: Option<Arc<BusyTime>>,
 }
 
 /// A daemon whose threads have not begun.
@@ -253,6 +257,24 @@ impl Daemon {
         self.changes.watch()
     }
 
+    /// Has a session go from one shard to another, with its calls in flight; its key there. The daemon moves sessions
+    /// itself, from shards that are busy.
+    ///
+    /// # Errors
+    /// What keeps it where it is for now.
+    pub fn move_session(&self, shard: usize, session: SessionKey, to: usize) -> Result<SessionKey, String> {
+        if shard.max(to) >= self.shards.len() {
+            return Err(format!("there are {} shards", self.shards.len()));
+        }
+        let (reply, answer) = channel();
+        self.tell_control(ControlMessage::Move {
+            session: AttachedSession { shard, key: session },
+            to,
+            reply,
+        });
+        answer.recv().unwrap_or_else(|_| Err("the daemon has ended".into()))
+    }
+
     /// Says where calls to a service go that nobody on this host serves.
     pub fn configure_service(&self, service: &str, endpoints: &[String]) {
         for shard in &self.shards {
@@ -349,10 +371,13 @@ impl Daemon {
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let places = PendingConnections::budgets(config.connections());
         let shared = Arc::new(HostLimits::new(wakers.len() as u16));
+        let busy: Vec<Arc<BusyTime>> = wakers.iter().map(|_| Arc::default()).collect();
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
             let (count, waker, shared) = (own, Arc::clone(&wakers[index]), Arc::clone(&shared));
-            let among = Among { index, count, waker, crossings, shared, samples: sink.clone() };
+            let busy = (busy.len() > 1).then(|| Arc::clone(&busy[index]));
+            let samples = sink.clone();
+            let among = Among { index, count, waker, crossings, shared, samples, busy };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         for (service, configured) in &config.services {
@@ -369,6 +394,7 @@ impl Daemon {
             listener,
             shards: daemon.shards.clone(),
             open_shards: own,
+            busy: busy.into_iter().take(own).collect(),
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
@@ -391,7 +417,7 @@ impl Daemon {
         places: &[ConnectionBudget; 2],
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
-        let Among { index, count, waker, crossings, shared, samples } = among;
+        let Among { index, count, waker, crossings, shared, samples, busy } = among;
         let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
@@ -425,6 +451,7 @@ impl Daemon {
             names: Arc::clone(&self.names),
             reports: Reports::default(),
             samples,
+            load: LoadMeter::new(busy, now()),
             crossings,
             stopping: false,
             ordered_to_stand: None,

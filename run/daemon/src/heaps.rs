@@ -26,6 +26,10 @@ pub(crate) struct SessionHeaps {
     grown: Vec<SessionKey>,
 }
 
+/// The heaps of a session on its way to another shard.
+#[derive(Debug)]
+pub(crate) struct MovingHeaps(Slot);
+
 #[derive(Debug)]
 struct Slot {
     key: SessionKey,
@@ -111,6 +115,26 @@ impl SessionHeaps {
             self.slots.resize_with(index + 1, || None);
         }
         self.slots[index] = Some(slot);
+    }
+
+    /// Whether the heaps of a session may be another shard's: nothing is being written into them, and its receive heap
+    /// is not about to be replaced.
+    pub fn may_leave(&self, key: SessionKey) -> bool {
+        self.slot(key).is_some_and(|slot| slot.open.is_empty() && slot.successor.is_none())
+    }
+
+    /// Takes the heaps of a session out, for another shard.
+    pub fn take_out(&mut self, key: SessionKey) -> Option<MovingHeaps> {
+        self.slot(key)?;
+        self.slots[key.index()].take().map(MovingHeaps)
+    }
+
+    /// Takes in heaps of another shard.
+    pub fn take_in(&mut self, key: SessionKey, MovingHeaps(slot): MovingHeaps) {
+        if slot.grown {
+            self.grown.push(key);
+        }
+        self.place(Slot { key, ..slot });
     }
 
     pub fn remove(&mut self, key: SessionKey) {

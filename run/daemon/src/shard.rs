@@ -11,9 +11,12 @@ use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
 use crate::keys::TlsKeys;
 use crate::listening::Listening;
+use crate::load::LoadMeter;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
+use crate::placement::{SessionLoad, ShardLoad};
 use crate::reports::{Reported, Reports};
+use crate::session_rings::{MovingSession, Rings, Sessions};
 use crate::socket_work::{SocketWork, WorkLeft};
 use crate::sockets::NativeSockets;
 use crate::tenants::Tenants;
@@ -24,11 +27,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
-    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, SessionKey, Turn,
+    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, SessionKey, ShardIndex, Stays,
+    Turn, adopt_session, release_session, take_partner,
 };
 use trunkline_net::{Buffers, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
-use trunkline_shm::{Consumer, DaemonEnd, Doorbell, Producer, Ringer, Waiter, create_receive_heap};
+use trunkline_shm::{DaemonEnd, Waiter, create_receive_heap};
 
 /// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
 /// all the time keeps its pages.
@@ -68,6 +72,8 @@ pub(crate) struct Shard {
     pub reports: Reports,
     /// Where calls go that are kept with their messages.
     pub samples: Option<crate::samples::SampleSink>,
+    /// What it is busy with.
+    pub load: LoadMeter,
     /// The queues from and to the other shards.
     pub crossings: Crossings,
     pub stopping: bool,
@@ -91,29 +97,6 @@ struct SocketOwners<'a> {
     sockets: &'a mut NativeSockets,
     https: &'a mut HttpSockets,
     udp: &'a mut UdpPorts,
-}
-
-/// The rings of a session.
-pub(crate) struct Rings {
-    pub submissions: Consumer,
-    pub completions: Producer,
-    pub peer_doorbell: Ringer,
-    pub own_doorbell: Doorbell,
-    /// Looked at every turn; otherwise its ring is armed and its doorbell brings it back.
-    pub active: bool,
-    /// Turns without an entry since it became active.
-    pub idle_turns: u32,
-    /// Its entries wait until it has read completions.
-    pub is_held_back: bool,
-}
-
-/// The sessions of a shard, by slot, and those that are looked at every turn.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    slots: Vec<Option<(SessionKey, Rings)>>,
-    pub active: Vec<SessionKey>,
-    /// Where the next turn begins to look at them.
-    pub begins_at: usize,
 }
 
 /// How a shard reaches the control thread.
@@ -168,6 +151,8 @@ impl Shard {
             Command::Bound { session, reply } => drop(reply.send(self.bound(session))),
             Command::Renewing { session, told } => self.heap_offered(session, told),
             Command::Detach { session } => self.detach(session),
+            Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
+            Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
             Command::ConfigureService { service, endpoints } => {
                 if let Err(error) = self.engine.configure_service(&service, &endpoints) {
                     tracing::error!(%service, %error, "service not configured");
@@ -360,11 +345,63 @@ impl Shard {
         self.sessions.activate(key);
     }
 
+    /// Lets a session go to another shard, with all that it has.
+    ///
+    /// # Errors
+    /// What keeps it for now; nothing has changed then.
+    fn release(&mut self, key: SessionKey, to: usize) -> Result<Box<MovingSession>, Stays> {
+        if self.sessions.look(key).is_none() {
+            return Err(Stays::Leaving);
+        }
+        if !self.heaps.may_leave(key) {
+            return Err(Stays::Lent);
+        }
+        let mut turn = Turn { now: now(), heaps: &mut self.heaps };
+        let moved = release_session(&mut self.engine, &mut turn, key, ShardIndex(to as u16))?;
+        self.tenants.leave(key);
+        self.choked.retain(|choked| *choked != key);
+        // What came of its calls is let out with the next turn.
+        self.pressing = true;
+        let (rings, heaps) = (self.sessions.remove(key), self.heaps.take_out(key));
+        let (mut rings, heaps) = rings.zip(heaps).ok_or(Stays::Leaving)?;
+        if let Err(error) = self.poller.remove(&rings.own_doorbell) {
+            tracing::error!(%error, "cannot stop watching a session's doorbell");
+        }
+        rings.active = false;
+        Ok(Box::new(MovingSession { moved, rings, heaps }))
+    }
+
+    /// Takes in a session that another shard has let go. Whatever its application has published meanwhile is found.
+    fn adopt(&mut self, moving: MovingSession) -> SessionKey {
+        let MovingSession { moved, rings, heaps } = moving;
+        let key = adopt_session(&mut self.engine, moved);
+        self.heaps.take_in(key, heaps);
+        self.share_with(key);
+        self.take_in(key, rings);
+        self.engine.serve_waiting(&mut Turn { now: now(), heaps: &mut self.heaps });
+        self.pressing = true;
+        key
+    }
+
     /// The application is gone: its calls end, its memory follows once no connection reads it.
     pub fn detach(&mut self, key: SessionKey) {
         self.sessions.remove(key);
         self.tenants.leave(key);
         self.engine.detach(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
+    }
+
+    /// An interval is over: what the shard was busy with, if that is worth telling.
+    pub fn tell_load(&mut self, (interval_ns, busy_ns): (u64, u64)) {
+        let mut sessions = Vec::new();
+        for (key, busy_ns) in self.sessions.take_busy() {
+            let partner = take_partner(&mut self.engine, key);
+            let partner = partner.map(|(shard, calls)| (usize::from(shard.0), calls));
+            sessions.push(SessionLoad { key, busy_ns, partner });
+        }
+        let load = ShardLoad { interval_ns, busy_ns, sessions };
+        if load.is_worth_telling() {
+            self.notify(Notice::Busy(load));
+        }
     }
 
     /// The application broke the ABI: it is detached and told why.
@@ -507,85 +544,5 @@ impl ControlSender {
     pub fn new(messages: Sender<ControlMessage>) -> std::io::Result<Self> {
         let waker = Arc::new(Waker::new()?);
         Ok(Self { messages, waker, unwritten: Arc::default(), ended: Arc::default() })
-    }
-}
-
-impl Rings {
-    pub fn new(
-        submissions: Consumer,
-        completions: Producer,
-        peer_doorbell: Ringer,
-        own_doorbell: Doorbell,
-    ) -> Self {
-        Self {
-            submissions,
-            completions,
-            peer_doorbell,
-            own_doorbell,
-            active: false,
-            idle_turns: 0,
-            is_held_back: false,
-        }
-    }
-}
-
-impl Sessions {
-    /// A session's rings, to be looked at.
-    pub fn look(&self, key: SessionKey) -> Option<&Rings> {
-        match self.slots.get(key.index())? {
-            Some((found, rings)) if *found == key => Some(rings),
-            _ => None,
-        }
-    }
-
-    pub fn insert(&mut self, key: SessionKey, rings: Rings) {
-        if self.slots.len() <= key.index() {
-            self.slots.resize_with(key.index() + 1, || None);
-        }
-        self.slots[key.index()] = Some((key, rings));
-    }
-
-    pub fn remove(&mut self, key: SessionKey) {
-        if self.find(key).is_some() {
-            self.slots[key.index()] = None;
-            self.active.retain(|active| *active != key);
-        }
-    }
-
-    pub fn keys(&self) -> Vec<SessionKey> {
-        self.slots.iter().flatten().map(|(key, _)| *key).collect()
-    }
-
-    pub fn find(&mut self, key: SessionKey) -> Option<&mut Rings> {
-        match self.slots.get_mut(key.index())? {
-            Some((found, rings)) if *found == key => Some(rings),
-            _ => None,
-        }
-    }
-
-    /// From now on looked at every turn.
-    pub fn activate(&mut self, key: SessionKey) {
-        let Some(rings) = self.find(key).filter(|rings| !rings.is_held_back) else { return };
-        rings.idle_turns = 0;
-        if !rings.active {
-            rings.active = true;
-            rings.submissions.disarm();
-            self.active.push(key);
-        }
-    }
-
-    /// The session at this place of the active ones is looked at no more if its ring was armed. The last one takes its
-    /// place, so that many that come to rest cost no more than they are; a turn goes through them backwards, and has
-    /// served the last one.
-    pub fn leave_resting(&mut self, index: usize) {
-        let Some(&key) = self.active.get(index) else { return };
-        if self.find(key).is_none_or(|rings| !rings.active) {
-            self.active.swap_remove(index);
-        }
-    }
-
-    /// The same for all of them.
-    pub fn leave_all_resting(&mut self) {
-        (0..self.active.len()).rev().for_each(|index| self.leave_resting(index));
     }
 }

@@ -41,6 +41,18 @@ const IDLE_TURNS_MAX: u32 = 256;
 impl Shard {
     /// One turn. Whether there was anything to do.
     pub fn turn(&mut self) -> bool {
+        if !self.load.is_on() {
+            return self.look_once();
+        }
+        let began = now();
+        let worked = self.look_once();
+        if worked && let Some(interval) = self.load.note(began, now()) {
+            self.tell_load(interval);
+        }
+        worked
+    }
+
+    fn look_once(&mut self) -> bool {
         let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         let mut worked = crossed
             | self.drain_submissions()
@@ -199,6 +211,18 @@ impl Shard {
     // LIFE: 3
     /// Takes a session's entries, up to its share of the turn.
     pub(crate) fn drain_session(&mut self, key: SessionKey) -> bool {
+        if !self.load.is_on() {
+            return self.take_entries(key);
+        }
+        let began = now();
+        let worked = self.take_entries(key);
+        if worked && let Some(rings) = self.sessions.find(key) {
+            rings.busy_ns += now().since_ns(began);
+        }
+        worked
+    }
+
+    fn take_entries(&mut self, key: SessionKey) -> bool {
         let is_shared = self.tenants.are_several();
         let mut left = self.turn_bytes() as u32;
         for taken in 0..ENTRIES_PER_TURN {

@@ -19,7 +19,7 @@ use ciborium::de::Error as CborError;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::sync::Arc;
-use trunkline_call::TimerTable;
+use trunkline_call::{CallId, TimerTable};
 use trunkline_policy::{PoliciesState, PolicyError, Side};
 use trunkline_telemetry::PeerIndex;
 
@@ -115,6 +115,9 @@ impl Engine {
         if !self.shards.take_up(arriving.shards) {
             return Err(HandoverError::Unsound("it is of another shard"));
         }
+        if self.shards.had_plain_ids() {
+            self.keep_plain_ids();
+        }
         self.take_up_peers(arriving.peers)?;
         let Self { sessions, registry, peers, calls, shards, .. } = &mut self;
         if !(Using { sessions, registry, peers, calls, shards }).relink(&known) {
@@ -145,6 +148,19 @@ impl Engine {
         self.rebalance();
         self.number_peers();
         Ok(self)
+    }
+
+    /// Handlers know the calls that a program of an older version has delivered by what that called them.
+    fn keep_plain_ids(&mut self) {
+        let Self { calls, sessions, .. } = self;
+        for (key, call) in calls.iter_mut().filter(|(_, call)| call.handed_over) {
+            let Some(session) = call.handler().and_then(|session| sessions.find_mut(session)) else {
+                continue;
+            };
+            let id = CallId(key.to_bits() | CallId::DELIVERED);
+            call.known_as = Some(id);
+            session.brought.insert(id, key);
+        }
     }
 
     fn take_up_peers(&mut self, mut peers: Table<Peer>) -> Result<(), HandoverError> {

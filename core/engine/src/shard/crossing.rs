@@ -58,6 +58,10 @@ pub(crate) enum ShardSaid {
     Vacant { path: Arc<str> },
     /// None of them takes it.
     Unused { path: Arc<str> },
+    /// A session that has moved there is there: what concerns its calls may follow.
+    Arrived,
+    /// What a session serves that has moved from the shard that says so.
+    Moved { to: ShardIndex, offers: Arc<Offers> },
 }
 
 /// The beginning of a call.
@@ -164,6 +168,9 @@ pub(crate) struct Offers {
     pub methods: Vec<MethodOffer>,
     /// Services, and the users that serve them.
     pub owners: Vec<(Box<str>, Box<str>)>,
+    /// Rises whenever that changes.
+    #[serde(default)]
+    pub version: u64,
 }
 
 /// A method, or a whole service, that sessions of a shard serve.
@@ -265,7 +272,9 @@ impl ShardSaid {
             Self::Open(opening) | Self::Returned(opening) => opening.types.iter().collect(),
             Self::Reply { types, .. } => types.iter().collect(),
             Self::Finish(finish) => finish.types.iter().collect(),
-            Self::Offers(offers) => offers.methods.iter().map(|offer| &offer.types).collect(),
+            Self::Offers(offers) | Self::Moved { offers, .. } => {
+                offers.methods.iter().map(|offer| &offer.types).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -276,7 +285,7 @@ impl ShardSaid {
             Self::Open(opening) | Self::Returned(opening) => opening.types.iter_mut().collect(),
             Self::Reply { types, .. } => types.iter_mut().collect(),
             Self::Finish(finish) => finish.types.iter_mut().collect(),
-            Self::Offers(offers) => {
+            Self::Offers(offers) | Self::Moved { offers, .. } => {
                 Arc::make_mut(offers).methods.iter_mut().map(|offer| &mut offer.types).collect()
             }
             _ => Vec::new(),

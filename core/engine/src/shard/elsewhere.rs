@@ -15,6 +15,9 @@ pub(crate) struct Elsewhere {
     whole: KeyedMap<Box<str>, Vec<ServingShard>>,
     /// Who serves which service on which shard.
     owners: Vec<(ShardIndex, Box<str>, Box<str>)>,
+    /// How new it is what is known of each shard.
+    #[serde(default)]
+    versions: Vec<(ShardIndex, u64)>,
 }
 
 /// A shard that serves a method.
@@ -32,11 +35,43 @@ impl Elsewhere {
         &mut self,
         shard: ShardIndex,
         offers: &Offers,
-        mut method_of: impl FnMut(&Arc<str>) -> MethodKey,
+        method_of: impl FnMut(&Arc<str>) -> MethodKey,
     ) {
+        if self.is_known(shard, offers.version) {
+            return;
+        }
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| one.shard != shard);
         }
+        self.methods.retain(|_, serving| !serving.is_empty());
+        self.whole.retain(|_, serving| !serving.is_empty());
+        self.owners.retain(|(at, ..)| *at != shard);
+        self.add(shard, offers, method_of);
+    }
+
+    /// A shard serves what a session that moves there serves. It says so itself, but may have said what it served
+    /// before that later than this comes.
+    pub fn bring(
+        &mut self,
+        shard: ShardIndex,
+        offers: &Offers,
+        method_of: impl FnMut(&Arc<str>) -> MethodKey,
+    ) {
+        // What is as new has it already.
+        let known = self.versions.iter().find(|(at, _)| *at == shard);
+        if known.is_none_or(|(_, version)| *version < offers.version) {
+            self.is_known(shard, offers.version);
+            self.add(shard, offers, method_of);
+        }
+    }
+
+    /// A shard serves this, too.
+    pub fn add(
+        &mut self,
+        shard: ShardIndex,
+        offers: &Offers,
+        mut method_of: impl FnMut(&Arc<str>) -> MethodKey,
+    ) {
         for offer in &offers.methods {
             let (types, stands_by, workers) = (Arc::clone(&offer.types), offer.stands_by, offer.workers);
             let serving = ServingShard { shard, types, stands_by, workers };
@@ -47,14 +82,31 @@ impl Elsewhere {
                 self.methods.entry(method_of(path)).or_default().push(serving);
             }
         }
-        self.methods.retain(|_, serving| !serving.is_empty());
-        self.whole.retain(|_, serving| !serving.is_empty());
-        self.owners.retain(|(at, ..)| *at != shard);
         let owners = offers.owners.iter();
         self.owners.extend(owners.map(|(service, identity)| (shard, service.clone(), identity.clone())));
     }
 
-    /// Forgets what other shards than these serve.
+    /// How new it is what is known of a shard.
+    pub fn version_of(&self, shard: ShardIndex) -> u64 {
+        self.versions.iter().find(|(at, _)| *at == shard).map_or(0, |(_, version)| *version)
+    }
+
+    /// Notes how new it is what is said of a shard. Whether something newer is known.
+    fn is_known(&mut self, shard: ShardIndex, version: u64) -> bool {
+        match self.versions.iter_mut().find(|(at, _)| *at == shard) {
+            Some((_, known)) if *known > version => true,
+            Some((_, known)) => {
+                *known = version;
+                false
+            }
+            None => {
+                self.versions.push((shard, version));
+                false
+            }
+        }
+    }
+
+    /// Forgets what other shards than these serve; one that comes anew counts from the beginning.
     pub fn retain(&mut self, is_here: impl Fn(ShardIndex) -> bool) {
         for serving in self.methods.values_mut().chain(self.whole.values_mut()) {
             serving.retain(|one| is_here(one.shard));
@@ -62,6 +114,7 @@ impl Elsewhere {
         self.methods.retain(|_, serving| !serving.is_empty());
         self.whole.retain(|_, serving| !serving.is_empty());
         self.owners.retain(|(at, ..)| is_here(*at));
+        self.versions.clear();
     }
 
     /// Who serves a method of this path.
@@ -128,7 +181,27 @@ impl Offers {
                 }
             }
         }
-        Self { methods, owners }
+        Self { methods, owners, version: registry.version() }
+    }
+}
+
+impl Offers {
+    /// What a session serves.
+    pub fn of_session<'a>(
+        types: impl Iterator<Item = &'a Arc<MethodTypes>>,
+        owners: Vec<(Box<str>, Box<str>)>,
+    ) -> Self {
+        let offer =
+            |types: &Arc<MethodTypes>| MethodOffer { types: Arc::clone(types), stands_by: false, workers: 1 };
+        Self { methods: types.map(offer).collect(), owners, version: 0 }
+    }
+
+    /// Whether a method of this path is among it.
+    pub fn has(&self, path: &str) -> bool {
+        self.methods.iter().any(|offer| match offer.types.whole_service {
+            true => service_of(&offer.types.path) == service_of(path),
+            false => *offer.types.path == *path,
+        })
     }
 }
 

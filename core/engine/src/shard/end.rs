@@ -1,10 +1,11 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
 use super::crossing::{
-    CrossedBody, Crossing, Offers, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid,
-    ShardStage,
+    CrossedBody, Crossing, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage,
 };
 use super::links::ShardLine;
+use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_offers};
+use super::origin::origin_of;
 use super::places;
 use crate::CallKey;
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
@@ -88,7 +89,7 @@ pub(crate) fn hand_to_shard<'a>(
         return Err(Refusal::Blocked(item, Blocker::Stream));
     }
     let (item, body) = cross(engine, turn, key, Direction::Request, shard, item)?;
-    let call = key.to_bits();
+    let call = engine.shards.number_at(shard, key);
     let said = match item {
         Item::Open { metadata, end, .. } => match opening(engine, key, metadata.into_owned(), body, end) {
             Some(opening) => ShardSaid::Open(Box::new(opening)),
@@ -116,6 +117,11 @@ pub(crate) fn hand_to_caller<'a>(
     (shard, call): (ShardIndex, u64),
     item: Item<'a>,
 ) -> Result<(), Refusal<'a>> {
+    if item.is_packed() {
+        return engine.hand_over_unpacked(Direction::Response, item, |engine, plain| {
+            hand_to_caller(engine, turn, key, (shard, call), plain)
+        });
+    }
     let (item, body) = cross(engine, turn, key, Direction::Response, shard, item)?;
     let types = body.as_ref().and_then(|_| engine.calls.find(key)?.sender_types(Direction::Response));
     match item {
@@ -171,12 +177,15 @@ fn cross<'a>(
     }
     let Some(body) = item.body() else { return Ok((item, None)) };
     let len = body.len();
-    let Some(payer) = payer_of(engine, key, direction) else {
+    // What comes from one shard and goes to another is paid for already.
+    let (is_new, payer) = match body {
+        Body::Crossed(crossed) => (false, Some(crossed.payer)),
+        _ => (true, payer_of(engine, key, direction)),
+    };
+    let Some(payer) = payer else {
         engine.drop_item(item);
         return Err(Refusal::Fault(Fault::Ended));
     };
-    // What comes back from one shard and goes to another is paid for already.
-    let is_new = !matches!(body, Body::Crossed(_));
     if is_new && !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
         return Err(Refusal::Blocked(item, Blocker::Shard(ShardLine::Sender(payer))));
     }
@@ -222,7 +231,15 @@ fn private_copy(
 fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer> {
     let call = engine.calls.find(key)?;
     match (direction, &call.client) {
-        (Direction::Response, _) => call.handler().map(Payer::Session),
+        (Direction::Response, _) => match call.server {
+            ServerEnd::Session { session, .. } => Some(Payer::Session(session)),
+            ServerEnd::Peer { peer, .. } => Some(Payer::Peer(peer)),
+            ServerEnd::Grpc { peer, .. } => Some(Payer::Grpc(peer)),
+            ServerEnd::R2p2 { .. } => Some(Payer::R2p2),
+            ServerEnd::Nobody | ServerEnd::Cluster { .. } | ServerEnd::Attempts | ServerEnd::Shard { .. } => {
+                None
+            }
+        },
         (Direction::Request, ClientEnd::Session { session, .. }) => Some(Payer::Session(*session)),
         (Direction::Request, ClientEnd::Peer { peer, .. }) => Some(Payer::Peer(*peer)),
         (Direction::Request, ClientEnd::Grpc { peer, .. }) => Some(Payer::Grpc(*peer)),
@@ -238,7 +255,11 @@ fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer
 fn sent_types(engine: &Engine, key: CallKey, direction: Direction) -> Option<Arc<MethodTypes>> {
     let call = engine.calls.find(key)?;
     let known = call.sender_types(direction);
-    if direction == Direction::Response || known.is_some() {
+    if direction == Direction::Response {
+        // What a peer sends back without its header is of the type that its caller told it.
+        return known.or_else(|| call.receiver_types(direction));
+    }
+    if known.is_some() {
         return known;
     }
     // A peer that was told them later than it has sent this: it holds them all the same.
@@ -258,20 +279,9 @@ fn opening(
     end: bool,
 ) -> Option<ShardOpening> {
     let types = sent_types(engine, key, Direction::Request);
+    let origin = origin_of(engine, key)?;
     let call = engine.calls.find(key)?;
-    let origin = match call.client.clone() {
-        ClientEnd::Session { session, .. } => {
-            let (sessions, shards) = (&engine.sessions, &mut engine.shards);
-            shards.origin(session, || {
-                sessions.find(session).map_or(Origin::Gone, |session| Origin::Application {
-                    label: session.label.as_str().into(),
-                    identity: session.identity.clone(),
-                    described: Arc::clone(&session.caller),
-                })
-            })
-        }
-        _ => Arc::new(Origin::of(engine.caller(call))),
-    };
+    let is_logged = matches!(call.client, ClientEnd::Shard { logged: true, .. });
     let path = match &call.path {
         Some(path) => Arc::from(&**path),
         None => Arc::clone(engine.registry.path(call.method)),
@@ -281,7 +291,7 @@ fn opening(
         path,
         types,
         origin,
-        logged: call.policies.as_ref().is_some_and(|policies| policies.is_logged()),
+        logged: is_logged || call.policies.as_ref().is_some_and(|policies| policies.is_logged()),
         trace: call.trace.clone(),
         choice: call.choice,
         deadline: call.deadline,
@@ -297,15 +307,18 @@ fn note_opened(engine: &mut Engine, turn: &Turn<'_>, key: CallKey, end: bool) {
     (call.handed_over, call.kept_at) = (true, None);
     let stamps = &mut call.client_stamps;
     (stamps.d3, stamps.d4, stamps.k6) = (turn.now, turn.now, turn.now);
-    if let ServerEnd::Shard { stage, .. } = &mut call.server {
+    let maker = call.maker();
+    if let ServerEnd::Shard { shard, stage, .. } = &mut call.server {
         *stage = if end { ShardStage::Accepted } else { ShardStage::Opened };
+        let maker = maker.and_then(|(session, _)| engine.sessions.find_mut(session));
+        maker.into_iter().for_each(|session| session.crossings.note(*shard));
     }
 }
 
 /// A shard that serves a method, or its service, if one does.
 pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Option<ServerEnd> {
     let call = engine.calls.find(key)?;
-    if engine.shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) {
+    if engine.shards.is_alone() || matches!(call.client, ClientEnd::Shard { .. }) && !call.has_moved() {
         return None;
     }
     let path = call.path.as_deref().unwrap_or_else(|| engine.registry.path(call.method));
@@ -352,12 +365,6 @@ pub(crate) fn give_back<'a>(engine: &mut Engine, key: CallKey, opening: Item<'a>
     Ok(())
 }
 
-/// Returns an opening, after what is served here by now: it must not come again.
-pub(crate) fn send_back(engine: &mut Engine, to: ShardIndex, opening: ShardOpening) {
-    tell_offers(engine);
-    engine.shards.push(to, ShardSaid::Returned(Box::new(opening)));
-}
-
 /// Tells the others what is served, if that has changed; then does what has come back to this very shard, and lets
 /// those go on that waited.
 pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
@@ -378,16 +385,6 @@ pub(crate) fn settle(engine: &mut Engine, turn: &mut Turn<'_>) {
                 break;
             }
         }
-    }
-}
-
-fn tell_offers(engine: &mut Engine) {
-    if !engine.shards.tells(engine.registry.version()) {
-        return;
-    }
-    let offers = Arc::new(Offers::of(&engine.registry, engine.owners.all()));
-    for shard in engine.shards.others() {
-        engine.shards.push(shard, ShardSaid::Offers(Arc::clone(&offers)));
     }
 }
 
@@ -435,11 +432,12 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
             taken.into_iter().for_each(|(payer, bytes)| engine.shards.discharge(payer, bytes));
         }
         ShardSaid::Offers(offers) => {
-            let Engine { shards, registry, telemetry, .. } = engine;
-            shards.elsewhere.replace(from, &offers, |path| registry.intern(path, || telemetry.method(path)));
+            served_elsewhere(engine, from, &offers);
             engine.workers.forget_asked(from.0);
             engine.answer_again();
         }
+        ShardSaid::Arrived => has_arrived(engine, from),
+        ShardSaid::Moved { to, offers } => is_brought(engine, to, &offers),
         ShardSaid::Places { policy, wanted } => engine.admission.handle_notice(&policy, wanted),
         ShardSaid::Wanted { path, wish } => places::wanted(engine, from, &path, wish),
         ShardSaid::Vacant { path } => places::vacant(engine, turn, from, path),
@@ -457,6 +455,9 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
     let Some((method, path)) = served else {
         if opening.kept {
             engine.workers.free_kept(service_of(&opening.path), from.0);
+        }
+        if engine.shards.moving().any(|moving| moving.offers.has(&opening.path)) {
+            return engine.shards.defer(from, Crossing(ShardSaid::Open(Box::new(opening))));
         }
         return send_back(engine, from, opening);
     };
@@ -507,7 +508,7 @@ fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call
 
 /// A call made here, if it is at work there.
 fn made(engine: &Engine, there: ShardIndex, call: u64) -> Option<CallKey> {
-    let key = CallKey::from_bits(call);
+    let key = engine.shards.made_by(there, call);
     let server = engine.calls.find(key).map(|call| &call.server);
     matches!(server, Some(ServerEnd::Shard { shard, .. }) if *shard == there).then_some(key)
 }

@@ -2,10 +2,10 @@
 
 use super::crossing::{ShardIndex, ShardSaid, ShardStage};
 use super::{end, places};
-use crate::CallKey;
 use crate::call::{Item, ServerEnd};
 use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
+use crate::{CallKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Code;
 use trunkline_share::HostLimits;
@@ -26,6 +26,12 @@ pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
     }
 }
 
+/// The shard most calls of a session have crossed to since this was asked last, if most of its calls cross, and by how
+/// many they are more.
+pub fn take_partner(engine: &mut Engine, session: SessionKey) -> Option<(ShardIndex, u64)> {
+    std::mem::take(&mut engine.sessions.find_mut(session)?.crossings).most()
+}
+
 impl EndOfCall for ShardServer {
     fn deliver<'a>(
         &self,
@@ -39,19 +45,21 @@ impl EndOfCall for ShardServer {
 
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool) {
         if !over {
-            engine.shards.push(self.shard, ShardSaid::Credit { call: key.to_bits(), back: true, bytes });
+            let call = engine.shards.number_at(self.shard, key);
+            engine.shards.push(self.shard, ShardSaid::Credit { call, back: true, bytes });
         }
     }
 
-    fn release(&self, engine: &mut Engine, _key: CallKey) {
-        engine.shards.note_left(self.shard);
+    fn release(&self, engine: &mut Engine, key: CallKey) {
+        engine.shards.note_left(self.shard, key);
     }
 }
 
 impl ServerSide for ShardServer {
     fn cancel(&self, engine: &mut Engine, _turn: &mut Turn<'_>, key: CallKey, code: Code) {
         if self.stage != ShardStage::Chosen {
-            engine.shards.push(self.shard, ShardSaid::Cancel { call: key.to_bits(), code });
+            let call = engine.shards.number_at(self.shard, key);
+            engine.shards.push(self.shard, ShardSaid::Cancel { call, code });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What one shard keeps of the others: what is to go to them, who waits for that, and whose messages are under way.
 
-use super::crossing::{CrossedBody, Crossing, Origin, Payer, ShardIndex, ShardSaid};
+use super::crossing::{CrossedBody, Crossing, Offers, Origin, Payer, ShardIndex, ShardSaid};
 use super::elsewhere::{Elsewhere, ServingShard};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::{CallKey, SessionKey};
@@ -33,6 +33,22 @@ pub(crate) struct ShardLinks {
     told: Option<u64>,
     /// Lines in which somebody may go on.
     stirred: Vec<ShardLine>,
+    /// Sessions that are on their way to other shards, the first to arrive first. As many as the host moves at once.
+    #[serde(default)]
+    moving: VecDeque<Moving>,
+    /// Calls for what those serve, which have come here meanwhile.
+    #[serde(default)]
+    deferred: Vec<(ShardIndex, Crossing)>,
+    /// Ids of delivered calls say which shard gave them. Those of older programs did not.
+    #[serde(default)]
+    ids_name_shard: bool,
+}
+
+/// A session on its way to another shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Moving {
+    pub to: ShardIndex,
+    pub offers: Arc<Offers>,
 }
 
 /// The way to one other shard, and from it.
@@ -47,6 +63,15 @@ struct Link {
     served: KeyedMap<u64, CallKey>,
     /// Calls made here that are at work there.
     made: usize,
+    /// Those of them that have another number there than their own: their session has come from there.
+    #[serde(default)]
+    brought: KeyedMap<u64, CallKey>,
+    /// The same, the other way round.
+    #[serde(default)]
+    numbers: KeyedMap<CallKey, u64>,
+    /// Sessions on their way there: nothing follows before they have arrived.
+    #[serde(default)]
+    moving: u32,
 }
 
 /// What one sender has under way to other shards.
@@ -75,7 +100,7 @@ impl Link {
 impl ShardLinks {
     /// This is one of `count` shards.
     pub fn join(&mut self, own: ShardIndex, count: u16) {
-        self.own = own.0;
+        (self.own, self.ids_name_shard) = (own.0, true);
         let count = if count > 1 { usize::from(count) } else { 0 };
         self.links.resize_with(count, Link::default);
     }
@@ -106,6 +131,11 @@ impl ShardLinks {
         // Those that are new have not heard.
         self.told = None;
         true
+    }
+
+    /// Whether ids of calls that are delivered may not say which shard gave them; from now on they do.
+    pub fn had_plain_ids(&mut self) -> bool {
+        !std::mem::replace(&mut self.ids_name_shard, true) && self.own > 0
     }
 
     /// How many shards there must be: up to the last with which this one has calls.
@@ -142,7 +172,7 @@ impl ShardLinks {
 
     /// The next thing for a shard: what was used, if nothing else is.
     pub fn pop(&mut self, to: ShardIndex) -> Option<Crossing> {
-        let link = self.link(to)?;
+        let link = self.link(to).filter(|link| link.moving == 0)?;
         let next = match link.outbox.pop_front() {
             Some(next) => next,
             None if link.taken.is_empty() => return None,
@@ -164,7 +194,7 @@ impl ShardLinks {
     /// Whether anything is to go to a shard.
     pub fn has_crossings(&self, to: ShardIndex) -> bool {
         let link = self.links.get(usize::from(to.0));
-        link.is_some_and(|link| !link.outbox.is_empty() || !link.taken.is_empty())
+        link.is_some_and(|link| link.moving == 0 && (!link.outbox.is_empty() || !link.taken.is_empty()))
     }
 
     /// Whether the next item for a shard has to wait.
@@ -291,10 +321,64 @@ impl ShardLinks {
     }
 
     /// It is over.
-    pub fn note_left(&mut self, at: ShardIndex) {
+    pub fn note_left(&mut self, at: ShardIndex, call: CallKey) {
         if let Some(link) = self.link(at) {
             link.made = link.made.saturating_sub(1);
+            if let Some(number) = link.numbers.remove(&call) {
+                link.brought.remove(&number);
+            }
         }
+    }
+
+    /// A call that was made there goes on as one that is made here and at work there, where it has this number.
+    pub fn bring(&mut self, from: ShardIndex, number: u64, call: CallKey) {
+        self.note_made(from);
+        if let Some(link) = self.link(from) {
+            link.brought.insert(number, call);
+            link.numbers.insert(call, number);
+        }
+    }
+
+    /// The number a call made here has at the shard where it is at work.
+    pub fn number_at(&self, at: ShardIndex, call: CallKey) -> u64 {
+        let link = self.links.get(usize::from(at.0));
+        link.and_then(|link| link.numbers.get(&call).copied()).unwrap_or_else(|| call.to_bits())
+    }
+
+    /// The call made here that has this number there.
+    pub fn made_by(&self, at: ShardIndex, number: u64) -> CallKey {
+        let link = self.links.get(usize::from(at.0));
+        link.and_then(|link| link.brought.get(&number).copied()).unwrap_or_else(|| CallKey::from_bits(number))
+    }
+
+    /// A session leaves for another shard, with what it serves.
+    pub fn move_away(&mut self, to: ShardIndex, offers: Arc<Offers>) {
+        if let Some(link) = self.link(to) {
+            link.moving += 1;
+        }
+        self.moving.push_back(Moving { to, offers });
+        self.told = None;
+    }
+
+    /// The first of those that left for this shard has arrived there.
+    pub fn has_arrived(&mut self, at: ShardIndex) -> Option<Arc<Offers>> {
+        let link = self.link(at)?;
+        link.moving = link.moving.saturating_sub(1);
+        let first = self.moving.iter().position(|moving| moving.to == at)?;
+        let offers = self.moving.remove(first)?.offers;
+        self.told = None;
+        self.inbox.extend(std::mem::take(&mut self.deferred));
+        Some(offers)
+    }
+
+    /// Sessions on their way.
+    pub fn moving(&self) -> impl Iterator<Item = &Moving> {
+        self.moving.iter()
+    }
+
+    /// Keeps a call for a session that is on its way until that has arrived.
+    pub fn defer(&mut self, from: ShardIndex, crossing: Crossing) {
+        self.deferred.push((from, crossing));
     }
 
     /// The shard with the fewest calls from here for each of its sessions that serve the method.
@@ -358,16 +442,22 @@ impl ShardLinks {
     /// Types it names.
     pub fn all_types(&self) -> impl Iterator<Item = &Arc<MethodTypes>> {
         let said = self.crossings().flat_map(|crossing| crossing.0.types());
-        self.elsewhere.iter().map(|one| &one.types).chain(said)
+        let moving = self.moving.iter().flat_map(|moving| &moving.offers.methods).map(|offer| &offer.types);
+        self.elsewhere.iter().map(|one| &one.types).chain(said).chain(moving)
     }
 
     /// The same, to be replaced.
     pub fn all_types_mut(&mut self) -> impl Iterator<Item = &mut Arc<MethodTypes>> {
         let out = self.links.iter_mut().flat_map(|link| &mut link.outbox);
         let said = out
-            .chain(self.inbox.iter_mut().map(|(_, crossing)| crossing))
+            .chain(self.inbox.iter_mut().chain(&mut self.deferred).map(|(_, crossing)| crossing))
             .flat_map(|crossing| crossing.0.types_mut());
-        self.elsewhere.iter_mut().map(|one| &mut one.types).chain(said)
+        let moving = self.moving.iter_mut().flat_map(|moving| &mut Arc::make_mut(&mut moving.offers).methods);
+        self.elsewhere
+            .iter_mut()
+            .map(|one| &mut one.types)
+            .chain(said)
+            .chain(moving.map(|offer| &mut offer.types))
     }
 
     /// Calls made there that are served here, and how many made here are at work there.
@@ -404,7 +494,7 @@ impl ShardLinks {
     /// All that is here and on its way.
     fn crossings(&self) -> impl Iterator<Item = &Crossing> {
         let out = self.links.iter().flat_map(|link| &link.outbox);
-        out.chain(self.inbox.iter().map(|(_, crossing)| crossing))
+        out.chain(self.inbox.iter().chain(&self.deferred).map(|(_, crossing)| crossing))
     }
 
     fn blocked_in(&mut self, line: ShardLine) -> Option<&mut VecDeque<(CallKey, bool)>> {

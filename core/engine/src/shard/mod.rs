@@ -12,7 +12,9 @@
 //! ```
 //!
 //! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `elsewhere.rs` what others serve;
-//! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers.
+//! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers,
+//!   `offers.rs` what it says of what it serves;
+//! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
 //! # Rules
 //! * The caller's shard judges the policies of whoever calls, the other those of whoever serves: each once.
@@ -30,11 +32,15 @@ mod elsewhere;
 pub(crate) mod end;
 mod joint;
 mod links;
+mod migration;
+mod offers;
+mod origin;
 mod places;
 
 pub use audit::audit_crossings;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage};
 pub use crossing::{Crossing, ShardIndex};
 pub use end::{handle_crossing, has_crossings, park_crossing, send_crossings};
-pub use joint::{join_shards, share_limits};
+pub use joint::{join_shards, share_limits, take_partner};
 pub(crate) use links::{ShardLine, ShardLinks};
+pub use migration::{MovedSession, Stays, adopt_session, release_session};

@@ -13,8 +13,8 @@ use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission}
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerIdentity, PeerKey,
-    Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, audit_crossings,
-    handle_crossing, join_shards, send_crossings, share_limits,
+    Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, adopt_session,
+    audit_crossings, handle_crossing, join_shards, release_session, send_crossings, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -321,6 +321,30 @@ impl World {
             self.replace_engines();
         }
         outcome
+    }
+
+    /// An application's session goes to another shard of its host, by its place among `hosts`, with its memory. Whether
+    /// it does: something may keep it for now.
+    pub fn migrate(&mut self, app: &mut App, to: usize) -> bool {
+        let (from, index) = (app.host, ShardIndex(to as u16 / 2));
+        let Host { engine, heaps } = &mut self.hosts[from];
+        let released = release_session(engine, &mut Turn { now: self.now, heaps }, app.key, index);
+        let Ok(moved) = released else { return false };
+        let slot = self.hosts[from].heaps.slots.remove(&app.key.to_bits()).unwrap();
+        let Host { engine, heaps } = &mut self.hosts[to];
+        (app.key, app.host) = (adopt_session(engine, moved), to);
+        heaps.slots.insert(app.key.to_bits(), slot);
+        engine.serve_waiting(&mut Turn { now: self.now, heaps });
+        true
+    }
+
+    /// Memory of sessions that are gone goes, as the daemon has it.
+    pub fn bury(&mut self) {
+        for Host { engine, heaps } in &mut self.hosts {
+            while let Some(key) = engine.poll_retired() {
+                heaps.slots.remove(&key.to_bits());
+            }
+        }
     }
 
     pub fn detach(&mut self, app: &App) {

@@ -3,7 +3,8 @@
 use super::arrive::{Inherited, InheritedClient, InheritedShard, NewHeap, TakeOverError};
 use super::wire::Memory;
 use crate::clock::now;
-use crate::shard::{Rings, Shard};
+use crate::session_rings::Rings;
+use crate::shard::Shard;
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use rustix::fd::OwnedFd;

@@ -111,7 +111,7 @@ impl RawApp {
         }
     }
 
-    fn next_within(&mut self, patience: Duration) -> Option<Completion> {
+    pub fn next_within(&mut self, patience: Duration) -> Option<Completion> {
         let until_ns = monotonic_ns() + patience.as_nanos() as u64;
         // Sleeps when nothing comes: tests run side by side on few cores.
         let mut waiter = Waiter::new(WaitLimits::of_this_process());
@@ -170,12 +170,17 @@ impl RawApp {
     pub fn echo_once(&mut self) -> bool {
         let Some(completion) = self.next_within(WATCHDOG) else { return false };
         let Completion::Call(call) = completion else { return true };
+        self.echo(&call);
+        true
+    }
+
+    /// Answers a call with what it came with.
+    pub fn echo(&mut self, call: &Call) {
         let block = call.payload.map_or(Span::default(), |payload| payload.span);
         let data = call.payload.map(|payload| self.received(payload));
         self.submit(Submission::Release { call: call.call, block, metadata: call.metadata, a18: Stamp(0) });
         let reply = data.map(|data| self.bytes(&data, Encoding::Linear));
         self.submit(Submission::Finish(finish(call.call, Code::Ok, reply)));
-        true
     }
 
     pub fn received(&self, payload: Payload) -> Vec<u8> {

@@ -1,0 +1,473 @@
+//! A session that moves from one shard to another, with its calls in flight.
+//!
+//! What its calls have to do with others stays where it is: connections, workers, policies, timers of attempts. On the
+//! shard it leaves, each of its calls goes on with the other shard as the end that the session was; there, each begins
+//! as a call with the session as one end and the shard it has left as the other, in the middle of what crosses. So a
+//! call in flight becomes one that has crossed, and what follows goes the way of every such call.
+//!
+//! ```text
+//!   before   session ── call ── peer
+//!   after                  peer ── call ── shard 1 │ shard 0 ── call ── session
+//! ```
+//!
+//! The host carries the session itself: its rings, its heaps and a [`MovedSession`]. Until that has arrived, nothing
+//! goes the same way (`links.rs`); meanwhile what the session serves is served by both shards in the eyes of others,
+//! and calls for it are kept where they come (`offers.rs`).
+//!
+//! A handler knows its calls by the ids they were delivered under: it brings them along, and they say which shard gave
+//! them, so that none is given twice.
+//!
+//! # What keeps a session where it is
+//! Something of it that cannot be told from its memory ([`Stays`]). It does not last: the host asks again.
+
+use super::crossing::{CrossedBody, Offers, Payer, ShardIndex, ShardSaid, ShardStage};
+use super::offers::{leaves, tell_offers};
+use super::origin::origin_of;
+use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
+use crate::convert::private;
+use crate::due::Due;
+use crate::engine::{Engine, Turn};
+use crate::held::Holding;
+use crate::registry::{MethodKey, MethodTypes};
+use crate::session::{Route, Session};
+use crate::target::Target;
+use crate::{CallKey, SessionKey};
+use std::collections::HashMap;
+use std::sync::Arc;
+use trunkline_call::Instant;
+use trunkline_telemetry::PeerIndex;
+
+/// Calls made on the shard a session has left have numbers of that shard at the one it goes to: with this bit they are
+/// none of its own.
+const BROUGHT: u64 = 1 << 63;
+
+/// A session on its way, without its memory.
+#[derive(Debug)]
+pub struct MovedSession {
+    from: ShardIndex,
+    session: Session,
+    routes: Vec<MovedRoute>,
+    services: Vec<Box<str>>,
+    calls: Vec<MovedCall>,
+}
+
+/// What keeps a session where it is for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stays {
+    /// It is gone, or not to serve on.
+    #[error("the session is ending")]
+    Leaving,
+    /// It is the daemon's own.
+    #[error("the session is the daemon's own")]
+    OfTheHouse,
+    /// A connection reads from its send heap, or a socket is read into its receive heap.
+    #[error("the session's memory is in use by a connection")]
+    Lent,
+    /// A call of it looks for an endpoint.
+    #[error("a call of the session looks for an endpoint")]
+    Begins,
+    /// More of it waits than may between shards.
+    #[error("more messages of the session wait than may between shards")]
+    Full,
+}
+
+#[derive(Debug)]
+enum MovedRoute {
+    Calls {
+        types: Arc<MethodTypes>,
+        target: Option<String>,
+    },
+    /// Served, unless it has withdrawn.
+    Serves(Option<Arc<MethodTypes>>),
+}
+
+/// A call as the other shard is to have it.
+#[derive(Debug)]
+struct MovedCall {
+    /// What it was on the shard the session has left.
+    was: CallKey,
+    path: Arc<str>,
+    call: Call,
+}
+
+/// Takes a session out of its shard, for another.
+///
+/// # Errors
+/// What keeps it; nothing has changed then that anybody would notice.
+pub fn release_session(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: SessionKey,
+    to: ShardIndex,
+) -> Result<MovedSession, Stays> {
+    engine.discard_abandoned(turn);
+    let calls = engine.calls_of(key);
+    may_leave(engine, key, to, &calls)?;
+    for call in &calls {
+        for direction in [Direction::Request, Direction::Response] {
+            privatize(engine, turn, key, *call, direction)?;
+        }
+    }
+    let (routes, services) = routes_of(engine, key);
+    let mut parked = engine.sessions.find_mut(key).map_or_else(Vec::new, |session| {
+        session.parked.drain(..).chain(session.parked_streams.drain(..)).collect()
+    });
+    let mut moved = Vec::new();
+    for call in &calls {
+        moved.extend(split_made(engine, key, *call, to, &mut parked));
+    }
+    for call in &calls {
+        moved.extend(split_delivered(engine, key, *call, to, &mut parked));
+    }
+    for call in calls {
+        if let Some(call) = engine.calls.find_mut(call) {
+            call.children.clear();
+        }
+    }
+    let owners = engine.sessions.find(key).map_or_else(Vec::new, |session| {
+        services.iter().map(|service| (service.clone(), session.identity.clone())).collect()
+    });
+    let offers = Offers::of_session(served(&routes), owners);
+    leaves(engine, to, offers);
+    engine.withdraw(key);
+    let from = engine.shards.own();
+    let session = take_out(engine, key).ok_or(Stays::Leaving)?;
+    for (call, direction) in parked {
+        engine.unblock(turn, call, direction);
+    }
+    engine.go_on(turn);
+    Ok(MovedSession { from, session, routes, services, calls: moved })
+}
+
+/// Takes a session in that comes from another shard. Its heaps are to answer to the returned key; then calls that
+/// waited for it go on ([`Engine::serve_waiting`]).
+pub fn adopt_session(engine: &mut Engine, moved: MovedSession) -> SessionKey {
+    let MovedSession { from, session, routes, services, calls } = moved;
+    let identity = session.identity.clone();
+    let key = engine.sessions.insert(session);
+    if let Some(session) = engine.sessions.find_mut(key) {
+        session.holding.belongs_to(&identity);
+    }
+    services.iter().for_each(|service| engine.owners.enter(key, &identity, service));
+    engine.describe_again(key);
+    for route in routes {
+        match route {
+            MovedRoute::Calls { types, target } => {
+                let target = target.and_then(|target| engine.bring_target(&identity, &types.path, &target));
+                let _ = engine.bind_call(key, types, target.map_or(Target::Anyone, Target::Cluster));
+            }
+            MovedRoute::Serves(Some(types)) => _ = engine.bind_service(key, types),
+            MovedRoute::Serves(None) => {
+                engine.sessions.find_mut(key).into_iter().for_each(|one| one.routes.push(Route::Serves));
+            }
+        }
+    }
+    let now_is: HashMap<CallKey, CallKey> =
+        calls.into_iter().map(|call| (call.was, bring(engine, key, from, call))).collect();
+    for call in now_is.values() {
+        relate(engine, *call, &now_is);
+    }
+    if engine.has_completions(key) {
+        engine.completing.push_back(key);
+    }
+    engine.answer_again();
+    // Before it is said that it is here.
+    tell_offers(engine);
+    engine.shards.push(from, ShardSaid::Arrived);
+    key
+}
+
+fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]) -> Result<(), Stays> {
+    let session = engine.sessions.find(key).filter(|session| !session.gone).ok_or(Stays::Leaving)?;
+    if session.draining || engine.draining || !engine.shards.others().any(|shard| shard == to) {
+        return Err(Stays::Leaving);
+    }
+    if session.stands_by || engine.registry.serves_for_the_house(key) {
+        return Err(Stays::OfTheHouse);
+    }
+    let is_arriving = |peer: &crate::peer::Peer| {
+        peer.assemblies.values().any(|one| one.block().is_some_and(|(session, _)| session == key))
+    };
+    if session.lent > 0 || engine.peers.iter().any(|(_, peer)| is_arriving(peer)) {
+        return Err(Stays::Lent);
+    }
+    let mut waiting_bytes = 0;
+    for call in calls.iter().filter_map(|call| engine.calls.find(*call)) {
+        let made = call.maker().is_some_and(|(session, _)| session == key);
+        let looks = matches!(call.server, ServerEnd::Cluster { .. } | ServerEnd::Attempts);
+        let is_copy = matches!(call.client, ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. });
+        if made && looks || is_copy && !call.handed_over {
+            return Err(Stays::Begins);
+        }
+        for half in [&call.request, &call.response] {
+            for body in half.backlog.iter().chain(&half.gathered).filter_map(Item::body) {
+                waiting_bytes += body.parked_bytes();
+                if matches!(body, Body::Placed { session, .. } if *session == key) {
+                    return Err(Stays::Lent);
+                }
+            }
+        }
+    }
+    let limit = engine.limits.parked_bytes_per_session;
+    if engine.shards.parked_bytes() + waiting_bytes > limit { Err(Stays::Full) } else { Ok(()) }
+}
+
+/// What waits of a session's messages in one direction of a call waits as a private copy, and its blocks go back.
+fn privatize(
+    engine: &mut Engine,
+    turn: &Turn<'_>,
+    session: SessionKey,
+    key: CallKey,
+    direction: Direction,
+) -> Result<(), Stays> {
+    let Some(call) = engine.calls.find_mut(key) else { return Ok(()) };
+    let types = call.sender_types(direction);
+    let form = types.as_ref().map(|types| types.of(direction));
+    let (from, payer) = (engine.shards.own(), Payer::Session(session));
+    let mut freed = Vec::new();
+    let half = call.half(direction);
+    for body in half.backlog.iter_mut().chain(&mut half.gathered).filter_map(Item::body_mut) {
+        let Some((_, payload)) = body.lent().filter(|(of, _)| *of == session) else { continue };
+        let (bytes, encoding) = private(turn.heaps, form, body).map_err(|_| Stays::Lent)?;
+        engine.shards.charge(payer, bytes.len() as u32);
+        freed.push(payload.span);
+        *body = Body::Crossed(CrossedBody { bytes, encoding, charged: body.window_cost(), from, payer });
+    }
+    freed.into_iter().for_each(|span| engine.give_back(session, span));
+    Ok(())
+}
+
+/// What a session has bound, route by route, and the services it serves.
+fn routes_of(engine: &Engine, key: SessionKey) -> (Vec<MovedRoute>, Vec<Box<str>>) {
+    let Some(session) = engine.sessions.find(key) else { return (Vec::new(), Vec::new()) };
+    let target_of = |target: &Target| match target {
+        Target::Cluster(cluster) => Some(engine.remotes.label(engine.clusters.target_of(*cluster)?)),
+        Target::Anyone | Target::Here => None,
+    };
+    let route_of = |(index, route): (usize, &Route)| match route {
+        Route::Calls { types, target, .. } => {
+            MovedRoute::Calls { types: Arc::clone(types), target: target_of(target) }
+        }
+        Route::Serves => MovedRoute::Serves(engine.registry.types_of_route(key, index as u32).cloned()),
+    };
+    let routes = session.routes.iter().enumerate().map(route_of).collect();
+    (routes, engine.owners.services_of(key).to_vec())
+}
+
+fn served(routes: &[MovedRoute]) -> impl Iterator<Item = &Arc<MethodTypes>> {
+    routes.iter().filter_map(|route| match route {
+        MovedRoute::Serves(types) => types.as_ref(),
+        MovedRoute::Calls { .. } => None,
+    })
+}
+
+/// A call the session makes, if this is one: from now on another shard does.
+fn split_made(
+    engine: &mut Engine,
+    session: SessionKey,
+    key: CallKey,
+    to: ShardIndex,
+    parked: &mut Vec<(CallKey, Direction)>,
+) -> Option<MovedCall> {
+    let (own, path) = (engine.shards.own(), path_of(engine, key)?);
+    let call = engine.calls.find(key)?;
+    let ClientEnd::Session { session: maker, types, .. } = &call.client else { return None };
+    if *maker != session {
+        return None;
+    }
+    let (types, is_over) = (Arc::clone(types), call.outcome.is_some());
+    let there = call.sender_types(Direction::Response).unwrap_or_else(|| Arc::clone(&types));
+    let server = match is_over {
+        true => ServerEnd::Nobody,
+        false => ServerEnd::Shard { shard: own, types: there, stage: ShardStage::Accepted, late: false },
+    };
+    let origin = origin_of(engine, key)?;
+    let call = engine.calls.find_mut(key)?;
+    let mut moved = copy_of(call, server);
+    moved.client = call.client.clone();
+    moved.request = Half { ended: call.request.ended, charged: call.request.charged, ..Half::default() };
+    call.request.charged = 0;
+    moved.response = call.response.take_receiver_side();
+    (moved.request.bytes, moved.request.messages) = (call.request.bytes, call.request.messages);
+    (moved.response.bytes, moved.response.messages) = (call.response.bytes, call.response.messages);
+    (moved.client_stamps, moved.outcome) = (call.client_stamps, call.outcome);
+    moved.spans = call.spans.take();
+    moved.peer_index = match call.server {
+        ServerEnd::Peer { .. } | ServerEnd::Grpc { .. } | ServerEnd::R2p2 { .. } => PeerIndex::OTHER,
+        _ => call.peer_index,
+    };
+    if is_over {
+        (moved.server_stamps, moved.server_measured) = (call.server_stamps, call.server_measured);
+        engine.forget(key);
+        return Some(MovedCall { was: key, path, call: moved });
+    }
+    moved.parent = call.parent.take();
+    let number = key.to_bits() | BROUGHT;
+    let client = ClientEnd::Shard { shard: to, call: number, types: Some(types), origin, logged: false };
+    let gathered = engine.take_gathered(key, Direction::Response);
+    engine.change_end(key, Direction::Response, |call| {
+        call.client = client;
+        call.response.backlog.extend(gathered);
+    });
+    engine.shards.enter(to, number, key);
+    push_once(parked, (key, Direction::Response), engine);
+    Some(MovedCall { was: key, path, call: moved })
+}
+
+/// A call that is delivered to the session, if this is one: from now on it is at another shard.
+fn split_delivered(
+    engine: &mut Engine,
+    session: SessionKey,
+    key: CallKey,
+    to: ShardIndex,
+    parked: &mut Vec<(CallKey, Direction)>,
+) -> Option<MovedCall> {
+    let (own, path) = (engine.shards.own(), path_of(engine, key)?);
+    let (known_as, origin) = (engine.delivered_id(key), origin_of(engine, key)?);
+    let call = engine.calls.find_mut(key)?;
+    let ServerEnd::Session { session: handler, types } = &call.server else { return None };
+    if *handler != session {
+        return None;
+    }
+    let types = Arc::clone(types);
+    // It is through with it, or has not seen it.
+    let is_there = call.handed_over && !call.response.ended;
+    let stage = if is_there { ShardStage::Accepted } else { ShardStage::Chosen };
+    let mut moved = copy_of(call, ServerEnd::Session { session, types: Arc::clone(&types) });
+    moved.client = ClientEnd::Shard {
+        shard: own,
+        call: key.to_bits(),
+        types: call.sender_types(Direction::Request),
+        origin,
+        logged: true,
+    };
+    moved.request = call.request.take_receiver_side();
+    let comes_more = !call.request.backlog.is_empty() || call.request.gathered.is_some();
+    moved.request.ended = call.request.ended && !comes_more;
+    moved.response = Half {
+        introduced: call.response.introduced,
+        charged: std::mem::take(&mut call.response.charged),
+        ..Half::default()
+    };
+    moved.server_stamps = call.server_stamps;
+    moved.server_stamps.wait_ns = 0;
+    moved.receive_wait_ns = call.receive_wait_ns;
+    moved.subtree_below = std::mem::take(&mut call.subtree_below);
+    moved.children = std::mem::take(&mut call.children);
+    (moved.known_as, moved.served_as) = (Some(known_as), call.served_as);
+    (call.known_as, call.place) = (None, None);
+    if !is_there && let Some((_, bytes)) = moved.request.share.end() {
+        engine.streams_hold_less(session, bytes);
+    }
+    engine.change_end(key, Direction::Request, |call| {
+        call.server = ServerEnd::Shard { shard: to, types, stage, late: false };
+    });
+    engine.shards.note_made(to);
+    if is_there {
+        push_once(parked, (key, Direction::Request), engine);
+    }
+    is_there.then_some(MovedCall { was: key, path, call: moved })
+}
+
+/// What both ends of a call know of it.
+fn copy_of(call: &Call, server: ServerEnd) -> Call {
+    let mut copy = Call::new(call.method, call.client.clone(), server, call.deadline);
+    (copy.admitted, copy.handed_over) = (true, true);
+    copy.message_bytes_max = call.message_bytes_max;
+    copy.trace.clone_from(&call.trace);
+    copy.path.clone_from(&call.path);
+    copy.choice = call.choice;
+    copy
+}
+
+fn path_of(engine: &Engine, key: CallKey) -> Option<Arc<str>> {
+    let call = engine.calls.find(key)?;
+    Some(call.path.as_deref().map_or_else(|| Arc::clone(engine.registry.path(call.method)), Arc::from))
+}
+
+/// What waits for the session may go on: what waits for its turn or for policies does not, and has its own timer.
+fn push_once(parked: &mut Vec<(CallKey, Direction)>, entry: (CallKey, Direction), engine: &mut Engine) {
+    let Some(call) = engine.calls.find_mut(entry.0) else { return };
+    let is_queued = call.policies.as_ref().is_some_and(|policies| policies.queued.is_some());
+    if !call.half(entry.1).backlog.is_empty() && !is_queued && !parked.contains(&entry) {
+        parked.push(entry);
+    }
+}
+
+/// The session itself. What is held for it here is given back.
+fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
+    let mut session = engine.sessions.remove(key)?;
+    engine.shards.forget_session(key);
+    for route in std::mem::take(&mut session.routes) {
+        if let Route::Calls { method, target, .. } = route {
+            engine.registry.release(method);
+            engine.release_target(&session.identity, target);
+        }
+    }
+    engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
+    (session.parked_bytes, session.delivered) = (0, 0);
+    session.made.clear();
+    session.brought.clear();
+    Some(session)
+}
+
+/// A call begins in the middle.
+fn bring(engine: &mut Engine, session: SessionKey, from: ShardIndex, moved: MovedCall) -> CallKey {
+    let MovedCall { was, path, mut call } = moved;
+    (call.method, call.path) = method_of(engine, &path, call.path);
+    call.request.share.move_to(session);
+    call.response.share.move_to(session);
+    if call.outcome.is_none() && call.client_stamps.d2 != Instant::default() {
+        let stamps = &mut call.client_stamps;
+        // It has not been on its way for long enough to have them.
+        for stamp in [&mut stamps.d3, &mut stamps.d4, &mut stamps.k6] {
+            *stamp = if *stamp == Instant::default() { stamps.d2 } else { *stamp };
+        }
+    }
+    let deadline = call.deadline.instant().filter(|_| call.outcome.is_none());
+    if let ClientEnd::Session { session: maker, .. } = &mut call.client {
+        *maker = session;
+    }
+    if let ServerEnd::Session { session: handler, .. } = &mut call.server {
+        *handler = session;
+    }
+    let (made, known_as) = (call.maker(), call.known_as);
+    let is_at_work = matches!(call.server, ServerEnd::Shard { .. });
+    let key = engine.calls.insert(call);
+    let timer = deadline.map(|at| engine.timers.insert(at, Due::Deadline(key)));
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.timer = timer;
+    }
+    if is_at_work {
+        engine.shards.bring(from, was.to_bits() | BROUGHT, key);
+    }
+    let Some(found) = engine.sessions.find_mut(session) else { return key };
+    if let Some((_, id)) = made {
+        found.made.insert(id, key);
+    }
+    if let Some(id) = known_as {
+        found.delivered += 1;
+        found.brought.insert(id, key);
+        engine.shards.enter(from, was.to_bits(), key);
+    }
+    key
+}
+
+/// The method of a call, and its path if the method stands for others, too.
+fn method_of(engine: &mut Engine, path: &Arc<str>, named: Option<Box<str>>) -> (MethodKey, Option<Box<str>>) {
+    if let Some(method) = engine.registry.own_key_of(path) {
+        return (method, None);
+    }
+    if let Some(called) = engine.method_called(path) {
+        return (called.method, called.path);
+    }
+    let Engine { registry, telemetry, .. } = engine;
+    (registry.intern(path, || telemetry.method(path)), named)
+}
+
+/// Calls that handlers of the session have made name each other by what they are called here.
+fn relate(engine: &mut Engine, key: CallKey, now_is: &HashMap<CallKey, CallKey>) {
+    let Some(call) = engine.calls.find_mut(key) else { return };
+    call.parent = call.parent.and_then(|parent| now_is.get(&parent).copied());
+    call.children = call.children.iter().filter_map(|child| now_is.get(child).copied()).collect();
+}

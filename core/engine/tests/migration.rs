@@ -1,0 +1,331 @@
+//! Shows that sessions go from shard to shard while their calls are in flight, at either end: every call ends once, as
+//! if nothing had been, whoever calls them meanwhile finds them, and nothing is left.
+
+mod world;
+
+use trunkline_call::entry::{Completion, Submission};
+use trunkline_call::{CallId, Code, Deadline, Instant};
+use trunkline_engine::{Limits, ShardIndex, Stays, Turn, release_session};
+use world::*;
+
+/// The shards of the near host in a world of three, by their places among its hosts.
+const SHARDS: [usize; 3] = [0, 2, 4];
+
+fn world() -> World {
+    World::with_shards(Limits::default(), 3)
+}
+
+fn attach(world: &mut World, host: usize, serves: bool) -> App {
+    world.placed = Some(host);
+    world.attach(0, PROTO, None, serves)
+}
+
+fn open(world: &mut World, client: &mut App, method: usize, data: &[u8], end: bool) -> CallId {
+    let payload = world.blob(client, data);
+    let call = client.call(method, Some(payload), end);
+    world.submit(client, Submission::Call(call)).unwrap();
+    call.call
+}
+
+fn send(world: &mut World, app: &mut App, call: CallId, data: &[u8]) {
+    let payload = world.blob(app, data);
+    world.submit(app, Submission::Message { call, payload, end: false, a1: Instant(1) }).unwrap();
+}
+
+fn end(world: &mut World, server: &App, call: CallId) {
+    world.submit(server, Submission::Finish(finish(call, Code::Ok, None))).unwrap();
+}
+
+/// Takes everything and releases it: the calls delivered, the bytes of messages, and the codes of calls that ended.
+fn take(world: &mut World, app: &mut App) -> (Vec<CallId>, Vec<Vec<u8>>, Vec<(CallId, Code)>) {
+    let (mut calls, mut messages, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+    for completion in app.take() {
+        match completion {
+            Completion::Call(call) => {
+                calls.push(call.call);
+                messages.extend(call.payload.map(|payload| world.data(app, payload)));
+                world.submit(app, release(call.call, call.payload, call.metadata, 0)).unwrap();
+            }
+            Completion::Message { call, payload, .. } => {
+                messages.push(world.data(app, payload));
+                world.submit(app, release(call, Some(payload), Default::default(), 0)).unwrap();
+            }
+            Completion::Finish(end) => {
+                messages.extend(end.payload.map(|payload| world.data(app, payload)));
+                ended.push((end.call, end.code));
+                world.submit(app, release(end.call, end.payload, end.metadata, 9)).unwrap();
+            }
+            Completion::Cancelled { call, code } => ended.push((call, code)),
+            _ => {}
+        }
+    }
+    (calls, messages, ended)
+}
+
+/// Wherever the two ends of a stream sit, and whichever of them goes where, what each sends arrives in order and once.
+#[test]
+fn a_stream_goes_on_while_its_ends_move() {
+    let mut world = world();
+    let mut client = attach(&mut world, 0, false);
+    let mut server = attach(&mut world, 0, true);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let (calls, messages, _) = take(&mut world, &mut server);
+    assert_eq!(messages, [b"first"]);
+    let delivered = calls[0];
+    let moves = [
+        (true, 2),
+        (false, 2),
+        (false, 4),
+        (true, 0),
+        (true, 4),
+        (false, 0),
+        (true, 0),
+        (true, 2),
+        (false, 4),
+    ];
+    for (round, (moves_client, to)) in moves.into_iter().enumerate() {
+        // Something is on its way in both directions.
+        send(&mut world, &mut client, made, &[round as u8; 5000]);
+        send(&mut world, &mut server, delivered, &[100 + round as u8; 300]);
+        let app = if moves_client { &mut client } else { &mut server };
+        assert!(world.migrate(app, to), "round {round}");
+        send(&mut world, &mut client, made, &[50 + round as u8; 10]);
+        world.settle(&mut [&mut client, &mut server]);
+        let (_, messages, ended) = take(&mut world, &mut server);
+        assert_eq!(
+            messages,
+            [vec![round as u8; 5000], vec![50 + round as u8; 10]],
+            "round {round}: {ended:?}"
+        );
+        let (_, messages, ended) = take(&mut world, &mut client);
+        assert_eq!(messages, [vec![100 + round as u8; 300]], "round {round}: {ended:?}");
+    }
+    end(&mut world, &server, delivered);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// A window that is full stays full, and opens again when the receiver has released enough, wherever both are by then.
+#[test]
+fn credit_follows_a_session() {
+    let mut world = world();
+    let mut client = attach(&mut world, 0, false);
+    let mut server = attach(&mut world, 2, true);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let (_, _, _) = take(&mut world, &mut server);
+    let window = Limits::default().stream_window_bytes as usize;
+    let mut sent = 0;
+    while sent + 70_000 < window {
+        send(&mut world, &mut client, made, &vec![7; 65_536]);
+        sent += 65_536;
+    }
+    world.settle(&mut [&mut client, &mut server]);
+    assert!(world.migrate(&mut client, 4) && world.migrate(&mut server, 0));
+    world.settle(&mut [&mut client, &mut server]);
+    let (_, messages, _) = take(&mut world, &mut server);
+    assert_eq!(messages.len(), sent / 65_536);
+    world.settle(&mut [&mut client, &mut server]);
+    let credit: u32 = client
+        .take()
+        .into_iter()
+        .map(|completion| if let Completion::Credit { bytes, .. } = completion { bytes } else { 0 })
+        .sum();
+    assert!(credit as usize >= sent, "{credit} of {sent}");
+    world.submit(&client, Submission::Cancel { call: made }).unwrap();
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut server).2.len(), 1, "it is told");
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// Clients on every shard go on calling a service whose only server goes from shard to shard, at any moment of what
+/// crosses: none is told that nobody serves it.
+#[test]
+fn whoever_calls_a_session_that_moves_finds_it() {
+    for pieces in 0..6 {
+        let mut world = world();
+        world.crossings_max = 2;
+        let mut server = attach(&mut world, 0, true);
+        let [mut a, mut b, mut c] = SHARDS.map(|shard| attach(&mut world, shard, false));
+        let (mut made, mut answered) = (0, 0);
+        let mut codes = Vec::new();
+        for round in 0..12 {
+            for client in [&mut a, &mut b, &mut c] {
+                open(&mut world, client, 0, b"x", true);
+                made += 1;
+            }
+            for _ in 0..pieces {
+                world.step(&mut [&mut a, &mut b, &mut c, &mut server]);
+            }
+            assert!(world.migrate(&mut server, SHARDS[(round + 1) % 3]));
+            for client in [&mut c, &mut a, &mut b] {
+                open(&mut world, client, 0, b"y", true);
+                made += 1;
+            }
+            for _ in 0..30 {
+                world.settle(&mut [&mut a, &mut b, &mut c, &mut server]);
+                let (calls, ..) = take(&mut world, &mut server);
+                answered += calls.len();
+                calls.into_iter().for_each(|call| end(&mut world, &server, call));
+                for client in [&mut a, &mut b, &mut c] {
+                    codes.extend(take(&mut world, client).2);
+                }
+            }
+        }
+        assert_eq!(codes.iter().filter(|(_, code)| *code != Code::Ok).count(), 0, "{pieces}: {codes:?}");
+        assert_eq!((codes.len(), answered), (made, made), "{pieces}: each was executed once");
+        world.settle(&mut [&mut a, &mut b, &mut c, &mut server]);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+/// Calls to another host stay on the connection they are on; those made afterwards get one of the new shard.
+#[test]
+fn calls_to_another_host_go_on() {
+    let mut world = world();
+    world.placed = Some(0);
+    let mut client = world.attach(0, PROTO, Some("tcp://127.0.0.1:1"), false);
+    world.placed = Some(1);
+    let mut server = world.attach(1, PROTO, None, true);
+    let stream = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = take(&mut world, &mut server).0[0];
+    assert!(world.migrate(&mut client, 2));
+    send(&mut world, &mut client, stream, b"second");
+    let unary = open(&mut world, &mut client, 0, b"other", true);
+    world.settle(&mut [&mut client, &mut server]);
+    let (calls, mut messages, _) = take(&mut world, &mut server);
+    messages.sort();
+    assert_eq!(messages, [b"other".to_vec(), b"second".to_vec()]);
+    assert_eq!(world.links.len(), 2, "another connection");
+    // An answer that is larger than a window is on its way when the session moves on.
+    send(&mut world, &mut server, delivered, &vec![9; 600_000]);
+    for _ in 0..3 {
+        world.step(&mut [&mut client, &mut server]);
+    }
+    let moved = (0..100).any(|_| {
+        let moves = world.migrate(&mut client, 4);
+        world.step(&mut [&mut client, &mut server]);
+        moves
+    });
+    assert!(moved);
+    end(&mut world, &server, delivered);
+    end(&mut world, &server, calls[0]);
+    world.settle(&mut [&mut client, &mut server]);
+    let (_, messages, mut ended) = take(&mut world, &mut client);
+    assert_eq!(messages, [vec![9; 600_000]]);
+    ended.sort_by_key(|(call, _)| call.0);
+    assert_eq!(ended, [(stream, Code::Ok), (unary, Code::Ok)]);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// Calls a handler has made end with the call it handles, wherever it went with both.
+#[test]
+fn calls_made_by_a_handler_end_with_its_call() {
+    let mut world = world();
+    let mut client = attach(&mut world, 2, false);
+    let mut middle = attach(&mut world, 0, true);
+    world.placed = Some(1);
+    let mut last = world.attach(1, PROTO, None, true);
+    let made = open(&mut world, &mut client, 0, b"x", true);
+    world.settle(&mut [&mut client, &mut middle, &mut last]);
+    let outer = take(&mut world, &mut middle).0[0];
+    let payload = world.blob(&mut middle, b"nested");
+    let mut call = middle.call(0, Some(payload), true);
+    call.parent = outer;
+    world.submit(&middle, Submission::Call(call)).unwrap();
+    world.settle(&mut [&mut client, &mut middle, &mut last]);
+    let inner = take(&mut world, &mut middle).0[0];
+    assert!(world.migrate(&mut middle, 4));
+    world.settle(&mut [&mut client, &mut middle, &mut last]);
+    world.submit(&client, Submission::Cancel { call: made }).unwrap();
+    world.settle(&mut [&mut client, &mut middle, &mut last]);
+    let mut ended = take(&mut world, &mut middle).2;
+    ended.sort_by_key(|(call, _)| call.0);
+    let mut told = vec![(call.call, Code::Cancelled), (outer, Code::Cancelled), (inner, Code::Cancelled)];
+    told.sort_by_key(|(call, _)| call.0);
+    assert_eq!(ended, told);
+    world.settle(&mut [&mut client, &mut middle, &mut last]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// A session that dies, and a deadline that passes, after a move end what they would have ended before it.
+#[test]
+fn calls_end_as_before_after_a_move() {
+    for moves_client in [true, false] {
+        let mut world = world();
+        let mut client = attach(&mut world, 0, false);
+        let mut server = attach(&mut world, 0, true);
+        let payload = world.blob(&mut client, b"x");
+        let mut call = client.call(0, Some(payload), true);
+        call.deadline = Deadline::at(world.now.plus_ns(1_000));
+        world.submit(&client, Submission::Call(call)).unwrap();
+        let waiting = open(&mut world, &mut client, 0, b"y", true);
+        world.settle(&mut [&mut client, &mut server]);
+        let delivered = take(&mut world, &mut server).0;
+        assert_eq!(delivered.len(), 2);
+        let app = if moves_client { &mut client } else { &mut server };
+        assert!(world.migrate(app, 2));
+        world.settle(&mut [&mut client, &mut server]);
+        world.advance(1_001);
+        world.settle(&mut [&mut client, &mut server]);
+        assert_eq!(take(&mut world, &mut client).2, [(call.call, Code::DeadlineExceeded)]);
+        assert_eq!(take(&mut world, &mut server).2, [(delivered[0], Code::DeadlineExceeded)]);
+        world.detach(&server);
+        world.settle(&mut [&mut client]);
+        assert_eq!(take(&mut world, &mut client).2, [(waiting, Code::Unavailable)]);
+        world.settle(&mut [&mut client]);
+        world.bury();
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
+/// Engines that are replaced go on with what moved before, and with what is on its way between them.
+#[test]
+fn a_move_outlives_the_engines() {
+    let mut world = world();
+    let mut client = attach(&mut world, 0, false);
+    let mut server = attach(&mut world, 0, true);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = take(&mut world, &mut server).0[0];
+    for to in [2, 4, 0, 2] {
+        send(&mut world, &mut client, made, b"before");
+        assert!(world.migrate(&mut server, to));
+        world.replace_engines();
+        send(&mut world, &mut server, delivered, b"after");
+        world.replace_engines();
+        world.settle(&mut [&mut client, &mut server]);
+        world.replace_engines();
+        assert_eq!(take(&mut world, &mut server).1, [b"before"]);
+        assert_eq!(take(&mut world, &mut client).1, [b"after"]);
+    }
+    end(&mut world, &server, delivered);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}
+
+/// What keeps a session where it is.
+#[test]
+fn a_session_stays_where_it_is_wanted() {
+    let mut world = world();
+    let mut client = attach(&mut world, 0, false);
+    world.placed = Some(0);
+    let standing = world.attach_standing_by(0);
+    world.settle(&mut [&mut client]);
+    let ask = |world: &mut World, key, to| {
+        let Host { engine, heaps } = &mut world.hosts[0];
+        release_session(engine, &mut Turn { now: world.now, heaps }, key, ShardIndex(to)).map(|_| ())
+    };
+    assert_eq!(ask(&mut world, standing.key, 1), Err(Stays::OfTheHouse));
+    assert_eq!(ask(&mut world, client.key, 3), Err(Stays::Leaving), "there is no such shard");
+    world.submit(&client, Submission::Drain { answer: false }).unwrap();
+    assert_eq!(ask(&mut world, client.key, 1), Err(Stays::Leaving));
+}

@@ -1,0 +1,278 @@
+//! Which session moves to which shard: decided on what shards and sessions were busy with over an interval.
+//!
+//! A shard that was busy for most of an interval says so, and for how long each of its sessions kept it busy; a shard
+//! that is not says nothing, so a host at rest decides nothing. Two rules:
+//!
+//! * **Away from who takes much.** From a shard that is busy two intervals long, the session that takes the least goes
+//!   to the shard that is least busy, if that stays less busy than the one it leaves by a margin. Who takes most stays:
+//!   it would take as much elsewhere, and everybody else waits behind it.
+//! * **Together.** A session most of whose calls cross to one shard goes there, if that shard has time for it: a call
+//!   within a shard costs less than one across.
+//!
+//! # Limits
+//! A session that has moved stays for [`REST_NS`], and the host moves [`MOVES_PER_SECOND`] at most.
+
+use crate::clients::AttachedSession;
+use std::collections::VecDeque;
+use trunkline_engine::SessionKey;
+
+/// How long a shard looks before it says what it was busy with.
+pub(crate) const INTERVAL_NS: u64 = 200_000_000;
+/// A shard is busy, in parts of a thousand of an interval, and would have time for another session.
+const BUSY_PERMILLE: u64 = 600;
+const HAS_TIME_PERMILLE: u64 = 700;
+/// By so much a shard must be less busy than the one a session leaves, with the session.
+const MARGIN_PERMILLE: u64 = 200;
+/// Calls per second that cross to one shard from which on a session may follow them.
+const CROSSING_PER_SECOND: u64 = 1_000;
+/// A session that has moved stays for so long.
+const REST_NS: u64 = 5_000_000_000;
+const MOVES_PER_SECOND: usize = 8;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What a session did in an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionLoad {
+    pub key: SessionKey,
+    /// How long its entries kept the shard busy.
+    pub busy_ns: u64,
+    /// The shard most of its calls crossed to, and by how many calls more than to all others.
+    pub partner: Option<(usize, u64)>,
+}
+
+/// What a shard did in an interval.
+#[derive(Clone, Debug)]
+pub(crate) struct ShardLoad {
+    pub interval_ns: u64,
+    pub busy_ns: u64,
+    pub sessions: Vec<SessionLoad>,
+}
+
+/// A move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Move {
+    pub session: AttachedSession,
+    pub to: usize,
+}
+
+/// What is remembered of loads and moves.
+#[derive(Debug, Default)]
+pub(crate) struct SessionPlacement {
+    /// When each shard was looked at last, what it had been busy for until then, and how busy it was before that.
+    shards: Vec<Looked>,
+    /// The last moves, the oldest first. As many as fit in the time a session rests.
+    moved: VecDeque<(u64, AttachedSession)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    at_ns: u64,
+    busy_ns: u64,
+    /// Intervals one after another in which it was busy.
+    pressed: u32,
+}
+
+impl ShardLoad {
+    /// Whether anybody might have to move.
+    pub fn is_worth_telling(&self) -> bool {
+        let calls_max =
+            self.sessions.iter().filter_map(|session| session.partner).map(|(_, calls)| calls).max();
+        permille(self.busy_ns, self.interval_ns) >= BUSY_PERMILLE
+            || calls_max.is_some_and(|calls| self.per_second(calls) >= CROSSING_PER_SECOND)
+    }
+
+    fn per_second(&self, calls: u64) -> u64 {
+        calls.saturating_mul(SECOND_NS) / self.interval_ns.max(1)
+    }
+}
+
+impl SessionPlacement {
+    /// What is to be done when a shard says what it did. `busy_ns` is how long every shard that takes sessions has been
+    /// busy in all.
+    pub fn decide(&mut self, now_ns: u64, from: usize, load: &ShardLoad, busy_ns: &[u64]) -> Option<Move> {
+        self.shards.resize(busy_ns.len(), Looked::default());
+        while self.moved.front().is_some_and(|(at, _)| now_ns.saturating_sub(*at) > REST_NS) {
+            self.moved.pop_front();
+        }
+        let shares: Vec<u64> =
+            self.shards.iter().zip(busy_ns).map(|(looked, busy)| looked.share(now_ns, *busy)).collect();
+        for (looked, busy) in self.shards.iter_mut().zip(busy_ns) {
+            looked.note(now_ns, *busy);
+        }
+        let own = permille(load.busy_ns, load.interval_ns);
+        let pressed = match self.shards.get_mut(from) {
+            Some(looked) if own >= BUSY_PERMILLE => {
+                looked.pressed += 1;
+                looked.pressed
+            }
+            Some(looked) => {
+                looked.pressed = 0;
+                0
+            }
+            // One that is left over of another daemon: whoever is there may leave.
+            None => 2,
+        };
+        let recent = self.moved.iter().filter(|(at, _)| now_ns.saturating_sub(*at) < SECOND_NS).count();
+        if recent >= MOVES_PER_SECOND {
+            return None;
+        }
+        let together = self.together(from, load, &shares);
+        let away = || (pressed >= 2).then(|| self.away(from, own, load, &shares)).flatten();
+        let chosen = together.or_else(away)?;
+        self.moved.push_back((now_ns, chosen.session));
+        Some(chosen)
+    }
+
+    /// A session has moved, and has another name now.
+    pub fn moved(&mut self, before: AttachedSession, now: AttachedSession) {
+        if let Some((_, session)) = self.moved.iter_mut().find(|(_, session)| *session == before) {
+            *session = now;
+        }
+    }
+
+    /// It did not: something keeps it for now.
+    pub fn stayed(&mut self, session: AttachedSession) {
+        self.moved.retain(|(_, moved)| *moved != session);
+    }
+
+    fn together(&self, from: usize, load: &ShardLoad, shares: &[u64]) -> Option<Move> {
+        load.sessions.iter().find_map(|session| {
+            let (to, calls) = session.partner?;
+            let share = *shares.get(to)? + permille(session.busy_ns, load.interval_ns);
+            let may =
+                to != from && load.per_second(calls) >= CROSSING_PER_SECOND && share <= HAS_TIME_PERMILLE;
+            let chosen = Move { session: AttachedSession { shard: from, key: session.key }, to };
+            (may && !self.rests(chosen.session)).then_some(chosen)
+        })
+    }
+
+    fn away(&self, from: usize, own: u64, load: &ShardLoad, shares: &[u64]) -> Option<Move> {
+        let (to, share) =
+            shares.iter().copied().enumerate().filter(|(shard, _)| *shard != from).min_by_key(|one| one.1)?;
+        let busiest = load.sessions.iter().max_by_key(|session| session.busy_ns)?;
+        let others = load.sessions.iter().filter(|one| one.key != busiest.key && one.busy_ns > 0);
+        let fits = |one: &&SessionLoad| {
+            share + permille(one.busy_ns, load.interval_ns) + MARGIN_PERMILLE <= own
+                && !self.rests(AttachedSession { shard: from, key: one.key })
+        };
+        let least = others.filter(fits).min_by_key(|one| one.busy_ns)?;
+        Some(Move { session: AttachedSession { shard: from, key: least.key }, to })
+    }
+
+    fn rests(&self, session: AttachedSession) -> bool {
+        self.moved.iter().any(|(_, moved)| *moved == session)
+    }
+}
+
+impl Looked {
+    /// How busy it was since then. One that nobody looked at for long counts as it was over all that time.
+    fn share(&self, now_ns: u64, busy_ns: u64) -> u64 {
+        permille(busy_ns.saturating_sub(self.busy_ns), now_ns.saturating_sub(self.at_ns))
+    }
+
+    fn note(&mut self, now_ns: u64, busy_ns: u64) {
+        // Two that say so at the same moment are looked at over what was before.
+        if now_ns.saturating_sub(self.at_ns) >= INTERVAL_NS / 2 {
+            (self.at_ns, self.busy_ns) = (now_ns, busy_ns);
+        }
+    }
+}
+
+fn permille(part_ns: u64, of_ns: u64) -> u64 {
+    (part_ns.saturating_mul(1_000) / of_ns.max(1)).min(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows who moves where, over virtual time, and that nobody moves back and forth.
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn key(number: u64) -> SessionKey {
+        SessionKey::from_bits(number)
+    }
+
+    fn session(number: u64, busy_ms: u64, partner: Option<(usize, u64)>) -> SessionLoad {
+        SessionLoad { key: key(number), busy_ns: busy_ms * MS, partner }
+    }
+
+    fn load(sessions: Vec<SessionLoad>) -> ShardLoad {
+        let busy_ns = sessions.iter().map(|session| session.busy_ns).sum();
+        ShardLoad { interval_ns: INTERVAL_NS, busy_ns, sessions }
+    }
+
+    /// A shard says the same, interval after interval, while others are busy for so long in each: what moves, and when.
+    fn moves(load: &ShardLoad, others_ms: &[u64], intervals: u64) -> Vec<(u64, u64, usize)> {
+        let (mut placement, mut moves) = (SessionPlacement::default(), Vec::new());
+        for interval in 1..=intervals {
+            let busy: Vec<u64> = std::iter::once(load.busy_ns)
+                .chain(others_ms.iter().map(|ms| ms * MS))
+                .map(|ns| ns * interval)
+                .collect();
+            let now = interval * INTERVAL_NS;
+            if let Some(Move { session, to }) = placement.decide(now, 0, load, &busy) {
+                moves.push((now / MS, session.key.to_bits(), to));
+            }
+        }
+        moves
+    }
+
+    #[test]
+    fn a_session_beside_one_that_floods_its_shard_has_moved_within_a_second() {
+        let flooded =
+            load(vec![session(1, 150, None), session(2, 40, None), session(3, 1, None), session(4, 2, None)]);
+        let moves = moves(&flooded, &[100, 10], 5);
+        assert_eq!(moves, [(400, 3, 2), (600, 4, 2), (800, 2, 2)], "the least first, to the least busy");
+    }
+
+    #[test]
+    fn nobody_moves_where_it_would_not_help() {
+        let flooded = || load(vec![session(1, 150, None), session(2, 40, None)]);
+        #[rustfmt::skip]
+        let table = [
+            ("the others are as busy", flooded(), vec![180, 170]),
+            ("it is alone", load(vec![session(1, 200, None)]), vec![0, 0]),
+            ("its shard has time", load(vec![session(1, 50, None), session(2, 50, None)]), vec![0, 0]),
+            ("the others do nothing", load(vec![session(1, 190, None), session(2, 0, None)]), vec![0, 0]),
+            ("what it does would move along", load(vec![session(1, 100, None), session(2, 95, None)]), vec![80, 80]),
+        ];
+        for (why, load, others) in table {
+            assert_eq!(moves(&load, &others, 10), [], "{why}");
+        }
+    }
+
+    #[test]
+    fn a_session_goes_where_its_calls_go_if_there_is_time() {
+        let talks = |calls| load(vec![session(7, 20, Some((1, calls)))]);
+        assert_eq!(moves(&talks(10_000), &[50], 2), [(200, 7, 1)]);
+        assert_eq!(moves(&talks(10), &[50], 3), [], "seldom");
+        assert_eq!(moves(&talks(10_000), &[150], 3), [], "no time there");
+    }
+
+    #[test]
+    fn who_has_moved_stays_for_a_while() {
+        let mut placement = SessionPlacement::default();
+        let talks = load(vec![session(7, 20, Some((1, 10_000)))]);
+        let first = placement.decide(INTERVAL_NS, 0, &talks, &[0, 0]).unwrap();
+        let there = AttachedSession { shard: 1, key: key(9) };
+        placement.moved(first.session, there);
+        let back = load(vec![session(9, 20, Some((0, 10_000)))]);
+        assert_eq!(placement.decide(2 * INTERVAL_NS, 1, &back, &[0, 0]), None);
+        let later = REST_NS + 2 * INTERVAL_NS;
+        assert_eq!(placement.decide(later, 1, &back, &[0, 0]), Some(Move { session: there, to: 0 }));
+    }
+
+    #[test]
+    fn so_many_move_in_a_second() {
+        let crowd =
+            (0..100).map(|number| session(number, 1, None)).chain([session(1000, 80, None)]).collect();
+        let crowd = load(crowd);
+        let mut placement = SessionPlacement::default();
+        let mut moved = 0;
+        for step in 1..=100 {
+            moved += usize::from(placement.decide(step * 10 * MS, 0, &crowd, &[0, 0]).is_some());
+        }
+        assert_eq!(moved, MOVES_PER_SECOND);
+    }
+}
