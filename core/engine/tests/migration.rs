@@ -36,8 +36,11 @@ fn end(world: &mut World, server: &App, call: CallId) {
     world.submit(server, Submission::Finish(finish(call, Code::Ok, None))).unwrap();
 }
 
-/// Takes everything and releases it: the calls delivered, the bytes of messages, and the codes of calls that ended.
-fn take(world: &mut World, app: &mut App) -> (Vec<CallId>, Vec<Vec<u8>>, Vec<(CallId, Code)>) {
+/// The calls delivered, the bytes of messages, and the codes of calls that ended.
+type Taken = (Vec<CallId>, Vec<Vec<u8>>, Vec<(CallId, Code)>);
+
+/// Takes everything and releases it.
+fn take(world: &mut World, app: &mut App) -> Taken {
     let (mut calls, mut messages, mut ended) = (Vec::new(), Vec::new(), Vec::new());
     for completion in app.take() {
         match completion {

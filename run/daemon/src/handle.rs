@@ -14,7 +14,7 @@ use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
-use crate::listening::{Listening, admit_mode, listen, raise_descriptor_limit};
+use crate::listening::{Listening, admit_mode, control_listener, listen, raise_descriptor_limit};
 use crate::load::{BusyTime, LoadMeter};
 use crate::memory::FreedMemory;
 use crate::names::Names;
@@ -257,8 +257,7 @@ impl Daemon {
         self.changes.watch()
     }
 
-    /// Has a session go from one shard to another, with its calls in flight; its key there. The daemon moves sessions
-    /// itself, from shards that are busy.
+    /// Has a session go from one shard to another, with its calls in flight; its key there.
     ///
     /// # Errors
     /// What keeps it where it is for now.
@@ -380,13 +379,7 @@ impl Daemon {
             let among = Among { index, count, waker, crossings, shared, samples, busy };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
-        for (service, configured) in &config.services {
-            let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
-            daemon.configure_service(service, &endpoints);
-            if let Some(config) = configured.calls() {
-                daemon.configure_calls(service, &config);
-            }
-        }
+        daemon.configure_services(&config);
         if let Some(inherited) = inherited.as_deref_mut() {
             inherited.settle_into(&mut shards, &daemon.modules)?;
         }
@@ -407,6 +400,16 @@ impl Daemon {
             memory: FreedMemory::new(Arc::clone(&daemon.control.ended)),
         })?;
         Ok(Prepared { daemon, shards, control })
+    }
+
+    fn configure_services(&self, config: &Config) {
+        for (service, configured) in &config.services {
+            let endpoints: Vec<String> = configured.endpoints.iter().map(ToString::to_string).collect();
+            self.configure_service(service, &endpoints);
+            if let Some(config) = configured.calls() {
+                self.configure_calls(service, &config);
+            }
+        }
     }
 
     fn make_shard(
@@ -594,15 +597,4 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         self.stop_threads();
     }
-}
-
-fn control_listener(path: &PathBuf, config: &Config) -> Result<ControlListener, StartError> {
-    let failed = |why: String| StartError::Control { path: path.clone(), why };
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|e| failed(e.to_string()))?;
-    }
-    let listener =
-        ControlListener::bind(path, config.daemon.socket_mode.0).map_err(|e| failed(e.to_string()))?;
-    listener.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
-    Ok(listener)
 }

@@ -1,11 +1,15 @@
 //! A listener, what it is called, and whether the poller looks at it.
 
+use crate::config::Config;
 use crate::purpose::Purpose;
+use crate::start_error::StartError;
 use crate::token::Token;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
+use trunkline_shm::ControlListener;
 
 /// A listener of a shard.
 pub(crate) struct Listening {
@@ -76,6 +80,18 @@ pub(crate) fn raise_descriptor_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "cannot raise the descriptor limit");
     }
+}
+
+/// Where applications attach.
+pub(crate) fn control_listener(path: &PathBuf, config: &Config) -> Result<ControlListener, StartError> {
+    let failed = |why: String| StartError::Control { path: path.clone(), why };
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| failed(e.to_string()))?;
+    }
+    let listener =
+        ControlListener::bind(path, config.daemon.socket_mode.0).map_err(|e| failed(e.to_string()))?;
+    listener.set_nonblocking(true).map_err(|e| failed(e.to_string()))?;
+    Ok(listener)
 }
 
 #[cfg(test)]
