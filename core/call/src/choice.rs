@@ -10,7 +10,8 @@ pub const STICKY_KEY: &str = "trunkline-sticky";
 const CLASSES: u8 = 32;
 
 /// Which worker a call asks for; `None` for what nobody has said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WorkerChoice {
     /// Its class, below 32.
     pub class: Option<u8>,

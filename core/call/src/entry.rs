@@ -22,7 +22,8 @@ use crate::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 pub type Entry = [u64; 8];
 
 /// A range in a heap, in bytes. Length zero means *nothing there*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Span {
     /// From the start of the heap.
     pub offset: u32,
@@ -31,7 +32,8 @@ pub struct Span {
 }
 
 /// A message in a heap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Payload {
     /// Where it lies.
     pub span: Span,

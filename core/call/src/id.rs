@@ -6,7 +6,8 @@ use std::fmt;
 ///
 /// The top bit tells the two apart, so neither side can collide with the other and a stale or forged id from the
 /// wrong direction is recognised without a look-up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CallId(pub u64);
 
 impl CallId {
@@ -27,11 +28,13 @@ impl fmt::Debug for CallId {
 }
 
 /// A (target, method) pair agreed at bind time, so that entries carry a number instead of strings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RouteIndex(pub u32);
 
 /// How the bytes of a message are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum Encoding {
     /// A linear extent (docs/linear.md): checked and read in place.
@@ -41,7 +44,8 @@ pub enum Encoding {
 }
 
 /// The four calling patterns of gRPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Pattern {
     /// One request, one response.
     Unary,

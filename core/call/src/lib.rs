@@ -35,6 +35,7 @@ mod fault;
 mod id;
 mod keyed;
 mod metadata;
+#[cfg(feature = "serde")]
 pub mod octets;
 mod stamps;
 mod status;

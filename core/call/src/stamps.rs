@@ -3,7 +3,8 @@
 use crate::Instant;
 
 /// The client host's stamps of one call. Zero means *not taken*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClientStamps {
     /// Stub entered.
     pub a0: Instant,
@@ -30,7 +31,8 @@ pub struct ClientStamps {
 }
 
 /// The server host's stamps of one call, on the server's clock. Zero means *not taken*.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServerStamps {
     /// Last segment first seen by the daemon, before it is read.
     pub k7: Instant,

@@ -4,7 +4,8 @@ use crate::{Metadata, MetadataError};
 use std::fmt;
 
 /// The canonical gRPC status codes (grpc/doc/statuscodes.md).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u16)]
 #[allow(missing_docs, reason = "the names are the field's own; their meaning is the specification's")]
 pub enum Code {
@@ -90,7 +91,8 @@ impl fmt::Display for Code {
 }
 
 /// What is known about whether the handler ran, for a call that failed in the infrastructure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum Execution {
     /// The handler ran and this status is its own answer.

@@ -7,9 +7,8 @@ use std::time::Duration;
 ///
 /// Rooms of `core` never read a clock; they are handed an `Instant`. All processes of one host share this clock,
 /// so instants may cross shared memory; they never cross the network without the offset estimate.
-#[derive(
-    Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(pub u64);
 
 impl Instant {
@@ -31,7 +30,8 @@ impl fmt::Debug for Instant {
 }
 
 /// When a call must have ended, if ever. Zero on the wire and in ring entries means *none*.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {

@@ -2,11 +2,11 @@
 //!
 //! It is as true as the daemon that says it is trusted: whoever hears it has to know first whose word it is.
 
-use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Who makes a call, by the word of the daemon of its host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VouchedCaller {
     /// What that daemon knows it by: `uid:1000` for a process of its host, the identity in the certificate for a gRPC
     /// client of its gateway; empty if nothing was proven there.

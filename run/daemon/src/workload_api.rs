@@ -148,8 +148,11 @@ fn fetch(agent: &Endpoint, told: &Weak<Told>) -> Result<(), String> {
                     while let Some(answer) = answers.next().map_err(|fault| fault.to_string())? {
                         let svid = read(&answer.bytes)?;
                         let Some(told) = told.upgrade() else { return Ok(()) };
-                        tracing::info!(%agent, id = %svid.id, "the Workload API told a certificate");
-                        told.tell(svid);
+                        let id = svid.id.clone();
+                        // An agent may repeat itself as often as it likes.
+                        if told.tell(svid) {
+                            tracing::info!(%agent, %id, "the Workload API told a certificate");
+                        }
                     }
                     if end {
                         return Err("ends the answer without a status".into());
@@ -220,13 +223,16 @@ fn read(bytes: &[u8]) -> Result<Svid, String> {
 }
 
 impl Told {
-    fn tell(&self, svid: Svid) {
+    /// Takes an answer; whether it is another than the last.
+    fn tell(&self, svid: Svid) -> bool {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        if newest.svid.as_ref() != Some(&svid) {
+        let is_new = newest.svid.as_ref() != Some(&svid);
+        if is_new {
             newest.svid = Some(svid);
             newest.number += 1;
         }
         self.changed.notify_all();
+        is_new
     }
 
     fn miss(&self, why: &str) {

@@ -1,6 +1,6 @@
-//! The messages that are echoed where the split of application and infrastructure is measured, as build scripts need
-//! them: ours and that of the tonic peer. Each gets a service of its own, `echo.Echo`, in a folder of its own, because
-//! HyperProtoBench's files use the same names for different messages.
+//! The messages that are echoed where the split of application and infrastructure is measured. Each gets a service of
+//! its own, `echo.Echo`, in a folder of its own, because HyperProtoBench's files use the same names for different
+//! messages.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! A small call beside bulk streams: what it takes alone, and what it takes while eight streams of 1 MiB messages leave
-//! the same host for the same host, from another application to another service. Alone and beside take turns.
+//! the same host for the same host, from another application to another service. Alone and beside take turns, and the
+//! streams alone have theirs.
 
 use crate::harness::children::{Child, Failure, Talker, text};
 use crate::harness::orders::{Answer, Order};
@@ -18,7 +19,7 @@ const AROUND: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Policies, by what the table calls them.
 const CLASSES: [(&str, &str); 2] = [("no classes", "bare"), ("`priority`: latency and batch", "classes")];
-const COLUMNS: [&str; 7] = [
+const COLUMNS: [&str; 8] = [
     "p50 µs alone",
     "p50 µs beside",
     "factor of p50",
@@ -26,6 +27,7 @@ const COLUMNS: [&str; 7] = [
     "p99 µs beside",
     "factor of p99",
     "the streams, Gbit/s",
+    "share of the streams alone",
 ];
 
 /// Measures it.
@@ -63,17 +65,19 @@ impl Stage {
         Ok(Self { small, bulk, _processes: processes, _dir: dir })
     }
 
-    /// Alone, beside the streams, and the streams.
+    /// Alone, beside the streams, the streams, and how much that is of what they move alone.
     fn round(&mut self, plan: &Plan) -> Result<Vec<f64>, Failure> {
         let alone: Answer = self.small.ask(&call(plan).to_string(), PATIENCE)?.parse()?;
+        let poured_alone: Answer = self.bulk.ask(&pour_of(plan).to_string(), PATIENCE)?.parse()?;
         self.bulk.tell(&pour_of(plan).to_string())?;
         std::thread::sleep(AROUND);
         let beside: Answer = self.small.ask(&call(plan).to_string(), PATIENCE)?.parse()?;
         let poured: Answer = self.bulk.hear(PATIENCE)?.parse()?;
         let both = |alone_ns, beside_ns| [us(alone_ns), us(beside_ns), us(beside_ns) / us(alone_ns)];
         let small = [both(alone.p50_ns, beside.p50_ns), both(alone.p99_ns, beside.p99_ns)].concat();
-        let gigabits = poured.calls_per_second() * MESSAGE_BYTES as f64 * 8.0 / 1e9;
-        Ok(small.into_iter().chain([gigabits]).collect())
+        let gigabits = |poured: &Answer| poured.calls_per_second() * MESSAGE_BYTES as f64 * 8.0 / 1e9;
+        let streams = [gigabits(&poured), gigabits(&poured) / gigabits(&poured_alone)];
+        Ok(small.into_iter().chain(streams).collect())
     }
 }
 

@@ -67,6 +67,13 @@ fn take_in(screen: &mut Screen, events: impl Iterator<Item = Event>) -> Result<W
             Event::End(end) => return Err(end),
             Event::Keys(keys) => {
                 for key in keys {
+                    // Out of a page that is not there yet.
+                    if matches!(wish, Wish::Page(_))
+                        && matches!(key, Keystroke::Escape | Keystroke::Backspace)
+                    {
+                        wish = Wish::Nothing;
+                        continue;
+                    }
                     let wanted = screen.press(key);
                     if wanted == Wish::Leave {
                         return Ok(wanted);
@@ -105,5 +112,35 @@ fn take_pictures(mut pictures: Receiver<TopResponse>, events: &Sender<Event>) {
         if events.send(event).is_err() || is_over {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows what keys want that come together.
+    use super::*;
+    use trunkline_telemetry::{Side, TopRow};
+
+    #[test]
+    fn who_leaves_a_page_before_it_is_there_does_not_see_it() {
+        let mut screen = Screen::default();
+        let row = TopRow {
+            side: Side::Made,
+            method: "/a.B/C".into(),
+            calls: 1,
+            rate: 1.0,
+            errors: 0,
+            p50_ns: 1,
+            p99_ns: 1,
+            biggest: None,
+            biggest_percent: 0.0,
+        };
+        let rows = vec![row];
+        let wish = take_in(&mut screen, [Event::Picture(Picture { rows, ..Picture::default() })].into_iter());
+        assert_eq!(wish, Ok(Wish::Nothing));
+        let mut pressed = |keys: &[Keystroke]| take_in(&mut screen, [Event::Keys(keys.to_vec())].into_iter());
+        assert_eq!(pressed(&[Keystroke::Enter]), Ok(Wish::Page("/a.B/C".into())));
+        assert_eq!(pressed(&[Keystroke::Enter, Keystroke::Escape]), Ok(Wish::Nothing));
+        assert_eq!(pressed(&[Keystroke::Enter, Keystroke::Escape, Keystroke::Char('q')]), Ok(Wish::Leave));
     }
 }

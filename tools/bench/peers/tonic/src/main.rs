@@ -3,16 +3,10 @@
 //! ```text
 //! tonic-peer serve PORT_FILE
 //! tonic-peer drive ADDRESS
-//! tonic-peer serve-echo PORT_FILE MESSAGE WIRE_FILE
-//! tonic-peer drive-echo ADDRESS WIRE_FILE
 //! ```
 //! An order is `MILLIS REQUEST_BYTES OUTSTANDING`, an answer `CALLS ELAPSED_NS P50_NS P99_NS`. Both ends run on
 //! current-thread runtimes, tonic's frugal form.
 #![forbid(unsafe_code)]
-
-mod echo;
-#[path = "../../../src/harness/business.rs"]
-mod business;
 
 use bench::bench_client::BenchClient;
 use bench::bench_server::{Bench, BenchServer};
@@ -41,8 +35,6 @@ fn main() -> Result<(), Failure> {
     match words.as_slice() {
         ["serve", port_file] => runtime.block_on(serve(port_file)),
         ["drive", address] => runtime.block_on(drive(address)),
-        ["serve-echo", port_file, message, wire] => runtime.block_on(echo::serve(port_file, message, wire)),
-        ["drive-echo", address, wire] => runtime.block_on(echo::drive(address, wire)),
         ["version"] => {
             println!("tonic 0.14");
             Ok(())
