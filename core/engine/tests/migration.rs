@@ -164,7 +164,14 @@ fn whoever_calls_a_session_that_moves_finds_it() {
             for _ in 0..pieces {
                 world.step(&mut [&mut a, &mut b, &mut c, &mut server]);
             }
-            assert!(world.migrate(&mut server, SHARDS[(round + 1) % 3]));
+            let leaving = world.release(&server, SHARDS[(round + 1) % 3]).unwrap();
+            // While it is nowhere, it is called from everywhere.
+            for client in [&mut b, &mut c, &mut a] {
+                open(&mut world, client, 0, b"z", true);
+                made += 1;
+            }
+            world.settle(&mut [&mut a, &mut b, &mut c]);
+            world.adopt(&mut server, leaving);
             for client in [&mut c, &mut a, &mut b] {
                 open(&mut world, client, 0, b"y", true);
                 made += 1;

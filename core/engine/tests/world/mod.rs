@@ -12,8 +12,8 @@ use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metadata, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, PeerIdentity, PeerKey,
-    Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, adopt_session,
+    BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, MovedSession, PeerIdentity,
+    PeerKey, Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, adopt_session,
     audit_crossings, handle_crossing, join_shards, release_session, send_crossings, share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
@@ -89,6 +89,8 @@ pub struct World {
     crossings: BTreeMap<(usize, usize), VecDeque<Crossing>>,
     /// Items a queue between two shards takes.
     pub crossings_max: usize,
+    /// Sessions between two shards.
+    away: usize,
     /// The next application of a host goes to this one of its shards.
     next_shard: usize,
     /// The next application goes to this shard, by its place among `hosts`.
@@ -106,6 +108,13 @@ pub struct World {
 pub struct Host {
     pub engine: Engine,
     pub heaps: VecHeaps,
+}
+
+/// A session between two shards.
+pub struct Leaving {
+    to: usize,
+    moved: MovedSession,
+    slot: Slot,
 }
 
 /// A connection between the near host and the far one.
@@ -158,6 +167,7 @@ impl World {
             shared,
             crossings: BTreeMap::new(),
             crossings_max: usize::MAX,
+            away: 0,
             next_shard: 0,
             placed: None,
             now: Instant(1_000_000),
@@ -326,16 +336,27 @@ impl World {
     /// An application's session goes to another shard of its host, by its place among `hosts`, with its memory. Whether
     /// it does: something may keep it for now.
     pub fn migrate(&mut self, app: &mut App, to: usize) -> bool {
-        let (from, index) = (app.host, ShardIndex(to as u16 / 2));
-        let Host { engine, heaps } = &mut self.hosts[from];
-        let released = release_session(engine, &mut Turn { now: self.now, heaps }, app.key, index);
-        let Ok(moved) = released else { return false };
-        let slot = self.hosts[from].heaps.slots.remove(&app.key.to_bits()).unwrap();
+        let leaving = self.release(app, to);
+        leaving.map(|leaving| self.adopt(app, leaving)).is_some()
+    }
+
+    /// The first half of that: the session is nowhere.
+    pub fn release(&mut self, app: &App, to: usize) -> Option<Leaving> {
+        let Host { engine, heaps } = &mut self.hosts[app.host];
+        let index = ShardIndex(to as u16 / 2);
+        let moved = release_session(engine, &mut Turn { now: self.now, heaps }, app.key, index).ok()?;
+        let slot = heaps.slots.remove(&app.key.to_bits()).unwrap();
+        self.away += 1;
+        Some(Leaving { to, moved, slot })
+    }
+
+    /// The second.
+    pub fn adopt(&mut self, app: &mut App, Leaving { to, moved, slot }: Leaving) {
         let Host { engine, heaps } = &mut self.hosts[to];
         (app.key, app.host) = (adopt_session(engine, moved), to);
+        self.away -= 1;
         heaps.slots.insert(app.key.to_bits(), slot);
         engine.serve_waiting(&mut Turn { now: self.now, heaps });
-        true
     }
 
     /// Memory of sessions that are gone goes, as the daemon has it.
@@ -403,7 +424,8 @@ impl World {
         for Host { engine, .. } in &self.hosts {
             engine.audit().unwrap();
         }
-        if self.crossings.values().all(VecDeque::is_empty) {
+        // What follows a session that is nowhere waits in its engine.
+        if self.away == 0 && self.crossings.values().all(VecDeque::is_empty) {
             for shards in &self.shards {
                 let engines: Vec<&Engine> = shards.iter().map(|host| &self.hosts[*host].engine).collect();
                 audit_crossings(&engines).unwrap();
