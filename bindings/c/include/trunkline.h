@@ -181,8 +181,8 @@ typedef struct tl_call_options {
   struct tl_memory built;
   // How many bytes the built request has.
   size_t built_bytes;
-  // Of `tl_cancellation_new`: by it the call is cancelled from another thread, before it is made and while a function
-  // waits for it; 0 for none. Of one call at a time.
+  // Of `tl_cancellation_new`: by it the call is cancelled from another thread, before it is made and while a
+  // function waits for it; 0 for none. Of one call at a time.
   struct tl_call cancellation;
 } tl_call_options;
 
@@ -583,8 +583,8 @@ tl_code tl_queue_new(struct tl_queue *out, struct tl_status *status);
 // Asks for: May be called with any handle.
 int32_t tl_queue_fd(struct tl_queue queue);
 
-// Adds an event of the caller's own, `TL_EVENT_POSTED` with `tag`: a thread that waits in `tl_queue_next` gets it. What
-// waits to be taken is the caller's to bound.
+// Adds an event of the caller's own, `TL_EVENT_POSTED` with `tag`: a thread that waits in `tl_queue_next` gets it.
+// What waits to be taken is the caller's to bound.
 //
 // Asks for: `status` is valid for writing or null.
 tl_code tl_queue_post(struct tl_queue queue,

@@ -234,14 +234,6 @@ impl<T> TimerTable<T> {
         }
         rest.retain(|Reverse(entry)| is_live(slots, entry));
     }
-
-    /// Entries of live timers, in order.
-    fn live(&self) -> Vec<Entry> {
-        let all = self.lines.iter().flatten().chain(self.rest.iter().map(|Reverse(entry)| entry));
-        let mut live: Vec<_> = all.copied().filter(|entry| is_live(&self.slots, entry)).collect();
-        live.sort_unstable();
-        live
-    }
 }
 
 fn is_live<T>(slots: &[Slot<T>], entry: &Entry) -> bool {

@@ -254,16 +254,25 @@ class ReactingExaminer final : public Examiner {
         struct Talker : Awaited<grpc::ClientBidiReactor<Text, Text>> {
             void next() {
                 if (at == said->size()) return StartWritesDone();
+                awaited = 2;
                 say = text((*said)[at++]);
                 StartWrite(&say);
+            }
+            // One write at a time: the next begins when this one is done and answered, in whatever order that is told.
+            void came() {
+                if (--awaited == 0) next();
+            }
+            void OnWriteDone(bool ok) override {
+                if (ok) came();
             }
             void OnReadDone(bool ok) override {
                 if (!ok) return;
                 CHECK(back.text() == say.text());
                 ++*heard;
                 StartRead(&back);
-                next();
+                came();
             }
+            std::atomic<int> awaited{0};
             const std::vector<std::string> *said = nullptr;
             size_t *heard = nullptr, at = 0;
             Text say, back;

@@ -1,8 +1,9 @@
 //! How a table of timers travels between two daemons.
 
-use super::{TimerKey, TimerTable};
+use super::{Entry, TimerKey, TimerTable, is_live};
 use crate::Instant;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::cmp::Reverse;
 
 impl<T> TimerTable<T> {
     /// Writes the live timers that are chosen, as [`Serialize`] does all.
@@ -24,6 +25,14 @@ impl<T> TimerTable<T> {
         });
         let live: Vec<_> = live.collect();
         (TimerKey::new(self.inserted, 0).0, live).serialize(serializer)
+    }
+
+    /// Entries of live timers, in order.
+    fn live(&self) -> Vec<Entry> {
+        let all = self.lines.iter().flatten().chain(self.rest.iter().map(|Reverse(entry)| entry));
+        let mut live: Vec<_> = all.copied().filter(|entry| is_live(&self.slots, entry)).collect();
+        live.sort_unstable();
+        live
     }
 }
 
