@@ -134,8 +134,8 @@ impl<'a> BlockReader<'a> {
         if checksum(&[head, body]) != frame.checksum {
             self.faults.note(FileFault::Checksum, 1);
             self.wasted += end - start;
-            // It may be one that was cut short, and others were appended. Whoever makes a file of frames that lie within
-            // each other's blocks would have every byte looked at as often as there are frames: twice, and no more.
+            // It may be one that was cut short, and others were appended. A file of frames that lie within each other's
+            // blocks would have every byte looked at as often as there are frames: two looks it gets, and no more.
             let looks_inside = self.wasted <= self.bytes.len().saturating_mul(2);
             self.at = if looks_inside { self.next_mark(self.at + 1) } else { end };
             return None;
