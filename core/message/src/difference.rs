@@ -5,10 +5,12 @@ use crate::place::DEPTH_MAX;
 use crate::plain::{PlainFault, PlainFields, PlainValue, read_varint};
 use crate::redact::{Redaction, fits};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use trunkline_schema::{Cardinality, Field, Kind, MessageIndex, Schema};
 
 /// The values of one field in one message, in their order.
 type Values<'a> = Vec<PlainValue<'a>>;
+
 /// Of which types two messages are, and what of them does not count.
 #[derive(Clone, Copy)]
 struct Of<'a> {
@@ -112,18 +114,34 @@ impl Of<'_> {
         depth: u32,
     ) -> Result<Option<String>, PlainFault> {
         if field.is_map {
-            return self.entries_differ(field, one, other, depth);
+            // By their keys: the last of a key counts.
+            let (one, other) = (by_key(one)?, by_key(other)?);
+            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let pairs = keys.into_iter().map(|key| (key, one.get(key).copied(), other.get(key).copied()));
+            return self.elements_differ(field, pairs, depth);
         }
         if !field.is_repeated() {
             return self.singular_differs(field, one, other, depth);
         }
-        for index in 0..one.len().max(other.len()) {
-            let within = match (one.get(index), other.get(index)) {
+        let places = 0..one.len().max(other.len());
+        let pairs = places.map(|place| (place, one.get(place).copied(), other.get(place).copied()));
+        self.elements_differ(field, pairs, depth)
+    }
+
+    /// What stands at the same place, or under the same key.
+    fn elements_differ<'v>(
+        self,
+        field: &Field,
+        pairs: impl Iterator<Item = (impl Display, Option<PlainValue<'v>>, Option<PlainValue<'v>>)>,
+        depth: u32,
+    ) -> Result<Option<String>, PlainFault> {
+        for (place, one, other) in pairs {
+            let within = match (one, other) {
                 (Some(one), Some(other)) => self.value_differs(field, one, other, depth)?,
                 _ => Some(String::new()),
             };
             if let Some(within) = within {
-                return Ok(Some(joined(&format!("{}[{index}]", field.name), &within)));
+                return Ok(Some(joined(&format!("{}[{place}]", field.name), &within)));
             }
         }
         Ok(None)
@@ -155,40 +173,18 @@ impl Of<'_> {
         Ok(within.map(|within| joined(&field.name, &within)))
     }
 
-    /// Entries by their keys: the last of a key counts.
-    fn entries_differ(
-        self,
-        field: &Field,
-        one: &[PlainValue<'_>],
-        other: &[PlainValue<'_>],
-        depth: u32,
-    ) -> Result<Option<String>, PlainFault> {
-        let (one, other) = (by_key(one)?, by_key(other)?);
-        let inner = self.inner(field);
-        for key in one.keys().chain(other.keys()).collect::<BTreeSet<_>>() {
-            let within = match (one.get(key), other.get(key)) {
-                (Some(one), Some(other)) => differ(inner, one, other, depth + 1)?,
-                _ => Some(String::new()),
-            };
-            if let Some(within) = within {
-                return Ok(Some(joined(&format!("{}[{key}]", field.name), &within)));
-            }
-        }
-        Ok(None)
-    }
-
     fn value_differs(
         self,
         field: &Field,
-        one: &PlainValue<'_>,
-        other: &PlainValue<'_>,
+        one: PlainValue<'_>,
+        other: PlainValue<'_>,
         depth: u32,
     ) -> Result<Option<String>, PlainFault> {
         if field.kind != Kind::Message {
             return Ok((one != other).then(String::new));
         }
         let inner = self.inner(field);
-        differ(inner, &merged(&[*one]), &merged(&[*other]), depth + 1)
+        differ(inner, &merged(&[one]), &merged(&[other]), depth + 1)
     }
 
     /// The type of messages in a field.
@@ -198,11 +194,11 @@ impl Of<'_> {
 }
 
 /// A map's entries by their keys.
-fn by_key<'a>(values: &[PlainValue<'a>]) -> Result<BTreeMap<String, &'a [u8]>, PlainFault> {
+fn by_key<'a>(values: &[PlainValue<'a>]) -> Result<BTreeMap<String, PlainValue<'a>>, PlainFault> {
     let mut entries = BTreeMap::new();
     for value in values {
         let PlainValue::Delimited(entry) = *value else { continue };
-        entries.insert(key_of(entry)?, entry);
+        entries.insert(key_of(entry)?, *value);
     }
     Ok(entries)
 }
