@@ -45,13 +45,19 @@ impl Redaction {
         &self.names
     }
 
+    /// The names that no field of a schema has: mistakes, mostly.
+    pub fn strangers<'a>(&'a self, schema: &'a Schema) -> impl Iterator<Item = &'a str> {
+        let is_there = |name: &str| {
+            let mut fields =
+                schema.messages().iter().flat_map(|of| of.fields.iter().map(move |field| (of, field)));
+            fields.any(|(message, field)| is_named(name, message, field))
+        };
+        self.names.iter().map(String::as_str).filter(move |name| !is_there(name))
+    }
+
     /// Whether a field of a message is one of those.
     pub fn empties(&self, message: &Message, field: &Field) -> bool {
-        let is_named = |name: &String| match name.rsplit_once('.') {
-            None => *name == field.name,
-            Some((of, own)) => own == field.name && is_end_of(of, &message.full_name),
-        };
-        self.names.iter().any(is_named)
+        self.names.iter().any(|name| is_named(name, message, field))
             || (!self.is_empty() && (message.full_name.as_str(), field.name.as_str()) == ANY)
     }
 
@@ -140,6 +146,14 @@ fn put_empty(out: &mut Vec<u8>, field: &PlainField<'_>) {
     }
 }
 
+/// Whether a field has a name that is to be emptied.
+fn is_named(name: &str, message: &Message, field: &Field) -> bool {
+    match name.rsplit_once('.') {
+        None => *name == *field.name,
+        Some((of, own)) => *own == *field.name && is_end_of(of, &message.full_name),
+    }
+}
+
 /// Whether `name` is all of `full_name`, or what is behind a dot of it.
 fn is_end_of(name: &str, full_name: &str) -> bool {
     full_name.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
@@ -195,6 +209,14 @@ mod tests {
         assert_eq!(redacted(&[], &whole).unwrap().bytes, whole);
         let message = redacted(&["card", "price"], &[&within(2, &CARD)[..], &[0x35, 1, 2, 3, 4]].concat());
         assert_eq!(message.unwrap().bytes, [0x12, 0, 0x35, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn names_that_no_field_has_are_told() {
+        let names = ["number", "Card.number", "shop.Order.price", "Card.price", "pasword", "Shop.Card.key"];
+        let redaction = Redaction::new(names.map(str::to_owned));
+        let (schema, _) = schema();
+        assert_eq!(redaction.strangers(&schema).collect::<Vec<_>>(), names[3..]);
     }
 
     #[test]

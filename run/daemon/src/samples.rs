@@ -170,8 +170,8 @@ impl SampleWriter {
             return Err(error);
         }
         self.bytes += bytes.len() as u64;
-        if number != 0 {
-            self.schemas.insert(number);
+        if number != 0 && self.schemas.insert(number) {
+            tell_strangers(sample);
         }
         Ok(())
     }
@@ -221,6 +221,15 @@ impl SampleWriter {
         (self.file, self.bytes) = open(&self.path)?;
         self.schemas.clear();
         Ok(())
+    }
+}
+
+/// Somebody believes a field to be emptied that is not there by that name.
+fn tell_strangers(sample: &TakenSample) {
+    let Some(schema) = &sample.schema else { return };
+    for name in sample.redaction.strangers(&schema.schema) {
+        let method = &*sample.path;
+        tracing::warn!(name, method, "no field has a name that samples are to be redacted by");
     }
 }
 
