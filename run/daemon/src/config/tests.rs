@@ -68,210 +68,209 @@ fn what_is_written_is_read_again() {
     assert_eq!(Config::from_toml(&config.to_toml(), "round").unwrap(), config);
 }
 
-#[test]
-fn errors_say_where_what_and_what_instead() {
-    let table = [
-        (
-            "[daemon]\nlisen = []",
-            "d.toml:2:1: daemon.lisen: there is no key \"lisen\" here; did you mean \"listen\"?",
-        ),
-        ("[deamon]", "d.toml:1:2: deamon: there is no key \"deamon\" here; did you mean \"daemon\"?"),
-        (
-            "[waiting]\n zebra = 1",
-            "d.toml:2:2: waiting.zebra: there is no key \"zebra\" here; keys here: patience_us_max",
-        ),
-        (
-            "[r2p2]\nlisten = \"10.0.0.7\"",
-            "d.toml:2:10: r2p2.listen: invalid value: string \"10.0.0.7\", expected an IPv4 address and a port, such \
+/// What is written, and what is said of it.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "[daemon]\nlisen = []",
+        "d.toml:2:1: daemon.lisen: there is no key \"lisen\" here; did you mean \"listen\"?",
+    ),
+    ("[deamon]", "d.toml:1:2: deamon: there is no key \"deamon\" here; did you mean \"daemon\"?"),
+    (
+        "[waiting]\n zebra = 1",
+        "d.toml:2:2: waiting.zebra: there is no key \"zebra\" here; keys here: patience_us_max",
+    ),
+    (
+        "[r2p2]\nlisten = \"10.0.0.7\"",
+        "d.toml:2:10: r2p2.listen: invalid value: string \"10.0.0.7\", expected an IPv4 address and a port, such \
          as \"10.0.0.7:8000\", or \"\" for none",
-        ),
-        (
-            "[r2p2]\nrouters = [\"10.0.0.9:9000\"]",
-            "d.toml:2:11: r2p2.routers: mean nothing where R2P2 is not served; write r2p2.listen, the port requests \
+    ),
+    (
+        "[r2p2]\nrouters = [\"10.0.0.9:9000\"]",
+        "d.toml:2:11: r2p2.routers: mean nothing where R2P2 is not served; write r2p2.listen, the port requests \
          are to come to, or leave the routers out",
-        ),
-        (
-            "[daemon]\nlisten = [\"r2p2://10.0.0.7:1\"]",
-            "d.toml:2:10: daemon.listen: says r2p2://, which has a port of its own; write r2p2.listen instead",
-        ),
-        (
-            "[gateway]\nlisten = [\"tcp://127.0.0.1:1\", \"tcp://0.0.0.0:50051\"]",
-            "d.toml:2:10: gateway.listen: has \"tcp://0.0.0.0:50051\", which others than this host's programs reach; \
+    ),
+    (
+        "[daemon]\nlisten = [\"r2p2://10.0.0.7:1\"]",
+        "d.toml:2:10: daemon.listen: says r2p2://, which has a port of its own; write r2p2.listen instead",
+    ),
+    (
+        "[gateway]\nlisten = [\"tcp://127.0.0.1:1\", \"tcp://0.0.0.0:50051\"]",
+        "d.toml:2:10: gateway.listen: has \"tcp://0.0.0.0:50051\", which others than this host's programs reach; \
          write gateway.open_to = \"tls\" (with tls.certificate and tls.key), or \"anyone\" for all who reach it in \
          the clear, or a loopback address",
-        ),
-        (
-            "[gateway]\nlisten = [\"tcp://[::]:1\"]\nopen_to = \"tls\"",
-            "d.toml:3:11: gateway.open_to: would refuse every connection: TLS is not served; write tls.certificate \
+    ),
+    (
+        "[gateway]\nlisten = [\"tcp://[::]:1\"]\nopen_to = \"tls\"",
+        "d.toml:3:11: gateway.open_to: would refuse every connection: TLS is not served; write tls.certificate \
          and tls.key, too",
-        ),
-        (
-            "[gateway]\nlisten = [\"r2p2://10.0.0.7:1\"]",
-            "d.toml:2:10: gateway.listen: has \"r2p2://10.0.0.7:1\", which is no place to listen at for gRPC; write \
+    ),
+    (
+        "[gateway]\nlisten = [\"r2p2://10.0.0.7:1\"]",
+        "d.toml:2:10: gateway.listen: has \"r2p2://10.0.0.7:1\", which is no place to listen at for gRPC; write \
          tcp://, or unix: and a path",
-        ),
-        ("gateway.hops_max = 0", "d.toml:1:20: gateway.hops_max: is 0; write a number from 1 to 16"),
-        (
-            "[gateway]\nschemas = [\"a.binpb\"]",
-            "d.toml:2:11: gateway.schemas: has \"a.binpb\"; write the absolute path of a descriptor set, as protoc \
+    ),
+    ("gateway.hops_max = 0", "d.toml:1:20: gateway.hops_max: is 0; write a number from 1 to 16"),
+    (
+        "[gateway]\nschemas = [\"a.binpb\"]",
+        "d.toml:2:11: gateway.schemas: has \"a.binpb\"; write the absolute path of a descriptor set, as protoc \
          --descriptor_set_out makes it",
-        ),
-        (
-            "[admin]\npolicies_file = \"p.toml\"",
-            "d.toml:2:17: admin.policies_file: is \"p.toml\"; write an absolute path to a file, such as \
+    ),
+    (
+        "[admin]\npolicies_file = \"p.toml\"",
+        "d.toml:2:17: admin.policies_file: is \"p.toml\"; write an absolute path to a file, such as \
          \"/var/lib/trunkline/policies.toml\"",
-        ),
-        (
-            "[sessions]\nring_entries = 500",
-            "d.toml:2:16: sessions.ring_entries: is 500; write a power of two from 16 to 16384",
-        ),
-        (
-            "[tls]\ncertificate = \"a.pem\"",
-            "d.toml:1:1: tls.key: is missing beside tls.certificate; write the path of its private key: a PEM file, \
+    ),
+    (
+        "[sessions]\nring_entries = 500",
+        "d.toml:2:16: sessions.ring_entries: is 500; write a power of two from 16 to 16384",
+    ),
+    (
+        "[tls]\ncertificate = \"a.pem\"",
+        "d.toml:1:1: tls.key: is missing beside tls.certificate; write the path of its private key: a PEM file, \
          not encrypted",
-        ),
-        (
-            "[tls]\nworkload_api = \"unix:agent.sock\"",
-            "d.toml:2:16: tls.workload_api: invalid value: string \"unix:agent.sock\", expected an absolute path, \
+    ),
+    (
+        "[tls]\nworkload_api = \"unix:agent.sock\"",
+        "d.toml:2:16: tls.workload_api: invalid value: string \"unix:agent.sock\", expected an absolute path, \
          such as \"unix:/run/spire/agent.sock\", or \"\" for none",
-        ),
-        (
-            "[tls]\nworkload_api = \"unix:/a.sock\"\nca = \"a.pem\"",
-            "d.toml:3:6: tls.ca: is said beside tls.workload_api, which tells the same; leave it out, or \
+    ),
+    (
+        "[tls]\nworkload_api = \"unix:/a.sock\"\nca = \"a.pem\"",
+        "d.toml:3:6: tls.ca: is said beside tls.workload_api, which tells the same; leave it out, or \
          tls.workload_api: one of them says who this host is",
-        ),
-        (
-            "[tls]\nversion_min = \"1.3\"\nversion_max = \"1.2\"",
-            "d.toml:3:15: tls.version_max: is older than tls.version_min; write the same version for both, or leave \
+    ),
+    (
+        "[tls]\nversion_min = \"1.3\"\nversion_max = \"1.2\"",
+        "d.toml:3:15: tls.version_max: is older than tls.version_min; write the same version for both, or leave \
          one of them out",
-        ),
-        (
-            "[daemon]\nlisten = [\"tls://[::]:1\"]",
-            "d.toml:2:10: daemon.listen: says tls://, but a listener takes connections with TLS and without; write \
+    ),
+    (
+        "[daemon]\nlisten = [\"tls://[::]:1\"]",
+        "d.toml:2:10: daemon.listen: says tls://, but a listener takes connections with TLS and without; write \
          tcp://, and set tls.certificate and tls.key",
-        ),
-        (
-            "http2.client_keepalive_s = 5",
-            "d.toml:1:28: http2.client_keepalive_s: is 5: servers answer such clients with too_many_pings; write 0 \
+    ),
+    (
+        "http2.client_keepalive_s = 5",
+        "d.toml:1:28: http2.client_keepalive_s: is 5: servers answer such clients with too_many_pings; write 0 \
          for never, or at least 10",
-        ),
-        (
-            "[log]\nlevel = \"chatty\"",
-            "d.toml:2:9: log.level: has \"chatty\", which is no level; write off, error, warn, info, debug or trace, \
+    ),
+    (
+        "[log]\nlevel = \"chatty\"",
+        "d.toml:2:9: log.level: has \"chatty\", which is no level; write off, error, warn, info, debug or trace, \
          and more for single modules behind a comma: \"info,trunkline_daemon=debug\"",
-        ),
-        (
-            "[limits]\ngrpc_message_bytes = \"300 MiB\"",
-            "d.toml:2:22: limits.grpc_message_bytes: is 300 MiB, and limits.message_bytes is 257 MiB, \
+    ),
+    (
+        "[limits]\ngrpc_message_bytes = \"300 MiB\"",
+        "d.toml:2:22: limits.grpc_message_bytes: is 300 MiB, and limits.message_bytes is 257 MiB, \
          limits.assembling_bytes_per_peer is 257 MiB: the smallest one decides; write limits.message_bytes = \
          \"300 MiB\", limits.assembling_bytes_per_peer = \"300 MiB\", too, or at most 257 MiB here",
-        ),
-        (
-            "[limits]\nmessage_bytes = 2000000000\n[sessions]\nheap_bytes = \"1 GiB\"",
-            "d.toml:2:17: limits.message_bytes: is 1953125 KiB, and limits.assembling_bytes_per_peer is 257 MiB, \
+    ),
+    (
+        "[limits]\nmessage_bytes = 2000000000\n[sessions]\nheap_bytes = \"1 GiB\"",
+        "d.toml:2:17: limits.message_bytes: is 1953125 KiB, and limits.assembling_bytes_per_peer is 257 MiB, \
          sessions.heap_bytes is 1 GiB, sessions.heap_bytes_max is 1 GiB: the smallest one decides; write \
          limits.assembling_bytes_per_peer = \"1953152 KiB\", sessions.heap_bytes = \"1953152 KiB\", \
          sessions.heap_bytes_max = \"1953152 KiB\", too, or at most 257 MiB here",
-        ),
-        (
-            "[limits]\ngrpc_replay_bytes_per_call = \"17 MiB\"",
-            "d.toml:2:30: limits.grpc_replay_bytes_per_call: is 17 MiB, and limits.grpc_replay_bytes_per_peer is \
+    ),
+    (
+        "[limits]\ngrpc_replay_bytes_per_call = \"17 MiB\"",
+        "d.toml:2:30: limits.grpc_replay_bytes_per_call: is 17 MiB, and limits.grpc_replay_bytes_per_peer is \
          16 MiB: the smallest one decides; write limits.grpc_replay_bytes_per_peer = \"17 MiB\", too, or at most \
          16 MiB here",
-        ),
-        (
-            "sessions.heap_bytes = 65537",
-            "d.toml:1:23: sessions.heap_bytes: is 65537 B; write a multiple of 64 KiB up to 1 GiB",
-        ),
-        (
-            "[limits]\nmessage_bytes = \"3 GiB\"",
-            "d.toml:2:17: limits.message_bytes: is 3 GiB; write a size from 4 KiB to 2147483647 B",
-        ),
-        (
-            "[services.\"a.B\"]\nendpoints = [\n  \"tcp://127.0.0.1:1\",\n  \"http://h\",\n]",
-            "d.toml:2:13: services.\"a.B\".endpoints: \"http://h\": scheme \"http\" is not offered; write \
+    ),
+    (
+        "sessions.heap_bytes = 65537",
+        "d.toml:1:23: sessions.heap_bytes: is 65537 B; write a multiple of 64 KiB up to 1 GiB",
+    ),
+    (
+        "[limits]\nmessage_bytes = \"3 GiB\"",
+        "d.toml:2:17: limits.message_bytes: is 3 GiB; write a size from 4 KiB to 2147483647 B",
+    ),
+    (
+        "[services.\"a.B\"]\nendpoints = [\n  \"tcp://127.0.0.1:1\",\n  \"http://h\",\n]",
+        "d.toml:2:13: services.\"a.B\".endpoints: \"http://h\": scheme \"http\" is not offered; write \
          dns:///HOST:PORT, tcp://HOST:PORT or unix:PATH",
-        ),
-        (
-            "[services.\"a.B\"]\nservice_config = '{\"methodConfig\": 1}'",
-            "d.toml:2:18: services.\"a.B\".service_config: is no service config: methodConfig: 1; write a list",
-        ),
-        (
-            "[services.\"a-B\"]\nendpoints = []",
-            "d.toml:1:2: services.a-B: is not the full name of a service; write it as in the .proto, with its \
+    ),
+    (
+        "[services.\"a.B\"]\nservice_config = '{\"methodConfig\": 1}'",
+        "d.toml:2:18: services.\"a.B\".service_config: is no service config: methodConfig: 1; write a list",
+    ),
+    (
+        "[services.\"a-B\"]\nendpoints = []",
+        "d.toml:1:2: services.a-B: is not the full name of a service; write it as in the .proto, with its \
          package, in quotes: \"search.v1.Search\"",
-        ),
-        (
-            "[daemon]\nsocket_mode = \"0999\"",
-            "d.toml:2:15: daemon.socket_mode: invalid value: string \"0999\", expected octal permissions as \
+    ),
+    (
+        "[daemon]\nsocket_mode = \"0999\"",
+        "d.toml:2:15: daemon.socket_mode: invalid value: string \"0999\", expected octal permissions as \
          text, such as \"0660\"",
-        ),
-        (
-            "[[policy]]\nname = \"a\"\nkind = \"timeout\"\nside = \"client\"\ntimeout_ms = 5\n\n\
+    ),
+    (
+        "[[policy]]\nname = \"a\"\nkind = \"timeout\"\nside = \"client\"\ntimeout_ms = 5\n\n\
              [[policy]]\nname = \"b\"\nkind = \"access\"\nside = \"client\"\ndeny = 'request.a = 3'",
-            "d.toml:11:8: policy[1].deny: (policy \"b\") 1:11: unexpected character '='; write == to compare",
-        ),
-        (
-            "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"",
-            "d.toml:1:1: policy[0]: (policy \"a\") neither delays nor aborts; add delay_ms = 50 or abort = \
+        "d.toml:11:8: policy[1].deny: (policy \"b\") 1:11: unexpected character '='; write == to compare",
+    ),
+    (
+        "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"",
+        "d.toml:1:1: policy[0]: (policy \"a\") neither delays nor aborts; add delay_ms = 50 or abort = \
          \"UNAVAILABLE\"",
-        ),
-        (
-            "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"\ndelay_m = 5",
-            "d.toml:5:1: policy[0].delay_m: there is no key \"delay_m\" here; did you mean \"delay_ms\"?",
-        ),
-        (
-            "[admin]\nread = [\"*\", \"root\"]",
-            "d.toml:2:8: admin.read: invalid value: string \"root\", expected \"*\", \"owner\", \"uid:1000\" or \
+    ),
+    (
+        "[[policy]]\nname = \"a\"\nkind = \"fault\"\nside = \"client\"\ndelay_m = 5",
+        "d.toml:5:1: policy[0].delay_m: there is no key \"delay_m\" here; did you mean \"delay_ms\"?",
+    ),
+    (
+        "[admin]\nread = [\"*\", \"root\"]",
+        "d.toml:2:8: admin.read: invalid value: string \"root\", expected \"*\", \"owner\", \"uid:1000\" or \
          \"gid:1000\"",
-        ),
-        (
-            "[egress]\nallow = [\"10.0.0.0/33\"]",
-            "d.toml:2:9: egress.allow: invalid value: string \"10.0.0.0/33\", expected an address, network or name \
+    ),
+    (
+        "[egress]\nallow = [\"10.0.0.0/33\"]",
+        "d.toml:2:9: egress.allow: invalid value: string \"10.0.0.0/33\", expected an address, network or name \
          with ports or without, such as \"10.0.0.0/8:8000-8999\", \"[2001:db8::]/32\", \"db.example:80\", \
          \"*.example\", or \"unix:/run/a.sock\"",
-        ),
-        (
-            "[[serve]]\nservice = \"a*\"\nwho = []",
-            "d.toml:2:11: serve[0].service: is \"a*\"; write \"search.v1.Search\", \"search.v1.*\" or \"*\"",
-        ),
-        (
-            "[[call]]\nservice = \"trunkline.admin.v1.Admin\"\nwho = []",
-            "d.toml:2:11: call[0].service: is \"trunkline.admin.v1.Admin\": such services are the daemon's own; write \
+    ),
+    (
+        "[[serve]]\nservice = \"a*\"\nwho = []",
+        "d.toml:2:11: serve[0].service: is \"a*\"; write \"search.v1.Search\", \"search.v1.*\" or \"*\"",
+    ),
+    (
+        "[[call]]\nservice = \"trunkline.admin.v1.Admin\"\nwho = []",
+        "d.toml:2:11: call[0].service: is \"trunkline.admin.v1.Admin\": such services are the daemon's own; write \
          admin.read and admin.change to say who may call them",
-        ),
-        (
-            "[[call]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"spiffe://corp/*\"]",
-            "d.toml:4:19: call[0].server_identity: has \"spiffe://corp/*\", which no target can name; write whole \
+    ),
+    (
+        "[[call]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"spiffe://corp/*\"]",
+        "d.toml:4:19: call[0].server_identity: has \"spiffe://corp/*\", which no target can name; write whole \
          SPIFFE ids or names of certificates",
-        ),
-        (
-            "[[serve]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"b\"]",
-            "d.toml:4:19: serve[0].server_identity: means nothing: it is about the targets of calls; write it in \
+    ),
+    (
+        "[[serve]]\nservice = \"a.B\"\nwho = []\nserver_identity = [\"b\"]",
+        "d.toml:4:19: serve[0].server_identity: means nothing: it is about the targets of calls; write it in \
          [[call]], or leave it out",
-        ),
-        (
-            "otlp.endpoint = \"https://h\"",
-            "d.toml:1:17: otlp.endpoint: is \"https://h\"; write \"http://HOST:PORT\" of a collector that takes OTLP \
+    ),
+    (
+        "otlp.endpoint = \"https://h\"",
+        "d.toml:1:17: otlp.endpoint: is \"https://h\"; write \"http://HOST:PORT\" of a collector that takes OTLP \
          over HTTP without TLS, such as one on this host: \"http://127.0.0.1:4318\"",
-        ),
-        (
-            "[[sample]]\nservice = \"a.B\"",
-            "d.toml: samples.file: is empty; name the file that the calls of [[sample]] go to, or leave those tables \
+    ),
+    (
+        "[[sample]]\nservice = \"a.B\"",
+        "d.toml: samples.file: is empty; name the file that the calls of [[sample]] go to, or leave those tables \
          out",
-        ),
-        ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
-        (
-            "otlp.attributes = [\"a\"]",
-            "d.toml:1:19: otlp.attributes: has \"a\"; write key=value, such as \"deployment.environment.name=test\", \
+    ),
+    ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
+    (
+        "otlp.attributes = [\"a\"]",
+        "d.toml:1:19: otlp.attributes: has \"a\"; write key=value, such as \"deployment.environment.name=test\", \
          in at most 1024 bytes",
-        ),
-        (
-            "[log]\nformat = \"xml\"",
-            "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`",
-        ),
-    ];
-    for (text, expected) in table {
+    ),
+    ("[log]\nformat = \"xml\"", "d.toml:2:10: log.format: unknown variant `xml`, expected `text` or `json`"),
+];
+
+#[test]
+fn errors_say_where_what_and_what_instead() {
+    for &(text, expected) in MISTAKES {
         assert_eq!(refusal(text), expected, "{text}");
     }
 }
