@@ -668,7 +668,16 @@ fn calls_are_recorded_and_looked_at() {
     let cut = end(&mut trunkline(&["export", "--csv", name]), "");
     assert!(cut.err.contains("not used: 1 blocks cut short"), "{}", cut.err);
     assert_eq!(cut.out, csv.out);
-    // A generated fleet goes the same way, and says what it is.
+    std::fs::write(&file, "no records").unwrap();
+    let wrong = end(&mut trunkline(&["tree", name]), "");
+    assert!(wrong.code == Some(1) && wrong.err.contains("10 bytes that belong to no block"), "{wrong:?}");
+}
+
+/// It goes the way of records that were taken, and says what it is.
+#[test]
+fn a_generated_fleet_is_characterized() {
+    watched();
+    let folder = tempfile::tempdir().unwrap();
     let (fleet, published) = (folder.path().join("fleet.rec"), folder.path().join("published"));
     let fleet = fleet.to_str().unwrap();
     let drawn = end(&mut trunkline(&["synth", "--methods", "30", "--calls", "100", "-o", fleet]), "");
@@ -690,8 +699,4 @@ fn calls_are_recorded_and_looked_at() {
         wrong.code == Some(1) && wrong.err.contains("t.toml: ") && wrong.err.contains("latencx"),
         "{wrong:?}"
     );
-
-    std::fs::write(&file, "no records").unwrap();
-    let wrong = end(&mut trunkline(&["tree", name]), "");
-    assert!(wrong.code == Some(1) && wrong.err.contains("10 bytes that belong to no block"), "{wrong:?}");
 }
