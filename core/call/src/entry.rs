@@ -214,6 +214,7 @@ impl Submission {
     ///
     /// # Errors
     /// [`EntryError`] for kinds and flags this version does not know.
+    #[inline]
     pub fn decode(entry: &Entry) -> Result<Self, EntryError> {
         let word = First::decode(entry)?;
         let call = CallId(entry[1]);
@@ -312,6 +313,7 @@ impl Completion {
 }
 
 impl Call {
+    #[inline]
     fn decode(entry: &Entry, word: First) -> Self {
         Self {
             route: RouteIndex(word.route),
@@ -348,6 +350,7 @@ impl Call {
 }
 
 impl Finish {
+    #[inline]
     fn decode(entry: &Entry, word: First) -> Self {
         Self {
             call: CallId(entry[1]),
@@ -388,6 +391,7 @@ struct First {
 }
 
 impl First {
+    #[inline]
     fn decode(entry: &Entry) -> Result<Self, EntryError> {
         let word = entry[0];
         let flags = (word >> 8) as u8;

@@ -61,6 +61,14 @@ struct Slot<T> {
     what: Option<T>,
 }
 
+impl Entry {
+    /// As they are ordered; no two have one number.
+    #[inline]
+    fn comes_before(&self, other: &Self) -> bool {
+        self.at < other.at || self.at == other.at && self.number < other.number
+    }
+}
+
 impl TimerKey {
     /// Index bits of a key; the rest, but for the topmost, is the number of the timer. It may repeat after 2^35 timers:
     /// nobody keeps the key of a timer that is gone for as long.
@@ -109,7 +117,7 @@ impl<T> TimerTable<T> {
             }
             None => self.rest.push(Reverse(entry)),
         }
-        if self.first.is_none_or(|first| entry < first) {
+        if self.first.is_none_or(|first| entry.comes_before(&first)) {
             self.first = Some(entry);
         }
         let key = TimerKey::new(number, index);
@@ -202,10 +210,20 @@ impl<T> TimerTable<T> {
         }
         self.drop_dead(line);
         if self.first.is_some_and(|first| first.number == number) {
-            let fronts = self.lines.iter().filter_map(|line| line.front());
-            self.first = fronts.chain(self.rest.peek().map(|Reverse(entry)| entry)).min().copied();
+            self.first = self.earliest();
         }
         Some(what)
+    }
+
+    /// The earliest of those that come first.
+    fn earliest(&self) -> Option<Entry> {
+        let mut earliest = self.rest.peek().map(|Reverse(entry)| *entry);
+        for front in self.lines.iter().filter_map(|line| line.front()) {
+            if earliest.is_none_or(|entry| front.comes_before(&entry)) {
+                earliest = Some(*front);
+            }
+        }
+        earliest
     }
 
     /// Has the first of a line be a live one.

@@ -10,6 +10,15 @@ use trunkline_call::RouteIndex;
 use trunkline_policy::Plan;
 use trunkline_telemetry::MethodIndex;
 
+/// Services of this package are the host's own (the admin API): no peer reaches them, and only the daemon's own process
+/// may serve them.
+const OWN_PACKAGE: &str = "trunkline.";
+
+/// Whether a service, by its full name, is one of the host's own.
+pub fn is_own_service(full_name: &str) -> bool {
+    full_name.starts_with(OWN_PACKAGE)
+}
+
 /// Names a path for as long as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MethodKey(u64);
@@ -69,6 +78,9 @@ pub(crate) struct MethodEntry {
     /// The path as a request to a gRPC server carries it, if one could.
     #[serde(skip)]
     pub http_path: Option<PathAndQuery>,
+    /// It is one of the host's own services'.
+    #[serde(skip)]
+    pub is_own: bool,
     #[serde(skip, default = "unnumbered")]
     pub number: MethodIndex,
     /// Those who stand by are behind the others.
@@ -102,6 +114,7 @@ impl Default for MethodEntry {
         Self {
             path: "".into(),
             http_path: None,
+            is_own: false,
             number: unnumbered(),
             servers: Vec::new(),
             next: 0,
@@ -140,6 +153,7 @@ impl MethodTable {
             }
             entry.number = number(&entry.path);
             entry.http_path = trunkline_grpc::request::path(&entry.path);
+            entry.is_own = is_own_path(&entry.path);
             let key = MethodKey::new(slot, entry.generation);
             self.by_service.entry(service_of(&entry.path).into()).or_default().push(key);
             if self.by_path.insert(Arc::clone(&entry.path), key).is_some() {
@@ -159,6 +173,7 @@ impl MethodTable {
         *entry = MethodEntry {
             path: Arc::clone(path),
             http_path: trunkline_grpc::request::path(path),
+            is_own: is_own_path(path),
             number,
             generation: entry.generation,
             ..MethodEntry::default()
@@ -335,6 +350,11 @@ impl MethodEntry {
     pub fn first_in_line(&self) -> usize {
         self.servers.partition_point(|server| !server.stands_by)
     }
+}
+
+/// Whether a path is that of a method of the host's own services.
+fn is_own_path(path: &str) -> bool {
+    is_own_service(path.trim_start_matches('/'))
 }
 
 /// `package.Service` of `/package.Service/Method`.

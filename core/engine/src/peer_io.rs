@@ -261,7 +261,11 @@ impl Engine {
     }
 
     /// Receive blocks of messages that will never be complete go back to their heaps.
+    #[inline]
     pub(crate) fn discard_abandoned(&mut self, turn: &mut Turn<'_>) {
+        if self.abandoned.is_empty() {
+            return;
+        }
         for (session, offset) in self.abandoned.drain(..) {
             turn.heaps.discard(session, offset);
         }

@@ -208,6 +208,12 @@ impl R2p2 {
         client.into_iter().chain(server).min()
     }
 
+    /// Whether a request is to be answered, or a call waits for others.
+    #[inline]
+    pub fn is_waited_for(&self) -> bool {
+        !self.unanswered.is_empty() || !self.blocked.is_empty()
+    }
+
     /// Answers requests whose calls are over.
     pub fn answer_unanswered(&mut self, now: Instant) {
         while let Some(key) = self.unanswered.pop() {

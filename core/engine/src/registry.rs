@@ -4,22 +4,13 @@ use crate::SessionKey;
 pub use crate::method_types::{BoundSchema, Form, MessageType, MethodTypes};
 use crate::methods::MethodTable;
 pub(crate) use crate::methods::service_of;
-pub use crate::methods::{MethodKey, Server};
+pub use crate::methods::{MethodKey, Server, is_own_service};
 use crate::opaque::is_path;
 use http::uri::PathAndQuery;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use trunkline_policy::Plan;
 use trunkline_telemetry::MethodIndex;
-
-/// Services of this package are the host's own (the admin API): no peer reaches them, and only the daemon's own process
-/// may serve them.
-const OWN_PACKAGE: &str = "trunkline.";
-
-/// Whether a service, by its full name, is one of the host's own.
-pub fn is_own_service(full_name: &str) -> bool {
-    full_name.starts_with(OWN_PACKAGE)
-}
 
 /// Whether a method of the host's own services only looks; all others of them change something.
 pub fn is_reading(path: &str) -> bool {
@@ -206,7 +197,7 @@ impl Registry {
 
     /// Whether a server of a method is one of the daemon's own: of the host's own services, or one that stands by.
     pub fn is_of_the_house(&self, method: MethodKey, server: &Server) -> bool {
-        server.stands_by || is_own_service(self.path(method).trim_start_matches('/'))
+        server.stands_by || self.is_own(method)
     }
 
     /// Whether all that a session serves is of that kind, and it serves something.
@@ -390,6 +381,12 @@ impl Registry {
     /// The method's number in reports.
     pub fn number(&self, method: MethodKey) -> MethodIndex {
         self.methods.get(method).number
+    }
+
+    /// Whether a method is one of the host's own services'.
+    #[inline]
+    pub fn is_own(&self, method: MethodKey) -> bool {
+        self.methods.get(method).is_own
     }
 
     /// The path of a method.

@@ -32,7 +32,27 @@ impl Engine {
     }
 
     /// Does what the last change allows: others may have room now, or wait for an answer nobody else gives.
+    #[inline]
     pub(crate) fn go_on(&mut self, turn: &mut Turn<'_>) {
+        // Asked after everything that happens; nearly always, nobody waits.
+        if self.has_more_to_do() {
+            self.do_what_follows(turn);
+        }
+    }
+
+    /// Whether any owner has something that the last change may have set going.
+    #[inline]
+    fn has_more_to_do(&self) -> bool {
+        !self.nested.is_empty()
+            || self.admission.may_serve_queues()
+            || !self.touched.is_empty()
+            || self.r2p2.is_waited_for()
+            || self.workers.may_be_stirred()
+            || !self.shards.is_alone()
+    }
+
+    #[inline(never)]
+    fn do_what_follows(&mut self, turn: &mut Turn<'_>) {
         self.end_nested(turn);
         self.serve_queues(turn);
         self.settle_grpc(turn);

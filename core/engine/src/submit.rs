@@ -4,7 +4,7 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
 use crate::records::note_late_handler;
-use crate::registry::{MethodKey, is_own_service};
+use crate::registry::MethodKey;
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
@@ -131,7 +131,7 @@ impl Engine {
 
     /// Tells the daemon's own services who calls them.
     fn naming_own_caller(&self, method: MethodKey, session: SessionKey, metadata: Vec<u8>) -> Vec<u8> {
-        if !is_own_service(self.registry.path(method).trim_start_matches('/')) {
+        if !self.registry.is_own(method) {
             return metadata;
         }
         let identity = self.sessions.find(session).map_or("", |session| &session.identity);

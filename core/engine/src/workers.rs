@@ -384,6 +384,12 @@ impl Workers {
         }
     }
 
+    /// Whether the turn of a call that waits may have come, or a place been kept: there are workers.
+    #[inline]
+    pub fn may_be_stirred(&self) -> bool {
+        !self.services.is_empty()
+    }
+
     /// A call that waited and goes on, if there is one. Nobody's turn comes until something has stirred.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<GivenOut> {

@@ -207,6 +207,12 @@ impl Policies {
         }
     }
 
+    /// Whether [`Policies::serve`] may have something to say.
+    #[inline]
+    pub fn may_serve(&self) -> bool {
+        !self.freed.is_empty()
+    }
+
     /// The next call that may go on because others have ended, or that must not wait any longer.
     #[inline]
     pub fn serve(&mut self, now: Instant) -> Option<Verdict> {

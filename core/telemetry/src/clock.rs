@@ -15,7 +15,7 @@
 
 use crate::timeline::{ClientLine, ServerLine};
 use std::collections::VecDeque;
-use trunkline_call::{ClientStamps, ServerStamps};
+use trunkline_call::{ClientStamps, Instant, ServerStamps};
 
 /// Bounds are kept per window this long.
 pub const WINDOW_NS: u64 = 1_000_000_000;
@@ -92,7 +92,7 @@ impl ClockPair {
 
     /// Takes in what one call proves. A call whose stamps contradict themselves proves nothing.
     pub fn observe(&mut self, client: &ClientStamps, server: &ServerStamps) {
-        self.observe_lines(&ClientLine::of(client), &ServerLine::of(server));
+        self.observe_lines(&ClientLine::of(client, Instant(u64::MAX)), &ServerLine::of(server));
     }
 
     pub(crate) fn observe_lines(&mut self, client: &ClientLine, server: &ServerLine) {

@@ -5,7 +5,7 @@ use crate::component::{Component, Components, Coverage, Stamp};
 use crate::timeline::{ClientLine, ServerLine};
 use crate::{MethodIndex, PeerIndex};
 use serde::{Deserialize, Serialize};
-use trunkline_call::{ClientStamps, Code, ServerStamps};
+use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
 
 /// Which end of the call this host was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,15 +63,17 @@ impl Record {
     /// for, stamps out of order are moved, a server that claims more time than there was is scaled down, and the clock
     /// offset only decides how the rest is split between the two wires.
     pub fn components(&self, clock: ClockOffset) -> Components {
-        self.lines().divide(clock)
+        self.lines(Instant(u64::MAX)).divide(clock)
     }
 
-    pub(crate) fn lines(&self) -> Lines {
+    /// Its stamps in order. What an application says of its own clock is not later than `until`.
+    #[inline]
+    pub(crate) fn lines(&self, until: Instant) -> Lines {
         match (self.side, &self.server) {
             (Side::Served, server) => Lines::Server(ServerLine::of(&server.unwrap_or_default())),
-            (_, None) => Lines::Client(ClientLine::of(&self.client)),
+            (_, None) => Lines::Client(ClientLine::of(&self.client, until)),
             (_, Some(server)) => {
-                let lines = (ClientLine::of(&self.client), ServerLine::of(server));
+                let lines = (ClientLine::of(&self.client, until), ServerLine::of(server));
                 let is_one_host = self.peer == PeerIndex::LOCAL;
                 if is_one_host { Lines::OneHost(lines.0, lines.1) } else { Lines::Both(lines.0, lines.1) }
             }
@@ -89,6 +91,7 @@ pub(crate) enum Lines {
 }
 
 impl Lines {
+    #[inline]
     pub fn divide(&self, clock: ClockOffset) -> Components {
         match self {
             Self::Both(client, server) => whole(client, server, clock),
@@ -99,6 +102,7 @@ impl Lines {
     }
 
     /// First and last stamp, on this host's clock.
+    #[inline]
     pub fn ends_ns(&self) -> [u64; 2] {
         match self {
             Self::Both(client, _) | Self::OneHost(client, _) | Self::Client(client) => {
@@ -244,7 +248,6 @@ mod tests {
     //! Shows the division by hand on one call, and that wild stamps still give nine parts that sum exactly.
     use super::*;
     use proptest::prelude::*;
-    use trunkline_call::Instant;
 
     /// Server's clock is this far ahead.
     const THETA: u64 = 1_000_000;
@@ -457,7 +460,7 @@ mod tests {
             let sum: u128 = parts.ns.iter().map(|ns| u128::from(*ns)).sum();
             let whole = match side {
                 Side::Made | Side::Attempt => {
-                    let line = ClientLine::of(&client).stamps;
+                    let line = ClientLine::of(&client, Instant(u64::MAX)).stamps;
                     line.a18.since_ns(line.a0)
                 }
                 Side::Served => ServerLine::of(&server.unwrap_or_default()).stay_ns(),

@@ -144,7 +144,10 @@ impl FlightRecorder {
         flight.half_width_ns = narrow(half_width_ns);
         self.written += 1;
         if self.ring.len() < RING_CALLS {
-            grow(&mut self.ring, RING_CALLS);
+            if self.ring.capacity() == 0 {
+                // All at once: growing would copy what is there in the middle of a call.
+                self.ring.reserve_exact(RING_CALLS);
+            }
             self.ring.push(flight);
         } else if let Some(oldest) = self.ring.get_mut(self.next) {
             *oldest = flight;
@@ -234,10 +237,10 @@ impl FlightRecorder {
         }
     }
 
-    /// Heap bytes in use.
+    /// Heap bytes in use; those of the ring that nobody has written to are not.
     pub fn heap_bytes(&self) -> usize {
         let kept = self.strata().map(|stratum| stratum.kept.capacity());
-        (self.ring.capacity() + kept.sum::<usize>()) * size_of::<Flight>()
+        (self.ring.len() + kept.sum::<usize>()) * size_of::<Flight>()
     }
 
     fn strata(&self) -> impl Iterator<Item = &Stratum> {

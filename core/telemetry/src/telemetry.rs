@@ -200,15 +200,13 @@ impl Telemetry {
 
     #[inline]
     fn write_down(&mut self, now: Instant, record: &Record) -> Written {
-        let mut record = *record;
-        record.client.a18 = record.client.a18.min(now);
-        let lines = record.lines();
+        let lines = record.lines(now);
         let clock = self.clock(record.peer, &lines);
         let parts = lines.divide(clock);
         let total_ns = parts.total_ns();
         let slot = self.slot(record.side, record.method, record.peer);
         let slow = total_ns > self.series[slot].slow_ns;
-        self.recorder.record(now, &record, &parts, slow, clock.half_width_ns);
+        self.recorder.record(now, record, &parts, slow, clock.half_width_ns);
         self.pending.push(Counted {
             slot: slot as u32,
             code: record.code,

@@ -381,6 +381,12 @@ impl AdmissionControl {
         }
     }
 
+    /// Whether calls that wait in queues are to be looked at.
+    #[inline]
+    pub fn may_serve_queues(&self) -> bool {
+        self.policies.may_serve()
+    }
+
     /// What becomes of the next call that waits in a queue, now that others have ended.
     #[inline]
     pub fn poll_queues(&mut self, now: Instant) -> Option<Verdict> {
