@@ -43,12 +43,17 @@ impl Handler {
         number.into_iter().for_each(|number| self.journal.executed(number));
     }
 
-    async fn obey(&self, task: Option<Task>) -> Result<Outcome, Status> {
+    async fn obey(&self, label: &str, task: Option<Task>) -> Result<Outcome, Status> {
         match task {
             Some(Task::Fail(failure)) => return Err(failed(failure)),
             Some(Task::Panic(_)) => panic!("ordered to"),
             Some(Task::Hang(_)) => std::future::pending().await,
             Some(Task::Relay(order)) => return Ok(self.relay(*order).await),
+            Some(Task::Chain(0)) => std::future::pending().await,
+            Some(Task::Chain(left)) => {
+                let order = Order { label: label.to_owned(), task: Some(Task::Chain(left - 1)) };
+                return self.onward.r#do(order).await.map(Response::into_inner);
+            }
             Some(Task::Gate(gate)) => self.journal.pass(&gate).await,
             Some(Task::Open(gate)) => self.journal.open(&gate),
             Some(Task::Log(number)) => self.journal.executed(number),
@@ -103,7 +108,7 @@ impl Probe for Handler {
         let deadline_known = request.deadline() != Deadline::NONE;
         let order = request.into_inner();
         let entry = self.journal.enter(&order.label);
-        let outcome = self.obey(order.task).await;
+        let outcome = self.obey(&order.label, order.task).await;
         entry.returned();
         outcome.map(|outcome| Response::new(Outcome { deadline_known, ..outcome }))
     }

@@ -9,7 +9,7 @@ use crate::handler::{Echoes, Handler};
 use crate::journal::Journal;
 use crate::proto::newer::notes_server::NotesServer as NewerNotes;
 use crate::proto::older::notes_server::NotesServer as OlderNotes;
-use crate::proto::probe::Text;
+use crate::proto::probe::{Order, Text};
 use crate::proto::probe::order::Task;
 use crate::proto::probe::probe_server::ProbeServer;
 use crate::scenario::{self, Stage};
@@ -216,13 +216,11 @@ fn client() -> Result<(), String> {
             let request = Request::new(Text { text: text.to_owned() }).wait_for_ready();
             outcome(stage.client().echo(request.with_timeout(scenario::WATCHDOG)).wait())
         }
-        ("hang", label) => {
-            let (stage, label) = (stage.clone(), label.to_owned());
-            let order = crate::proto::probe::Order { label: label.clone(), task: Some(Task::Hang(true)) };
-            let thread = std::thread::spawn(move || outcome(stage.client().r#do(order).wait()));
-            begun.insert(label, thread);
-            "begun".into()
-        }
+        ("hang", label) => begin(&mut begun, &stage, label, Task::Hang(true)),
+        ("chain", links) => match links.parse() {
+            Ok(links) => begin(&mut begun, &stage, "chain", Task::Chain(links)),
+            Err(_) => format!("no number of calls: {links}"),
+        },
         ("soak", order) => soaks.begin(&channel, order),
         ("soak-look", _) => soaks.look(),
         ("join", label) => match begun.remove(label).map(JoinHandle::join) {
@@ -232,6 +230,19 @@ fn client() -> Result<(), String> {
         },
         _ => format!("no such order: {order}"),
     })
+}
+
+/// Makes a call on a thread of its own, to be asked about by its label.
+fn begin(
+    begun: &mut HashMap<String, JoinHandle<String>>,
+    stage: &Stage,
+    label: &str,
+    task: Task,
+) -> String {
+    let stage = stage.clone();
+    let order = Order { label: label.to_owned(), task: Some(task) };
+    begun.insert(label.to_owned(), std::thread::spawn(move || outcome(stage.client().r#do(order).wait())));
+    "begun".into()
 }
 
 fn scenario_named(stage: &Stage, name: &str) -> String {

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod c_programs;
+mod chains;
 mod crowds;
 mod forks;
 mod grpc_cpp;
