@@ -1,5 +1,6 @@
-//! Shows that a chain of calls, each made by the handler of the one before it, ends however it is ended and however deep
-//! it is: three sessions call each other in turn until each has made all the calls it may, on one shard and on three.
+//! Shows that a chain of calls, each made by the handler of the one before it, ends however it is ended and however
+//! deep it is: three sessions call each other in turn until each has made all the calls it may, on one shard and on
+//! three.
 
 mod world;
 
@@ -168,7 +169,8 @@ impl Chain {
 }
 
 fn every_call_ends(shards: usize) {
-    for ends in [Ends::Cancelled, Ends::ClientDies, Ends::ServerDies(0), Ends::ServerDies(1), Ends::Deadline] {
+    for ends in [Ends::Cancelled, Ends::ClientDies, Ends::ServerDies(0), Ends::ServerDies(1), Ends::Deadline]
+    {
         let codes = Chain::on(shards).end(ends);
         let (made, known) = match ends {
             // Whoever gives a call up hears no more of it.

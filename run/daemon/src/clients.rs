@@ -282,6 +282,17 @@ impl Clients {
         self.places.for_another(name, process, open)
     }
 
+    /// Sessions a shard has, so many at most.
+    pub fn sessions_of(&self, shard: usize, most: usize) -> Vec<AttachedSession> {
+        let all = self.of_session.keys().filter(|session| session.shard == shard);
+        all.take(most).copied().collect()
+    }
+
+    /// Whether a shard has any.
+    pub fn has_sessions(&self, shard: usize) -> bool {
+        self.places.has_sessions(shard)
+    }
+
     /// A connection has attached, and has a receive heap of so many bytes.
     pub fn attached(
         &mut self,
@@ -388,11 +399,6 @@ impl Client {
 
     pub fn peer(&self) -> Option<PeerCredentials> {
         self.peer
-    }
-
-    /// What its application calls itself.
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     pub fn session(&self) -> Option<AttachedSession> {

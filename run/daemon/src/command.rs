@@ -3,6 +3,7 @@
 use crate::clients::AttachedSession;
 use crate::handover::{Leave, Stand};
 use crate::keys::TlsKeys;
+use crate::listening::Listening;
 use crate::placement::ShardLoad;
 use crate::reports::Reported;
 use crate::samples::SampleTotals;
@@ -76,6 +77,14 @@ pub(crate) enum Command {
     StayWithGrpc,
     /// Stand still, and hand everything over to another daemon when all do.
     Stand(Stand),
+    /// Look at the orders for this shard's thread (`group.rs`).
+    OrderThread,
+    /// Give descriptors of the ports this shard listens at, for another.
+    ShareListeners { reply: Sender<Vec<Listening>> },
+    /// Give the listeners away.
+    GiveListeners { reply: Sender<Vec<Listening>> },
+    /// Listen where another shard did, too.
+    TakeListeners(Vec<Listening>),
     /// Take no new calls.
     Drain,
     /// End the thread.
@@ -158,6 +167,10 @@ pub struct Observation {
     pub telemetry: Measured,
     /// What became of samples of all shards, in the first one's observation.
     pub samples: SampleTotals,
+    /// Whether it has a thread of its own. One without is beside another, and takes in nothing new.
+    pub has_thread: bool,
+    /// How busy its thread is: parts of a thousand of the last interval.
+    pub busy_permille: u64,
 }
 
 /// The control thread's end of a shard.

@@ -148,7 +148,8 @@ pub struct Daemon {
     pub socket: PathBuf,
     /// Permissions of that socket: who may attach is who may write to it.
     pub socket_mode: Mode,
-    /// Threads that carry calls. One carries several hundred thousand calls a second.
+    /// Threads that carry calls. One carries several hundred thousand calls a second; by default more begin while there
+    /// is work for them.
     pub shards: Shards,
     /// Addresses other daemons reach this one at. None: nothing listens.
     pub listen: Vec<Address>,
@@ -406,7 +407,7 @@ impl Default for Daemon {
             node: String::new(),
             socket: PathBuf::new(),
             socket_mode: Mode(0o660),
-            shards: Shards::Count(1),
+            shards: Shards::Auto,
             listen: Vec::new(),
             hosts: Vec::new(),
             integrity: false,

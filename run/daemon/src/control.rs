@@ -8,11 +8,11 @@ use crate::clients::{AttachedSession, Client, Clients, ControlReceived};
 use crate::command::{Bind as BindCommand, Command, ControlMessage, Notice, ShardSender};
 use crate::config::Config;
 use crate::keys::{KeySource, LOOK_EVERY};
-use crate::load::BusyTime;
 use crate::memory::{BEHIND_SLEEP, FreedMemory};
 use crate::placement::SessionPlacement;
 use crate::rights::{Refused, Rights};
 use crate::schemas::{SchemaCache, read_memfd};
+use crate::shard_threads::ShardThreads;
 use crate::waker::Waker;
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
@@ -26,7 +26,7 @@ use trunkline_control::{
 };
 use trunkline_engine::{AccessRecord, Binding, BoundSchema, SessionKey};
 use trunkline_net::{Interest, Poller, Ready, Token};
-use trunkline_shm::{ControlListener, PeerCredentials, SessionConfig, create_session};
+use trunkline_shm::{ControlListener, PeerCredentials, SessionConfig, create_session, monotonic_ns};
 
 /// Time the control socket rests when the process cannot take another connection.
 const REST: Duration = Duration::from_millis(100);
@@ -45,10 +45,8 @@ const LISTENER: Token = Token(1);
 pub(crate) struct ControlParts {
     pub listener: Option<ControlListener>,
     pub shards: Vec<ShardSender>,
-    /// How many of them, the first, take new sessions in.
-    pub open_shards: usize,
-    /// How long each of those has been busy.
-    pub busy: Vec<Arc<BusyTime>>,
+    /// Their threads.
+    pub threads: ShardThreads,
     pub messages: Receiver<ControlMessage>,
     pub waker: Arc<Waker>,
     pub config: Arc<Config>,
@@ -66,8 +64,7 @@ pub(crate) struct ControlParts {
 pub(crate) struct Control {
     pub listener: Option<ControlListener>,
     pub shards: Vec<ShardSender>,
-    open_shards: usize,
-    pub busy: Vec<Arc<BusyTime>>,
+    pub threads: ShardThreads,
     pub placement: SessionPlacement,
     messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
@@ -96,18 +93,8 @@ impl Control {
     /// # Errors
     /// The kernel has no poller left.
     pub fn new(parts: ControlParts) -> io::Result<Self> {
-        let ControlParts {
-            listener,
-            shards,
-            open_shards,
-            busy,
-            messages,
-            waker,
-            config,
-            schemas,
-            sessions,
-            ..
-        } = parts;
+        let ControlParts { listener, shards, threads, messages, waker, config, schemas, sessions, .. } =
+            parts;
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER, Interest::Read)?;
         if let Some(listener) = &listener {
@@ -116,8 +103,7 @@ impl Control {
         Ok(Self {
             listener,
             shards,
-            open_shards,
-            busy,
+            threads,
             placement: SessionPlacement::default(),
             messages,
             waker,
@@ -158,6 +144,7 @@ impl Control {
             self.serve();
             self.end_late();
             self.look_at_keys();
+            self.look_after_shards();
             self.memory.look();
         }
     }
@@ -219,7 +206,8 @@ impl Control {
         let late = self.clients.next_due().map(until);
         let memory = self.memory.is_due().then_some(BEHIND_SLEEP);
         let keys = (!self.keys.is_empty()).then_some(LOOK_EVERY);
-        [rest, late, memory, keys].into_iter().flatten().min()
+        let shards = self.threads.next_look(monotonic_ns());
+        [rest, late, memory, keys, shards].into_iter().flatten().min()
     }
 
     /// Gives shards new keys and certificates when there are any.
@@ -392,18 +380,21 @@ impl Control {
 
     /// The shard of a new session. The daemon's own are where its successor's will be.
     fn shard_for(&self, name: &str, stands_by: bool, pid: u32) -> usize {
-        if self.open_shards < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
+        if self.threads.open() < 2 || stands_by || self.listener.is_some() && pid == std::process::id() {
             return 0;
         }
-        self.clients.shard_for(name, pid, self.open_shards)
+        self.clients.shard_for(name, pid, self.threads.open())
     }
 
-    /// Has every shard hear what the others have said so far.
+    /// Has every shard that matters hear what the others have said so far.
     fn have_shards_meet(&self) {
-        if self.shards.len() > 1 {
+        // One without sessions that takes in nothing new has nobody who might call.
+        let matters = |shard: &usize| *shard < self.threads.open() || self.clients.has_sessions(*shard);
+        let matter: Vec<usize> = (0..self.shards.len()).filter(matters).collect();
+        if matter.len() > 1 {
             // All say it, and then all have heard it.
             for _ in 0..2 {
-                self.shards.iter().for_each(|shard| _ = shard.ask(|reply| Command::Meet { reply }));
+                matter.iter().for_each(|shard| _ = self.shards[*shard].ask(|reply| Command::Meet { reply }));
             }
         }
     }

@@ -92,6 +92,11 @@ impl Crossings {
         }
     }
 
+    /// Whether there are other shards.
+    pub fn are_several(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
     /// Whether something is left that a queue had no room for, or that came of what was sent.
     pub fn has_more(&self, engine: &Engine) -> bool {
         self.outgoing.iter().any(|outgoing| has_crossings(engine, outgoing.to))

@@ -30,7 +30,7 @@ pub(crate) fn fresh_engine(
     if config.otlp.is_on() {
         engine.trace_calls(config.otlp.sample, RandomState::new().hash_one(1));
     }
-    let shards = config.daemon.shards.count();
+    let shards = config.daemon.shards.most();
     engine.sample_calls(config.sample.iter().map(|table| table.rule(shards)).collect());
     // Requests arrive at the first shard: one that is sent twice must come where it is known.
     let r2p2 = config.r2p2();

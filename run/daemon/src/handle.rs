@@ -7,61 +7,62 @@ use crate::command::{Command, ControlMessage, Observation, Services, ShardSender
 use crate::config::Config;
 use crate::control::{Control, ControlParts};
 use crate::crossings::Crossings;
-use crate::datagrams::UdpPorts;
+use crate::elastic::Elastic;
+use crate::endpoints::Endpoints;
 use crate::fresh::fresh_engine;
-use crate::group::Group;
+use crate::group::{Group, ThreadOrder, Threaded};
 use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
-use crate::listening::{Listening, admit_mode, control_listener, listen, raise_descriptor_limit};
+use crate::listening::{control_listener, raise_descriptor_limit};
 use crate::load::{BusyTime, LoadMeter};
 use crate::memory::FreedMemory;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
 use crate::policies_file::Kept;
-use crate::purpose::Purpose;
 use crate::reports::{Reported, Reports};
 use crate::samples::{SampleSink, SampleThread, SampleTotals};
 use crate::schemas::SchemaCache;
 use crate::session_rings::Sessions;
 use crate::shard::{ControlSender, Shard};
+use crate::shard_threads::{ShardThreads, THREAD_NAME, ThreadOfShard};
 use crate::sockets::NativeSockets;
 use crate::start_error::StartError;
 use crate::tenants::Tenants;
+use crate::threads::Threads;
 use crate::token::Token;
 use crate::waker::Waker;
-use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 use trunkline_call::TimerTable;
 use trunkline_engine::{Engine, ServiceState, SessionKey};
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_module::Loader;
-use trunkline_net::{Buffers, ConnectionBudget, Endpoint, Interest, Listener, Poller};
+use trunkline_net::{Buffers, ConnectionBudget, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
 use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
 
+/// How long it is waited for what keeps a session on its shard, and between two attempts.
+const MOVE_SOON: Duration = Duration::from_secs(1);
+const MOVE_LOOK: Duration = Duration::from_millis(5);
+
 /// A running daemon. Dropping the handle stops it.
 pub struct Daemon {
     shards: Vec<ShardSender>,
-    /// How many of them, the first, take in what is new, each on a thread of its own.
-    open_shards: usize,
+    /// How busy each is.
+    busy: Vec<Arc<BusyTime>>,
     control: ControlSender,
     names: Arc<Names>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Arc<Threads>,
     control_path: Option<PathBuf>,
-    endpoints: Vec<String>,
-    admin_endpoints: Vec<String>,
-    gateway_endpoints: Vec<String>,
-    /// Where the first shard listens, by what the configuration says of it.
-    bound: BTreeMap<String, String>,
+    endpoints: Endpoints,
     changes: Arc<Changes>,
     pub(crate) modules: Loader,
     /// Where the chain comes from, and where it is kept.
@@ -93,14 +94,16 @@ struct Among {
     crossings: Crossings,
     shared: Arc<HostLimits>,
     samples: Option<SampleSink>,
-    /// How long it has been busy; `None` of the only one.
-    busy: Option<Arc<BusyTime>>,
+    /// How long it has been busy.
+    busy: Arc<BusyTime>,
 }
 
 /// A daemon whose threads have not begun.
 struct Prepared {
     daemon: Daemon,
-    shards: Vec<Shard>,
+    shards: Vec<Threaded>,
+    /// On how many threads they begin.
+    open: usize,
     control: Control,
 }
 
@@ -132,12 +135,13 @@ impl Daemon {
             config.daemon.socket.clone_from(path);
         }
         let begun = Self::prepare(config, listener, path, Some(&mut inherited)).and_then(|begun| {
-            let at_work = begun.shards.first().map_or_else(Vec::new, |shard| shard.engine.policy_rows());
+            let first = begun.shards.first();
+            let at_work = first.map_or_else(Vec::new, |one| one.shard.engine.policy_rows());
             begun.daemon.kept.take_over(at_work.into_iter().map(|row| row.definition).collect())?;
             arrival.ready()?;
             Ok(begun)
         });
-        let Prepared { mut daemon, mut shards, mut control } = match begun {
+        let Prepared { daemon, mut shards, open, mut control } = match begun {
             Ok(prepared) => prepared,
             Err(error) => {
                 arrival.fail(&error.to_string());
@@ -146,10 +150,11 @@ impl Daemon {
         };
         // It is ours from here on, with the files that go with it.
         control.listener.iter_mut().for_each(|listener| listener.clear_path_at_end(true));
-        shards.iter_mut().flat_map(|shard| &mut shard.listening).for_each(|one| one.listener.own_file());
+        let listening = shards.iter_mut().flat_map(|one| &mut one.shard.listening);
+        listening.for_each(|one| one.listener.own_file());
         let mut taken = TakenOver { from: arrival.from, ..TakenOver::default() };
         taken.sessions = inherited.clients.iter().filter(|c| c.session.is_some() && c.may_move).count();
-        taken.connections = shards.iter().map(|shard| shard.sockets.len()).sum();
+        taken.connections = shards.iter().map(|one| one.shard.sockets.len()).sum();
         let mut heaps = inherited.take_heaps();
         for client in inherited.clients {
             let heap = client.session.and_then(|key| heaps.remove(&(client.shard, key)));
@@ -158,8 +163,8 @@ impl Daemon {
             client.follow(heap);
             control.take_in(client);
         }
-        daemon.begin(shards)?;
-        daemon.spawn("trunkline-control", move || control.run())?;
+        daemon.begin(shards, open)?;
+        daemon.threads.spawn("trunkline-control", move || control.run())?;
         // Every shard has turned by the time it answers.
         taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
         taken.paused_ns = monotonic_ns().saturating_sub(inherited.stopped_ns);
@@ -192,27 +197,30 @@ impl Daemon {
 
     /// Where peers connect, with the ports the kernel chose.
     pub fn endpoints(&self) -> &[String] {
-        &self.endpoints
+        &self.endpoints.peers
     }
 
     /// Where operators connect.
     pub fn admin_endpoints(&self) -> &[String] {
-        &self.admin_endpoints
+        &self.endpoints.operators
     }
 
     /// Where gRPC clients have their calls forwarded, with the ports the kernel chose.
     pub fn gateway_endpoints(&self) -> &[String] {
-        &self.gateway_endpoints
+        &self.endpoints.gateways
     }
 
     /// What every shard knows about itself, in order.
     pub fn observe(&self, ask: &Ask) -> Vec<Observation> {
-        let observe = |shard: &ShardSender| shard.ask(|reply| Command::Observe { ask: ask.clone(), reply });
-        let reported = self.shards.iter().filter_map(observe);
+        let observe = |(shard, busy): (&ShardSender, &Arc<BusyTime>)| {
+            let reported = shard.ask(|reply| Command::Observe { ask: ask.clone(), reply })?;
+            Some((reported, busy.has_thread(), busy.permille(monotonic_ns())))
+        };
+        let reported = self.shards.iter().zip(&self.busy).filter_map(observe);
         // What takes time is done here, on the thread of whoever asks.
-        let seen = |Reported { state, measured }| {
+        let seen = |(Reported { state, measured }, has_thread, busy_permille)| {
             let (telemetry, samples) = (measured.finish(), SampleTotals::default());
-            Observation { snapshot: state, telemetry, samples }
+            Observation { snapshot: state, telemetry, samples, has_thread, busy_permille }
         };
         let mut observed: Vec<Observation> = reported.map(seen).collect();
         if let (Some(first), Some(samples)) = (observed.first_mut(), &self.samples) {
@@ -274,6 +282,50 @@ impl Daemon {
         answer.recv().unwrap_or_else(|_| Err("the daemon has ended".into()))
     }
 
+    /// Has all sessions of an application, as [`Daemon::observe`] calls it, go to a shard that has a thread. How many
+    /// went.
+    ///
+    /// # Errors
+    /// What is wrong with the wish, or what keeps the first session that stays.
+    pub fn move_application(&self, application: &str, to: usize) -> Result<usize, String> {
+        match self.busy.get(to) {
+            Some(busy) if busy.has_thread() => {}
+            Some(_) => {
+                return Err(format!(
+                    "shard {to} has no thread now: with daemon.shards = \"auto\" it gets one when the others are \
+                     busy; set daemon.shards to a number to have so many at all times"
+                ));
+            }
+            None => {
+                let last = self.shards.len() - 1;
+                return Err(format!("there is no shard {to}: the last one is {last} (daemon.shards)"));
+            }
+        }
+        let (mut found, mut moved) = (false, 0);
+        for (shard, observed) in self.observe(&Ask::default()).into_iter().enumerate() {
+            let own = observed.snapshot.sessions.into_iter().filter(|row| row.label == application);
+            for row in own {
+                found = true;
+                if shard != to {
+                    self.move_soon(shard, row.key, to)?;
+                    moved += 1;
+                }
+            }
+        }
+        if found { Ok(moved) } else { Err(format!("no application {application:?} is attached")) }
+    }
+
+    /// [`Daemon::move_session`], as soon as nothing keeps it.
+    fn move_soon(&self, shard: usize, session: SessionKey, to: usize) -> Result<SessionKey, String> {
+        let began = Instant::now();
+        loop {
+            match self.move_session(shard, session, to) {
+                Err(_) if began.elapsed() < MOVE_SOON => std::thread::park_timeout(MOVE_LOOK),
+                answer => return answer,
+            }
+        }
+    }
+
     /// Says where calls to a service go that nobody on this host serves.
     pub fn configure_service(&self, service: &str, endpoints: &[String]) {
         for shard in &self.shards {
@@ -316,18 +368,18 @@ impl Daemon {
         listener: Option<ControlListener>,
         control_path: Option<PathBuf>,
     ) -> Result<Self, StartError> {
-        let Prepared { mut daemon, shards, control } = Self::prepare(config, listener, control_path, None)?;
-        daemon.begin(shards)?;
+        let prepared = Self::prepare(config, listener, control_path, None)?;
+        let Prepared { daemon, shards, open, control } = prepared;
+        daemon.begin(shards, open)?;
         daemon.begin_with_policies()?;
-        daemon.spawn("trunkline-control", move || control.run())?;
+        daemon.threads.spawn("trunkline-control", move || control.run())?;
         Ok(daemon)
     }
 
     /// Starts the shards.
-    fn begin(&mut self, shards: Vec<Shard>) -> Result<(), StartError> {
-        let groups = Group::spread(shards, self.open_shards)?;
-        for group in groups {
-            self.spawn("trunkline-shard", move || group.run())?;
+    fn begin(&self, shards: Vec<Threaded>, open: usize) -> Result<(), StartError> {
+        for group in Group::spread(shards, open)? {
+            self.threads.spawn(THREAD_NAME, move || group.run())?;
         }
         Ok(())
     }
@@ -345,18 +397,14 @@ impl Daemon {
         let (sink, samples) = crate::samples::start(&config).map_err(failed)?.unzip();
         let (messages, inbox) = channel();
         let control = ControlSender::new(messages)?;
-        let own = config.daemon.shards.count();
         let mut daemon = Self {
             shards: Vec::new(),
-            open_shards: own,
+            busy: Vec::new(),
             control,
             names: Names::new(),
-            threads: Vec::new(),
+            threads: Arc::default(),
             control_path,
-            endpoints: Vec::new(),
-            admin_endpoints: Vec::new(),
-            gateway_endpoints: Vec::new(),
-            bound: BTreeMap::new(),
+            endpoints: Endpoints::default(),
             changes: Arc::default(),
             modules: Loader::default(),
             kept,
@@ -365,29 +413,31 @@ impl Daemon {
         let mut shards = Vec::new();
         let mut keys = KeySource::new(config.tls.clone())?;
         let loaded = keys.load(if inherited.is_some() { TAKEOVER_PATIENCE } else { START_PATIENCE })?;
-        let all = inherited.as_deref_mut().map_or(Ok(own), |inherited| inherited.settle_shards(own))?;
+        let (least, most) = (config.daemon.shards.least(), config.daemon.shards.most());
+        let open = inherited.as_deref().map_or(least, |inherited| inherited.in_use().clamp(least, most));
+        let all =
+            inherited.as_deref_mut().map_or(Ok(most), |inherited| inherited.settle_shards(open, most))?;
         let wakers = (0..all).map(|_| Ok(Arc::new(Waker::new()?)));
         let wakers = wakers.collect::<io::Result<Vec<_>>>()?;
         let places = PendingConnections::budgets(config.connections());
         let shared = Arc::new(HostLimits::new(wakers.len() as u16));
-        let busy: Vec<Arc<BusyTime>> = wakers.iter().map(|_| Arc::default()).collect();
+        daemon.busy = wakers.iter().map(|_| Arc::default()).collect();
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
-            let (count, waker, shared) = (own, Arc::clone(&wakers[index]), Arc::clone(&shared));
-            let busy = (busy.len() > 1).then(|| Arc::clone(&busy[index]));
-            let samples = sink.clone();
-            let among = Among { index, count, waker, crossings, shared, samples, busy };
+            let (waker, shared) = (Arc::clone(&wakers[index]), Arc::clone(&shared));
+            let (busy, samples) = (Arc::clone(&daemon.busy[index]), sink.clone());
+            let among = Among { index, count: open, waker, crossings, shared, samples, busy };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         daemon.configure_services(&config);
         if let Some(inherited) = inherited.as_deref_mut() {
             inherited.settle_into(&mut shards, &daemon.modules)?;
         }
+        let (threads, inboxes) = daemon.shard_threads(Elastic::new(least, most, open));
         let control = Control::new(ControlParts {
             listener,
             shards: daemon.shards.clone(),
-            open_shards: own,
-            busy: busy.into_iter().take(own).collect(),
+            threads,
             messages: inbox,
             waker: Arc::clone(&daemon.control.waker),
             config: Arc::new(config),
@@ -399,7 +449,20 @@ impl Daemon {
             unwritten: Arc::clone(&daemon.control.unwritten),
             memory: FreedMemory::new(Arc::clone(&daemon.control.ended)),
         })?;
-        Ok(Prepared { daemon, shards, control })
+        let threaded = shards.into_iter().zip(inboxes).map(|(shard, orders)| Threaded { shard, orders });
+        Ok(Prepared { daemon, shards: threaded.collect(), open, control })
+    }
+
+    /// Whoever orders the threads of shards, and where each hears of it.
+    fn shard_threads(&self, elastic: Elastic) -> (ShardThreads, Vec<Receiver<ThreadOrder>>) {
+        let (orders, inboxes): (Vec<_>, Vec<_>) = self.shards.iter().map(|_| channel()).unzip();
+        let of_shards = self.shards.iter().zip(&self.busy).zip(orders);
+        let of_shards = of_shards.map(|((shard, busy), orders)| ThreadOfShard {
+            shard: shard.clone(),
+            orders,
+            busy: Arc::clone(busy),
+        });
+        (ShardThreads::new(of_shards.collect(), elastic, Arc::clone(&self.threads)), inboxes)
     }
 
     fn configure_services(&self, config: &Config) {
@@ -424,9 +487,10 @@ impl Daemon {
         let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
-        let listening = self.listen_for(index, count, config, &poller, inherited.as_deref_mut())?;
+        let listening =
+            self.endpoints.listen_for((index, count), config, &poller, inherited.as_deref_mut())?;
         let bound = inherited.as_deref_mut().map(|inherited| std::mem::take(&mut inherited.datagrams));
-        let udp = self.open_udp(index, config, bound.unwrap_or_default(), &poller)?;
+        let udp = self.endpoints.open_udp(index, config, bound.unwrap_or_default(), &poller)?;
         let engine = make_engine(index, &shared, config, inherited.as_deref())?;
         let waiting =
             WaitLimits { patience_ns_max: config.patience_ns_max(), ..WaitLimits::of_this_process() };
@@ -455,6 +519,8 @@ impl Daemon {
             reports: Reports::default(),
             samples,
             load: LoadMeter::new(busy, now()),
+            beside_rang: false,
+            thread_is_ordered: false,
             crossings,
             stopping: false,
             ordered_to_stand: None,
@@ -468,89 +534,6 @@ impl Daemon {
         self.names.add_shard(sender.clone());
         self.shards.push(sender);
         Ok(shard)
-    }
-
-    /// The listeners of a shard. A port is shared by all, and the kernel spreads connections over them; a socket file
-    /// is the first one's, whose calls go to the others. A shard that is left over has none.
-    fn listen_for(
-        &mut self,
-        index: usize,
-        count: usize,
-        config: &Config,
-        poller: &Poller,
-        mut inherited: Option<&mut InheritedShard>,
-    ) -> Result<Vec<Listening>, StartError> {
-        let mut listening = Vec::new();
-        for (endpoint, purpose) in Purpose::of_all(config) {
-            let configured = purpose.name_of(endpoint);
-            if index >= count || index > 0 && matches!(endpoint, Endpoint::Unix(_)) {
-                continue;
-            }
-            // More than one, where there are fewer shards than before.
-            let next = || inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
-            let mut open: Vec<Listener> = std::iter::from_fn(next).collect();
-            if open.is_empty() {
-                let address = self.bound.get(&configured).cloned().unwrap_or_else(|| endpoint.to_string());
-                let failed = |error| StartError::Listen { endpoint: address.clone(), error };
-                open.push(listen(&address, index, count).map_err(failed)?);
-            }
-            if let Some(mode) = purpose.socket_mode(config) {
-                let failed = |error| StartError::Listen { endpoint: endpoint.to_string(), error };
-                admit_mode(endpoint, mode).map_err(failed)?;
-            }
-            for listener in open {
-                let (place, purpose) = (listening.len(), purpose.clone());
-                let one = self.watch_listener(configured.clone(), listener, poller, place, purpose)?;
-                self.bound.entry(one.configured.clone()).or_insert_with(|| one.endpoint.clone());
-                listening.push(one);
-            }
-        }
-        Ok(listening)
-    }
-
-    fn watch_listener(
-        &mut self,
-        configured: String,
-        listener: Listener,
-        poller: &Poller,
-        index: usize,
-        purpose: Purpose,
-    ) -> Result<Listening, StartError> {
-        let mut listening = Listening::new(listener, configured, purpose);
-        listening.watch(poller, index)?;
-        let (endpoint, purpose) = (&listening.endpoint, &listening.purpose);
-        let known = match purpose {
-            Purpose::Peers => &mut self.endpoints,
-            Purpose::Operators(_) => &mut self.admin_endpoints,
-            Purpose::Gateway(_) => &mut self.gateway_endpoints,
-        };
-        if !known.contains(endpoint) {
-            known.push(endpoint.clone());
-        }
-        Ok(listening)
-    }
-
-    fn open_udp(
-        &mut self,
-        index: usize,
-        config: &Config,
-        bound: [Option<OwnedFd>; 2],
-        poller: &Poller,
-    ) -> Result<UdpPorts, StartError> {
-        // Requests that are sent twice must arrive where the first is known.
-        let listen = config.r2p2.listen.0.filter(|_| index == 0);
-        let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
-        let keys = config.r2p2.keys()?;
-        let udp = UdpPorts::open(listen, bound, poller, keys).map_err(failed)?;
-        if let Some(address) = udp.address().map_err(failed)? {
-            self.endpoints.push(Endpoint::R2p2(address).to_string());
-        }
-        Ok(udp)
-    }
-
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        self.threads.push(crate::threads::spawn(name, run)?);
-        Ok(())
     }
 
     pub(crate) fn shards(&self) -> &[ShardSender] {
@@ -568,9 +551,7 @@ impl Daemon {
         for shard in &self.shards {
             shard.send(Command::Stop);
         }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.threads.join();
         self.samples.take().into_iter().for_each(SampleThread::end);
     }
 }

@@ -5,7 +5,7 @@
 //! the engine wants done.
 //!
 //! * `turn.rs` is the loop of a shard, on one page. Start reading there. `group.rs` is a thread: a shard as a rule, and
-//!   more where a daemon had more before.
+//!   those beside it that have no thread of their own.
 //! * `tenants.rs` says whose entries come next where several users want the shard.
 //! * `shard.rs` is what a shard holds; `heaps.rs` lets the engine reach the sessions' memory, `token.rs` is what its
 //!   poller and timers name.
@@ -19,6 +19,9 @@
 //!   connections, `fair_queue.rs` says whose packet is next, `shard_places.rs` where they go, `bound_sets.rs` which
 //!   descriptor sets they hold. `command.rs` is how the two talk, `changes.rs` how others learn that what is served has
 //!   changed.
+//! * `elastic.rs` says how many shards have threads of their own, `shard_threads.rs` starts and stops these,
+//!   `placement.rs` says who moves where, on what `load.rs` has measured, and `session_moves.rs` has it done.
+//!   `endpoints.rs` is where the daemon listens.
 //! * `crossings.rs` has the queues between shards: calls whose ends sit on different ones go through them.
 //! * `memory.rs` gives the kernel back what connections and sessions have left.
 //! * `policies.rs` exchanges the chain of policies, `policies_file.rs` keeps it for the next daemon.
@@ -50,6 +53,8 @@ mod config;
 mod control;
 mod crossings;
 mod datagrams;
+mod elastic;
+mod endpoints;
 mod fair_queue;
 mod fresh;
 mod group;
@@ -78,6 +83,7 @@ mod session_moves;
 mod session_rings;
 mod shard;
 mod shard_places;
+mod shard_threads;
 mod shutdown;
 mod socket_work;
 mod sockets;

@@ -4,8 +4,10 @@ use crate::config::Config;
 use crate::purpose::Purpose;
 use crate::start_error::StartError;
 use crate::token::Token;
+use rustix::fs::fstat;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
@@ -45,6 +47,36 @@ impl Listening {
             let _ = poller.remove(&self.listener);
         }
     }
+}
+
+impl Listening {
+    /// Whether both are descriptors of one socket.
+    pub fn is_same_socket(&self, other: &Self) -> bool {
+        let place = |one: &Self| fstat(one.listener.as_fd()).map(|found| (found.st_dev, found.st_ino));
+        matches!((place(self), place(other)), (Ok(own), Ok(others)) if own == others)
+    }
+
+    /// Another descriptor of the socket, that nobody watches.
+    fn share(&self) -> io::Result<Self> {
+        let socket = self.listener.as_fd().try_clone_to_owned()?;
+        let listener = Listener::inherit(socket, self.listener.endpoint().clone());
+        Ok(Self::new(listener, self.configured.clone(), self.purpose.clone()))
+    }
+}
+
+/// Descriptors of the same ports for another shard. Whoever connects is accepted by the one that looks first: by one
+/// that rests, rather than one that is busy. Socket files are the first shard's alone.
+pub(crate) fn share(listening: &[Listening]) -> Vec<Listening> {
+    let ports = listening.iter().filter(|one| !matches!(one.listener.endpoint(), Endpoint::Unix(_)));
+    let shared = ports.map(|one| one.share().map_err(|error| (one, error)));
+    let taken = shared.filter_map(|shared| {
+        shared
+            .inspect_err(
+                |(one, error)| tracing::error!(endpoint = %one.endpoint, %error, "cannot share a listener"),
+            )
+            .ok()
+    });
+    taken.collect()
 }
 
 /// Sets who may connect to a socket at all.

@@ -25,9 +25,15 @@ const HAS_TIME_PERMILLE: u64 = 700;
 const MARGIN_PERMILLE: u64 = 200;
 /// Calls per second that cross to one shard from which on a session may follow them.
 const CROSSING_PER_SECOND: u64 = 1_000;
+/// From which on a shard that has nobody to give a session to wants another shard.
+const FULL_PERMILLE: u64 = 700;
+/// So much of it is for connections: another shard would accept some of them.
+const CONNECTIONS_PERMILLE: u64 = 300;
 /// A session that has moved stays for so long.
 const REST_NS: u64 = 5_000_000_000;
 const MOVES_PER_SECOND: usize = 8;
+/// Sessions that rest, at most, where somebody moves them one after another.
+const RESTING_MAX: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a session did in an interval.
@@ -53,6 +59,15 @@ pub(crate) struct ShardLoad {
 pub(crate) struct Move {
     pub session: AttachedSession,
     pub to: usize,
+}
+
+/// What is to be done about a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Relief {
+    Nothing,
+    Move(Move),
+    /// Nobody has time for what the shard has. Another shard would.
+    AnotherShard,
 }
 
 /// What is remembered of loads and moves.
@@ -89,7 +104,7 @@ impl ShardLoad {
 impl SessionPlacement {
     /// What is to be done when a shard says what it did. `busy_ns` is how long every shard that takes sessions has been
     /// busy in all.
-    pub fn decide(&mut self, now_ns: u64, from: usize, load: &ShardLoad, busy_ns: &[u64]) -> Option<Move> {
+    pub fn decide(&mut self, now_ns: u64, from: usize, load: &ShardLoad, busy_ns: &[u64]) -> Relief {
         self.shards.resize(busy_ns.len(), Looked::default());
         while self.moved.front().is_some_and(|(at, _)| now_ns.saturating_sub(*at) > REST_NS) {
             self.moved.pop_front();
@@ -114,19 +129,40 @@ impl SessionPlacement {
         };
         let recent = self.moved.iter().filter(|(at, _)| now_ns.saturating_sub(*at) < SECOND_NS).count();
         if recent >= MOVES_PER_SECOND {
-            return None;
+            return Relief::Nothing;
         }
         let together = self.together(from, load, &shares);
         let away = || (pressed >= 2).then(|| self.away(from, own, load, &shares)).flatten();
-        let chosen = together.or_else(away)?;
-        self.moved.push_back((now_ns, chosen.session));
-        Some(chosen)
+        if let Some(chosen) = together.or_else(away) {
+            self.moved.push_back((now_ns, chosen.session));
+            return Relief::Move(chosen);
+        }
+        if pressed >= 2 && own >= FULL_PERMILLE && self.would_use_another(from, own, load) {
+            return Relief::AnotherShard;
+        }
+        Relief::Nothing
+    }
+
+    /// Whether somebody would leave for a shard that has nothing to do.
+    fn would_use_another(&self, from: usize, own: u64, load: &ShardLoad) -> bool {
+        let of_sessions: u64 = load.sessions.iter().map(|session| session.busy_ns).sum();
+        let of_connections = load.busy_ns.saturating_sub(of_sessions);
+        let measured = !load.sessions.is_empty();
+        self.least_that_may_leave(from, own, load, 0).is_some()
+            || measured && permille(of_connections, load.interval_ns) >= CONNECTIONS_PERMILLE
     }
 
     /// A session has moved, and has another name now.
     pub fn moved(&mut self, before: AttachedSession, now: AttachedSession) {
         if let Some((_, session)) = self.moved.iter_mut().find(|(_, session)| *session == before) {
             *session = now;
+        }
+    }
+
+    /// Somebody wanted it where it is now: it stays for as long as others that have moved.
+    pub fn was_moved(&mut self, now_ns: u64, session: AttachedSession) {
+        if self.moved.len() < RESTING_MAX {
+            self.moved.push_back((now_ns, session));
         }
     }
 
@@ -149,14 +185,25 @@ impl SessionPlacement {
     fn away(&self, from: usize, own: u64, load: &ShardLoad, shares: &[u64]) -> Option<Move> {
         let (to, share) =
             shares.iter().copied().enumerate().filter(|(shard, _)| *shard != from).min_by_key(|one| one.1)?;
+        let least = self.least_that_may_leave(from, own, load, share)?;
+        Some(Move { session: AttachedSession { shard: from, key: least.key }, to })
+    }
+
+    /// The session that takes the least, of those that may go to a shard that is so busy. The busiest stays.
+    fn least_that_may_leave<'a>(
+        &self,
+        from: usize,
+        own: u64,
+        load: &'a ShardLoad,
+        share: u64,
+    ) -> Option<&'a SessionLoad> {
         let busiest = load.sessions.iter().max_by_key(|session| session.busy_ns)?;
         let others = load.sessions.iter().filter(|one| one.key != busiest.key && one.busy_ns > 0);
         let fits = |one: &&SessionLoad| {
             share + permille(one.busy_ns, load.interval_ns) + MARGIN_PERMILLE <= own
                 && !self.rests(AttachedSession { shard: from, key: one.key })
         };
-        let least = others.filter(fits).min_by_key(|one| one.busy_ns)?;
-        Some(Move { session: AttachedSession { shard: from, key: least.key }, to })
+        others.filter(fits).min_by_key(|one| one.busy_ns)
     }
 
     fn rests(&self, session: AttachedSession) -> bool {
@@ -178,7 +225,8 @@ impl Looked {
     }
 }
 
-fn permille(part_ns: u64, of_ns: u64) -> u64 {
+/// Parts of a thousand.
+pub(crate) fn permille(part_ns: u64, of_ns: u64) -> u64 {
     (part_ns.saturating_mul(1_000) / of_ns.max(1)).min(1_000)
 }
 
@@ -211,7 +259,7 @@ mod tests {
                 .map(|ns| ns * interval)
                 .collect();
             let now = interval * INTERVAL_NS;
-            if let Some(Move { session, to }) = placement.decide(now, 0, load, &busy) {
+            if let Relief::Move(Move { session, to }) = placement.decide(now, 0, load, &busy) {
                 moves.push((now / MS, session.key.to_bits(), to));
             }
         }
@@ -254,13 +302,15 @@ mod tests {
     fn who_has_moved_stays_for_a_while() {
         let mut placement = SessionPlacement::default();
         let talks = load(vec![session(7, 20, Some((1, 10_000)))]);
-        let first = placement.decide(INTERVAL_NS, 0, &talks, &[0, 0]).unwrap();
+        let Relief::Move(first) = placement.decide(INTERVAL_NS, 0, &talks, &[0, 0]) else {
+            panic!("it follows its calls");
+        };
         let there = AttachedSession { shard: 1, key: key(9) };
         placement.moved(first.session, there);
         let back = load(vec![session(9, 20, Some((0, 10_000)))]);
-        assert_eq!(placement.decide(2 * INTERVAL_NS, 1, &back, &[0, 0]), None);
+        assert_eq!(placement.decide(2 * INTERVAL_NS, 1, &back, &[0, 0]), Relief::Nothing);
         let later = REST_NS + 2 * INTERVAL_NS;
-        assert_eq!(placement.decide(later, 1, &back, &[0, 0]), Some(Move { session: there, to: 0 }));
+        assert_eq!(placement.decide(later, 1, &back, &[0, 0]), Relief::Move(Move { session: there, to: 0 }));
     }
 
     #[test]
@@ -271,8 +321,31 @@ mod tests {
         let mut placement = SessionPlacement::default();
         let mut moved = 0;
         for step in 1..=100 {
-            moved += usize::from(placement.decide(step * 10 * MS, 0, &crowd, &[0, 0]).is_some());
+            let relief = placement.decide(step * 10 * MS, 0, &crowd, &[0, 0]);
+            moved += usize::from(matches!(relief, Relief::Move(_)));
         }
         assert_eq!(moved, MOVES_PER_SECOND);
+    }
+
+    #[test]
+    fn another_shard_is_wanted_where_nobody_has_time_for_what_might_leave() {
+        #[rustfmt::skip]
+        let table = [
+            ("one shard, and two that keep it busy", load(vec![session(1, 100, None), session(2, 90, None)]), 0, true),
+            ("it is alone, and would take as much there", load(vec![session(1, 200, None)]), 0, false),
+            ("it has some time", load(vec![session(1, 70, None), session(2, 65, None)]), 0, false),
+            ("one that is small beside it", load(vec![session(1, 170, None), session(2, 2, None)]), 0, true),
+            ("connections keep it busy", load(vec![session(1, 90, None)]), 80, true),
+            ("a few connections", load(vec![session(1, 150, None)]), 20, false),
+        ];
+        for (why, mut load, connections_ms, wanted) in table {
+            load.busy_ns += connections_ms * MS;
+            let mut placement = SessionPlacement::default();
+            let decided = [1, 2].map(|interval| {
+                placement.decide(interval * INTERVAL_NS, 0, &load, &[interval * load.busy_ns])
+            });
+            let then = if wanted { Relief::AnotherShard } else { Relief::Nothing };
+            assert_eq!(decided, [Relief::Nothing, then], "{why}");
+        }
     }
 }

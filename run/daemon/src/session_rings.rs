@@ -86,6 +86,10 @@ impl Sessions {
         busy.filter(|(_, ns)| *ns > 0).collect()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
     pub fn keys(&self) -> Vec<SessionKey> {
         self.slots.iter().flatten().map(|(key, _)| *key).collect()
     }

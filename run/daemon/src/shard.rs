@@ -10,11 +10,11 @@ use crate::handover::Stand;
 use crate::heaps::{Rest, SessionHeaps};
 use crate::http::HttpSockets;
 use crate::keys::TlsKeys;
-use crate::listening::Listening;
+use crate::listening::{self, Listening};
 use crate::load::LoadMeter;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
-use crate::placement::{SessionLoad, ShardLoad};
+use crate::placement::{SessionLoad, ShardLoad, permille};
 use crate::reports::{Reported, Reports};
 use crate::session_rings::{MovingSession, Rings, Sessions};
 use crate::socket_work::{SocketWork, WorkLeft};
@@ -72,8 +72,12 @@ pub(crate) struct Shard {
     pub reports: Reports,
     /// Where calls go that are kept with their messages.
     pub samples: Option<crate::samples::SampleSink>,
-    /// What it is busy with.
+    /// What its thread is busy with.
     pub load: LoadMeter,
+    /// The poller of a shard beside this one, on its thread, has something.
+    pub beside_rang: bool,
+    /// There is an order for its thread.
+    pub thread_is_ordered: bool,
     /// The queues from and to the other shards.
     pub crossings: Crossings,
     pub stopping: bool,
@@ -191,6 +195,13 @@ impl Shard {
                 self.finish_reports();
                 self.ordered_to_stand = Some(stand);
             }
+            Command::OrderThread => self.thread_is_ordered = true,
+            Command::ShareListeners { reply } => drop(reply.send(listening::share(&self.listening))),
+            Command::GiveListeners { reply } => {
+                self.listening.iter_mut().for_each(|one| one.unwatch(&self.poller));
+                let _ = reply.send(std::mem::take(&mut self.listening));
+            }
+            Command::TakeListeners(given) => self.take_listeners(given),
             Command::Drain => self.engine.drain(now()),
             Command::Stop => {
                 self.finish_reports();
@@ -390,7 +401,22 @@ impl Shard {
         self.engine.detach(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
     }
 
-    /// An interval is over: what the shard was busy with, if that is worth telling.
+    /// Listens where another shard did. Two descriptors of one socket are one listener.
+    fn take_listeners(&mut self, given: Vec<Listening>) {
+        for mut one in given {
+            if self.listening.iter().any(|known| known.is_same_socket(&one)) {
+                continue;
+            }
+            let watched =
+                if self.accepts_are_held { Ok(()) } else { one.watch(&self.poller, self.listening.len()) };
+            if let Err(error) = watched {
+                tracing::error!(endpoint = %one.endpoint, %error, "cannot watch a listener");
+            }
+            self.listening.push(one);
+        }
+    }
+
+    /// An interval of its thread is over: what the shard was busy with, if that is worth telling.
     pub fn tell_load(&mut self, (interval_ns, busy_ns): (u64, u64)) {
         let mut sessions = Vec::new();
         for (key, busy_ns) in self.sessions.take_busy() {
@@ -398,6 +424,7 @@ impl Shard {
             let partner = partner.map(|(shard, calls)| (usize::from(shard.0), calls));
             sessions.push(SessionLoad { key, busy_ns, partner });
         }
+        self.load.measure_sessions(self.crossings.are_several(), permille(busy_ns, interval_ns));
         let load = ShardLoad { interval_ns, busy_ns, sessions };
         if load.is_worth_telling() {
             self.notify(Notice::Busy(load));

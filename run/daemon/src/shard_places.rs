@@ -17,7 +17,7 @@ impl ShardPlaces {
     /// its workers is free. Else it is the one with the fewest sessions of that name, of these the one with the fewest
     /// sessions.
     pub fn for_another(&self, name: &str, process: u32, open: usize) -> usize {
-        if let Some((shard, _)) = self.of_process.get(&process) {
+        if let Some((shard, _)) = self.of_process.get(&process).filter(|(shard, _)| *shard < open) {
             return *shard;
         }
         let of = |counts: Option<&Vec<usize>>, shard: usize| {
@@ -25,6 +25,11 @@ impl ShardPlaces {
         };
         let named = self.named.get(name);
         (0..open).min_by_key(|shard| (of(named, *shard), of(Some(&self.all), *shard))).unwrap_or(0)
+    }
+
+    /// Whether a shard has sessions.
+    pub fn has_sessions(&self, shard: usize) -> bool {
+        self.all.get(shard).is_some_and(|sessions| *sessions > 0)
     }
 
     /// A session is there.
@@ -76,6 +81,8 @@ mod tests {
         places.enter(2, "b", 3);
         places.enter(2, "b", 3);
         assert_eq!(places.for_another("b", 4, 3), 0, "fewest of that name, then fewest");
+        assert_eq!(places.for_another("a", 2, 1), 0, "its shard is not open any more");
+        assert!(places.has_sessions(2) && !places.has_sessions(3));
         for (shard, name, process) in [(0, "a", 1), (1, "a", 2), (2, "b", 3), (2, "b", 3)] {
             places.leave(shard, name, process);
         }

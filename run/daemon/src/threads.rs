@@ -1,7 +1,7 @@
 //! Threads no daemon can do without.
 
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 /// Called before the process is aborted.
@@ -27,6 +27,33 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
         drop(indispensable);
     };
     std::thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// The threads of a daemon, to be waited for when it ends. Those that have ended already are forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct Threads(Mutex<Vec<JoinHandle<()>>>);
+
+impl Threads {
+    /// [`spawn`], and remembers it.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn spawn(&self, name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let thread = spawn(name, run)?;
+        let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until all have ended, those, too, that others start meanwhile.
+    pub fn join(&self) {
+        loop {
+            let next = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(thread) = next else { return };
+            let _ = thread.join();
+        }
+    }
 }
 
 struct Indispensable;

@@ -41,18 +41,6 @@ const IDLE_TURNS_MAX: u32 = 256;
 impl Shard {
     /// One turn. Whether there was anything to do.
     pub fn turn(&mut self) -> bool {
-        if !self.load.is_on() {
-            return self.look_once();
-        }
-        let began = now();
-        let worked = self.look_once();
-        if worked && let Some(interval) = self.load.note(began, now()) {
-            self.tell_load(interval);
-        }
-        worked
-    }
-
-    fn look_once(&mut self) -> bool {
         let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         let mut worked = crossed
             | self.drain_submissions()
@@ -211,7 +199,7 @@ impl Shard {
     // LIFE: 3
     /// Takes a session's entries, up to its share of the turn.
     pub(crate) fn drain_session(&mut self, key: SessionKey) -> bool {
-        if !self.load.is_on() {
+        if !self.load.is_by_session() {
             return self.take_entries(key);
         }
         let began = now();
@@ -337,8 +325,7 @@ impl Shard {
         for event in ready.drain(..) {
             match Token::from_bits(event.token.0) {
                 Token::Waker => self.take_commands(),
-                // It is looked at next.
-                Token::Beside => {}
+                Token::Beside => self.beside_rang = true,
                 Token::Session(key) => self.wake_session(key),
                 Token::Peer(key) => self.with_natives(|natives, lent| natives.serve(lent, key, event)),
                 Token::Listener(index) => self.accept(index),

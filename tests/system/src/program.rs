@@ -1,5 +1,6 @@
 //! The parts the binary plays, and the lines it is ordered about with: one order, one answer.
 
+mod floods;
 mod forks;
 mod router;
 mod soaks;
@@ -9,11 +10,12 @@ use crate::handler::{Echoes, Handler};
 use crate::journal::Journal;
 use crate::proto::newer::notes_server::NotesServer as NewerNotes;
 use crate::proto::older::notes_server::NotesServer as OlderNotes;
-use crate::proto::probe::{Order, Text};
 use crate::proto::probe::order::Task;
 use crate::proto::probe::probe_server::ProbeServer;
+use crate::proto::probe::{Order, Text};
 use crate::scenario::{self, Stage};
 use crate::skew::Notes;
+use floods::Floods;
 use soaks::Soaks;
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -111,6 +113,12 @@ fn daemon(path: &str, take_over: Option<&str>, healthy: bool) -> Result<(), Stri
             "routed".into()
         }
         ["policies", file] => policies(&daemon, file).unwrap_or_else(|why| why),
+        ["shards"] => shards(&daemon),
+        ["move", application, to] => match to.parse().map(|to| daemon.move_application(application, to)) {
+            Ok(Ok(moved)) => format!("moved {moved}"),
+            Ok(Err(why)) => why,
+            Err(_) => format!("no number of a shard: {to}"),
+        },
         ["replace"] => upgrade::replace(&daemon, &[part, path, "--take-over"]),
         ["replace-and-kill", who, when] => {
             let dies = if *who == "old" { Dies::Old } else { Dies::New };
@@ -175,6 +183,16 @@ fn observed(daemon: &Daemon) -> String {
     words.join(" ")
 }
 
+/// The shards that have threads, and the applications of each: `0=probe[7],probe[9] 1=`.
+fn shards(daemon: &Daemon) -> String {
+    let observed = daemon.observe(&Ask::default()).into_iter().enumerate();
+    let words = observed.filter(|(_, shard)| shard.has_thread).map(|(index, shard)| {
+        let labels: Vec<String> = shard.snapshot.sessions.into_iter().map(|row| row.label).collect();
+        format!("{index}={}", labels.join(","))
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 fn start_server(echoes: Echoes) -> Result<ServerHandle, String> {
     let journal = match std::env::var_os(LOG_VARIABLE) {
         None => Journal::default(),
@@ -208,6 +226,7 @@ fn client() -> Result<(), String> {
     let channel = Channel::builder().target(&target).connect_lazy();
     let stage = Stage::new(channel.clone(), &format!("client {}", std::process::id()));
     let mut soaks = Soaks::default();
+    let mut floods = Floods::default();
     let mut begun: HashMap<String, JoinHandle<String>> = HashMap::new();
     converse("ready", |order| match order.split_once(' ').unwrap_or((order, "")) {
         ("scenario", name) => scenario_named(&stage, name),
@@ -221,6 +240,8 @@ fn client() -> Result<(), String> {
             Ok(links) => begin(&mut begun, &stage, "chain", Task::Chain(links)),
             Err(_) => format!("no number of calls: {links}"),
         },
+        ("flood", bytes) => floods.begin(stage.client(), bytes),
+        ("flood-ends", _) => std::mem::take(&mut floods).end(),
         ("soak", order) => soaks.begin(&channel, order),
         ("soak-look", _) => soaks.look(),
         ("join", label) => match begun.remove(label).map(JoinHandle::join) {
@@ -233,12 +254,7 @@ fn client() -> Result<(), String> {
 }
 
 /// Makes a call on a thread of its own, to be asked about by its label.
-fn begin(
-    begun: &mut HashMap<String, JoinHandle<String>>,
-    stage: &Stage,
-    label: &str,
-    task: Task,
-) -> String {
+fn begin(begun: &mut HashMap<String, JoinHandle<String>>, stage: &Stage, label: &str, task: Task) -> String {
     let stage = stage.clone();
     let order = Order { label: label.to_owned(), task: Some(task) };
     begun.insert(label.to_owned(), std::thread::spawn(move || outcome(stage.client().r#do(order).wait())));

@@ -20,8 +20,8 @@ pub struct Trunkline {
     /// Socket of the daemon [default: $TRUNKLINE_SOCKET, else the usual places]
     #[arg(long, global = true, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Socket of the daemon for operators (admin.listen), for list, top, explain, policy and upgrade
-    /// [default: $TRUNKLINE_ADMIN_SOCKET, else they attach where applications do]
+    /// Socket of the daemon for operators (admin.listen), for list, shards, top, explain, policy and
+    /// upgrade [default: $TRUNKLINE_ADMIN_SOCKET, else they attach where applications do]
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "socket")]
     pub admin_socket: Option<PathBuf>,
     /// What to do.
@@ -40,6 +40,8 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Show applications, services, peers, queues and memory of the daemon
     List(ListArgs),
+    /// Show the shards of the daemon, or move an application to another
+    Shards(ShardsArgs),
     /// Make a call, JSON in and out
     Call(CallArgs),
     /// Make many calls at a constant rate and show how long they took
@@ -208,6 +210,30 @@ pub struct SimArgs {
     /// Write a page with the curves
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
+}
+
+/// `trunkline shards`
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct ShardsArgs {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// What to change.
+    #[command(subcommand)]
+    pub verb: Option<ShardsVerb>,
+}
+
+/// What may be done with shards.
+#[derive(Debug, Subcommand)]
+pub enum ShardsVerb {
+    /// Have all sessions of an application go to a shard, with their calls in flight
+    Move {
+        /// As `trunkline list` calls it: NAME[PID]
+        application: String,
+        /// The shard
+        shard: u32,
+    },
 }
 
 /// `trunkline list`

@@ -1,7 +1,7 @@
 //! `trunkline list`: the state of a daemon.
 
 use crate::admin::proto::admin_client::AdminClient;
-use crate::admin::proto::{Application, ListRequest, ListResponse, Peer, Service};
+use crate::admin::proto::{Application, ListRequest, ListResponse, Peer, Service, Shard};
 use crate::table::{Table, bytes, count};
 use serde_json::{Value, json};
 use trunkline::{Status, Wait};
@@ -49,7 +49,22 @@ pub fn render(list: &ListResponse) -> String {
     section(&mut out, "applications", &applications(&list.applications));
     section(&mut out, "services", &services(&list.services));
     section(&mut out, "peers", &peers(&list.peers));
+    section(&mut out, "shards", &shards(&list.shards));
     out
+}
+
+/// Asks, and prints the shards.
+///
+/// # Errors
+/// The call's.
+pub fn list_shards(client: &AdminClient, as_json: bool) -> Result<(), Status> {
+    let list = client.list(ListRequest::default()).wait()?.into_inner();
+    if as_json {
+        println!("{:#}", shards_json(&list.shards));
+    } else {
+        print!("{}", shards(&list.shards));
+    }
+    Ok(())
 }
 
 fn section(out: &mut String, name: &str, table: &Table) {
@@ -108,6 +123,32 @@ fn peers(rows: &[Peer]) -> Table {
     table
 }
 
+fn shards(rows: &[Shard]) -> Table {
+    let mut table = Table::new(&["SHARD", "THREAD", "BUSY", "SESSIONS", "CALLS"], &[0, 2, 3, 4]);
+    for (index, row) in rows.iter().enumerate() {
+        // Its work is done by another's thread.
+        let busy = || format!("{} %", row.busy_permille / 10);
+        table.row([
+            index.to_string(),
+            if row.has_thread { "own" } else { "-" }.into(),
+            if row.has_thread { busy() } else { "-".into() },
+            row.sessions.to_string(),
+            row.calls_in_flight.to_string(),
+        ]);
+    }
+    table
+}
+
+fn shards_json(rows: &[Shard]) -> Value {
+    let rows = rows.iter().enumerate().map(|(index, row)| {
+        json!({
+            "shard": index, "hasThread": row.has_thread, "busyPermille": row.busy_permille,
+            "sessions": row.sessions, "callsInFlight": row.calls_in_flight,
+        })
+    });
+    rows.collect()
+}
+
 /// Names come from applications and peers; control characters in them are not for our terminal.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
@@ -143,6 +184,7 @@ fn to_json(list: &ListResponse) -> Value {
             "address": row.address, "node": row.node, "outgoing": row.outgoing, "shard": row.shard,
             "streams": row.streams, "queuedBytes": row.queued_bytes, "protocol": row.protocol,
         })).collect::<Vec<_>>(),
+        "shards": shards_json(&list.shards),
         "memory": { "residentBytes": memory.resident_bytes, "receiveHeapBytes": memory.receive_heap_bytes },
     })
 }
@@ -194,6 +236,10 @@ mod tests {
             }],
             peers: Vec::new(),
             memory: Some(Memory { resident_bytes: 5 << 20, receive_heap_bytes: 4096 }),
+            shards: vec![
+                Shard { has_thread: true, busy_permille: 421, sessions: 1, calls_in_flight: 3 },
+                Shard::default(),
+            ],
         };
         let expected = "\
 alpha (trunkline 0.1.0, process 42, up 1 h 2 min)
@@ -209,6 +255,10 @@ SERVICE           SERVERS  METHODS
 search.v1.Search        1  Query, Index
 
 no peers
+
+SHARD  THREAD  BUSY  SESSIONS  CALLS
+    0  own     42 %         1      3
+    1  -          -         0      0
 ";
         assert_eq!(render(&list), expected);
     }

@@ -40,6 +40,7 @@ mod packaging;
 mod past;
 mod policy;
 mod router;
+mod shards;
 mod sim;
 mod table;
 mod times;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         Verb::Daemon(args) => daemon::daemon(&args, socket).map_err(explained),
         Verb::Upgrade(args) => upgrade::upgrade(&operator(), &args),
         Verb::List(args) => list::list(&AdminClient::new(operator()), args.json).map_err(explained),
+        Verb::Shards(args) => shards::shards(&operator(), &args).map_err(explained),
         Verb::Doctor(args) => match doctor::doctor(&args, socket) {
             Ok(true) => Ok(()),
             // It has said so.

@@ -51,6 +51,13 @@ pub struct MovedSession {
     calls: Vec<MovedCall>,
 }
 
+impl MovedSession {
+    /// What its application is called.
+    pub fn label(&self) -> &str {
+        &self.session.label
+    }
+}
+
 /// What keeps a session where it is for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stays {

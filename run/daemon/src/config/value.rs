@@ -13,7 +13,7 @@ pub struct Bytes(pub u64);
 /// Threads that carry calls: a number, or `"auto"`, as many as there are processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shards {
-    /// One for each processor, up to [`Shards::MAX`].
+    /// As many as there is work for, up to one for each processor this process may use, and [`Shards::MAX`].
     Auto,
     /// So many.
     Count(u16),
@@ -62,14 +62,23 @@ impl Shards {
     /// More than this is no use: each looks at a queue from every other in every turn.
     pub const MAX: u16 = 32;
 
-    /// How many there are on this machine.
-    pub fn count(self) -> usize {
+    /// Shards that a daemon begins with.
+    pub fn least(self) -> usize {
+        match self {
+            Self::Auto => 1,
+            Self::Count(count) => usize::from(count.clamp(1, Self::MAX)),
+        }
+    }
+
+    /// Shards that a daemon has at most. Processors are those the process may run on, and no more than the time its
+    /// control group has of them (`sched_getaffinity`, `cpu.max`).
+    pub fn most(self) -> usize {
         match self {
             Self::Auto => {
                 let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 processors.min(Self::MAX.into())
             }
-            Self::Count(count) => usize::from(count.clamp(1, Self::MAX)),
+            Self::Count(_) => self.least(),
         }
     }
 }

@@ -53,12 +53,19 @@ impl Inherited {
         self.shards.get(index).is_some_and(has_nothing) && !self.clients.iter().any(follows)
     }
 
-    /// The first `own` shards take in what is new: they have the listeners. How many there are with those left over.
+    /// Up to the last shard that has sessions, and one at least.
+    pub fn in_use(&self) -> usize {
+        let with_sessions = self.clients.iter().filter(|client| client.session.is_some() && client.may_move);
+        with_sessions.map(|client| client.shard + 1).max().unwrap_or(1)
+    }
+
+    /// The first `own` shards take in what is new: they have the listeners. How many there are with those that may
+    /// begin later, up to `most`, and those left over.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn settle_shards(&mut self, own: usize) -> io::Result<usize> {
-        let all = self.shards_needed(own);
+    pub fn settle_shards(&mut self, own: usize, most: usize) -> io::Result<usize> {
+        let all = self.shards_needed(own).max(most);
         let left_over = self.shards.iter_mut().skip(own);
         let mut orphans: Vec<_> = left_over.flat_map(|shard| std::mem::take(&mut shard.listeners)).collect();
         self.shards.resize_with(all, InheritedShard::default);

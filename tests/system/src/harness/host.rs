@@ -22,7 +22,8 @@ pub struct Host {
     namespace: Option<String>,
     /// What its daemon is: `daemon`, or `healthy`, which answers probes of its health.
     part: &'static str,
-    shards: u16,
+    /// As `daemon.shards` has it.
+    shards: String,
     keys: Option<Keys>,
     /// The version of TLS it speaks; every one if empty.
     tls_version: String,
@@ -51,18 +52,34 @@ impl Host {
 
     /// The same, with so many shards.
     pub fn of_shards(shards: u16) -> Self {
-        let mut host = Self { shards, ..Self::unstarted() };
+        let mut host = Self { shards: shards.to_string(), ..Self::unstarted() };
+        host.start();
+        host
+    }
+
+    /// The same, with as many shards as there is work for.
+    pub fn elastic() -> Self {
+        let mut host = Self { shards: "\"auto\"".into(), ..Self::unstarted() };
         host.start();
         host
     }
 
     /// The daemon that replaces this one has so many shards.
     pub fn set_shards(&mut self, shards: u16) {
+        self.say_shards(&shards.to_string());
+    }
+
+    /// The daemon that replaces this one has as many shards as there is work for.
+    pub fn set_shards_elastic(&mut self) {
+        self.say_shards("\"auto\"");
+    }
+
+    fn say_shards(&mut self, shards: &str) {
         let file = self.dir.path().join("daemon.toml");
         let text = std::fs::read_to_string(&file).unwrap();
-        let key = |shards| format!("\nshards = {shards}\n");
-        std::fs::write(&file, text.replace(&key(self.shards), &key(shards))).unwrap();
-        self.shards = shards;
+        let key = |shards: &str| format!("\nshards = {shards}\n");
+        std::fs::write(&file, text.replace(&key(&self.shards), &key(shards))).unwrap();
+        self.shards = shards.to_owned();
     }
 
     /// A host others reach over loopback TCP.
@@ -95,7 +112,7 @@ impl Host {
     }
 
     fn open_to_users_as(part: &'static str, shards: u16, daemon_keys: &str, more: &str) -> Self {
-        let mut host = Self { part, shards, ..Self::unstarted() };
+        let mut host = Self { part, shards: shards.to_string(), ..Self::unstarted() };
         host.listen.push("tcp://127.0.0.1:0".to_owned());
         (host.daemon_keys, host.more) = (format!("socket_mode = \"0666\"\n{daemon_keys}"), more.to_owned());
         let anybody = std::fs::Permissions::from_mode(0o711);
@@ -202,7 +219,7 @@ impl Host {
             r2p2: None,
             namespace: None,
             part: "daemon",
-            shards: shards(),
+            shards: shards().to_string(),
             keys: None,
             tls_version: String::new(),
             service_config: String::new(),
@@ -292,6 +309,17 @@ impl Host {
     /// Starts a process on this host that plays `role` towards `target`.
     pub fn program(&self, role: &str, target: &str) -> Process {
         Process::start(&[role], &self.environment(target))
+    }
+
+    /// The shards that have threads, and the applications on each.
+    pub fn shards(&mut self) -> Vec<(usize, Vec<String>)> {
+        let answer = self.daemon().ask("shards");
+        let words = answer.split(' ').map(|word| {
+            let (shard, labels) = word.split_once('=').unwrap_or_else(|| panic!("{answer}"));
+            let labels = labels.split(',').filter(|label| !label.is_empty()).map(str::to_owned);
+            (shard.parse().unwrap(), labels.collect())
+        });
+        words.collect()
     }
 
     /// What the daemon holds.

@@ -145,6 +145,11 @@ impl Process {
         let _ = self.child.wait();
     }
 
+    /// The process that answers: this one, or the one that goes on in its place.
+    pub fn answering_id(&self) -> u32 {
+        self.successor.map_or(self.child.id(), |successor| successor.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// Its number.
     pub fn id(&self) -> u32 {
         self.child.id()

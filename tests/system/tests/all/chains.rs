@@ -1,5 +1,5 @@
-//! Shows that a chain of calls, each made by the handler of the one before it, ends whoever ends it: over three servers,
-//! as many calls for each as one session may make.
+//! Shows that a chain of calls, each made by the handler of the one before it, ends whoever ends it: over three
+//! servers, as many calls for each as one session may make.
 
 use crate::support::{Host, Process, channel, client, echo, until};
 use std::future::IntoFuture;

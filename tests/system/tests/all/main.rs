@@ -4,6 +4,7 @@ mod attempts;
 mod c_programs;
 mod chains;
 mod crowds;
+mod elastic;
 mod forks;
 mod grpc_cpp;
 mod kills;

@@ -61,6 +61,22 @@ fn the_number_of_shards_changes() {
     }
 }
 
+/// The same from and to daemons that have as many shards as there is work for.
+#[test]
+fn the_number_of_shards_becomes_elastic_and_fixed_again() {
+    let mut scene = Scene::between_two();
+    for round in 0..12 {
+        let host = scene.host(round);
+        match round / 2 % 3 {
+            0 => host.set_shards(3),
+            1 => host.set_shards_elastic(),
+            _ => host.set_shards(2),
+        }
+        scene.replace(round);
+    }
+    println!("12 replacements, of 3, elastic and 2 shards: {}", scene.end_untouched());
+}
+
 #[test]
 fn connections_with_tls_go_on() {
     let mut scene = Scene::secured();

@@ -23,6 +23,11 @@ pub trait Host: Send + Sync + 'static {
     /// # Errors
     /// Why not.
     fn begin_upgrade(&self, wish: UpgradeWish) -> Result<(), String>;
+    /// Has all sessions of an application go to a shard. How many went.
+    ///
+    /// # Errors
+    /// Why not, or not all.
+    fn move_application(&self, application: &str, shard: usize) -> Result<usize, String>;
     /// Puts a chain to work, or only says whether it would do. Returns which modules are upgraded with it, in words.
     ///
     /// # Errors

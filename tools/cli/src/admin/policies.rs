@@ -4,8 +4,8 @@ use super::audit::Audit;
 use super::host::{Host, UpgradeWish};
 use super::proto::control_server::Control;
 use super::proto::{
-    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, Policy, PolicyChange, PolicySource,
-    UpgradeRequest, UpgradeResponse,
+    ChangePoliciesRequest, ChangePoliciesResponse, ListPoliciesResponse, MoveApplicationRequest,
+    MoveApplicationResponse, Policy, PolicyChange, PolicySource, UpgradeRequest, UpgradeResponse,
 };
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -94,10 +94,36 @@ impl<H: Host> ControlService<H> {
     }
 }
 
+impl<H: Host> ControlService<H> {
+    fn moves(
+        &self,
+        asked: &MoveApplicationRequest,
+        identity: &str,
+    ) -> Result<MoveApplicationResponse, Status> {
+        let MoveApplicationRequest { application, shard } = asked;
+        let moved = self.host.move_application(application, *shard as usize);
+        let outcome = match &moved {
+            Ok(moved) => format!("moved {moved} sessions of {application} to shard {shard}"),
+            Err(why) => why.clone(),
+        };
+        self.audit.note(identity, "move", false, &outcome, &Difference::default(), &[]);
+        let moved = moved.map_err(|why| Status::new(Code::FailedPrecondition, why))?;
+        Ok(MoveApplicationResponse { moved: moved as u32 })
+    }
+}
+
 impl<H: Host> Control for ControlService<H> {
     async fn upgrade(&self, request: Incoming<UpgradeRequest>) -> Result<Response<UpgradeResponse>, Status> {
         let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
         self.begin_upgrade(request.into_inner(), &identity).map(Response::new)
+    }
+
+    async fn move_application(
+        &self,
+        request: Incoming<MoveApplicationRequest>,
+    ) -> Result<Response<MoveApplicationResponse>, Status> {
+        let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
+        self.moves(&request.into_inner(), &identity).map(Response::new)
     }
 
     async fn change_policies(

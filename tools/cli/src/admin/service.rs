@@ -9,7 +9,7 @@ use super::proto::{self};
 use super::proto::{
     Application, CallsRequest, CallsResponse, ExplainRequest, ExplainResponse, GetUpgradeRequest,
     GetUpgradeResponse, HistoryRequest, HistoryResponse, ListPoliciesRequest, ListPoliciesResponse,
-    ListRequest, ListResponse, Memory, Peer, Service, TopRequest, TopResponse,
+    ListRequest, ListResponse, Memory, Peer, Service, Shard, TopRequest, TopResponse,
 };
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
@@ -158,6 +158,12 @@ fn list(facts: Facts, shards: &[Observation]) -> ListResponse {
     let mut receive_heap_bytes = 0;
     for (index, shard) in shards.iter().enumerate() {
         list.calls_in_flight += shard.snapshot.calls as u64;
+        list.shards.push(Shard {
+            has_thread: shard.has_thread,
+            busy_permille: shard.busy_permille as u32,
+            sessions: shard.snapshot.sessions.len() as u32,
+            calls_in_flight: shard.snapshot.calls as u64,
+        });
         receive_heap_bytes += shard.snapshot.sessions.iter().map(|row| row.receive_heap_bytes).sum::<u64>();
         list.applications.extend(applications(index as u32, shard));
         list.peers.extend(peers(index as u32, shard));

@@ -74,6 +74,10 @@ impl Host for Weak<DaemonHost> {
         host.orders.send(Order::Upgrade(wish)).map_err(|_| "the daemon ends".to_owned())
     }
 
+    fn move_application(&self, application: &str, shard: usize) -> Result<usize, String> {
+        self.upgrade().ok_or("the daemon ends")?.daemon.move_application(application, shard)
+    }
+
     fn facts(&self) -> Facts {
         self.upgrade().map_or_else(Facts::default, |host| host.facts())
     }

@@ -1,0 +1,103 @@
+//! Where a daemon listens: by shard, and as others are told.
+
+use crate::config::Config;
+use crate::datagrams::UdpPorts;
+use crate::handover::InheritedShard;
+use crate::listening::{Listening, admit_mode, listen};
+use crate::purpose::Purpose;
+use crate::start_error::StartError;
+use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
+use trunkline_net::{Endpoint, Listener, Poller};
+
+/// Endpoints with the ports the kernel chose.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    /// Of other daemons.
+    pub peers: Vec<String>,
+    /// Of operators.
+    pub operators: Vec<String>,
+    /// Of gRPC clients whose calls are forwarded.
+    pub gateways: Vec<String>,
+    /// Where the first shard listens, by what the configuration says of it.
+    bound: BTreeMap<String, String>,
+}
+
+impl Endpoints {
+    /// The listeners of a shard. A port is shared by all, and the kernel spreads connections over them; a socket file
+    /// is the first one's, whose calls go to the others. A shard that is left over has none.
+    pub fn listen_for(
+        &mut self,
+        (index, count): (usize, usize),
+        config: &Config,
+        poller: &Poller,
+        mut inherited: Option<&mut InheritedShard>,
+    ) -> Result<Vec<Listening>, StartError> {
+        let mut listening = Vec::new();
+        for (endpoint, purpose) in Purpose::of_all(config) {
+            let configured = purpose.name_of(endpoint);
+            if index >= count || index > 0 && matches!(endpoint, Endpoint::Unix(_)) {
+                continue;
+            }
+            // More than one, where there are fewer shards than before.
+            let next = || inherited.as_deref_mut().and_then(|inherited| inherited.listener(&configured));
+            let mut open: Vec<Listener> = std::iter::from_fn(next).collect();
+            if open.is_empty() {
+                let address = self.bound.get(&configured).cloned().unwrap_or_else(|| endpoint.to_string());
+                let failed = |error| StartError::Listen { endpoint: address.clone(), error };
+                open.push(listen(&address, index, count).map_err(failed)?);
+            }
+            if let Some(mode) = purpose.socket_mode(config) {
+                let failed = |error| StartError::Listen { endpoint: endpoint.to_string(), error };
+                admit_mode(endpoint, mode).map_err(failed)?;
+            }
+            for listener in open {
+                let (place, purpose) = (listening.len(), purpose.clone());
+                let one = self.watch_listener(configured.clone(), listener, poller, place, purpose)?;
+                self.bound.entry(one.configured.clone()).or_insert_with(|| one.endpoint.clone());
+                listening.push(one);
+            }
+        }
+        Ok(listening)
+    }
+
+    fn watch_listener(
+        &mut self,
+        configured: String,
+        listener: Listener,
+        poller: &Poller,
+        index: usize,
+        purpose: Purpose,
+    ) -> Result<Listening, StartError> {
+        let mut listening = Listening::new(listener, configured, purpose);
+        listening.watch(poller, index)?;
+        let (endpoint, purpose) = (&listening.endpoint, &listening.purpose);
+        let known = match purpose {
+            Purpose::Peers => &mut self.peers,
+            Purpose::Operators(_) => &mut self.operators,
+            Purpose::Gateway(_) => &mut self.gateways,
+        };
+        if !known.contains(endpoint) {
+            known.push(endpoint.clone());
+        }
+        Ok(listening)
+    }
+
+    pub fn open_udp(
+        &mut self,
+        index: usize,
+        config: &Config,
+        bound: [Option<OwnedFd>; 2],
+        poller: &Poller,
+    ) -> Result<UdpPorts, StartError> {
+        // Requests that are sent twice must arrive where the first is known.
+        let listen = config.r2p2.listen.0.filter(|_| index == 0);
+        let failed = |error| StartError::Listen { endpoint: config.r2p2.listen.to_string(), error };
+        let keys = config.r2p2.keys()?;
+        let udp = UdpPorts::open(listen, bound, poller, keys).map_err(failed)?;
+        if let Some(address) = udp.address().map_err(failed)? {
+            self.peers.push(Endpoint::R2p2(address).to_string());
+        }
+        Ok(udp)
+    }
+}
