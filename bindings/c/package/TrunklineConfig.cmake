@@ -10,6 +10,7 @@ if(NOT TARGET Trunkline::trunkline)
   add_library(Trunkline::grpc++ INTERFACE IMPORTED)
   set_target_properties(Trunkline::grpc++ PROPERTIES
     INTERFACE_INCLUDE_DIRECTORIES "${_trunkline_prefix}/include/trunkline"
-    INTERFACE_LINK_LIBRARIES Trunkline::trunkline)
+    # Generated messages are protobuf's: of a program that has found it.
+    INTERFACE_LINK_LIBRARIES "Trunkline::trunkline;$<TARGET_NAME_IF_EXISTS:protobuf::libprotobuf>")
 endif()
 unset(_trunkline_prefix)

@@ -355,6 +355,26 @@ fn examples_are_built_by_pkg_config_and_by_cmake() {
     }
 }
 
+#[test]
+fn the_surface_of_grpc_cpp_is_found_by_cmake() {
+    let what = "gRPC C++'s surface by CMake";
+    if !(has(cpp_compiler(), what) && has("cmake", what)) {
+        return;
+    }
+    let prefix = installed();
+    let build = prefix.path().join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(here("../cpp/tests/package")).arg("-B").arg(&build);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.path().display()));
+    success("cmake", &run(configure));
+    let mut make = Command::new("cmake");
+    make.arg("--build").arg(&build);
+    success("cmake --build", &run(make));
+    let mut program = Command::new(build.join("channel"));
+    program.env("TRUNKLINE_EMBEDDED", "1");
+    assert_eq!(success("channel", &run(program)), "state 2\n");
+}
+
 /// The client runs, and says that there is no daemon where it was told to look.
 fn refuses(client: &Path, prefix: &Path) {
     let mut command = Command::new(client);

@@ -74,8 +74,9 @@ using MemoryHandle = Owned<tl_memory, tl_memory_release>;
 inline Metadata read(tl_metadata handle) {
     Metadata out;
     tl_slice key, value;
-    for (size_t at = 0; tl_metadata_at(handle, at, &key, &value, nullptr) == TL_OK; at++) {
-        out.emplace_back(view(key), view(value));
+    // Null is none.
+    for (size_t at = 0, count = handle.id == 0 ? 0 : tl_metadata_count(handle); at < count; at++) {
+        if (tl_metadata_at(handle, at, &key, &value, nullptr) == TL_OK) out.emplace_back(view(key), view(value));
     }
     return out;
 }

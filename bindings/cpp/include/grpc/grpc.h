@@ -25,6 +25,7 @@ typedef enum {
 #define GRPC_ARG_PRIMARY_USER_AGENT_STRING "grpc.primary_user_agent"
 #define GRPC_ARG_ENABLE_RETRIES "grpc.enable_retries"
 #define GRPC_ARG_SERVICE_CONFIG "grpc.service_config"
+#define GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION "grpc.service_config_disable_resolution"
 #define GRPC_ARG_LB_POLICY_NAME "grpc.lb_policy_name"
 
 static inline void grpc_init(void) {}

@@ -3,6 +3,7 @@
 #define TRUNKLINE_GRPCPP_CHANNEL_H
 
 #include <grpcpp/impl/channel_interface.h>
+#include <grpcpp/support/client_interceptor.h>
 
 namespace grpc {
 
@@ -32,8 +33,10 @@ inline std::string TargetOf(const std::string &target) {
 
 class Channel final : public ChannelInterface {
   public:
-    Channel(const std::string &target, const ChannelArguments &arguments)
-        : target_(target), arguments_(arguments), ready_(Make(false)), waiting_(Make(true)) {}
+    Channel(const std::string &target, const ChannelArguments &arguments,
+            internal::ClientInterceptorFactories interceptors = {})
+        : target_(target), arguments_(arguments), interceptors_(std::move(interceptors)), ready_(Make(false)),
+          waiting_(Make(true)) {}
 
     grpc_connectivity_state GetState(bool) override {
         return status_.ok() ? GRPC_CHANNEL_READY : GRPC_CHANNEL_TRANSIENT_FAILURE;
@@ -47,6 +50,7 @@ class Channel final : public ChannelInterface {
     const Status &trunkline_status() const override { return status_; }
     const ChannelArguments &trunkline_arguments() const override { return arguments_; }
     const std::string &trunkline_target() const override { return target_; }
+    const internal::ClientInterceptorFactories &trunkline_interceptors() const override { return interceptors_; }
 
   private:
     using Handle = trunkline::detail::Owned<tl_channel, tl_channel_release>;
@@ -65,6 +69,7 @@ class Channel final : public ChannelInterface {
 
     std::string target_;
     ChannelArguments arguments_;
+    internal::ClientInterceptorFactories interceptors_;
     Status status_;
     Handle ready_, waiting_;
 };

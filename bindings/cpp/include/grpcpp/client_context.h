@@ -13,6 +13,10 @@
 
 namespace grpc {
 
+namespace testing {
+class InteropClientContextInspector;
+} // namespace testing
+
 class ServerContextBase;
 class ServerContext;
 class CallbackServerContext;
@@ -93,6 +97,7 @@ class ClientContext {
     // Ends the call from any thread; before it is made, too.
     void TryCancel() {
         is_cancelled_ = true;
+        TellCancelled();
         tl_call call{call_};
         if (call.id != 0) tl_call_cancel(call, nullptr);
     }
@@ -101,7 +106,16 @@ class ClientContext {
 
   private:
     friend class internal::PreparedCall;
-    friend class internal::ClientCall;
+    // gRPC's own interop client looks inside.
+    friend class testing::InteropClientContextInspector;
+
+    void TellCancelled() {
+        internal::Interceptors *interceptors = interceptors_;
+        if (interceptors == nullptr) return;
+        auto batch = std::make_shared<internal::Batch>(interceptors);
+        batch->SendsCancel();
+        batch->Before([] {});
+    }
 
     // The call has a handle by which it can be cancelled; 0 when it has ended.
     void Cancels(tl_call call) {
@@ -126,6 +140,9 @@ class ClientContext {
     uint64_t cancellation_ = 0;
     std::atomic<uint64_t> call_{0};
     std::atomic<bool> is_cancelled_{false};
+    // Of the call that is made; `TryCancel` looks from another thread.
+    std::unique_ptr<internal::ClientInterception> interception_;
+    std::atomic<internal::Interceptors *> interceptors_{nullptr};
 };
 
 namespace internal {
@@ -133,17 +150,40 @@ namespace internal {
 // What the library is told of a call.
 class PreparedCall {
   public:
-    PreparedCall(const ChannelInterface *channel, ClientContext *context, const char *method)
+    using Type = experimental::ClientRpcInfo::Type;
+
+    PreparedCall(ChannelInterface *channel, ClientContext *context, const char *method, Type type)
         : context_(context), method_(method), arguments_(channel->trunkline_arguments()) {
         channel_ = channel->trunkline_channel(context->wait_for_ready_);
         status_ = channel->trunkline_status();
         context->target_ = channel->trunkline_target();
+        context->interception_ = ClientInterception::Of(channel, context, method, type);
+        if (context->interception_ != nullptr) context->interceptors_ = context->interception_->interceptors();
         options_.size = sizeof options_;
+        options_.parent = tl_call{context->parent_};
+    }
+
+    // What is done at once, for its interceptors; null if the call has none.
+    std::shared_ptr<Batch> NewBatch() const {
+        Interceptors *interceptors = context_->interceptors_;
+        return interceptors == nullptr ? nullptr : std::make_shared<Batch>(interceptors);
+    }
+    void SendsHeaders(Batch &batch) { batch.SendsHeaders(&context_->sent_); }
+    // The first that receives sees the headers, too.
+    void ReceivesHeaders(Batch &batch) {
+        if (!has_told_headers_.exchange(true)) batch.ReceivesHeaders(context_->initial_.mutable_pairs());
+    }
+    void ReceivesStatus(Batch &batch, Status *status) {
+        ReceivesHeaders(batch);
+        batch.ReceivesStatus(status, context_->trailing_.mutable_pairs());
+    }
+
+    // Nothing is added to its metadata any more: it is made now.
+    void Seal() {
         if (status_.ok()) status_ = Write();
-        int64_t left = NanosecondsUntil(context->deadline_);
+        int64_t left = NanosecondsUntil(context_->deadline_);
         // 0 is no limit: what has passed has passed.
         if (left != INT64_MAX) options_.timeout_ns = std::max<int64_t>(left, 1);
-        options_.parent = tl_call{context->parent_};
     }
 
     // Before a call that blocks: it can be cancelled from another thread.
@@ -209,6 +249,7 @@ class PreparedCall {
     tl_call_options options_{};
     MetadataHandle metadata_;
     Status status_;
+    std::atomic<bool> has_told_headers_{false};
 };
 
 } // namespace internal

@@ -14,7 +14,14 @@ class CompletionQueue {
     enum NextStatus { SHUTDOWN, GOT_EVENT, TIMEOUT };
 
     CompletionQueue() { tl_queue_new(&queue_, nullptr); }
-    virtual ~CompletionQueue() { tl_queue_release(queue_); }
+    // It should be shut down and empty, as gRPC demands. What has ended is let go of; what is still under way of a
+    // queue that was not emptied stays with the process.
+    virtual ~CompletionQueue() {
+        tl_event event;
+        size_t count = 0;
+        while (tl_queue_next(queue_, &event, 1, 0, &count, nullptr) == TL_OK && count == 1) internal::Dispatch(event);
+        tl_queue_release(queue_);
+    }
     CompletionQueue(const CompletionQueue &) = delete;
     CompletionQueue &operator=(const CompletionQueue &) = delete;
 

@@ -7,11 +7,23 @@
 
 namespace grpc {
 
+namespace experimental {
+
+// A channel whose calls have these interceptors.
+inline std::shared_ptr<Channel>
+CreateCustomChannelWithInterceptors(const std::string &target, const std::shared_ptr<ChannelCredentials> &credentials,
+                                    const ChannelArguments &arguments,
+                                    internal::ClientInterceptorFactories interceptors) {
+    if (credentials == nullptr) internal::SayIgnored("a channel without credentials", "the daemon's are used");
+    return std::make_shared<Channel>(target, arguments, std::move(interceptors));
+}
+
+} // namespace experimental
+
 inline std::shared_ptr<Channel> CreateCustomChannel(const std::string &target,
                                                     const std::shared_ptr<ChannelCredentials> &credentials,
                                                     const ChannelArguments &arguments) {
-    if (credentials == nullptr) internal::SayIgnored("a channel without credentials", "the daemon's are used");
-    return std::make_shared<Channel>(target, arguments);
+    return experimental::CreateCustomChannelWithInterceptors(target, credentials, arguments, {});
 }
 
 inline std::shared_ptr<Channel> CreateChannel(const std::string &target,

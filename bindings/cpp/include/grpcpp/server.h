@@ -48,8 +48,9 @@ class Server {
     static constexpr size_t kThreadsMin = 2;
     static constexpr int64_t kIdleNs = int64_t(10) * 1000000000;
 
-    Server(std::vector<Service *> services, size_t threads_max)
-        : services_(std::move(services)), threads_max_(std::max(threads_max, size_t(1))) {}
+    Server(std::vector<Service *> services, size_t threads_max, internal::ServerInterceptorFactories interceptors)
+        : services_(std::move(services)), threads_max_(std::max(threads_max, size_t(1))),
+          interceptors_(std::move(interceptors)) {}
 
     Status Begin() {
         tl_status status{};
@@ -128,10 +129,13 @@ class Server {
         auto found = methods_.find(std::string(call->method()));
         if (found == methods_.end()) {
             call->Finish(Status(StatusCode::UNIMPLEMENTED, "this server does not implement the method"), nullptr, {});
-        } else if (found->second->kind == internal::ServedMethod::kAsync) {
+            return;
+        }
+        if (!interceptors_.empty()) call->Intercept(&interceptors_, found->second->handler.type);
+        if (found->second->kind == internal::ServedMethod::kAsync) {
             found->second->requests.Deliver(std::move(call));
         } else {
-            found->second->handler(std::move(call));
+            found->second->handler.act(std::move(call));
         }
     }
 
@@ -139,6 +143,7 @@ class Server {
     std::set<std::string> names_;
     std::unordered_map<std::string, internal::ServedMethod *> methods_;
     size_t threads_max_;
+    internal::ServerInterceptorFactories interceptors_;
     HealthCheckServiceInterface health_;
     tl_server server_{};
     tl_queue queue_{};

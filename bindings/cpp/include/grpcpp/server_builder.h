@@ -2,6 +2,7 @@
 #ifndef TRUNKLINE_GRPCPP_SERVER_BUILDER_H
 #define TRUNKLINE_GRPCPP_SERVER_BUILDER_H
 
+#include <grpcpp/impl/server_builder_option.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
@@ -58,12 +59,35 @@ class ServerBuilder {
     template <class T> ServerBuilder &AddChannelArgument(const std::string &key, const T &) {
         return Limit("channel argument " + key);
     }
+    ServerBuilder &SetOption(std::unique_ptr<ServerBuilderOption> option) {
+        ChannelArguments arguments;
+        option->UpdateArguments(&arguments);
+        std::vector<std::unique_ptr<ServerBuilderPlugin>> plugins;
+        option->UpdatePlugins(&plugins);
+        for (auto &plugin : plugins) plugins_.push_back(std::move(plugin));
+        return *this;
+    }
     template <class Unused = void> ServerBuilder &RegisterAsyncGenericService(Unused *) { return Refuse<Unused>(); }
     template <class Unused = void> ServerBuilder &RegisterCallbackGenericService(Unused *) { return Refuse<Unused>(); }
 
+    // What gRPC calls experimental.
+    class experimental_type {
+      public:
+        explicit experimental_type(ServerBuilder *builder) : builder_(builder) {}
+        // Makes the interceptors of each call.
+        void SetInterceptorCreators(internal::ServerInterceptorFactories creators) {
+            builder_->interceptors_ = std::move(creators);
+        }
+
+      private:
+        ServerBuilder *builder_;
+    };
+    experimental_type experimental() { return experimental_type(this); }
+
     // Returns when calls arrive; null if that cannot be, and why is said on standard error.
     virtual std::unique_ptr<Server> BuildAndStart() {
-        std::unique_ptr<Server> server(new Server(services_, threads_max_));
+        for (const auto &plugin : plugins_) plugin->UpdateServerBuilder(this);
+        std::unique_ptr<Server> server(new Server(services_, threads_max_, std::move(interceptors_)));
         Status status = server->Begin();
         if (status.ok()) return server;
         std::fprintf(stderr, "trunkline: the server cannot start: %s\n", status.error_message().c_str());
@@ -87,6 +111,8 @@ class ServerBuilder {
 
     std::vector<Service *> services_;
     size_t threads_max_ = kThreadsMax;
+    internal::ServerInterceptorFactories interceptors_;
+    std::vector<std::unique_ptr<ServerBuilderPlugin>> plugins_;
 };
 
 } // namespace grpc

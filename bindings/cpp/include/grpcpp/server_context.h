@@ -8,6 +8,10 @@
 
 namespace grpc {
 
+namespace testing {
+class InteropServerContextInspector;
+} // namespace testing
+
 class ServerUnaryReactor;
 
 namespace internal {
@@ -28,10 +32,10 @@ class ServerContextBase {
     const std::multimap<grpc::string_ref, grpc::string_ref> &client_metadata() const { return client_.pairs(); }
 
     // Its caller has gone, its deadline has passed, or `TryCancel` was called.
-    bool IsCancelled() const { return call_ != nullptr && call_->IsCancelled(); }
+    bool IsCancelled() const { return call_.call != nullptr && call_.call->IsCancelled(); }
     // Its caller gets UNAVAILABLE.
     void TryCancel() const {
-        if (call_ != nullptr) call_->Cancel();
+        if (call_.call != nullptr) call_.call->Cancel();
     }
 
     // How responses are compressed on the way to a gRPC client; what stays on this host is not.
@@ -64,14 +68,18 @@ class ServerContextBase {
   private:
     friend class internal::ServerAccess;
     friend class ClientContext;
+    // gRPC's own interop server looks inside.
+    friend class testing::InteropServerContextInspector;
 
-    std::shared_ptr<internal::ServerCall> call_;
+    struct {
+        std::shared_ptr<internal::ServerCall> call;
+    } call_;
     internal::SentMetadata initial_, trailing_;
     internal::ReceivedMetadata client_;
     gpr_timespec deadline_ = gpr_inf_future(GPR_CLOCK_REALTIME);
     grpc_compression_algorithm compression_ = GRPC_COMPRESS_NONE;
     grpc_compression_level level_ = GRPC_COMPRESS_LEVEL_NONE;
-    bool has_level_ = false, sent_headers_ = false, has_done_tag_ = false;
+    bool has_level_ = false, sent_headers_ = false, has_told_headers_ = false, has_done_tag_ = false;
     void *done_tag_ = nullptr;
 };
 
@@ -95,7 +103,7 @@ class CallbackServerContext : public ServerContextBase {
 inline std::unique_ptr<ClientContext> ClientContext::FromServerContext(const ServerContextBase &server,
                                                                        PropagationOptions) {
     auto out = std::make_unique<ClientContext>();
-    if (server.call_ != nullptr) out->parent_ = server.call_->get().id;
+    if (server.call_.call != nullptr) out->parent_ = server.call_.call->get().id;
     return out;
 }
 
@@ -113,10 +121,25 @@ class ServerAccess {
             context.deadline_ =
                 gpr_time_add(gpr_now(GPR_CLOCK_REALTIME), gpr_time_from_nanos(left, GPR_TIMESPAN));
         }
-        context.call_ = std::move(call);
+        context.call_.call = std::move(call);
+        context.call_.call->Bound(&context);
     }
-    static const std::shared_ptr<ServerCall> &Call(const ServerContextBase &context) { return context.call_; }
+    static const std::shared_ptr<ServerCall> &Call(const ServerContextBase &context) { return context.call_.call; }
     static const SentMetadata &Trailers(const ServerContextBase &context) { return context.trailing_; }
+
+    // ---- For interceptors.
+    static std::shared_ptr<Batch> NewBatch(const ServerContextBase &context) { return context.call_.call->NewBatch(); }
+    static void ReceivesHeaders(ServerContextBase &context, Batch &batch) {
+        batch.ReceivesHeaders(context.client_.mutable_pairs());
+    }
+    // The first that sends sends headers, too.
+    static void SendsHeaders(ServerContextBase &context, Batch &batch) {
+        if (!std::exchange(context.has_told_headers_, true)) batch.SendsHeaders(&context.initial_);
+    }
+    static void SendsStatus(ServerContextBase &context, Batch &batch, Status *status) {
+        SendsHeaders(context, batch);
+        batch.SendsStatus(status, &context.trailing_);
+    }
 
     // Response headers, if they are still to be sent: `wanted` or not empty.
     static bool TakeHeaders(ServerContextBase &context, bool wanted, SentMetadata *out) {
@@ -129,13 +152,13 @@ class ServerAccess {
     // Blocking.
     static void SendHeaders(ServerContextBase &context, bool wanted) {
         SentMetadata headers;
-        if (TakeHeaders(context, wanted, &headers)) context.call_->SendHeaders(headers);
+        if (TakeHeaders(context, wanted, &headers)) context.call_.call->SendHeaders(headers);
     }
     // In a queue, before what follows.
     static void SendHeaders(ServerContextBase &context, tl_queue queue) {
         SentMetadata headers;
         if (TakeHeaders(context, false, &headers)) {
-            context.call_->SendHeaders(queue, std::move(headers), [](bool) {});
+            context.call_.call->SendHeaders(queue, std::move(headers), [](bool) {});
         }
     }
 

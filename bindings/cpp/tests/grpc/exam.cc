@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "clients.h"
+#include "interceptors.h"
 #include "servers.h"
 
 static void say(const std::string &line) { std::cout << line << std::endl; }
@@ -13,10 +14,13 @@ static void say(const std::string &line) { std::cout << line << std::endl; }
 static void call(const std::string &target) {
     auto channel = grpc::CreateChannel(target, grpc::InsecureChannelCredentials());
     exam::BlockingExaminer(channel).examine();
+    exam::InterceptedExaminer<exam::BlockingExaminer>(target).examine();
     say("blocking");
     exam::ReactingExaminer(channel).examine();
+    exam::InterceptedExaminer<exam::ReactingExaminer>(target).examine();
     say("callback");
     exam::QueuedExaminer(channel).examine();
+    exam::InterceptedExaminer<exam::QueuedExaminer>(target).examine();
     exam::alarms();
     say("queued");
 }

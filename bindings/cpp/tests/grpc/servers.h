@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.h"
+#include "interceptors.h"
 
 namespace exam {
 
@@ -257,6 +258,10 @@ class Served {
             builder.RegisterService(&queued_.service);
             queue_ = builder.AddCompletionQueue();
         }
+        std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+        factories.push_back(std::make_unique<ServerFactory>());
+        factory_ = static_cast<ServerFactory *>(factories.front().get());
+        builder.experimental().SetInterceptorCreators(std::move(factories));
         server_ = builder.BuildAndStart();
         CHECK(server_ != nullptr && port != 0);
         CHECK(server_->GetHealthCheckService() != nullptr);
@@ -273,6 +278,12 @@ class Served {
         std::thread waits([this] { server_->Wait(); });
         server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(5));
         waits.join();
+        // Every call has come to its end.
+        auto deadline = std::chrono::system_clock::now() + std::chrono::minutes(1);
+        while (factory_->over() != factory_->begun() && std::chrono::system_clock::now() < deadline) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        CHECK(factory_->begun() > 0 && factory_->over() == factory_->begun());
         if (queue_ == nullptr) return;
         queue_->Shutdown();
         thread_.join();
@@ -282,6 +293,7 @@ class Served {
     BlockingExam blocking_;
     ReactingExam reacting_;
     QueuedExam queued_;
+    ServerFactory *factory_ = nullptr;
     std::unique_ptr<grpc::ServerCompletionQueue> queue_;
     std::unique_ptr<grpc::Server> server_;
     std::thread thread_;

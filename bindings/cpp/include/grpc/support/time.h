@@ -82,6 +82,13 @@ static inline gpr_timespec gpr_time_from_seconds(int64_t s, gpr_clock_type type)
 }
 static inline gpr_timespec gpr_time_from_minutes(int64_t m, gpr_clock_type type) { return gpr_time_from_seconds(m * 60, type); }
 static inline gpr_timespec gpr_time_from_hours(int64_t h, gpr_clock_type type) { return gpr_time_from_seconds(h * 3600, type); }
+static inline void gpr_sleep_until(gpr_timespec until) {
+    gpr_timespec left = until.clock_type == GPR_TIMESPAN ? until : gpr_time_sub(until, gpr_now(until.clock_type));
+    struct timespec time = {(time_t)left.tv_sec, left.tv_nsec};
+    // A signal ends it early; then the rest is slept.
+    while (time.tv_sec >= 0 && nanosleep(&time, &time) != 0) {
+    }
+}
 static inline int64_t gpr_time_to_millis(gpr_timespec time) { return time.tv_sec * 1000 + time.tv_nsec / 1000000; }
 
 #endif

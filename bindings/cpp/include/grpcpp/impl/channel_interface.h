@@ -5,7 +5,17 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <vector>
+
 namespace grpc {
+
+namespace experimental {
+class ClientInterceptorFactoryInterface;
+}
+
+namespace internal {
+using ClientInterceptorFactories = std::vector<std::unique_ptr<experimental::ClientInterceptorFactoryInterface>>;
+}
 
 class ChannelInterface {
   public:
@@ -22,6 +32,9 @@ class ChannelInterface {
     virtual const Status &trunkline_status() const = 0;
     virtual const ChannelArguments &trunkline_arguments() const = 0;
     virtual const std::string &trunkline_target() const = 0;
+    // The factories of interceptors, and which of them is the first for this.
+    virtual const internal::ClientInterceptorFactories &trunkline_interceptors() const = 0;
+    virtual size_t trunkline_first_interceptor() const { return 0; }
 };
 
 } // namespace grpc

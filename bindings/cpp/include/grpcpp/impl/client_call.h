@@ -13,14 +13,30 @@
 
 namespace grpc::internal {
 
+// Where a received message goes.
+struct Target {
+    // Takes a message, and releases it.
+    std::function<Status(tl_message)> take;
+    // What it is read into.
+    void *message = nullptr;
+
+    explicit operator bool() const { return take != nullptr; }
+};
+
+template <class Response> Target Into(Response *response) {
+    return {[response](tl_message message) { return Decode(message, response); }, response};
+}
+
 class ClientCall : public std::enable_shared_from_this<ClientCall> {
   public:
     using Done = std::function<void(bool)>;
-    // Takes a message, and releases it.
-    using Take = std::function<Status(tl_message)>;
+    using Type = PreparedCall::Type;
 
-    ClientCall(ChannelInterface *channel, const char *method, ClientContext *context, tl_queue queue)
-        : prepared_(channel, context, method), queue_(queue) {}
+    // `keeps_messages`: what is sent lives until it is told that it was.
+    ClientCall(ChannelInterface *channel, const char *method, ClientContext *context, Type type, tl_queue queue,
+               bool keeps_messages)
+        : prepared_(channel, context, method, type), is_unary_(type == Type::UNARY), keeps_messages_(keeps_messages),
+          queue_(queue) {}
     ~ClientCall() {
         if (next_.id != 0) tl_message_release(next_);
         tl_call_release(call_);
@@ -28,27 +44,32 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
     // Encodes the only request, or the first.
     template <class Request> void Prepare(const Request &request) {
-        Status status = Encode(request, &first_);
-        if (status.ok()) status = prepared_.Fits(first_);
-        if (!status.ok() && refused_.ok()) refused_ = status;
+        Refuse(Encode(request, &first_));
         has_first_ = true;
+        const Request *kept = keeps_messages_ ? &request : nullptr;
+        sends_first_ = [this, kept](Batch &batch) {
+            if (kept != nullptr) return batch.SendsMessage(*kept);
+            batch.SendsBytes(first_);
+        };
     }
 
-    // One request, one response.
-    void StartUnary() {
-        is_unary_ = true;
-        Start([this](uint64_t tag, tl_status *failed) {
-            return tl_unary_start(prepared_.channel(), prepared_.method(), raw(first_), prepared_.options(), queue_,
-                                  tag, &call_, failed);
-        });
-    }
-
-    // A stream; with a request that was prepared, that is the only one.
-    void StartStream(Done opened) {
-        opened_ = std::move(opened);
-        Start([this](uint64_t tag, tl_status *failed) {
-            return tl_call_open(prepared_.channel(), prepared_.method(), raw(first_),
-                                has_first_ ? TL_LAST : TL_NO_MESSAGE, prepared_.options(), queue_, tag, &call_, failed);
+    // Begins it: a unary call; or a stream, which with a request that was prepared has only that one.
+    void Start(Done opened) {
+        auto self = shared_from_this();
+        auto sends = [this](Batch &batch) {
+            prepared_.SendsHeaders(batch);
+            if (!has_first_) return;
+            sends_first_(batch);
+            batch.SendsClose();
+        };
+        auto begins = [self](Batch *batch, Done done) {
+            self->Begin(batch, std::move(done));
+            if (batch != nullptr) self->HasBegun();
+        };
+        std::shared_ptr<Batch> batch = prepared_.NewBatch();
+        Between(batch, sends, begins, [self, batch, opened](bool ok) {
+            if (opened) opened(ok);
+            if (batch != nullptr && batch->IsHijacked()) self->HasBegun();
         });
     }
 
@@ -56,57 +77,95 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         Slice bytes;
         Status status = Encode(message, &bytes);
         if (status.ok()) status = prepared_.Fits(bytes);
-        Then then;
-        std::unique_lock<std::mutex> lock(mutex_);
-        if (status.ok()) {
-            sends_.push_back({std::move(bytes), is_last ? uint32_t(TL_LAST) : 0, false, std::move(done)});
-            Pump(then);
-        } else {
-            then.emplace_back(std::move(done), false);
-        }
-        Finish(lock, then);
+        if (!status.ok()) return done(false);
+        const Request *kept = keeps_messages_ ? &message : nullptr;
+        auto sends = [bytes, kept, is_last](Batch &batch) {
+            if (kept != nullptr) batch.SendsMessage(*kept);
+            if (kept == nullptr) batch.SendsBytes(bytes);
+            if (is_last) batch.SendsClose();
+        };
+        auto acts = [this, bytes, is_last](Batch *batch, Done done) {
+            Slice sent = bytes;
+            if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
+            Add({std::move(sent), is_last ? uint32_t(TL_LAST) : 0, false, std::move(done)});
+        };
+        Asked(sends, acts, std::move(done));
     }
 
     void EndRequests(Done done) {
-        Then then;
-        std::unique_lock<std::mutex> lock(mutex_);
-        sends_.push_back({Slice(), 0, true, std::move(done)});
-        Pump(then);
-        Finish(lock, then);
+        Asked([](Batch &batch) { batch.SendsClose(); },
+              [this](Batch *, Done done) { Add({Slice(), 0, true, std::move(done)}); }, std::move(done));
     }
 
     void WantHeaders(Done done) {
-        Then then;
-        std::unique_lock<std::mutex> lock(mutex_);
-        wants_headers_ = std::move(done);
-        Pump(then);
-        Finish(lock, then);
+        auto acts = [this](Batch *, Done done) {
+            Then then;
+            std::unique_lock<std::mutex> lock(mutex_);
+            wants_headers_ = std::move(done);
+            Pump(then);
+            Finish(lock, then);
+        };
+        Asked([this](Batch &batch) { prepared_.ReceivesHeaders(batch); }, acts, std::move(done));
     }
 
-    void WantMessage(Take take, Done done) {
-        Then then;
-        std::unique_lock<std::mutex> lock(mutex_);
-        take_ = std::move(take);
-        wants_message_ = std::move(done);
-        Pump(then);
-        Finish(lock, then);
+    void WantMessage(Target target, Done done) {
+        auto receives = [this, message = target.message](Batch &batch) {
+            prepared_.ReceivesHeaders(batch);
+            batch.ReceivesMessage(message);
+        };
+        auto acts = [this, take = std::move(target.take)](Batch *, Done done) {
+            Then then;
+            std::unique_lock<std::mutex> lock(mutex_);
+            take_ = take;
+            wants_message_ = std::move(done);
+            Pump(then);
+            Finish(lock, then);
+        };
+        Asked(receives, acts, std::move(done));
     }
 
-    // `take_only`: the call has one response, and without it has failed.
-    void WantOnly(Take take_only, Done done) {
-        owes_response_ = true;
-        WantMessage(std::move(take_only), std::move(done));
+    // The end of a call with one response, which it owes unless it fails.
+    void WantOnly(Target target, Status *status, Done done) {
+        auto receives = [this, message = target.message, status](Batch &batch) {
+            batch.ReceivesMessage(message);
+            prepared_.ReceivesStatus(batch, status);
+        };
+        auto acts = [this, take = std::move(target.take), status](Batch *batch, Done done) {
+            Then then;
+            std::unique_lock<std::mutex> lock(mutex_);
+            owes_response_ = true;
+            take_ = take;
+            // Under the lock, and so before the end is told.
+            missed_ = [batch] {
+                if (batch != nullptr) batch->Received(false);
+            };
+            wants_message_ = [](bool) {};
+            status_out_ = status;
+            discards_ = true;
+            wants_end_ = std::move(done);
+            Pump(then);
+            Finish(lock, then);
+        };
+        Asked(receives, acts, [status, done = std::move(done)](bool has_message) {
+            if (!has_message && status->ok()) {
+                *status = Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
+            }
+            done(true);
+        });
     }
 
     // `discards`: messages nobody asks for are not waited with.
     void WantEnd(Status *status, bool discards, Done done) {
-        Then then;
-        std::unique_lock<std::mutex> lock(mutex_);
-        status_out_ = status;
-        discards_ = discards;
-        wants_end_ = std::move(done);
-        Pump(then);
-        Finish(lock, then);
+        auto acts = [this, status, discards](Batch *, Done done) {
+            Then then;
+            std::unique_lock<std::mutex> lock(mutex_);
+            status_out_ = status;
+            discards_ = discards;
+            wants_end_ = std::move(done);
+            Pump(then);
+            Finish(lock, then);
+        };
+        Asked([this, status](Batch &batch) { prepared_.ReceivesStatus(batch, status); }, acts, std::move(done));
     }
 
   private:
@@ -119,10 +178,60 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     // What is told once nothing is locked.
     using Then = std::vector<std::pair<Done, bool>>;
 
-    template <class Begin> void Start(Begin begin) {
+    // Does something between the call's interceptors. What is asked for while those of the beginning have not all
+    // proceeded waits for them: one may hijack the call.
+    template <class Set, class Act> void Asked(Set set, Act act, Done done) {
+        std::shared_ptr<Batch> batch = prepared_.NewBatch();
+        if (batch == nullptr) return act(nullptr, std::move(done));
+        auto self = shared_from_this();
+        auto held = [self, act = std::move(act)](Batch *through, Done done) { act(through, std::move(done)); };
+        std::unique_lock<std::mutex> lock(mutex_);
+        if (!has_begun_) return waiting_.push_back([=] { Between(batch, set, held, done); });
+        lock.unlock();
+        Between(batch, set, held, std::move(done));
+    }
+
+    void HasBegun() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (!waiting_.empty()) {
+            std::function<void()> next = std::move(waiting_.front());
+            waiting_.pop_front();
+            lock.unlock();
+            next();
+            lock.lock();
+        }
+        has_begun_ = true;
+    }
+
+    // It is not made, for the first reason there is.
+    void Refuse(const Status &status) {
+        if (refused_.ok()) refused_ = status;
+    }
+
+    void Begin(Batch *batch, Done opened) {
+        if (batch != nullptr && has_first_) Refuse(batch->Bytes(&first_));
+        if (has_first_) Refuse(prepared_.Fits(first_));
+        prepared_.Seal();
+        if (!is_unary_) {
+            opened_ = std::move(opened);
+            return Begin([this](uint64_t tag, tl_status *failed) {
+                return tl_call_open(prepared_.channel(), prepared_.method(), raw(first_),
+                                    has_first_ ? TL_LAST : TL_NO_MESSAGE, prepared_.options(), queue_, tag, &call_,
+                                    failed);
+            });
+        }
+        Begin([this](uint64_t tag, tl_status *failed) {
+            return tl_unary_start(prepared_.channel(), prepared_.method(), raw(first_), prepared_.options(), queue_,
+                                  tag, &call_, failed);
+        });
+        // How it ends is told otherwise.
+        opened(true);
+    }
+
+    template <class Begins> void Begin(Begins begin) {
         Then then;
         std::unique_lock<std::mutex> lock(mutex_);
-        if (refused_.ok()) refused_ = prepared_.status();
+        Refuse(prepared_.status());
         if (refused_.ok()) {
             uint64_t tag = TagOf([self = shared_from_this()](tl_event &event) { self->Opened(event); });
             tl_status failed{};
@@ -135,6 +244,14 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             }
         }
         if (!refused_.ok()) End(refused_, then);
+        Pump(then);
+        Finish(lock, then);
+    }
+
+    void Add(Sending sending) {
+        Then then;
+        std::unique_lock<std::mutex> lock(mutex_);
+        sends_.push_back(std::move(sending));
         Pump(then);
         Finish(lock, then);
     }
@@ -234,6 +351,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
             status_ = Status(StatusCode::INTERNAL, "the server ended the call without a response");
         }
         take_ = nullptr;
+        if (auto missed = std::exchange(missed_, nullptr); missed && !is_given) missed();
         then.emplace_back(std::exchange(wants_message_, nullptr), is_given);
     }
 
@@ -269,14 +387,19 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
 
     std::mutex mutex_;
     PreparedCall prepared_;
+    const bool is_unary_, keeps_messages_;
     tl_queue queue_;
     tl_call call_{};
     Slice first_;
-    bool has_first_ = false, is_unary_ = false, is_open_ = false, is_ended_ = false, is_sending_ = false;
+    bool has_first_ = false, has_begun_ = false, is_open_ = false, is_ended_ = false, is_sending_ = false;
     bool is_receiving_ = false, has_headers_ = false, discards_ = false, owes_response_ = false;
     std::deque<Sending> sends_;
+    std::function<void(Batch &)> sends_first_;
+    // Of a call with interceptors, what was asked for before it began.
+    std::deque<std::function<void()>> waiting_;
     tl_message next_{};
-    Take take_;
+    std::function<Status(tl_message)> take_;
+    std::function<void()> missed_;
     Done opened_, wants_headers_, wants_message_, wants_end_;
     Status *status_out_ = nullptr;
     Status status_, refused_;

@@ -10,13 +10,13 @@
 namespace grpc {
 namespace internal {
 
-template <class Request, class Response>
-Status BlockingUnaryCall(const ChannelInterface *channel, const char *method, ClientContext *context,
-                         const Request &request, Response *response) {
-    PreparedCall prepared(channel, context, method);
+// Makes a unary call of which all is known. `encode` gives the request.
+template <class Encode, class Response>
+Status AnsweredUnary(PreparedCall &prepared, Encode encode, Response *response) {
+    prepared.Seal();
     Slice bytes;
     Status status = prepared.status();
-    if (status.ok()) status = Encode(request, &bytes);
+    if (status.ok()) status = encode(&bytes);
     if (status.ok()) status = prepared.Fits(bytes);
     if (!status.ok()) return status;
     prepared.MakeCancellable();
@@ -35,11 +35,36 @@ Status BlockingUnaryCall(const ChannelInterface *channel, const char *method, Cl
     return status;
 }
 
+template <class Request, class Response>
+Status BlockingUnaryCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request &request,
+                         Response *response) {
+    PreparedCall prepared(channel, context, method, PreparedCall::Type::UNARY);
+    std::shared_ptr<Batch> batch = prepared.NewBatch();
+    if (batch == nullptr) {
+        return AnsweredUnary(prepared, [&](Slice *out) { return Encode(request, out); }, response);
+    }
+    Status status;
+    prepared.SendsHeaders(*batch);
+    batch->SendsMessage(request);
+    batch->SendsClose();
+    batch->ReceivesMessage(response);
+    prepared.ReceivesStatus(*batch, &status);
+    batch->Before();
+    if (!batch->IsHijacked()) {
+        status = AnsweredUnary(prepared, [&](Slice *out) { return batch->Bytes(out); }, response);
+        batch->Received(status.ok());
+    } else if (status.ok() && !batch->is_done()) {
+        status = Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
+    }
+    batch->After();
+    return status;
+}
+
 // A call to send and receive along.
 class BlockingStream {
   public:
-    BlockingStream(const ChannelInterface *channel, const char *method, ClientContext *context)
-        : prepared_(channel, context, method) {}
+    BlockingStream(ChannelInterface *channel, const char *method, ClientContext *context, PreparedCall::Type type)
+        : prepared_(channel, context, method, type) {}
     BlockingStream(const BlockingStream &) = delete;
     ~BlockingStream() {
         tl_message_release(next_);
@@ -49,27 +74,80 @@ class BlockingStream {
         tl_call_release(call_);
     }
 
-    void Open() { Open(Slice(), TL_NO_MESSAGE); }
+    void Open() {
+        Between(prepared_.NewBatch(), [this](Batch &batch) { prepared_.SendsHeaders(batch); },
+                [this](Batch *) { return Open(Slice(), TL_NO_MESSAGE); });
+    }
 
     template <class Request> void OpenWith(const Request &only) {
-        Slice bytes;
-        Status status = Encode(only, &bytes);
-        if (status.ok()) status = prepared_.Fits(bytes);
-        if (status.ok()) return Open(bytes, TL_LAST);
-        Fail(status);
+        auto sends = [&](Batch &batch) {
+            prepared_.SendsHeaders(batch);
+            batch.SendsMessage(only);
+            batch.SendsClose();
+        };
+        Between(prepared_.NewBatch(), sends, [&](Batch *batch) {
+            Slice bytes;
+            Status status = Bytes(batch, only, &bytes);
+            if (status.ok()) return Open(bytes, TL_LAST);
+            return Fail(status);
+        });
     }
 
     template <class Request> bool Write(const Request &message, bool is_last) {
-        Slice bytes;
-        Status status = call_.id == 0 ? Status::CANCELLED : Encode(message, &bytes);
-        if (status.ok()) status = prepared_.Fits(bytes);
-        if (!status.ok()) return false;
-        return tl_call_send(call_, raw(bytes), is_last ? TL_LAST : 0, tl_queue{}, 0, nullptr) == TL_OK;
+        auto sends = [&](Batch &batch) {
+            batch.SendsMessage(message);
+            if (is_last) batch.SendsClose();
+        };
+        return Between(prepared_.NewBatch(), sends, [&](Batch *batch) {
+            Slice bytes;
+            if (call_.id == 0 || !Bytes(batch, message, &bytes).ok()) return false;
+            return tl_call_send(call_, raw(bytes), is_last ? TL_LAST : 0, tl_queue{}, 0, nullptr) == TL_OK;
+        });
     }
 
-    bool WritesDone() { return call_.id != 0 && tl_call_end_requests(call_, nullptr) == TL_OK; }
+    bool WritesDone() {
+        return Between(prepared_.NewBatch(), [](Batch &batch) { batch.SendsClose(); },
+                       [this](Batch *) { return call_.id != 0 && tl_call_end_requests(call_, nullptr) == TL_OK; });
+    }
 
     template <class Response> bool Read(Response *message) {
+        auto receives = [&](Batch &batch) {
+            prepared_.ReceivesHeaders(batch);
+            batch.ReceivesMessage(message);
+        };
+        return Between(prepared_.NewBatch(), receives, [&](Batch *) { return Received(message); });
+    }
+
+    bool NextMessageSize(uint32_t *size) {
+        if (call_.id == 0 || !Look(true)) return false;
+        *size = static_cast<uint32_t>(tl_message_bytes(next_).len);
+        return true;
+    }
+
+    void WaitForHeaders() {
+        Between(prepared_.NewBatch(), [this](Batch &batch) { prepared_.ReceivesHeaders(batch); },
+                [this](Batch *) { return Look(false) || has_headers_; });
+    }
+
+    // Reads what is left.
+    Status Finish() {
+        return Finish([] { return true; }, [](Batch &) {});
+    }
+
+    // The same of a call with one response.
+    template <class Response> Status FinishWith(Response *response) {
+        return Finish([this, response] { return Received(response); },
+                      [response](Batch &batch) { batch.ReceivesMessage(response); });
+    }
+
+  private:
+    // A message to be sent.
+    template <class Request> Status Bytes(Batch *batch, const Request &message, Slice *out) const {
+        Status status = batch != nullptr ? batch->Bytes(out) : Encode(message, out);
+        return status.ok() ? prepared_.Fits(*out) : status;
+    }
+
+    template <class Response> bool Received(Response *message) {
         if (!Look(true)) return false;
         tl_message received = std::exchange(next_, tl_message{});
         Status status = prepared_.Fits(received);
@@ -77,26 +155,27 @@ class BlockingStream {
         if (status.ok()) status = Decode(received, message);
         if (status.ok()) return true;
         tl_call_cancel(call_, nullptr);
-        Fail(status);
-        return false;
+        return Fail(status);
     }
 
-    bool NextMessageSize(uint32_t *size) {
-        if (!Look(true)) return false;
-        *size = static_cast<uint32_t>(tl_message_bytes(next_).len);
-        return true;
+    template <class Last, class Set> Status Finish(Last last, Set set) {
+        auto receives = [&](Batch &batch) {
+            set(batch);
+            prepared_.ReceivesStatus(batch, &status_);
+        };
+        auto ends = [&](Batch *) {
+            bool has_last = last();
+            while (Look(true)) tl_message_release(std::exchange(next_, tl_message{}));
+            if (has_last || !status_.ok()) return has_last;
+            return Fail(Status(StatusCode::INTERNAL, "the server ended the call without a response"));
+        };
+        bool is_done = Between(prepared_.NewBatch(), receives, ends);
+        if (is_done || !status_.ok()) return status_;
+        return Status(StatusCode::INTERNAL, "an interceptor ended the call without a response");
     }
 
-    void WaitForHeaders() { Look(false); }
-
-    // Reads what is left.
-    Status Finish() {
-        while (Look(true)) tl_message_release(std::exchange(next_, tl_message{}));
-        return status_;
-    }
-
-  private:
-    void Open(const Slice &first, uint32_t flags) {
+    bool Open(const Slice &first, uint32_t flags) {
+        prepared_.Seal();
         Status status = prepared_.status();
         if (!status.ok()) return Fail(status);
         prepared_.MakeCancellable();
@@ -105,6 +184,7 @@ class BlockingStream {
                                     tl_queue{}, 0, &call_, &failed);
         if (code != TL_OK) return Fail(TakeStatus(failed));
         prepared_.Opened(call_);
+        return true;
     }
 
     // Whether a message is there; without `wants_message`, whether headers or more are.
@@ -125,9 +205,11 @@ class BlockingStream {
         return next_.id != 0;
     }
 
-    void Fail(const Status &status) {
+    // The call has ended. Never true.
+    bool Fail(const Status &status) {
         is_ended_ = true;
         status_ = status;
+        return false;
     }
 
     PreparedCall prepared_;
@@ -143,7 +225,7 @@ template <class R> class ClientReader final : public ClientReaderInterface<R> {
   public:
     template <class W>
     ClientReader(ChannelInterface *channel, const char *method, ClientContext *context, const W &request)
-        : stream_(channel, method, context) {
+        : stream_(channel, method, context, internal::PreparedCall::Type::SERVER_STREAMING) {
         stream_.OpenWith(request);
     }
     void WaitForInitialMetadata() override { stream_.WaitForHeaders(); }
@@ -159,7 +241,8 @@ template <class W> class ClientWriter final : public ClientWriterInterface<W> {
   public:
     template <class R>
     ClientWriter(ChannelInterface *channel, const char *method, ClientContext *context, R *response)
-        : stream_(channel, method, context), read_([this, response] { return stream_.Read(response); }) {
+        : stream_(channel, method, context, internal::PreparedCall::Type::CLIENT_STREAMING),
+          finish_([this, response] { return stream_.FinishWith(response); }) {
         stream_.Open();
     }
     void WaitForInitialMetadata() { stream_.WaitForHeaders(); }
@@ -168,22 +251,17 @@ template <class W> class ClientWriter final : public ClientWriterInterface<W> {
         return stream_.Write(message, options.is_last_message());
     }
     bool WritesDone() override { return stream_.WritesDone(); }
-    Status Finish() override {
-        bool has_response = read_();
-        Status status = stream_.Finish();
-        if (!status.ok() || has_response) return status;
-        return Status(StatusCode::INTERNAL, "the server ended the call without a response");
-    }
+    Status Finish() override { return finish_(); }
 
   private:
     internal::BlockingStream stream_;
-    std::function<bool()> read_;
+    std::function<Status()> finish_;
 };
 
 template <class W, class R> class ClientReaderWriter final : public ClientReaderWriterInterface<W, R> {
   public:
     ClientReaderWriter(ChannelInterface *channel, const char *method, ClientContext *context)
-        : stream_(channel, method, context) {
+        : stream_(channel, method, context, internal::PreparedCall::Type::BIDI_STREAMING) {
         stream_.Open();
     }
     void WaitForInitialMetadata() override { stream_.WaitForHeaders(); }

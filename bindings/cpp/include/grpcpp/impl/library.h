@@ -56,6 +56,7 @@ class ReceivedMetadata {
         }
     }
     const std::multimap<string_ref, string_ref> &pairs() const { return pairs_; }
+    std::multimap<string_ref, string_ref> *mutable_pairs() { return &pairs_; }
 
   private:
     static string_ref Text(tl_slice of) { return string_ref(reinterpret_cast<const char *>(of.data), of.len); }

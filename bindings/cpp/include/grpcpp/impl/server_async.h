@@ -2,6 +2,7 @@
 #ifndef TRUNKLINE_GRPCPP_IMPL_SERVER_ASYNC_H
 #define TRUNKLINE_GRPCPP_IMPL_SERVER_ASYNC_H
 
+#include <grpcpp/impl/event_loop.h>
 #include <grpcpp/impl/service_type.h>
 
 namespace grpc {
@@ -20,9 +21,9 @@ class ServerAsyncStreamingInterface {
 class AsyncCallRequest final : public AsyncRequest {
   public:
     AsyncCallRequest(AsyncRequests *requests, ServerContext *context, ServerAsyncStreamingInterface *responder,
-                     CompletionQueue *queue, CompletionQueue *notified, void *tag, ServerCall::Take take)
+                     CompletionQueue *queue, CompletionQueue *notified, void *tag, void *request, ServerCall::Take take)
         : requests_(requests), context_(context), responder_(responder), queue_(queue), notified_(notified), tag_(tag),
-          take_(std::move(take)) {
+          request_(request), take_(std::move(take)) {
         notified_->trunkline_begin();
     }
 
@@ -47,21 +48,39 @@ class AsyncCallRequest final : public AsyncRequest {
     void Given(std::shared_ptr<ServerCall> call) {
         ServerAccess::Bind(*context_, call);
         responder_->trunkline_bind(queue_);
+        WatchFor(call);
+        auto receives = [this](Batch &batch) {
+            ServerAccess::ReceivesHeaders(*context_, batch);
+            if (take_) batch.ReceivesMessage(request_);
+        };
+        Between(
+            call->NewBatch(), receives, [](Batch *, ServerCall::Done done) { done(true); },
+            [this](bool) {
+                notified_->trunkline_ready(tag_, true);
+                delete this;
+            });
+    }
+
+    // One watch, for whoever wants to know that the call is over.
+    void WatchFor(const std::shared_ptr<ServerCall> &call) {
         void *tag;
-        if (ServerAccess::DoneTag(*context_, &tag)) {
-            CompletionQueue *notified = notified_;
-            notified->trunkline_begin();
-            call->Watch(notified->trunkline_queue(), [notified, tag] { notified->trunkline_ready(tag, true); });
-        }
-        notified_->trunkline_ready(tag_, true);
-        delete this;
+        bool has_tag = ServerAccess::DoneTag(*context_, &tag);
+        if (!has_tag && call->NewBatch() == nullptr) return;
+        CompletionQueue *notified = has_tag ? notified_ : nullptr;
+        if (has_tag) notified->trunkline_begin();
+        // Without a tag it may be over when nobody looks at the program's queue any more.
+        call->Watch(has_tag ? notified->trunkline_queue() : EventLoop::Get().queue(), [call, notified, tag] {
+            call->Close([notified, tag] {
+                if (notified != nullptr) notified->trunkline_ready(tag, true);
+            });
+        });
     }
 
     AsyncRequests *requests_;
     ServerContext *context_;
     ServerAsyncStreamingInterface *responder_;
     CompletionQueue *queue_, *notified_;
-    void *tag_;
+    void *tag_, *request_;
     ServerCall::Take take_;
 };
 
@@ -72,17 +91,21 @@ void RequestCall(AsyncRequests &requests, ServerContext *context, Request *reque
                  void *tag) {
     ServerCall::Take take;
     if (request != nullptr) take = [request](tl_message message) { return Decode(message, request); };
-    requests.Ask(new AsyncCallRequest(&requests, context, responder, queue, notified, tag, std::move(take)));
+    requests.Ask(new AsyncCallRequest(&requests, context, responder, queue, notified, tag, request, std::move(take)));
 }
 
 // What answers in a queue have in common.
 template <class Interface> class ServerAsyncStream : public Interface {
   public:
     void SendInitialMetadata(void *tag) override {
-        SentMetadata headers;
-        auto done = Telling(tag);
-        if (!ServerAccess::TakeHeaders(*context_, true, &headers)) return done(false);
-        Call().SendHeaders(queue_->trunkline_queue(), std::move(headers), std::move(done));
+        auto acts = [this](Batch *, ServerCall::Done done) {
+            SentMetadata headers;
+            if (!ServerAccess::TakeHeaders(*context_, true, &headers)) return done(false);
+            Call().SendHeaders(queue_->trunkline_queue(), std::move(headers), std::move(done));
+        };
+        Between(
+            Call().NewBatch(), [this](Batch &batch) { ServerAccess::SendsHeaders(*context_, batch); }, acts,
+            Telling(tag));
     }
     void trunkline_bind(CompletionQueue *queue) override { queue_ = queue; }
 
@@ -95,16 +118,29 @@ template <class Interface> class ServerAsyncStream : public Interface {
         return [queue, tag](bool ok) { queue->trunkline_ready(tag, ok); };
     }
     template <class R> void DoRead(R *message, void *tag) {
-        Call().Receive(
-            queue_->trunkline_queue(), [message](tl_message received) { return Decode(received, message); },
-            Telling(tag));
+        auto acts = [this, message](Batch *, ServerCall::Done done) {
+            Call().Receive(
+                queue_->trunkline_queue(), [message](tl_message received) { return Decode(received, message); },
+                std::move(done));
+        };
+        Between(
+            Call().NewBatch(), [message](Batch &batch) { batch.ReceivesMessage(message); }, acts, Telling(tag));
     }
     template <class W> void DoWrite(const W &message, void *tag) {
         Slice bytes;
         auto done = Telling(tag);
         if (!Encode(message, &bytes).ok()) return done(false);
-        ServerAccess::SendHeaders(*context_, queue_->trunkline_queue());
-        Call().Send(queue_->trunkline_queue(), std::move(bytes), std::move(done));
+        auto sends = [this, bytes](Batch &batch) {
+            ServerAccess::SendsHeaders(*context_, batch);
+            batch.SendsBytes(bytes);
+        };
+        auto acts = [this, bytes](Batch *batch, ServerCall::Done done) {
+            Slice sent = bytes;
+            if (batch != nullptr && !batch->Bytes(&sent).ok()) return done(false);
+            ServerAccess::SendHeaders(*context_, queue_->trunkline_queue());
+            Call().Send(queue_->trunkline_queue(), std::move(sent), std::move(done));
+        };
+        Between(Call().NewBatch(), sends, acts, std::move(done));
     }
     template <class W> void DoFinish(const W &last, const Status &status, void *tag) {
         Slice bytes;
@@ -112,9 +148,21 @@ template <class Interface> class ServerAsyncStream : public Interface {
         DoFinish(encoded, encoded.ok() ? std::optional<Slice>(std::move(bytes)) : std::nullopt, tag);
     }
     void DoFinish(const Status &status, std::optional<Slice> last, void *tag) {
-        tl_queue queue = queue_->trunkline_queue();
-        ServerAccess::SendHeaders(*context_, queue);
-        Call().Finish(queue, status, std::move(last), ServerAccess::Trailers(*context_), Telling(tag));
+        // Interceptors may make another of it.
+        auto kept = std::make_shared<Status>(status);
+        auto sends = [this, kept, last](Batch &batch) {
+            if (last.has_value()) batch.SendsBytes(*last);
+            ServerAccess::SendsStatus(*context_, batch, kept.get());
+        };
+        auto acts = [this, kept, last](Batch *batch, ServerCall::Done done) {
+            std::optional<Slice> sent = last;
+            if (batch != nullptr && sent.has_value() && kept->ok()) *kept = batch->Bytes(&*sent);
+            if (!kept->ok()) sent = std::nullopt;
+            tl_queue queue = queue_->trunkline_queue();
+            ServerAccess::SendHeaders(*context_, queue);
+            Call().Finish(queue, *kept, std::move(sent), ServerAccess::Trailers(*context_), std::move(done));
+        };
+        Between(Call().NewBatch(), sends, acts, Telling(tag));
     }
 
   private:

@@ -3,6 +3,7 @@
 #define TRUNKLINE_GRPCPP_IMPL_SERVER_CALL_H
 
 #include <grpcpp/impl/library.h>
+#include <grpcpp/support/server_interceptor.h>
 
 #include <atomic>
 #include <deque>
@@ -21,6 +22,31 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     // Unanswered, its caller gets UNAVAILABLE.
     ~ServerCall() { tl_call_release(call_); }
 
+    // Before anything is done with it: who makes its interceptors.
+    void Intercept(const ServerInterceptorFactories *factories, experimental::ServerRpcInfo::Type type) {
+        factories_ = factories;
+        type_ = type;
+    }
+    // It has its context, and so gets its interceptors.
+    void Bound(ServerContextBase *context) {
+        if (factories_ == nullptr) return;
+        auto made = std::make_unique<ServerInterception>(*factories_, context, std::string(method()), type_);
+        if (!made->interceptors()->list.empty()) interception_ = std::move(made);
+    }
+    // What is done at once, for its interceptors; null if the call has none.
+    std::shared_ptr<Batch> NewBatch() const {
+        return interception_ == nullptr ? nullptr : std::make_shared<Batch>(interception_->interceptors());
+    }
+
+    // Its interceptors are told that it is over; then `then`.
+    void Close(std::function<void()> then) {
+        std::shared_ptr<Batch> batch = NewBatch();
+        if (batch == nullptr) return then();
+        batch->ReceivesClose();
+        // They are this call's, which stays until they have all proceeded.
+        batch->After([self = shared_from_this(), then = std::move(then)] { then(); });
+    }
+
     tl_call get() const { return call_; }
     std::string_view method() const { return trunkline::detail::view(tl_call_method(call_)); }
 
@@ -28,6 +54,10 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     bool IsCancelled() const { return is_let_go_ || (!is_answered_ && tl_call_is_over(call_) != 0); }
     void Cancel() {
         is_let_go_ = true;
+        if (auto batch = NewBatch()) {
+            batch->SendsCancel();
+            batch->Before([] {});
+        }
         tl_call_cancel(call_, nullptr);
     }
 
@@ -161,6 +191,9 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
     }
 
     tl_call call_;
+    const ServerInterceptorFactories *factories_ = nullptr;
+    experimental::ServerRpcInfo::Type type_{};
+    std::unique_ptr<ServerInterception> interception_;
     std::atomic<bool> is_answered_{false}, is_let_go_{false}, has_fault_{false};
     Status fault_;
     std::mutex mutex_;

@@ -13,10 +13,31 @@ class BlockingServed {
   public:
     explicit BlockingServed(ServerContext *context) : context_(*context), call_(*ServerAccess::Call(*context)) {}
 
-    void SendHeaders() { ServerAccess::SendHeaders(context_, true); }
+    void SendHeaders() {
+        Between(
+            call_.NewBatch(), [this](Batch &batch) { ServerAccess::SendsHeaders(context_, batch); },
+            [this](Batch *) {
+                ServerAccess::SendHeaders(context_, true);
+                return true;
+            });
+    }
+    // What came with the call: of methods with one request, that.
+    template <class R> bool Begin(R *request) {
+        auto receives = [&](Batch &batch) {
+            ServerAccess::ReceivesHeaders(context_, batch);
+            batch.ReceivesMessage(request);
+        };
+        return Between(call_.NewBatch(), receives, [&](Batch *) { return Received(request); });
+    }
+    void Begin() {
+        Between(
+            call_.NewBatch(), [this](Batch &batch) { ServerAccess::ReceivesHeaders(context_, batch); },
+            [](Batch *) { return true; });
+    }
     template <class R> bool Read(R *message) {
-        if (next_.id != 0) return Decode(std::exchange(next_, tl_message{}), message).ok();
-        return call_.Receive([message](tl_message received) { return Decode(received, message); });
+        return Between(
+            call_.NewBatch(), [&](Batch &batch) { batch.ReceivesMessage(message); },
+            [&](Batch *) { return Received(message); });
     }
     bool NextMessageSize(uint32_t *size) {
         if (next_.id == 0) {
@@ -30,21 +51,47 @@ class BlockingServed {
         return true;
     }
     template <class W> bool Write(const W &message) {
-        Slice bytes;
-        if (!Encode(message, &bytes).ok()) return false;
-        ServerAccess::SendHeaders(context_, false);
-        return call_.Send(bytes);
+        auto sends = [&](Batch &batch) {
+            ServerAccess::SendsHeaders(context_, batch);
+            batch.SendsMessage(message);
+        };
+        return Between(call_.NewBatch(), sends, [&](Batch *batch) {
+            Slice bytes;
+            if (!Bytes(batch, message, &bytes).ok()) return false;
+            ServerAccess::SendHeaders(context_, false);
+            return call_.Send(bytes);
+        });
     }
-    template <class W> void Finish(const Status &status, const W *last) {
-        Slice bytes;
-        Status encoded = last != nullptr && status.ok() ? Encode(*last, &bytes) : status;
-        ServerAccess::SendHeaders(context_, false);
-        call_.Finish(encoded, last != nullptr && encoded.ok() ? &bytes : nullptr, ServerAccess::Trailers(context_));
+    template <class W> void Finish(Status status, const W *last) {
+        bool has_last = last != nullptr && status.ok();
+        auto sends = [&](Batch &batch) {
+            if (has_last) batch.SendsMessage(*last);
+            ServerAccess::SendsStatus(context_, batch, &status);
+        };
+        Between(call_.NewBatch(), sends, [&](Batch *batch) {
+            Slice bytes;
+            Status encoded = has_last ? Bytes(batch, *last, &bytes) : status;
+            // An interceptor may have made another of it.
+            if (encoded.ok()) encoded = status;
+            ServerAccess::SendHeaders(context_, false);
+            bool has_bytes = has_last && encoded.ok();
+            return call_.Finish(encoded, has_bytes ? &bytes : nullptr, ServerAccess::Trailers(context_));
+        });
+        Between(
+            call_.NewBatch(), [](Batch &batch) { batch.ReceivesClose(); }, [](Batch *) { return true; });
     }
     void Finish(const Status &status) { Finish<ByteBuffer>(status, nullptr); }
     ~BlockingServed() { tl_message_release(next_); }
 
   private:
+    template <class R> bool Received(R *message) {
+        if (next_.id != 0) return Decode(std::exchange(next_, tl_message{}), message).ok();
+        return call_.Receive([message](tl_message received) { return Decode(received, message); });
+    }
+    template <class W> static Status Bytes(Batch *batch, const W &message, Slice *out) {
+        return batch != nullptr ? batch->Bytes(out) : Encode(message, out);
+    }
+
     ServerContextBase &context_;
     ServerCall &call_;
     tl_message next_{};
@@ -100,55 +147,57 @@ namespace internal {
 
 template <class Request, class Response>
 ServedMethod::Handler UnaryMethod(std::function<Status(ServerContext *, const Request *, Response *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+    return {experimental::ServerRpcInfo::Type::UNARY, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
         ServerContext context;
         ServerAccess::Bind(context, std::move(call));
         BlockingServed served(&context);
         Request request;
         Response response;
-        if (!served.Read(&request)) return served.Finish(Status(StatusCode::INTERNAL, "there is no request"));
+        if (!served.Begin(&request)) return served.Finish(Status(StatusCode::INTERNAL, "there is no request"));
         Status status = Guarded([&] { return act(&context, &request, &response); });
         served.Finish(status, &response);
-    };
+    }};
 }
 
 template <class Request, class Response>
 ServedMethod::Handler ClientStreamingMethod(std::function<Status(ServerContext *, ServerReader<Request> *, Response *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+    return {experimental::ServerRpcInfo::Type::CLIENT_STREAMING, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
         ServerContext context;
         ServerAccess::Bind(context, std::move(call));
         BlockingServed served(&context);
+        served.Begin();
         ServerReader<Request> reader(&served);
         Response response;
         Status status = Guarded([&] { return act(&context, &reader, &response); });
         served.Finish(status, &response);
-    };
+    }};
 }
 
 template <class Request, class Response>
 ServedMethod::Handler
 ServerStreamingMethod(std::function<Status(ServerContext *, const Request *, ServerWriter<Response> *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+    return {experimental::ServerRpcInfo::Type::SERVER_STREAMING, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
         ServerContext context;
         ServerAccess::Bind(context, std::move(call));
         BlockingServed served(&context);
         ServerWriter<Response> writer(&served);
         Request request;
-        if (!served.Read(&request)) return served.Finish(Status(StatusCode::INTERNAL, "there is no request"));
+        if (!served.Begin(&request)) return served.Finish(Status(StatusCode::INTERNAL, "there is no request"));
         served.Finish(Guarded([&] { return act(&context, &request, &writer); }));
-    };
+    }};
 }
 
 template <class Request, class Response>
 ServedMethod::Handler
 BidiStreamingMethod(std::function<Status(ServerContext *, ServerReaderWriter<Response, Request> *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+    return {experimental::ServerRpcInfo::Type::BIDI_STREAMING, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
         ServerContext context;
         ServerAccess::Bind(context, std::move(call));
         BlockingServed served(&context);
+        served.Begin();
         ServerReaderWriter<Response, Request> stream(&served);
         served.Finish(Guarded([&] { return act(&context, &stream); }));
-    };
+    }};
 }
 
 } // namespace internal

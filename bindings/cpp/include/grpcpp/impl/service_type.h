@@ -67,8 +67,11 @@ class AsyncRequests {
 
 struct ServedMethod {
     enum Kind { kBlocking, kAsync, kCallback };
-    // Gets the call; of kCallback it returns at once.
-    using Handler = std::function<void(std::shared_ptr<ServerCall>)>;
+    struct Handler {
+        experimental::ServerRpcInfo::Type type;
+        // Gets the call; of kCallback it returns at once.
+        std::function<void(std::shared_ptr<ServerCall>)> act;
+    };
 
     std::string path;
     Kind kind;

@@ -79,6 +79,19 @@ class TokenCredentials final : public CallCredentials {
     std::string value_;
 };
 
+// Of a kind that is fetched or signed: calls with them fail, and say so.
+class RefusedCredentials final : public CallCredentials {
+  public:
+    explicit RefusedCredentials(const char *kind) : kind_(kind) {}
+    Status trunkline_metadata(const char *, std::multimap<std::string, std::string> *) override {
+        return Status(StatusCode::UNAUTHENTICATED, std::string("not in Trunkline: ") + kind_ +
+                                                       "; fetch a token, and use AccessTokenCredentials");
+    }
+
+  private:
+    const char *kind_;
+};
+
 class PluginCredentials final : public CallCredentials {
   public:
     explicit PluginCredentials(std::unique_ptr<MetadataCredentialsPlugin> plugin) : plugin_(std::move(plugin)) {}
@@ -92,6 +105,14 @@ class PluginCredentials final : public CallCredentials {
 
 inline std::shared_ptr<CallCredentials> AccessTokenCredentials(const std::string &token) {
     return std::make_shared<internal::TokenCredentials>("Bearer " + token);
+}
+
+// These compile, since programs choose among credentials when they run; their calls end with UNAUTHENTICATED.
+inline std::shared_ptr<CallCredentials> GoogleComputeEngineCredentials() {
+    return std::make_shared<internal::RefusedCredentials>("GoogleComputeEngineCredentials");
+}
+inline std::shared_ptr<CallCredentials> ServiceAccountJWTAccessCredentials(const std::string &, long = 3600) {
+    return std::make_shared<internal::RefusedCredentials>("ServiceAccountJWTAccessCredentials");
 }
 
 inline std::shared_ptr<CallCredentials>

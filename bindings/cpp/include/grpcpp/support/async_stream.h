@@ -36,12 +36,14 @@ template <class W> class AsyncWriterInterface {
 // What the three classes of clients have in common. `Interface` is the one of them that is implemented.
 template <class Interface> class ClientAsyncStream : public Interface {
   public:
-    void StartCall(void *tag) override { call_->StartStream(TagIn(queue_, tag)); }
+    void StartCall(void *tag) override { call_->Start(TagIn(queue_, tag)); }
     void ReadInitialMetadata(void *tag) override { call_->WantHeaders(TagIn(queue_, tag)); }
 
   protected:
-    ClientAsyncStream(ChannelInterface *channel, CompletionQueue *queue, const char *method, ClientContext *context)
-        : queue_(queue), call_(std::make_shared<ClientCall>(channel, method, context, queue->trunkline_queue())) {}
+    ClientAsyncStream(ChannelInterface *channel, CompletionQueue *queue, const char *method, ClientContext *context,
+                      ClientCall::Type type)
+        : queue_(queue),
+          call_(std::make_shared<ClientCall>(channel, method, context, type, queue->trunkline_queue(), false)) {}
 
     void Begin(bool starts, void *tag) {
         if (starts) StartCall(tag);
@@ -80,7 +82,8 @@ class ClientAsyncReader final : public internal::ClientAsyncStream<ClientAsyncRe
     template <class W>
     ClientAsyncReader(ChannelInterface *channel, CompletionQueue *queue, const char *method, ClientContext *context,
                       const W &request, bool starts, void *tag)
-        : internal::ClientAsyncStream<ClientAsyncReaderInterface<R>>(channel, queue, method, context) {
+        : internal::ClientAsyncStream<ClientAsyncReaderInterface<R>>(channel, queue, method, context,
+              internal::ClientCall::Type::SERVER_STREAMING) {
         this->call_->Prepare(request);
         this->Begin(starts, tag);
     }
@@ -94,20 +97,20 @@ class ClientAsyncWriter final : public internal::ClientAsyncStream<ClientAsyncWr
     template <class R>
     ClientAsyncWriter(ChannelInterface *channel, CompletionQueue *queue, const char *method, ClientContext *context,
                       R *response, bool starts, void *tag)
-        : internal::ClientAsyncStream<ClientAsyncWriterInterface<W>>(channel, queue, method, context),
-          take_(internal::Into(response)) {
+        : internal::ClientAsyncStream<ClientAsyncWriterInterface<W>>(channel, queue, method, context,
+              internal::ClientCall::Type::CLIENT_STREAMING),
+          target_(internal::Into(response)) {
         this->Begin(starts, tag);
     }
     void Write(const W &message, void *tag) override { Write(message, WriteOptions(), tag); }
     void Write(const W &message, WriteOptions options, void *tag) override { this->DoWrite(message, options, tag); }
     void WritesDone(void *tag) override { this->call_->EndRequests(internal::TagIn(this->queue_, tag)); }
     void Finish(Status *status, void *tag) override {
-        this->call_->WantOnly(take_, [](bool) {});
-        this->DoFinish(status, tag);
+        this->call_->WantOnly(target_, status, internal::TagIn(this->queue_, tag));
     }
 
   private:
-    internal::ClientCall::Take take_;
+    internal::Target target_;
 };
 
 template <class W, class R>
@@ -115,7 +118,8 @@ class ClientAsyncReaderWriter final : public internal::ClientAsyncStream<ClientA
   public:
     ClientAsyncReaderWriter(ChannelInterface *channel, CompletionQueue *queue, const char *method,
                             ClientContext *context, bool starts, void *tag)
-        : internal::ClientAsyncStream<ClientAsyncReaderWriterInterface<W, R>>(channel, queue, method, context) {
+        : internal::ClientAsyncStream<ClientAsyncReaderWriterInterface<W, R>>(channel, queue, method, context,
+              internal::ClientCall::Type::BIDI_STREAMING) {
         this->Begin(starts, tag);
     }
     void Read(R *message, void *tag) override { this->DoRead(message, tag); }

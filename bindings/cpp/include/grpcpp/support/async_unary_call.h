@@ -15,10 +15,6 @@ inline ClientCall::Done TagIn(CompletionQueue *queue, void *tag) {
     return [queue, tag](bool ok) { queue->trunkline_ready(tag, ok); };
 }
 
-template <class Response> ClientCall::Take Into(Response *response) {
-    return [response](tl_message message) { return Decode(message, response); };
-}
-
 } // namespace internal
 
 template <class R> class ClientAsyncResponseReaderInterface {
@@ -36,16 +32,16 @@ template <class R> class ClientAsyncResponseReader final : public ClientAsyncRes
     ClientAsyncResponseReader(ChannelInterface *channel, CompletionQueue *queue, const char *method,
                               ClientContext *context, const W &request, bool starts)
         : queue_(queue),
-          call_(std::make_shared<internal::ClientCall>(channel, method, context, queue->trunkline_queue())) {
+          call_(std::make_shared<internal::ClientCall>(channel, method, context, internal::ClientCall::Type::UNARY,
+                                                       queue->trunkline_queue(), false)) {
         call_->Prepare(request);
         if (starts) StartCall();
     }
 
-    void StartCall() override { call_->StartUnary(); }
+    void StartCall() override { call_->Start(nullptr); }
     void ReadInitialMetadata(void *tag) override { call_->WantHeaders(internal::TagIn(queue_, tag)); }
     void Finish(R *response, Status *status, void *tag) override {
-        call_->WantMessage(internal::Into(response), [](bool) {});
-        call_->WantEnd(status, false, internal::TagIn(queue_, tag));
+        call_->WantOnly(internal::Into(response), status, internal::TagIn(queue_, tag));
     }
 
   private:

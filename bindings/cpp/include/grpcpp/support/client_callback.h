@@ -16,7 +16,7 @@ struct ReactingCall {
     std::shared_ptr<ClientCall> call;
     std::shared_ptr<Reactions> reactions;
     Status status;
-    ClientCall::Take response; // of calls with one response
+    Target response; // of calls with one response
 };
 
 } // namespace internal
@@ -30,10 +30,10 @@ class ClientReactor {
 
     // For generated code: the call is made, and not begun.
     void trunkline_bind(ChannelInterface *channel, const char *method, ClientContext *context,
-                        internal::ClientCall::Take response) {
+                        internal::ClientCall::Type type, internal::Target response) {
         auto &loop = internal::EventLoop::Get();
         auto bound = std::make_shared<internal::ReactingCall>();
-        bound->call = std::make_shared<internal::ClientCall>(channel, method, context, loop.queue());
+        bound->call = std::make_shared<internal::ClientCall>(channel, method, context, type, loop.queue(), true);
         bound->response = std::move(response);
         // The reactor may end in its last reaction.
         bound->reactions = std::make_shared<internal::Reactions>([this, bound] { OnDone(bound->status); });
@@ -43,15 +43,15 @@ class ClientReactor {
 
   protected:
     // What comes of every call; then it begins.
-    void Begin(bool is_unary) {
+    void Begin() {
         internal::Asking asking;
         auto bound = bound_;
         bound->reactions->Enter(); // nothing ends before all was asked for
+        bound->call->Start(nullptr);
         bound->call->WantHeaders(bound->reactions->Telling([this](bool ok) { OnReadInitialMetadataDone(ok); }));
-        if (bound->response) bound->call->WantOnly(bound->response, bound->reactions->Telling([](bool) {}));
-        bound->call->WantEnd(&bound->status, false, bound->reactions->Telling([](bool) {}));
-        if (is_unary) bound->call->StartUnary();
-        if (!is_unary) bound->call->StartStream(nullptr);
+        auto ends = bound->reactions->Telling([](bool) {});
+        if (bound->response) bound->call->WantOnly(bound->response, &bound->status, std::move(ends));
+        if (!bound->response) bound->call->WantEnd(&bound->status, false, std::move(ends));
         bound->reactions->Leave();
     }
     template <class R> void AskRead(R *message, std::function<void(bool)> react) {
@@ -82,12 +82,12 @@ class ClientReactor {
 
 class ClientUnaryReactor : public ClientReactor {
   public:
-    void StartCall() { Begin(true); }
+    void StartCall() { Begin(); }
 };
 
 template <class R> class ClientReadReactor : public ClientReactor {
   public:
-    void StartCall() { Begin(false); }
+    void StartCall() { Begin(); }
     void StartRead(R *message) {
         AskRead(message, [this](bool ok) { OnReadDone(ok); });
     }
@@ -99,7 +99,7 @@ template <class R> class ClientReadReactor : public ClientReactor {
 
 template <class W> class ClientWriteReactor : public ClientReactor {
   public:
-    void StartCall() { Begin(false); }
+    void StartCall() { Begin(); }
     void StartWrite(const W *message) { StartWrite(message, WriteOptions()); }
     void StartWrite(const W *message, WriteOptions options) {
         AskWrite(message, options, [this](bool ok) { OnWriteDone(ok); });
@@ -117,7 +117,7 @@ template <class W> class ClientWriteReactor : public ClientReactor {
 
 template <class W, class R> class ClientBidiReactor : public ClientReactor {
   public:
-    void StartCall() { Begin(false); }
+    void StartCall() { Begin(); }
     void StartRead(R *message) {
         AskRead(message, [this](bool ok) { OnReadDone(ok); });
     }
@@ -157,7 +157,7 @@ class FunctionReactor final : public ClientUnaryReactor {
 template <class Request, class Response>
 void CallbackUnaryCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
                        Response *response, ClientUnaryReactor *reactor) {
-    reactor->trunkline_bind(channel, method, context, Into(response));
+    reactor->trunkline_bind(channel, method, context, ClientCall::Type::UNARY, Into(response));
     reactor->trunkline_call().Prepare(*request);
 }
 
@@ -172,20 +172,20 @@ void CallbackUnaryCall(ChannelInterface *channel, const char *method, ClientCont
 template <class Request, class Response>
 void CallbackReaderCall(ChannelInterface *channel, const char *method, ClientContext *context, const Request *request,
                         ClientReadReactor<Response> *reactor) {
-    reactor->trunkline_bind(channel, method, context, nullptr);
+    reactor->trunkline_bind(channel, method, context, ClientCall::Type::SERVER_STREAMING, {});
     reactor->trunkline_call().Prepare(*request);
 }
 
 template <class Request, class Response>
 void CallbackWriterCall(ChannelInterface *channel, const char *method, ClientContext *context, Response *response,
                         ClientWriteReactor<Request> *reactor) {
-    reactor->trunkline_bind(channel, method, context, Into(response));
+    reactor->trunkline_bind(channel, method, context, ClientCall::Type::CLIENT_STREAMING, Into(response));
 }
 
 template <class Request, class Response>
 void CallbackBidiCall(ChannelInterface *channel, const char *method, ClientContext *context,
                       ClientBidiReactor<Request, Response> *reactor) {
-    reactor->trunkline_bind(channel, method, context, nullptr);
+    reactor->trunkline_bind(channel, method, context, ClientCall::Type::BIDI_STREAMING, {});
 }
 
 } // namespace internal

@@ -12,6 +12,17 @@
 namespace grpc {
 namespace internal {
 
+// The last message of a call, if it has one.
+struct Last {
+    template <class Response> static Last Of(const Response *message) {
+        return {[message](Batch &batch) { batch.SendsMessage(*message); },
+                [message](Slice *out) { return Encode(*message, out); }};
+    }
+
+    std::function<void(Batch &)> sends;
+    std::function<Status(Slice *)> encode;
+};
+
 // The call behind a reactor, with all that lives as long as it.
 struct ReactingServed {
     explicit ReactingServed(std::shared_ptr<ServerCall> of) : call(std::move(of)) { ServerAccess::Bind(context, call); }
@@ -19,8 +30,8 @@ struct ReactingServed {
     std::shared_ptr<ServerCall> call;
     CallbackServerContext context;
     std::shared_ptr<void> request, response;
-    // Encodes the response; of methods with one.
-    std::function<Status(Slice *)> last;
+    // Of methods with one response.
+    Last last;
     std::shared_ptr<Reactions> reactions;
     tl_queue queue = EventLoop::Get().queue();
 };
@@ -37,10 +48,16 @@ class ServerReactor {
 
     void StartSendInitialMetadata() {
         Ask(false, [this](internal::ReactingServed &served) {
-            internal::SentMetadata headers;
-            auto done = served.reactions->Telling([this](bool ok) { OnSendInitialMetadataDone(ok); });
-            if (!internal::ServerAccess::TakeHeaders(served.context, true, &headers)) return done(false);
-            served.call->SendHeaders(served.queue, std::move(headers), std::move(done));
+            auto *with = &served;
+            auto acts = [with](internal::Batch *, internal::ServerCall::Done done) {
+                internal::SentMetadata headers;
+                if (!internal::ServerAccess::TakeHeaders(with->context, true, &headers)) return done(false);
+                with->call->SendHeaders(with->queue, std::move(headers), std::move(done));
+            };
+            internal::Between(
+                served.call->NewBatch(),
+                [with](internal::Batch &batch) { internal::ServerAccess::SendsHeaders(with->context, batch); }, acts,
+                served.reactions->Telling([this](bool ok) { OnSendInitialMetadataDone(ok); }));
         });
     }
     void Finish(Status status) {
@@ -62,9 +79,11 @@ class ServerReactor {
         auto asked = std::move(asked_);
         lock.unlock();
         served->call->Watch(served->queue, [this, served] {
-            internal::React([this, served] {
-                if (served->call->IsCancelled()) OnCancel();
-                served->reactions->Leave();
+            served->call->Close([this, served] {
+                internal::React([this, served] {
+                    if (served->call->IsCancelled()) OnCancel();
+                    served->reactions->Leave();
+                });
             });
         });
         for (auto &ask : asked) ask(*served);
@@ -73,39 +92,62 @@ class ServerReactor {
   protected:
     using Asked = std::function<void(internal::ReactingServed &)>;
 
+    // What lies in `served` is there until the last of its reactions.
     template <class R> void AskRead(R *message, std::function<void(bool)> react) {
         Ask(false, [message, react = std::move(react)](internal::ReactingServed &served) {
-            served.call->Receive(
-                served.queue, [message](tl_message received) { return internal::Decode(received, message); },
+            auto acts = [message, with = &served](internal::Batch *, internal::ServerCall::Done done) {
+                with->call->Receive(
+                    with->queue, [message](tl_message received) { return internal::Decode(received, message); },
+                    std::move(done));
+            };
+            internal::Between(
+                served.call->NewBatch(), [message](internal::Batch &batch) { batch.ReceivesMessage(message); }, acts,
                 served.reactions->Telling(react));
         });
     }
     template <class W> void AskWrite(const W *message, std::function<void(bool)> react) {
         Ask(false, [message, react = std::move(react)](internal::ReactingServed &served) {
-            Slice bytes;
-            auto done = served.reactions->Telling(react);
-            if (!internal::Encode(*message, &bytes).ok()) return done(false);
-            internal::ServerAccess::SendHeaders(served.context, served.queue);
-            served.call->Send(served.queue, std::move(bytes), std::move(done));
+            auto sends = [message, with = &served](internal::Batch &batch) {
+                internal::ServerAccess::SendsHeaders(with->context, batch);
+                batch.SendsMessage(*message);
+            };
+            auto acts = [message, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
+                Slice bytes;
+                Status encoded = batch != nullptr ? batch->Bytes(&bytes) : internal::Encode(*message, &bytes);
+                if (!encoded.ok()) return done(false);
+                internal::ServerAccess::SendHeaders(with->context, with->queue);
+                with->call->Send(with->queue, std::move(bytes), std::move(done));
+            };
+            internal::Between(served.call->NewBatch(), sends, acts, served.reactions->Telling(react));
         });
     }
     template <class W> void AskWriteAndFinish(const W *message, Status status) {
         Ask(true, [message, status = std::move(status)](internal::ReactingServed &served) {
-            End(served, status, [message](Slice *out) { return internal::Encode(*message, out); });
+            End(served, status, internal::Last::Of(message));
         });
     }
 
   private:
-    static void End(internal::ReactingServed &served, const Status &status, const std::function<Status(Slice *)> &last) {
-        Slice bytes;
-        bool has_last = status.ok() && last != nullptr;
-        Status encoded = has_last ? last(&bytes) : status;
-        has_last = has_last && encoded.ok();
-        auto reactions = served.reactions;
-        internal::ServerAccess::SendHeaders(served.context, served.queue);
-        served.call->Finish(served.queue, encoded, has_last ? std::optional<Slice>(bytes) : std::nullopt,
-                            internal::ServerAccess::Trailers(served.context),
-                            [reactions](bool) { internal::React([reactions] { reactions->Leave(); }); });
+    static void End(internal::ReactingServed &served, const Status &status, internal::Last last) {
+        if (!status.ok()) last = internal::Last();
+        // Interceptors may make another of it.
+        auto kept = std::make_shared<Status>(status);
+        auto sends = [kept, last, with = &served](internal::Batch &batch) {
+            if (last.sends) last.sends(batch);
+            internal::ServerAccess::SendsStatus(with->context, batch, kept.get());
+        };
+        auto acts = [kept, last, with = &served](internal::Batch *batch, internal::ServerCall::Done done) {
+            Slice bytes;
+            bool has_last = last.encode != nullptr && kept->ok();
+            if (has_last) *kept = batch != nullptr ? batch->Bytes(&bytes) : last.encode(&bytes);
+            has_last = has_last && kept->ok();
+            internal::ServerAccess::SendHeaders(with->context, with->queue);
+            with->call->Finish(with->queue, *kept, has_last ? std::optional<Slice>(bytes) : std::nullopt,
+                               internal::ServerAccess::Trailers(with->context), std::move(done));
+        };
+        internal::Between(served.call->NewBatch(), sends, acts, [reactions = served.reactions](bool) {
+            internal::React([reactions] { reactions->Leave(); });
+        });
     }
 
     // Begins what is asked for, or keeps it until the call is there.
@@ -189,62 +231,83 @@ template <class Reactor> void Bind(Reactor *reactor, const std::shared_ptr<React
 }
 
 // A handler that is asked for its reactor when the request is there.
-template <class Request, class Act> ServedMethod::Handler ReactingToRequest(Act act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+template <class Request, class Act>
+ServedMethod::Handler ReactingToRequest(experimental::ServerRpcInfo::Type type, Act act) {
+    return {type, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
         auto served = std::make_shared<ReactingServed>(call);
         auto request = std::make_shared<Request>();
         served->request = request;
-        call->Receive(
-            served->queue, [request](tl_message received) { return Decode(received, request.get()); },
-            [act, served, request](bool ok) {
-                if (ok) return act(served, request.get());
-                Status none(StatusCode::INTERNAL, "there is no request");
-                served->call->Finish(served->queue, none, std::nullopt, {}, [served](bool) {});
-            });
-    };
+        auto receives = [served, request](Batch &batch) {
+            ServerAccess::ReceivesHeaders(served->context, batch);
+            batch.ReceivesMessage(request.get());
+        };
+        auto acts = [served, request](Batch *, ServerCall::Done done) {
+            served->call->Receive(
+                served->queue, [request](tl_message received) { return Decode(received, request.get()); },
+                std::move(done));
+        };
+        Between(call->NewBatch(), receives, acts, [act, served, request](bool ok) {
+            if (ok) return act(served, request.get());
+            Status none(StatusCode::INTERNAL, "there is no request");
+            served->call->Finish(served->queue, none, std::nullopt, {}, [served](bool) {});
+            served->call->Close([served] {});
+        });
+    }};
+}
+
+// A handler that is asked for its reactor before there is a request.
+template <class Act> ServedMethod::Handler ReactingToCall(experimental::ServerRpcInfo::Type type, Act act) {
+    return {type, [act = std::move(act)](std::shared_ptr<ServerCall> call) {
+        auto served = std::make_shared<ReactingServed>(std::move(call));
+        Between(
+            served->call->NewBatch(), [served](Batch &batch) { ServerAccess::ReceivesHeaders(served->context, batch); },
+            [](Batch *, ServerCall::Done done) { done(true); }, [act, served](bool) { act(served); });
+    }};
 }
 
 template <class Response> Response *WithResponse(const std::shared_ptr<ReactingServed> &served) {
     auto response = std::make_shared<Response>();
     served->response = response;
-    served->last = [out = response.get()](Slice *bytes) { return Encode(*out, bytes); };
+    served->last = Last::Of(response.get());
     return response.get();
 }
 
 template <class Request, class Response>
 ServedMethod::Handler
 CallbackUnaryMethod(std::function<ServerUnaryReactor *(CallbackServerContext *, const Request *, Response *)> act) {
-    return ReactingToRequest<Request>([act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
+    auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
         Response *response = WithResponse<Response>(served);
         Bind(act(&served->context, request, response), served);
-    });
+    };
+    return ReactingToRequest<Request>(experimental::ServerRpcInfo::Type::UNARY, std::move(reacts));
 }
 
 template <class Request, class Response>
 ServedMethod::Handler CallbackServerStreamingMethod(
     std::function<ServerWriteReactor<Response> *(CallbackServerContext *, const Request *)> act) {
-    return ReactingToRequest<Request>([act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
+    auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served, Request *request) {
         Bind(act(&served->context, request), served);
-    });
+    };
+    return ReactingToRequest<Request>(experimental::ServerRpcInfo::Type::SERVER_STREAMING, std::move(reacts));
 }
 
 template <class Request, class Response>
 ServedMethod::Handler
 CallbackClientStreamingMethod(std::function<ServerReadReactor<Request> *(CallbackServerContext *, Response *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
-        auto served = std::make_shared<ReactingServed>(std::move(call));
+    auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served) {
         Response *response = WithResponse<Response>(served);
         Bind(act(&served->context, response), served);
     };
+    return ReactingToCall(experimental::ServerRpcInfo::Type::CLIENT_STREAMING, std::move(reacts));
 }
 
 template <class Request, class Response>
 ServedMethod::Handler
 CallbackBidiMethod(std::function<ServerBidiReactor<Request, Response> *(CallbackServerContext *)> act) {
-    return [act = std::move(act)](std::shared_ptr<ServerCall> call) {
-        auto served = std::make_shared<ReactingServed>(std::move(call));
+    auto reacts = [act = std::move(act)](const std::shared_ptr<ReactingServed> &served) {
         Bind(act(&served->context), served);
     };
+    return ReactingToCall(experimental::ServerRpcInfo::Type::BIDI_STREAMING, std::move(reacts));
 }
 
 } // namespace internal
