@@ -18,6 +18,7 @@ demo: ## build it and watch it work: two daemons, a service, a client, on this m
 	$(CARGO) build --profile demo --locked --package trunkline-cli --package trunkline-example-search \
 		--package trunkline-example-token-bucket-1 --package trunkline-example-token-bucket-2 \
 		--no-default-features --features trunkline-cli/ring,trunkline-example-search/ring
+	@echo "Built in a hurry, not for speed: what docs/benchmarks.md measures is a release build."
 	@"$${CARGO_TARGET_DIR:-target}"/demo/trunkline demo
 
 c: ## libtrunkline for C and what calls it, below target/c (PREFIX): shared, archive, header, pkg-config, CMake
