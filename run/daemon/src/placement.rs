@@ -32,6 +32,9 @@ const CONNECTIONS_PERMILLE: u64 = 300;
 /// A session that has moved stays for so long.
 const REST_NS: u64 = 5_000_000_000;
 const MOVES_PER_SECOND: usize = 8;
+/// One that something has kept where it is is not tried again for so long; so many of them are remembered.
+const KEPT_NS: u64 = 1_000_000_000;
+const KEPT_MAX: usize = 256;
 /// Sessions that rest, at most, where somebody moves them one after another.
 const RESTING_MAX: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -77,6 +80,8 @@ pub(crate) struct SessionPlacement {
     shards: Vec<Looked>,
     /// The last moves, the oldest first. As many as fit in the time a session rests.
     moved: VecDeque<(u64, AttachedSession)>,
+    /// Sessions that something has kept where they are, the oldest first.
+    kept: VecDeque<(u64, AttachedSession)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,6 +113,9 @@ impl SessionPlacement {
         self.shards.resize(busy_ns.len(), Looked::default());
         while self.moved.front().is_some_and(|(at, _)| now_ns.saturating_sub(*at) > REST_NS) {
             self.moved.pop_front();
+        }
+        while self.kept.front().is_some_and(|(at, _)| now_ns.saturating_sub(*at) >= KEPT_NS) {
+            self.kept.pop_front();
         }
         let shares: Vec<u64> =
             self.shards.iter().zip(busy_ns).map(|(looked, busy)| looked.share(now_ns, *busy)).collect();
@@ -166,9 +174,13 @@ impl SessionPlacement {
         }
     }
 
-    /// It did not: something keeps it for now.
-    pub fn stayed(&mut self, session: AttachedSession) {
+    /// It did not: something keeps it for now. Others have their turn before it is tried again.
+    pub fn stayed(&mut self, now_ns: u64, session: AttachedSession) {
         self.moved.retain(|(_, moved)| *moved != session);
+        self.kept.retain(|(at, kept)| now_ns.saturating_sub(*at) < KEPT_NS && *kept != session);
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push_back((now_ns, session));
+        }
     }
 
     fn together(&self, from: usize, load: &ShardLoad, shares: &[u64]) -> Option<Move> {
@@ -207,7 +219,7 @@ impl SessionPlacement {
     }
 
     fn rests(&self, session: AttachedSession) -> bool {
-        self.moved.iter().any(|(_, moved)| *moved == session)
+        self.moved.iter().chain(&self.kept).any(|(_, moved)| *moved == session)
     }
 }
 
@@ -311,6 +323,25 @@ mod tests {
         assert_eq!(placement.decide(2 * INTERVAL_NS, 1, &back, &[0, 0]), Relief::Nothing);
         let later = REST_NS + 2 * INTERVAL_NS;
         assert_eq!(placement.decide(later, 1, &back, &[0, 0]), Relief::Move(Move { session: there, to: 0 }));
+    }
+
+    /// One that always waits for an endpoint cannot move, and bars nobody.
+    #[test]
+    fn one_that_something_keeps_lets_others_go_first() {
+        let flooded = load(vec![session(1, 150, None), session(2, 40, None), session(3, 1, None)]);
+        let mut placement = SessionPlacement::default();
+        let mut tried = Vec::new();
+        for interval in 1..=8 {
+            let now = interval * INTERVAL_NS;
+            let busy = [flooded.busy_ns * interval, 0];
+            if let Relief::Move(Move { session, .. }) = placement.decide(now, 0, &flooded, &busy) {
+                tried.push((now / MS, session.key.to_bits()));
+                if session.key == key(3) {
+                    placement.stayed(now, session);
+                }
+            }
+        }
+        assert_eq!(tried, [(400, 3), (600, 2), (1400, 3)]);
     }
 
     #[test]

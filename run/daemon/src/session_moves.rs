@@ -25,7 +25,7 @@ impl Control {
             Ok(now) => self.placement.moved(session, now),
             Err(stays) => {
                 tracing::debug!(shard, to, ?stays, "session stays where it is");
-                self.placement.stayed(session);
+                self.placement.stayed(now_ns, session);
             }
         }
     }

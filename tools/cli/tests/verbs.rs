@@ -85,6 +85,33 @@ fn list_shows_who_is_there() {
 }
 
 #[test]
+fn shards_are_shown_and_applications_move_between_them() {
+    watched();
+    let host = Host::start("[daemon]\nshards = 2");
+    let (_server, _client) = host.serve_search();
+    let list = json(&host.verb(&["list", "--json"], "").out);
+    let applications = list["applications"].as_array().unwrap();
+    let searcher = applications.iter().find(|row| row["name"].as_str().unwrap().starts_with("searcher["));
+    let (name, shard) = searcher.map(|row| (row["name"].as_str().unwrap(), &row["shard"])).unwrap();
+    let other = if *shard == 0 { "1" } else { "0" };
+    let moved = host.verb(&["shards", "move", name, other], "");
+    assert_eq!(moved.code, Some(0), "{moved:?}");
+    assert!(moved.out.ends_with(&format!("of {name} moved to shard {other}\n")), "{}", moved.out);
+    let shards = json(&host.verb(&["shards", "--json"], "").out);
+    let row = &shards[other.parse::<usize>().unwrap()];
+    assert!(row["hasThread"].as_bool().unwrap() && row["sessions"].as_u64().unwrap() > 0, "{shards}");
+    let shown = host.verb(&["shards"], "");
+    assert!(shown.out.starts_with("SHARD  THREAD  BUSY  SESSIONS  CALLS\n"), "{}", shown.out);
+    let refused = host.verb(&["shards", "move", name, "7"], "");
+    assert_ne!(refused.code, Some(0));
+    assert!(
+        refused.err.contains("there is no shard 7: the last one is 1 (daemon.shards)"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
 fn all_four_patterns_are_called_in_json() {
     watched();
     let host = Host::start("");
