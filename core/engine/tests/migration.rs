@@ -111,6 +111,35 @@ fn a_stream_goes_on_while_its_ends_move() {
     assert_eq!(world.leftovers(), (0, 0));
 }
 
+/// The other host sends its messages without their headers by then.
+#[test]
+fn a_stream_from_another_host_goes_on_while_its_server_moves() {
+    let mut world = world();
+    world.placed = Some(1);
+    let mut server = world.attach(1, PROTO, None, true);
+    world.placed = Some(0);
+    let mut client = world.attach(0, PROTO, Some("tcp://10.0.0.2:7878"), false);
+    let made = open(&mut world, &mut client, 3, b"first", false);
+    world.settle(&mut [&mut client, &mut server]);
+    let delivered = take(&mut world, &mut server).0[0];
+    for (round, to) in [1, 3, 5, 1, 3].into_iter().enumerate() {
+        send(&mut world, &mut client, made, &[round as u8; 5000]);
+        world.settle(&mut [&mut client, &mut server]);
+        assert!(to == server.host || world.migrate(&mut server, to), "round {round}");
+        send(&mut world, &mut client, made, &[50 + round as u8; 10]);
+        send(&mut world, &mut server, delivered, &[100 + round as u8; 300]);
+        world.settle(&mut [&mut client, &mut server]);
+        let (_, messages, ended) = take(&mut world, &mut server);
+        let sent = [vec![round as u8; 5000], vec![50 + round as u8; 10]];
+        assert_eq!(messages, sent, "round {round}: {ended:?}");
+        let (_, messages, ended) = take(&mut world, &mut client);
+        assert_eq!(messages, [vec![100 + round as u8; 300]], "round {round}: {ended:?}");
+    }
+    end(&mut world, &server, delivered);
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(take(&mut world, &mut client).2, [(made, Code::Ok)]);
+}
+
 /// A window that is full stays full, and opens again when the receiver has released enough, wherever both are by then.
 #[test]
 fn credit_follows_a_session() {

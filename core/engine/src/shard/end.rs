@@ -252,7 +252,7 @@ fn payer_of(engine: &Engine, key: CallKey, direction: Direction) -> Option<Payer
 }
 
 /// The types of the messages of one direction, if anybody knows them.
-fn sent_types(engine: &Engine, key: CallKey, direction: Direction) -> Option<Arc<MethodTypes>> {
+pub(super) fn sent_types(engine: &Engine, key: CallKey, direction: Direction) -> Option<Arc<MethodTypes>> {
     let call = engine.calls.find(key)?;
     let known = call.sender_types(direction);
     if direction == Direction::Response {

@@ -21,6 +21,7 @@
 //! Something of it that cannot be told from its memory ([`Stays`]). It does not last: the host asks again.
 
 use super::crossing::{CrossedBody, Offers, Payer, ShardIndex, ShardSaid, ShardStage};
+use super::end::sent_types;
 use super::offers::{leaves, tell_offers};
 use super::origin::origin_of;
 use crate::call::{Body, Call, ClientEnd, Direction, Half, Item, ServerEnd};
@@ -331,6 +332,8 @@ fn split_delivered(
 ) -> Option<MovedCall> {
     let (own, path) = (engine.shards.own(), path_of(engine, key)?);
     let (known_as, origin) = (engine.delivered_id(key), origin_of(engine, key)?);
+    // What a peer sends without its header cannot be told apart there.
+    let sent = sent_types(engine, key, Direction::Request);
     let call = engine.calls.find_mut(key)?;
     let ServerEnd::Session { session: handler, types } = &call.server else { return None };
     if *handler != session {
@@ -341,13 +344,7 @@ fn split_delivered(
     let is_there = call.handed_over && !call.response.ended;
     let stage = if is_there { ShardStage::Accepted } else { ShardStage::Chosen };
     let mut moved = copy_of(call, ServerEnd::Session { session, types: Arc::clone(&types) });
-    moved.client = ClientEnd::Shard {
-        shard: own,
-        call: key.to_bits(),
-        types: call.sender_types(Direction::Request),
-        origin,
-        logged: true,
-    };
+    moved.client = ClientEnd::Shard { shard: own, call: key.to_bits(), types: sent, origin, logged: true };
     moved.request = call.request.take_receiver_side();
     let comes_more = !call.request.backlog.is_empty() || call.request.gathered.is_some();
     moved.request.ended = call.request.ended && !comes_more;
