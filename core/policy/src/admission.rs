@@ -30,6 +30,16 @@ pub struct Admission {
     pub mirrors: Vec<Mirror>,
 }
 
+impl Admission {
+    /// Whether the policies have let the call go on and said nothing else.
+    pub fn says_nothing(&self) -> bool {
+        let Self { delay_ns, timeout_ns, log, permits, encoding, class, ticket, metadata, mirrors } = self;
+        let binds = *delay_ns > 0 || timeout_ns.is_some() || *log || !permits.is_empty();
+        let changes = encoding.is_some() || class.is_some() || ticket.is_some();
+        !binds && !changes && metadata.is_empty() && mirrors.is_empty()
+    }
+}
+
 /// A place in a queue; to be taken by [`Policies::enqueue`](crate::Policies::enqueue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ticket {

@@ -40,6 +40,7 @@ pub struct Subject<'a> {
 pub struct Plan {
     pub(crate) steps: Vec<Step>,
     needs_message: bool,
+    needs_facts: bool,
     client_streams: bool,
     choice: WorkerChoice,
 }
@@ -55,6 +56,8 @@ pub(crate) struct Step {
     pub fields: Box<[Option<Program>]>,
     /// Cannot be asked before there is a message.
     pub reads_message: bool,
+    /// Looks at something of the call beside its message.
+    pub reads_facts: bool,
     /// Requests are streams.
     pub client_streams: bool,
     /// Why it could not be compiled for this method. It then refuses every call: an access rule that nobody can
@@ -181,7 +184,8 @@ impl Chain {
     pub fn plan(&self, subject: &Subject<'_>) -> (Option<Plan>, Option<PolicyError>) {
         let client_streams = subject.client_streams;
         let choice = WorkerChoice::default();
-        let mut plan = Plan { steps: Vec::new(), needs_message: false, client_streams, choice };
+        let mut plan =
+            Plan { steps: Vec::new(), needs_message: false, needs_facts: false, client_streams, choice };
         let mut first = None;
         for (index, rule) in self.rules.iter().enumerate() {
             if !rule.applies_to(subject.side, subject.application, subject.path) {
@@ -194,6 +198,7 @@ impl Chain {
                 broken
             });
             plan.needs_message |= step.reads_message;
+            plan.needs_facts |= step.reads_facts;
             if let Action::Workers { choice, .. } = rule.action {
                 plan.choice = plan.choice.or(choice);
             }
@@ -231,6 +236,11 @@ impl Plan {
         self.needs_message
     }
 
+    /// Whether some policy looks at anything of the call beside its message: if none does, nothing of it is asked for.
+    pub fn needs_facts(&self) -> bool {
+        self.needs_facts
+    }
+
     /// Whether requests are streams.
     pub fn client_streams(&self) -> bool {
         self.client_streams
@@ -253,12 +263,15 @@ impl Step {
         for (key, expression) in rule.expressions() {
             let program = compiled(key, expression, subject)?;
             step.reads_message |= expression.reads_request();
+            step.reads_facts |= program.reads_facts();
             match key {
                 "when" => step.when = Some(program),
                 _ => step.program = Some(program),
             }
         }
         if let Action::Module { fields, .. } = &rule.action {
+            // It is told all of them.
+            step.reads_facts = true;
             let compiled: Result<_, _> = fields.iter().map(|field| step.field(field, subject)).collect();
             step.fields = compiled?;
         }
@@ -299,6 +312,7 @@ impl Step {
             program: None,
             fields: Box::default(),
             reads_message: false,
+            reads_facts: false,
             client_streams: false,
             broken: None,
         }

@@ -188,6 +188,41 @@ fn without_a_schema_the_rest_is_still_checked() {
 }
 
 #[test]
+fn a_program_says_whether_it_reads_anything_beside_the_message() {
+    let reads_facts =
+        |text: &str| compile(text).unwrap_or_else(|error| panic!("{text}: {error}")).reads_facts();
+    let facts = [
+        "application == 'till'",
+        "path == '/a.B/C' || request.urgent",
+        "service != ''",
+        "method != ''",
+        "peer.identity == 'x'",
+        "peer.address != ''",
+        "caller.uid == 0",
+        "has(caller.uid)",
+        "caller.identity == 'uid:0'",
+        "caller.name == 'a'",
+        "caller.program == 'a'",
+        "size(caller.services) > 0",
+        "'a' in caller.services",
+        "metadata['a'] == 'b'",
+        "has(metadata.a)",
+        "'a' in metadata",
+        "request.urgent ? metadata.a == 'b' : false",
+        "request.items.exists(i, i.name == application)",
+        "request.tenant.startsWith(application)",
+        "!(request.tenant in ['a', application])",
+    ];
+    for text in facts {
+        assert!(reads_facts(text), "{text}");
+    }
+    let nothing = ["true", "1 + 1 == 2", "request.urgent", "request.items.exists(path, path.price > 100)"];
+    for text in nothing {
+        assert!(!reads_facts(text), "{text}");
+    }
+}
+
+#[test]
 fn depth_length_and_work_are_bounded() {
     for deep in ["(".repeat(100_000), "!".repeat(60_000), "[".repeat(60_000), "-".repeat(60_000)] {
         assert!(Expression::parse(&deep, Wanted::Bool).is_err());

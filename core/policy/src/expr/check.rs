@@ -35,6 +35,8 @@ pub(super) struct Needs {
     pub request: bool,
     /// The schema: for the message, or for values of enums.
     pub schema: bool,
+    /// Anything of the call beside its message.
+    pub facts: bool,
 }
 
 pub(super) type Checked = Result<(Type, Node), Complaint>;
@@ -81,9 +83,10 @@ impl Checker<'_> {
             return Ok((self.variables[index].1.clone(), Node::Variable(index as u8)));
         }
         let input = |input| Ok((Type::Str, Node::Input(input)));
+        self.needs.facts |= name != "request";
         match name {
             "request" => {
-                self.needs = Needs { request: true, schema: true };
+                (self.needs.request, self.needs.schema) = (true, true);
                 Ok((self.schema.map_or(Type::Unknown, |(_, root)| Type::Message(root)), Node::Request))
             }
             "metadata" => Ok((Type::Metadata, Node::Unknown)),

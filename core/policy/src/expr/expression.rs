@@ -29,6 +29,7 @@ pub struct Expression {
 #[derive(Clone, Debug)]
 pub struct Program {
     node: Node,
+    reads_facts: bool,
 }
 
 impl Expression {
@@ -69,8 +70,8 @@ impl Expression {
             return Err(complaint.placed(&self.text));
         }
         let checked = self.check(request, &mut self.patterns.clone());
-        let (node, _) = checked.map_err(|complaint| complaint.placed(&self.text))?;
-        Ok(Program { node })
+        let (node, needs) = checked.map_err(|complaint| complaint.placed(&self.text))?;
+        Ok(Program { node, reads_facts: needs.facts })
     }
 
     /// Whether its value depends on the message.
@@ -110,6 +111,11 @@ impl Expression {
 }
 
 impl Program {
+    /// Whether its value depends on anything of the call beside the message. If not, inputs need not name it.
+    pub fn reads_facts(&self) -> bool {
+        self.reads_facts
+    }
+
     /// Evaluates a condition.
     ///
     /// # Errors
