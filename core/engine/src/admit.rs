@@ -90,17 +90,42 @@ impl Engine {
     // LIFE: 7 | judged by the policies of both sides that are this host's: let through, held, or refused; copied where
     // a policy mirrors | a private copy, if a policy looks at the message |
     /// Asks the policies about a call that begins, and sends it on its way if they let it.
-    pub(crate) fn admit_opening(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: Item<'_>) {
+    pub(crate) fn admit_opening(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
             return self.pass_on(turn, key, Direction::Request, opening);
         };
+        let mut admission = Admission::default();
+        if !policies.reads_messages() {
+            let judged = self.judge(turn, key, &policies, opening, None, &mut admission);
+            return self.go_on_judged(turn, key, policies, judged, &mut admission, opening);
+        }
         let mut inspection = self.admission.take_inspection();
-        let mut opening = opening;
-        match self.judge(turn, key, &policies, &mut opening, &mut inspection) {
-            Ok(admission) => self.go_on_admitted(turn, key, policies, admission, opening),
+        // What policies have read is lent to it until it is handed over.
+        let mut opening = opening.take();
+        let judged = self.judge(turn, key, &policies, &mut opening, Some(&mut inspection), &mut admission);
+        self.go_on_judged(turn, key, policies, judged, &mut admission, &mut opening);
+        drop(opening);
+        self.admission.put_back(inspection);
+    }
+
+    fn go_on_judged(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        policies: Box<CallPolicies>,
+        judged: Result<(), Denied>,
+        admission: &mut Admission,
+        opening: &mut Item<'_>,
+    ) {
+        match judged {
+            // Nearly always: nothing is to be remembered, and nothing to be done.
+            Ok(()) if admission.says_nothing() && !policies.inspects_messages() => {
+                self.admission.spare(policies);
+                self.pass_on(turn, key, Direction::Request, opening);
+            }
+            Ok(()) => self.go_on_admitted(turn, key, policies, admission, opening),
             Err(denied) => self.deny(turn, key, denied, opening),
         }
-        self.admission.put_back(inspection);
     }
 
     fn go_on_admitted(
@@ -108,13 +133,14 @@ impl Engine {
         turn: &mut Turn<'_>,
         key: CallKey,
         policies: Box<CallPolicies>,
-        mut admission: Admission,
-        mut opening: Item<'_>,
+        admission: &mut Admission,
+        opening: &mut Item<'_>,
     ) {
-        self.bind_to_terms(turn.now, key, policies, &mut admission, &opening);
-        match add_metadata(&mut opening, &admission.metadata) {
+        self.bind_to_terms(turn.now, key, policies, admission, opening);
+        match add_metadata(opening, &admission.metadata) {
             Ok(()) => {
-                let copies = self.copy_for_mirrors(turn, key, &opening, admission.mirrors);
+                let copies =
+                    self.copy_for_mirrors(turn, key, opening, std::mem::take(&mut admission.mirrors));
                 self.pass_on(turn, key, Direction::Request, opening);
                 self.send_copies(turn, copies);
             }
@@ -122,7 +148,7 @@ impl Engine {
         }
     }
 
-    fn deny(&mut self, turn: &mut Turn<'_>, key: CallKey, denied: Denied, item: Item<'_>) {
+    fn deny(&mut self, turn: &mut Turn<'_>, key: CallKey, denied: Denied, item: &mut Item<'_>) {
         // A call that is refused is logged as others are: its end finds what says so with it.
         if denied.log
             && let Some(call) = self.calls.find_mut(key)
@@ -134,34 +160,41 @@ impl Engine {
     }
 
     /// Asks the policies about a later message.
-    pub(crate) fn admit_message(&mut self, turn: &mut Turn<'_>, key: CallKey, message: Item<'_>) {
+    pub(crate) fn admit_message(&mut self, turn: &mut Turn<'_>, key: CallKey, message: &mut Item<'_>) {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
             return self.drop_item(message);
         };
-        let mut inspection = self.admission.take_inspection();
-        let mut message = message;
-        let judged = self.judge(turn, key, &policies, &mut message, &mut inspection);
+        let (mut inspection, mut admission) = (self.admission.take_inspection(), Admission::default());
+        let mut message = message.take();
+        let judged = self.judge(turn, key, &policies, &mut message, Some(&mut inspection), &mut admission);
         if let Some(call) = self.calls.find_mut(key) {
             call.policies = Some(policies);
         }
         match judged {
-            Ok(_) => self.pass_on(turn, key, Direction::Request, message),
-            Err(denied) => self.deny(turn, key, denied, message),
+            Ok(()) => self.pass_on(turn, key, Direction::Request, &mut message),
+            Err(denied) => self.deny(turn, key, denied, &mut message),
         }
+        drop(message);
         self.admission.put_back(inspection);
     }
 
-    /// Tells the policies of a call about an item of it, and what is known of both.
+    /// Tells the policies of a call about an item of it, and what is known of both as far as they ask for it.
     fn judge<'i>(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         policies: &CallPolicies,
         item: &mut Item<'i>,
-        inspection: &'i mut Inspection,
-    ) -> Result<Admission, Denied> {
+        inspection: Option<&'i mut Inspection>,
+        admission: &mut Admission,
+    ) -> Result<(), Denied> {
         let types = if policies.reads_messages() { self.types_to_read(key, item)? } else { [None, None] };
-        let Self { admission, calls, sessions, peers, grpc_peers, registry, scratch, .. } = self;
+        let Self { admission: control, calls, sessions, peers, grpc_peers, registry, scratch, .. } = self;
+        if !policies.reads_facts() {
+            let facts = CallFacts { types, ..CallFacts::default() };
+            let (heaps, limits) = (&mut *turn.heaps, &scratch.limits);
+            return control.judge(turn.now, heaps, limits, policies, &facts, item, inspection, admission);
+        }
         let call = calls.find(key).ok_or(Fault::Ended)?;
         let maker = call.maker().and_then(|(session, _)| sessions.find(session));
         let handler = call.handler().and_then(|session| sessions.find(session));
@@ -200,7 +233,8 @@ impl Engine {
                 }
             }
         }
-        admission.judge(turn.now, turn.heaps, &scratch.limits, policies, &facts, item, inspection)
+        let limits = &scratch.limits;
+        control.judge(turn.now, turn.heaps, limits, policies, &facts, item, inspection, admission)
     }
 
     /// The types of an item's message, as it was sent and as the server has it; none if nobody knows what was sent.
@@ -414,20 +448,20 @@ impl Engine {
 
     /// Sends them on their way.
     fn send_copies(&mut self, turn: &mut Turn<'_>, copies: Vec<Copied>) {
-        for (copy, opening) in copies {
+        for (copy, mut opening) in copies {
             let deadline = copy.deadline.instant();
             let key = self.calls.insert(copy);
             let timer = deadline.map(|at| self.timers.insert(at, Due::Deadline(key)));
             if let Some(copy) = self.calls.find_mut(key) {
                 copy.timer = timer;
             }
-            self.pass_on(turn, key, Direction::Request, opening);
+            self.pass_on(turn, key, Direction::Request, &mut opening);
         }
     }
 
     /// Something comes back to a copy: nobody wants it.
-    pub(crate) fn discard_answer(&mut self, now: Instant, key: CallKey, item: Item<'_>) {
-        let end = match &item {
+    pub(crate) fn discard_answer(&mut self, now: Instant, key: CallKey, item: &mut Item<'_>) {
+        let end = match item {
             Item::Finish { code, .. } => Some(*code),
             _ => None,
         };

@@ -90,7 +90,7 @@ fn audit_grpc(engine: &Engine, key: GrpcKey, peer: &GrpcPeer) -> Result<(), Stri
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).filter_map(Item::body);
     let waiting = waiting.map(Body::uncharged_bytes).sum::<usize>();
     let gathered = halves(engine).filter(|(_, call, direction, _)| call.grpc_sender(*direction) == Some(key));
-    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_ref()?.body());
+    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()?.body());
     let gathered = gathered.map(Body::uncharged_bytes).sum::<usize>();
     let held = streams().map(|stream| stream.incoming.held()).sum::<usize>();
     agree(&of("arriving bytes"), peer.arriving_bytes, held + waiting + gathered)?;
@@ -128,7 +128,7 @@ fn audit_peer(engine: &Engine, key: PeerKey) -> Result<(), String> {
     }
     let private = peer.assemblies.values().map(crate::assembly::Assembly::private_bytes).sum::<usize>();
     let gathered = halves(engine).filter(|(_, call, direction, _)| comes_from(call, *direction) == Some(key));
-    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_ref()).map(parked_bytes);
+    let gathered = gathered.filter_map(|(_, _, _, half)| half.gathered.as_deref()).map(parked_bytes);
     let waiting = halves(engine).filter(|(_, _, _, half)| half.large_of == Some(key));
     let waiting = waiting.flat_map(|(_, _, _, half)| &half.backlog).map(parked_bytes);
     let waiting = waiting.filter(|bytes| engine.is_large(*bytes)).sum::<usize>();

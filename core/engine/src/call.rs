@@ -215,7 +215,7 @@ pub(crate) struct Half {
     /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
     pub backlog: VecDeque<Item<'static>>,
     /// What has come of a message that the receiver gets as one item (`gather.rs`).
-    pub gathered: Option<Item<'static>>,
+    pub gathered: Option<Box<Item<'static>>>,
     /// Since when the backlog's head waits.
     pub waiting_since: Option<Instant>,
     /// The backlog's head waits for its turn until then, or has had it (`pace.rs`).
@@ -363,6 +363,17 @@ impl Call {
     /// Whether it begins when its request, of which parts have come, is whole.
     pub fn has_begun_in_parts(&self) -> bool {
         matches!(self.server, ServerEnd::Nobody) && self.request.gathered.is_some()
+    }
+
+    /// Whether it has a place at a worker of this host, or waits for one.
+    pub fn is_at_worker(&self) -> bool {
+        self.kept_at.is_some() || self.place.is_some() || self.queued.is_some()
+    }
+
+    /// Whether its server end is through with it, and nothing waits in it.
+    pub fn has_let_go(&self) -> bool {
+        let is_left = matches!(self.server, ServerEnd::Nobody) && !self.is_at_worker();
+        is_left && self.request.is_at_rest() && self.response.is_at_rest()
     }
 
     /// Whether it is a copy, and nobody waits for its end.

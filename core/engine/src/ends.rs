@@ -11,8 +11,9 @@
 //! ```
 //!
 //! Another transport is another value with these traits, in a file of its own, a variant of [`ClientEnd`] or
-//! [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. What an end has no room
-//! for comes back with what it waits for ([`Refusal::Blocked`]). `tests/ends.rs` holds every end to the same conduct.
+//! [`ServerEnd`], and an arm of a macro below. Which end it is is a jump; nothing is boxed. An item is large: it is
+//! lent to the end, stays where it is while there is no room for it ([`Refusal::Blocked`]), and is moved once, when it
+//! has to wait. `tests/ends.rs` holds every end to the same conduct.
 
 use crate::CallKey;
 use crate::call::{ClientEnd, Direction, Item, ServerEnd};
@@ -32,10 +33,10 @@ pub(crate) struct ItemWay {
     pub direction: Direction,
 }
 
-/// Why an item could not be handed over.
-pub(crate) enum Refusal<'a> {
-    /// Not now: the item comes back and waits for what is named.
-    Blocked(Item<'a>, Blocker),
+/// Why an item could not be handed over. It is still whole: whoever lent it keeps it or throws it away.
+pub(crate) enum Refusal {
+    /// Not now: the item waits for what is named.
+    Blocked(Blocker),
     /// Never.
     Fault(Fault),
 }
@@ -65,17 +66,17 @@ pub(crate) enum Blocker {
 
 /// Either end of a call.
 pub(crate) trait EndOfCall {
-    /// Hands an item over that travels to this end.
+    /// Hands an item over that travels to this end. It is used up then: nobody gives back what it held a second time.
     ///
     /// # Errors
-    /// The item, if there is no room for it now, or what ends the call.
-    fn deliver<'a>(
+    /// What it has to wait for, or what ends the call.
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>>;
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal>;
 
     /// Lets this end send so many bytes more along a stream; `over`: nothing more comes from it.
     fn credit(&self, engine: &mut Engine, key: CallKey, bytes: u32, over: bool);
@@ -87,7 +88,7 @@ pub(crate) trait EndOfCall {
 /// The end that makes a call.
 pub(crate) trait ClientSide: EndOfCall {
     /// Tells it the end of the call, which is made here and waits for nothing.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>);
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>);
 }
 
 /// The end that serves a call.
@@ -98,17 +99,17 @@ pub(crate) trait ServerSide: EndOfCall {
 
 /// What a call gets a server end at.
 pub(crate) trait Opens {
-    /// Opens a call there by its first item. That is its server end from then on.
+    /// Opens a call there by its first item, which is used up. That is its server end from then on.
     ///
     /// # Errors
-    /// The item, if there is no room for it now, or what ends the call.
-    fn open<'a>(
+    /// What the item has to wait for, or what ends the call.
+    fn open(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        opening: Item<'a>,
-    ) -> Result<(), Refusal<'a>>;
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal>;
 }
 
 /// A session that makes a call.
@@ -222,19 +223,19 @@ macro_rules! at_server {
 }
 
 impl EndOfCall for ClientEnd {
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         at_client!(
             self,
             end => end.deliver(engine, turn, way, item),
             Self::Attempt { call, .. } => match engine.answer_of_attempt(turn, *call, way.key, item) {
-                Some(item) => engine.try_hand_over(turn, way, item),
-                None => Ok(()),
+                true => engine.try_hand_over(turn, way, item),
+                false => Ok(()),
             },
             Self::Mirror { .. } => {
                 engine.discard_answer(turn.now, way.key, item);
@@ -263,12 +264,12 @@ impl EndOfCall for ClientEnd {
 }
 
 impl ClientSide for ClientEnd {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         at_client!(
             self,
             end => end.finish(engine, turn, key, finish),
             Self::Attempt { call, .. } => {
-                if let Some(finish) = engine.answer_of_attempt(turn, *call, key, finish) {
+                if engine.answer_of_attempt(turn, *call, key, finish) {
                     engine.finish_now(turn, key, finish);
                 }
             },
@@ -278,13 +279,13 @@ impl ClientSide for ClientEnd {
 }
 
 impl EndOfCall for ServerEnd {
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         at_server!(
             self,
             end => end.deliver(engine, turn, way, item),

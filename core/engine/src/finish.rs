@@ -124,13 +124,13 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         call.server_measured = false;
         call.response.ended = true;
-        let item = Item::Finish { code, execution, body: None, metadata: Cow::Borrowed(&outcome.metadata) };
-        self.finish_now(turn, key, item);
+        let metadata = Cow::Borrowed(&*outcome.metadata);
+        self.finish_now(turn, key, &mut Item::Finish { code, execution, body: None, metadata });
     }
 
     /// Hands the end over, which waits for nothing.
-    pub(crate) fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
-        sample_answer(self, turn, key, &item);
+    pub(crate) fn finish_now(&mut self, turn: &mut Turn<'_>, key: CallKey, item: &mut Item<'_>) {
+        sample_answer(self, turn, key, item);
         let Some(call) = self.calls.find(key) else { return };
         call.client.clone().finish(self, turn, key, item);
     }
@@ -158,9 +158,11 @@ impl Engine {
 
     /// The server end is through with the call: it makes room for another.
     pub(crate) fn leave_server(&mut self, key: CallKey) {
-        if self.calls.find(key).is_some_and(|call| call.kept_at.is_some()) {
-            self.return_kept(key);
+        let Some(call) = self.calls.find_mut(key) else { return };
+        if !call.is_at_worker() {
+            return std::mem::replace(&mut call.server, ServerEnd::Nobody).release(self, key);
         }
+        self.return_kept(key);
         let Some(call) = self.calls.find_mut(key) else { return };
         if let Some(place) = call.place.take() {
             self.workers.give_back(place, key);
@@ -203,8 +205,11 @@ impl Engine {
 
     /// Removes a call and everything that names it.
     pub(crate) fn forget(&mut self, key: CallKey) {
-        self.drop_backlogs(key);
-        self.leave_server(key);
+        let Some(call) = self.calls.find(key) else { return };
+        if !call.has_let_go() {
+            self.drop_backlogs(key);
+            self.leave_server(key);
+        }
         let Some(call) = self.calls.find_mut(key) else { return };
         let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
         let subtree = call.server_stamps.subtree.max(1);
@@ -242,9 +247,9 @@ impl Engine {
         if let Some((session, bytes)) = half.share.end() {
             self.streams_hold_less(session, bytes);
         }
-        for item in backlog {
+        for mut item in backlog {
             self.unaccount(key, direction, &item);
-            self.drop_item(item);
+            self.drop_item(&mut item);
         }
     }
 }

@@ -35,6 +35,14 @@ pub(crate) enum Gathered<'a> {
 }
 
 impl Engine {
+    /// Whether the end this direction leads to expects items in another shape than they may come in.
+    pub(crate) fn joins_items(&self, key: CallKey, direction: Direction) -> bool {
+        self.calls.find(key).is_some_and(|call| {
+            call.has_one_message(direction).is_some()
+                || self.has_one_message_by_r2p2(call, direction).is_some()
+        })
+    }
+
     /// Brings an item into the shape its receiver expects.
     pub(crate) fn gather<'a>(
         &mut self,
@@ -72,8 +80,8 @@ impl Engine {
 
     /// Throws away what was kept.
     pub(crate) fn drop_gathered(&mut self, key: CallKey, direction: Direction) {
-        if let Some(kept) = self.take_gathered(key, direction) {
-            self.drop_item(kept);
+        if let Some(mut kept) = self.take_gathered(key, direction) {
+            self.drop_item(&mut kept);
         }
     }
 
@@ -96,11 +104,11 @@ impl Engine {
                 Ok(Gathered::One(Item::Open { metadata, body: Some(body), end: true }))
             }
             (Some((_, None)), Item::HalfClose) => Err(cardinality(Direction::Request, 0)),
-            (opening, item) => {
+            (opening, mut item) => {
                 if let Some((metadata, body)) = opening {
-                    self.drop_item(Item::Open { metadata, body, end: false });
+                    self.drop_item(&mut Item::Open { metadata, body, end: false });
                 }
-                self.drop_item(item);
+                self.drop_item(&mut item);
                 Err(cardinality(Direction::Request, 2))
             }
         }
@@ -116,13 +124,13 @@ impl Engine {
             (Some(body), Item::Finish { code: Code::Ok, execution, body: None, metadata }) => {
                 Ok(Gathered::One(Item::Finish { code: Code::Ok, execution, body: Some(body), metadata }))
             }
-            (Some(body), item @ (Item::Message { .. } | Item::Finish { code: Code::Ok, .. })) => {
-                self.drop_item(Item::Message { body, end: false });
-                self.drop_item(item);
+            (Some(body), mut item @ (Item::Message { .. } | Item::Finish { code: Code::Ok, .. })) => {
+                self.drop_item(&mut Item::Message { body, end: false });
+                self.drop_item(&mut item);
                 Err(cardinality(Direction::Response, 2))
             }
             (Some(body), finish @ Item::Finish { .. }) => {
-                self.drop_item(Item::Message { body, end: false });
+                self.drop_item(&mut Item::Message { body, end: false });
                 Ok(Gathered::One(finish))
             }
             (Some(body), item) => {
@@ -137,19 +145,19 @@ impl Engine {
         &mut self,
         key: CallKey,
         direction: Direction,
-        item: Item<'_>,
+        mut item: Item<'_>,
     ) -> Result<Gathered<'a>, Fault> {
         let charged = match item.body() {
             Some(body) => self.charge(key, direction, body),
             None => Ok(()),
         };
         if let Err(fault) = charged {
-            self.drop_item(item);
+            self.drop_item(&mut item);
             return Err(fault);
         }
         match self.calls.find_mut(key) {
-            Some(call) => call.half(direction).gathered = Some(item.into_owned()),
-            None => self.drop_item(item),
+            Some(call) => call.half(direction).gathered = Some(Box::new(item.into_owned())),
+            None => self.drop_item(&mut item),
         }
         Ok(Gathered::Kept)
     }
@@ -161,7 +169,7 @@ impl Engine {
         {
             *held = held.saturating_sub(bytes);
         }
-        Some(kept)
+        Some(*kept)
     }
 
     fn charge(&mut self, key: CallKey, direction: Direction, body: &Body<'_>) -> Result<(), Fault> {

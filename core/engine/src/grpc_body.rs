@@ -176,7 +176,8 @@ impl Engine {
             // An answer ends with its status.
             let end = direction == Direction::Request && stream.incoming.take_end();
             self.note_complete(turn, key, direction);
-            self.pass(turn, key, direction, Item::Message { body: body_of(&message, charged), end });
+            let mut item = Item::Message { body: body_of(&message, charged), end };
+            self.pass(turn, key, direction, &mut item);
             return true;
         }
         if stream.incoming.message.is_some() {
@@ -247,17 +248,18 @@ impl Engine {
         match (ended, direction) {
             (Err(outcome), _) => self.end_malformed(turn, key, direction, outcome),
             (Ok(_), Direction::Request) if streams => {
-                self.pass(turn, key, Direction::Request, Item::HalfClose)
+                self.pass(turn, key, Direction::Request, &mut Item::HalfClose)
             }
             (Ok(_), Direction::Request) => {
                 let Some(metadata) = opening.map(Cow::Owned) else { return };
                 let target = self.target_from_grpc(key);
-                self.start(turn, key, target, Item::Open { metadata, body, end: true });
+                self.start(turn, key, target, &mut Item::Open { metadata, body, end: true });
             }
             (Ok(outcome), Direction::Response) => {
                 let Outcome { code, execution, metadata } = outcome;
                 let body = body.filter(|_| code == Code::Ok);
-                self.finish_from_grpc(turn, key, Item::Finish { code, execution, body, metadata });
+                let mut item = Item::Finish { code, execution, body, metadata };
+                self.finish_from_grpc(turn, key, &mut item);
             }
         }
     }

@@ -30,37 +30,26 @@ const SWEEP_NS_MIN: u64 = 50_000_000;
 
 impl Opens for GrpcKey {
     /// Opens a call at a gRPC server.
-    fn open<'a>(
+    fn open(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        opening: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let peer = *self;
-        let Item::Open { metadata, body, end } = &opening else {
+        let Item::Open { metadata, body, end } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
         if let Some(blocker) = engine.http_room(peer, None) {
-            return Err(Refusal::Blocked(opening, blocker));
+            return Err(Refusal::Blocked(blocker));
         }
         let (metadata, end) = (metadata.to_vec(), *end);
         let encoding = engine.request_encoding(key, peer, &metadata);
         let message = body.as_ref().map(|body| engine.frame(turn, key, Direction::Request, encoding, body));
-        let message = match message.transpose() {
-            Ok(message) => message,
-            Err(fault) => {
-                engine.drop_item(opening);
-                return Err(Refusal::Fault(fault));
-            }
-        };
-        let tag = match engine.open_stream(turn, key, peer, &metadata, end && message.is_none()) {
-            Ok(tag) => tag,
-            Err(fault) => {
-                engine.drop_item(opening);
-                return Err(Refusal::Fault(fault));
-            }
-        };
+        let message = message.transpose().map_err(Refusal::Fault)?;
+        let opened = engine.open_stream(turn, key, peer, &metadata, end && message.is_none());
+        let tag = opened.map_err(Refusal::Fault)?;
         // An attempt's request is kept with its call.
         if !engine.is_attempt(key) {
             engine.keep(peer, tag, metadata);
@@ -74,13 +63,13 @@ impl Opens for GrpcKey {
 
 impl EndOfCall for WebStream {
     /// Sends a later item of a call along the stream it has at a gRPC peer.
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let (ItemWay { key, direction }, &Self { peer, tag }) = (way, self);
         let stream = engine.grpc_stream(peer, tag);
         let is_heard = |stream: &&mut GrpcStream| direction == Direction::Response || !stream.incoming.over;
@@ -90,20 +79,14 @@ impl EndOfCall for WebStream {
         };
         let encoding = stream.outgoing.encoding;
         if let Some(blocker) = engine.http_room(peer, Some(tag)) {
-            return Err(Refusal::Blocked(item, blocker));
+            return Err(Refusal::Blocked(blocker));
         }
-        let message = item.body().map(|body| engine.frame(turn, key, direction, encoding, body)).transpose();
-        let message = match message {
-            Ok(message) => message,
-            Err(fault) => {
-                engine.drop_item(item);
-                return Err(Refusal::Fault(fault));
-            }
-        };
+        let message = item.body().map(|body| engine.frame(turn, key, direction, encoding, body));
+        let message = message.transpose().map_err(Refusal::Fault)?;
         if direction == Direction::Response && message.is_some() {
             engine.note_answered(key);
         }
-        match &item {
+        match &*item {
             Item::Message { end, .. } => {
                 engine.answer_head(peer, tag, direction, &[]);
                 if let Some(message) = message {
@@ -127,7 +110,6 @@ impl EndOfCall for WebStream {
                 engine.served_grpc(turn.now, key, peer, tag, *code);
             }
             Item::Open { .. } => {
-                engine.drop_item(item);
                 return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call opens once" }));
             }
         }
@@ -162,7 +144,7 @@ impl EndOfCall for WebStream {
 }
 
 impl ClientSide for WebStream {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         let &Self { peer, tag } = self;
         if let Item::Finish { code, execution, metadata, .. } = &finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };

@@ -214,7 +214,7 @@ impl Engine {
         if pattern.client_streams() {
             let metadata = Cow::Owned(head.metadata);
             let target = self.target_from_grpc(key);
-            return self.start(turn, key, target, Item::Open { metadata, body: None, end });
+            return self.start(turn, key, target, &mut Item::Open { metadata, body: None, end });
         }
         if let Some(stream) = self.grpc_stream(peer, tag) {
             stream.incoming.opening = Some(head.metadata);
@@ -283,8 +283,8 @@ impl Engine {
                     false => Some(metadata),
                 };
                 if let Some(words) = words {
-                    let item = Item::Headers { metadata: Cow::Owned(words) };
-                    self.pass(turn, call, Direction::Response, item);
+                    let mut item = Item::Headers { metadata: Cow::Owned(words) };
+                    self.pass(turn, call, Direction::Response, &mut item);
                 }
             }
             ResponseHead::Ended(outcome) => {
@@ -331,12 +331,13 @@ impl Engine {
         }
         // What of the response waits for the application goes first, as it would have had it been taken in time.
         let Outcome { code, execution, metadata } = outcome;
-        self.finish_from_grpc(turn, key, Item::Finish { code, execution, body: None, metadata });
+        let mut item = Item::Finish { code, execution, body: None, metadata };
+        self.finish_from_grpc(turn, key, &mut item);
     }
 
     // LIFE: 19 gRPC
     /// The outcome of a call made at a gRPC server, behind whatever of the response still waits.
-    pub(crate) fn finish_from_grpc(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) {
+    pub(crate) fn finish_from_grpc(&mut self, turn: &mut Turn<'_>, key: CallKey, item: &mut Item<'_>) {
         let arrived = self.arrived;
         if let Some(call) = self.calls.find_mut(key) {
             call.client_stamps.k15 = arrived;

@@ -33,13 +33,13 @@ const TRANSPARENT_RETRIES_MAX: u32 = 1;
 impl Engine {
     // LIFE: 9 gRPC
     /// A call for an endpoint that speaks gRPC: over the connection with most room, or in line until there is room.
-    pub(crate) fn hand_to_pool<'a>(
+    pub(crate) fn hand_to_pool(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let is_held = self.grpc_is_held() && !self.is_for_grpc_client(key);
         if let Some(peer) = self.pooled_with_room(remote_key).filter(|_| !is_held) {
             return peer.open(self, turn, key, item);
@@ -49,16 +49,14 @@ impl Engine {
         }
         let limit = self.pending_max(key);
         let Some(remote) = self.remotes.find(remote_key) else {
-            self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         if remote.pool.is_unused() && self.grpc_leaving != GrpcLeaving::Held {
-            return Err(self.unreachable(key, remote_key, item));
+            return Err(self.unreachable(key, remote_key));
         }
         if remote.waiting.len() < limit {
-            return Err(Refusal::Blocked(item, Blocker::Remote(remote_key)));
+            return Err(Refusal::Blocked(Blocker::Remote(remote_key)));
         }
-        self.drop_item(item);
         Err(Refusal::Fault(Fault::Limit { name: WAITING, limit: limit as u64 }))
     }
 

@@ -198,6 +198,12 @@ impl Body<'_> {
 }
 
 impl<'a> Item<'a> {
+    /// Takes it out of the hands of whoever lent it. What is left there says nothing.
+    #[inline]
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::HalfClose)
+    }
+
     /// The message in it, if any.
     pub fn body(&self) -> Option<&Body<'a>> {
         match self {

@@ -18,13 +18,19 @@ use trunkline_grpc::framing::FramingFault;
 
 impl Engine {
     /// Sends an item along its call, once the policies that look at it have.
-    pub(crate) fn pass(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+    pub(crate) fn pass(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        item: &mut Item<'_>,
+    ) {
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
-        call.note_step(&mut self.steps, turn.now, direction, &item);
+        call.note_step(&mut self.steps, turn.now, direction, item);
         if direction == Direction::Request && call.has_begun_in_parts() {
             return self.add_part(turn, key, item);
         }
-        if call.is_inspected(direction, &item) {
+        if call.is_inspected(direction, item) {
             return self.admit_message(turn, key, item);
         }
         self.pass_on(turn, key, direction, item);
@@ -36,7 +42,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         key: CallKey,
         direction: Direction,
-        item: Item<'_>,
+        item: &mut Item<'_>,
     ) {
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
         if call.half(direction).ended {
@@ -52,9 +58,9 @@ impl Engine {
         if matches!(item, Item::Headers { .. }) && std::mem::replace(&mut half.introduced, true) {
             return self.drop_item(item); // a sender that repeats itself must not fill the line
         }
-        half.ended = ends(&item);
-        let passes_whole = call.passes_whole(direction, &item);
-        if let Item::Finish { code, metadata, .. } = &item
+        half.ended = ends(item);
+        let passes_whole = call.passes_whole(direction, item);
+        if let Item::Finish { code, metadata, .. } = &*item
             && call.placed.is_some()
         {
             self.tell_balancer(turn.now, key, Some(*code), metadata);
@@ -62,21 +68,24 @@ impl Engine {
         if passes_whole {
             return self.advance(turn, key, direction, item);
         }
-        match self.gather(key, direction, item) {
+        if !self.joins_items(key, direction) {
+            return self.advance(turn, key, direction, item);
+        }
+        match self.gather(key, direction, item.take()) {
             Ok(Gathered::Kept) => {}
-            Ok(Gathered::One(item)) => self.advance(turn, key, direction, item),
-            Ok(Gathered::Two(first, second)) => {
-                self.advance(turn, key, direction, first);
-                self.advance(turn, key, direction, second);
+            Ok(Gathered::One(mut item)) => self.advance(turn, key, direction, &mut item),
+            Ok(Gathered::Two(mut first, mut second)) => {
+                self.advance(turn, key, direction, &mut first);
+                self.advance(turn, key, direction, &mut second);
             }
             Err(fault) => self.fail(turn, key, fault),
         }
     }
 
     // LIFE: 8 | handed to its server end, or held until that takes it: credit, room, pacing | |
-    fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
+    fn advance(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
         if direction == Direction::Request {
-            sample_request(self, turn, key, &item);
+            sample_request(self, turn, key, item);
         }
         let Some(call) = self.calls.find_mut(key) else { return self.drop_item(item) };
         let half = call.half(direction);
@@ -87,12 +96,12 @@ impl Engine {
             return self.hold(turn, key, direction, item);
         }
         let held = call.policies.as_mut().and_then(|policies| policies.held_until.take());
-        if let Some(until) = self.plant.hold_until(turn.now, &item).max(held) {
+        if let Some(until) = self.plant.hold_until(turn.now, item).max(held) {
             self.timers.insert(until, Due::Held(key, direction));
             return self.hold(turn, key, direction, item);
         }
         let is_classed = call.policies.as_ref().is_some_and(|policies| policies.class.is_some());
-        if is_classed && self.paces(turn.now, key, direction, &item) {
+        if is_classed && self.paces(turn.now, key, direction, item) {
             return self.hold(turn, key, direction, item);
         }
         self.hand_over(turn, key, direction, item);
@@ -106,15 +115,17 @@ impl Engine {
             if half.paced_until.is_some_and(|until| self.admission.look_again(turn.now, until).is_some()) {
                 return; // its timer comes
             }
-            let Some(item) = half.backlog.pop_front() else { return self.pump_call(turn, key, direction) };
+            let Some(mut item) = half.backlog.pop_front() else {
+                return self.pump_call(turn, key, direction);
+            };
             let had_its_turn = half.paced_until.take().is_some();
             let waited = half.waiting_since.take().map_or(0, |since| turn.now.since_ns(since));
             call.note_wait(direction, waited);
             self.unaccount(key, direction, &item);
             if !had_its_turn && self.paces(turn.now, key, direction, &item) {
-                return self.hold_first(turn, key, direction, item);
+                return self.hold_first(turn, key, direction, &mut item);
             }
-            if !self.hand_over(turn, key, direction, item) {
+            if !self.hand_over(turn, key, direction, &mut item) {
                 return;
             }
         }
@@ -146,16 +157,17 @@ impl Engine {
         turn: &mut Turn<'_>,
         key: CallKey,
         direction: Direction,
-        item: Item<'_>,
+        item: &mut Item<'_>,
     ) -> bool {
         match self.try_hand_over(turn, ItemWay { key, direction }, item) {
             Ok(()) => true,
-            Err(Refusal::Blocked(item, blocker)) => {
+            Err(Refusal::Blocked(blocker)) => {
                 self.line_up(key, direction, blocker);
                 self.hold_first(turn, key, direction, item);
                 false
             }
             Err(Refusal::Fault(fault)) => {
+                self.drop_item(item);
                 self.fail(turn, key, fault);
                 false
             }
@@ -165,15 +177,15 @@ impl Engine {
     /// Hands over to the end the direction leads to.
     ///
     /// # Errors
-    /// The item, if it has to wait, or what ends the call.
-    pub(crate) fn try_hand_over<'a>(
+    /// What the item has to wait for, or what ends the call.
+    pub(crate) fn try_hand_over(
         &mut self,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         if way.direction == Direction::Response {
-            sample_answer(self, turn, way.key, &item);
+            sample_answer(self, turn, way.key, item);
         }
         let Some(call) = self.calls.find(way.key) else {
             self.drop_item(item);
@@ -215,20 +227,20 @@ impl Engine {
         }
     }
 
-    fn hold(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
-        if let Err(fault) = self.account(key, direction, &item) {
+    fn hold(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
+        if let Err(fault) = self.account(key, direction, item) {
             self.drop_item(item);
             return self.fail(turn, key, fault);
         }
         if let Some(call) = self.calls.find_mut(key) {
             let half = call.half(direction);
             half.waiting_since.get_or_insert(turn.now);
-            half.backlog.push_back(item.into_owned());
+            half.backlog.push_back(item.take().into_owned());
         }
     }
 
-    fn hold_first(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: Item<'_>) {
-        if let Err(fault) = self.account(key, direction, &item) {
+    fn hold_first(&mut self, turn: &mut Turn<'_>, key: CallKey, direction: Direction, item: &mut Item<'_>) {
+        if let Err(fault) = self.account(key, direction, item) {
             self.drop_item(item);
             return self.fail(turn, key, fault);
         }
@@ -236,7 +248,7 @@ impl Engine {
             let half = call.half(direction);
             half.paced_until.get_or_insert(turn.now);
             half.waiting_since.get_or_insert(turn.now);
-            half.backlog.push_front(item.into_owned());
+            half.backlog.push_front(item.take().into_owned());
         }
     }
 
@@ -373,7 +385,7 @@ impl Engine {
 
     /// Throws an item away whose receiver has ended the call: its sender may go on as if it had been taken, for the end
     /// is on its way to it.
-    pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: Item<'_>) {
+    pub(crate) fn drop_unwanted(&mut self, key: CallKey, direction: Direction, item: &mut Item<'_>) {
         let bytes = item.body().map_or(0, Body::window_cost);
         self.drop_item(item);
         self.credit_sender(key, direction, bytes);
@@ -388,9 +400,10 @@ impl Engine {
         }
     }
 
-    /// Throws an item away: its send block goes back to its session, its receive block to the heap.
-    pub(crate) fn drop_item(&mut self, item: Item<'_>) {
-        match item.body() {
+    /// Throws an item away: its send block goes back to its session, its receive block to the heap. Nothing is left of
+    /// it, so that it is thrown away once.
+    pub(crate) fn drop_item(&mut self, item: &mut Item<'_>) {
+        match item.take().body() {
             Some(&(Body::Lent { session, payload } | Body::Sealed { session, payload, .. })) => {
                 self.give_back(session, payload.span);
             }
@@ -401,23 +414,14 @@ impl Engine {
     }
 
     /// Hands a packed item to an end that does not speak gRPC: unpacked. If it has to wait, it does so as it came.
-    pub(crate) fn hand_over_unpacked<'a>(
+    pub(crate) fn hand_over_unpacked(
         &mut self,
         direction: Direction,
-        item: Item<'a>,
-        hand_over: impl for<'i> FnOnce(&mut Self, Item<'i>) -> Result<(), Refusal<'i>>,
-    ) -> Result<(), Refusal<'a>> {
-        let handed = match self.unpacked(direction, &item) {
-            Ok(plain) => hand_over(self, plain).map_err(|refusal| match refusal {
-                Refusal::Blocked(_, blocker) => Ok(blocker),
-                Refusal::Fault(fault) => Err(fault),
-            }),
-            Err(fault) => Err(Err(fault)),
-        };
-        handed.map_err(|refused| match refused {
-            Ok(blocker) => Refusal::Blocked(item, blocker),
-            Err(fault) => Refusal::Fault(fault),
-        })
+        item: &Item<'_>,
+        hand_over: impl FnOnce(&mut Self, &mut Item<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut plain = self.unpacked(direction, item).map_err(Refusal::Fault)?;
+        hand_over(self, &mut plain)
     }
 
     fn unpacked<'i>(&self, direction: Direction, item: &'i Item<'_>) -> Result<Item<'i>, Fault> {

@@ -22,20 +22,20 @@ impl Opens for PeerKey {
     // LIFE: 10 | framed and queued at the connection, linear or protobuf, copied or lent | lane, window, stream (d3)
     // |
     /// Opens a call at a peer.
-    fn open<'a>(
+    fn open(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        opening: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let peer = *self;
-        let Item::Open { metadata, end, .. } = &opening else {
+        let Item::Open { metadata, end, .. } = &*opening else {
             return Err(Refusal::Fault(Fault::HandlerProtocol { why: "a call must start with its opening" }));
         };
         let announced = match engine.announce(key, peer) {
             Ok(announced) => announced,
-            Err(unsent) => return Err(engine.unsent(unsent, peer, Direction::Request, opening)),
+            Err(unsent) => return Err(engine.refusal_of(unsent, peer, Direction::Request)),
         };
         let deadline = engine.calls.find(key).map_or(Deadline::NONE, |call| call.deadline);
         let call = NewCall {
@@ -61,7 +61,7 @@ impl Opens for PeerKey {
                 engine.opened(turn, key, peer, stream);
                 Ok(())
             }
-            Err(unsent) => Err(engine.unsent(unsent, peer, Direction::Request, opening)),
+            Err(unsent) => Err(engine.refusal_of(unsent, peer, Direction::Request)),
         }
     }
 }
@@ -70,13 +70,13 @@ impl EndOfCall for PeerStream {
     // LIFE: 18 | response framed with the server's stamps and queued, then written as at 11 | trailer; when it is
     // written (k14) | 8 response processing + stack, B's part
     /// Sends a later item of a call along the stream it has at a peer.
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let (ItemWay { key, direction }, &Self { peer, stream }) = (way, self);
         if item.is_packed() {
             return engine
@@ -86,7 +86,7 @@ impl EndOfCall for PeerStream {
         let trailer = matches!(item, Item::Finish { .. }).then(|| engine.trailer(turn, key));
         let sent =
             engine.send(turn, key, direction, peer, agreed, item.body(), |connection, now, message| {
-                match &item {
+                match &*item {
                     Item::Message { end, .. } => match message {
                         Some(message) => connection.send_message(now, stream, message, *end),
                         None => Ok(()),
@@ -111,7 +111,7 @@ impl EndOfCall for PeerStream {
         match sent {
             Ok(()) => {
                 if let Item::Finish { code, .. } = item {
-                    record_served(engine, key, code, turn.now);
+                    record_served(engine, key, *code, turn.now);
                     engine.forget(key);
                 }
                 Ok(())
@@ -123,7 +123,7 @@ impl EndOfCall for PeerStream {
                 engine.drop_unwanted(key, direction, item);
                 Ok(())
             }
-            Err(unsent) => Err(engine.unsent(unsent, peer, direction, item)),
+            Err(unsent) => Err(engine.refusal_of(unsent, peer, direction)),
         }
     }
 
@@ -142,7 +142,7 @@ impl EndOfCall for PeerStream {
 
 impl ClientSide for PeerStream {
     /// What waits on its stream is given up.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         let &Self { peer, stream } = self;
         if let Item::Finish { code, execution, metadata, .. } = &finish
             && let Some(found) = engine.peers.find_mut(peer)
@@ -387,23 +387,12 @@ impl Engine {
         trunkline_telemetry::settle(&call.server_stamps).encode()
     }
 
-    fn unsent<'a>(
-        &mut self,
-        unsent: Unsent,
-        peer: PeerKey,
-        direction: Direction,
-        item: Item<'a>,
-    ) -> Refusal<'a> {
+    /// What it means for an item that its frame was not queued.
+    fn refusal_of(&self, unsent: Unsent, peer: PeerKey, direction: Direction) -> Refusal {
         match unsent {
-            Unsent::Refused(refused) => self.refusal(refused, peer, item),
-            Unsent::Fault(fault) => {
-                self.drop_item(item);
-                Refusal::Fault(fault)
-            }
-            Unsent::Convert(error) => {
-                self.drop_item(item);
-                Refusal::Fault(conversion_fault(error, direction))
-            }
+            Unsent::Refused(refused) => self.refusal(refused, peer),
+            Unsent::Fault(fault) => Refusal::Fault(fault),
+            Unsent::Convert(error) => Refusal::Fault(conversion_fault(error, direction)),
         }
     }
 
@@ -416,35 +405,19 @@ impl Engine {
     }
 
     /// What a refused command means for its item.
-    fn refusal<'a>(&mut self, refused: Refused, peer: PeerKey, item: Item<'a>) -> Refusal<'a> {
+    fn refusal(&self, refused: Refused, peer: PeerKey) -> Refusal {
+        let limit = |name, limit: u32| Refusal::Fault(Fault::Limit { name, limit: limit.into() });
         match refused {
-            Refused::QueueFull { .. } | Refused::Streams { .. } => {
-                Refusal::Blocked(item, Blocker::Peer(peer))
+            Refused::QueueFull { .. } | Refused::Streams { .. } => Refusal::Blocked(Blocker::Peer(peer)),
+            Refused::StreamQueueFull { .. } => Refusal::Blocked(Blocker::Stream),
+            Refused::MessageTooLarge { limit: most } => {
+                limit("bytes of a message (limits.message_bytes of the daemon at the other end)", most)
             }
-            Refused::StreamQueueFull { .. } => Refusal::Blocked(item, Blocker::Stream),
-            Refused::MessageTooLarge { limit } => {
-                self.drop_item(item);
-                Refusal::Fault(Fault::Limit {
-                    name: "bytes of a message (limits.message_bytes of the daemon at the other end)",
-                    limit: limit.into(),
-                })
+            Refused::MetadataTooLarge { limit: most } => {
+                limit("bytes of metadata (fixed, by the daemon at the other end)", most)
             }
-            Refused::MetadataTooLarge { limit } => {
-                self.drop_item(item);
-                Refusal::Fault(Fault::Limit {
-                    name: "bytes of metadata (fixed, by the daemon at the other end)",
-                    limit: limit.into(),
-                })
-            }
-            Refused::Methods { limit } => {
-                self.drop_item(item);
-                Refusal::Fault(Fault::Limit {
-                    name: "methods of one connection (fixed)",
-                    limit: limit.into(),
-                })
-            }
+            Refused::Methods { limit: most } => limit("methods of one connection (fixed)", most),
             other => {
-                self.drop_item(item);
                 let endpoint = self.peers.find(peer).map_or_else(String::new, |peer| peer.label.clone());
                 Refusal::Fault(Fault::Unreachable { endpoint, why: other.to_string() })
             }

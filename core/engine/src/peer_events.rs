@@ -25,8 +25,8 @@ impl Engine {
                 self.handle_message(turn, peer, stream, key, direction, message, Shape::Message { end });
             }
             Event::Headers { tag, metadata, .. } => {
-                let item = Item::Headers { metadata: Cow::Borrowed(metadata) };
-                self.pass(turn, CallKey::from_bits(tag), Direction::Response, item);
+                let mut item = Item::Headers { metadata: Cow::Borrowed(metadata) };
+                self.pass(turn, CallKey::from_bits(tag), Direction::Response, &mut item);
             }
             Event::Result { stream, tag, message, metadata, trailer } => {
                 let key = CallKey::from_bits(tag);
@@ -39,7 +39,7 @@ impl Engine {
                 self.handle_error(turn, key, code, execution, metadata);
             }
             Event::HalfClose { tag, .. } => {
-                self.pass(turn, CallKey::from_bits(tag), Direction::Request, Item::HalfClose);
+                self.pass(turn, CallKey::from_bits(tag), Direction::Request, &mut Item::HalfClose);
             }
             Event::Cancelled { tag, code, .. } => self.handle_cancelled(turn, CallKey::from_bits(tag), code),
             Event::Chunk { stream, offset, bytes, last, .. } => {
@@ -109,7 +109,9 @@ impl Engine {
     fn handle_call(&mut self, turn: &mut Turn<'_>, peer: PeerKey, incoming: IncomingCall<'_>) {
         let stream = incoming.stream;
         let offered = self.peers.find(peer).and_then(|peer| peer.offered.get(&incoming.method)).cloned();
-        if let Some((found, offered)) = self.peers.find(peer).zip(offered.as_ref()) {
+        if !self.peer_rules.is_empty()
+            && let Some((found, offered)) = self.peers.find(peer).zip(offered.as_ref())
+        {
             let service = crate::registry::service_of(&offered.path);
             if let Err(status) = PeerRule::check(&self.peer_rules, found.identity.proven(), service) {
                 return self.refuse_stream(turn, peer, stream, &status);
@@ -151,7 +153,7 @@ impl Engine {
         let shape = Shape::Open { metadata: incoming.metadata.to_vec(), end: incoming.end };
         match incoming.message {
             Some(message) => self.handle_message(turn, peer, stream, key, Direction::Request, message, shape),
-            None => self.start(turn, key, Target::Here, shape.into_item(None)),
+            None => self.start(turn, key, Target::Here, &mut shape.into_item(None)),
         }
     }
 
@@ -192,14 +194,14 @@ impl Engine {
         body: Option<Body<'_>>,
     ) {
         let opens = matches!(shape, Shape::Open { .. });
-        let item = shape.into_item(body);
+        let mut item = shape.into_item(body);
         let unsettled = self.calls.find(key).is_some_and(|call| matches!(call.server, ServerEnd::Nobody));
         if opens && unsettled {
-            self.start(turn, key, Target::Here, item);
+            self.start(turn, key, Target::Here, &mut item);
         } else if opens {
-            self.admit_opening(turn, key, item);
+            self.admit_opening(turn, key, &mut item);
         } else {
-            self.pass(turn, key, direction, item);
+            self.pass(turn, key, direction, &mut item);
         }
     }
 
@@ -231,8 +233,8 @@ impl Engine {
         metadata: &[u8],
     ) {
         let metadata = Cow::Borrowed(metadata);
-        let item = Item::Finish { code, execution, body: None, metadata };
-        self.pass(turn, key, Direction::Response, item);
+        let mut item = Item::Finish { code, execution, body: None, metadata };
+        self.pass(turn, key, Direction::Response, &mut item);
     }
 
     fn handle_cancelled(&mut self, turn: &mut Turn<'_>, key: CallKey, code: Code) {

@@ -26,50 +26,41 @@ use trunkline_r2p2::{CallFailure, NewCall, Refused, ReplyEnvelope, RequestEnvelo
 impl Opens for DatagramTarget {
     // LIFE: 10 R2P2
     /// Sends a call's request.
-    fn open<'a>(
+    fn open(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         key: CallKey,
-        opening: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        opening: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let remote = self.remote;
-        let Item::Open { metadata, body: Some(body), end: true } = &opening else {
-            engine.drop_item(opening);
+        let Item::Open { metadata, body: Some(body), end: true } = &*opening else {
             let why = "R2P2 carries one request, and the method was opened without it";
             return Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::NotExecuted }));
         };
         if engine.r2p2.made_bytes >= engine.limits.connection_queue_bytes {
-            return Err(Refusal::Blocked(opening, Blocker::R2p2));
+            return Err(Refusal::Blocked(Blocker::R2p2));
         }
         let sent =
             engine.request_envelope(turn, key, remote, metadata, body).and_then(|(envelope, is_linear)| {
                 engine.request(turn.now, key, remote, envelope.into(), is_linear)
             });
-        match sent {
-            Ok(()) => {
-                engine.opened_at_r2p2(turn.now, key, body.len());
-                engine.drop_item(opening);
-                Ok(())
-            }
-            Err(fault) => {
-                engine.drop_item(opening);
-                Err(Refusal::Fault(fault))
-            }
-        }
+        sent.map_err(Refusal::Fault)?;
+        engine.opened_at_r2p2(turn.now, key, body.len());
+        engine.drop_item(opening);
+        Ok(())
     }
 }
 
 impl EndOfCall for DatagramCall {
     /// There is no later item of a call: a request of one message has none.
-    fn deliver<'a>(
+    fn deliver(
         &self,
-        engine: &mut Engine,
+        _engine: &mut Engine,
         _turn: &mut Turn<'_>,
         _way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        engine.drop_item(item);
+        _item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let why = "R2P2 carries one request, and there are more";
         Err(Refusal::Fault(Fault::Cardinality { why, executed: Execution::Unknown }))
     }
@@ -91,15 +82,15 @@ impl ServerSide for DatagramCall {
 
 impl EndOfCall for DatagramRequest {
     /// Response items, to the peer that made the call: all of them leave with the last.
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let (key, request) = (way.key, self.request);
-        match &item {
+        match &*item {
             Item::Headers { metadata } => {
                 if let Some(serving) = engine.r2p2.served.get_mut(&request) {
                     serving.headers.get_or_insert_with(|| ByteBuf::from(metadata.as_ref()));
@@ -113,12 +104,11 @@ impl EndOfCall for DatagramRequest {
             Item::Finish { code, execution, body, metadata } => {
                 let outcome =
                     Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
-                let replied = engine.finish_with(turn, key, request, &outcome, body.as_ref());
+                engine.finish_with(turn, key, request, &outcome, body.as_ref()).map_err(Refusal::Fault)?;
                 engine.drop_item(item);
-                replied.map_err(Refusal::Fault)
+                Ok(())
             }
             Item::Open { .. } | Item::Message { .. } | Item::HalfClose => {
-                engine.drop_item(item);
                 Err(Refusal::Fault(Fault::HandlerProtocol { why: "R2P2 carries one reply" }))
             }
         }
@@ -137,8 +127,8 @@ impl EndOfCall for DatagramRequest {
 impl ClientSide for DatagramRequest {
     // LIFE: 18 R2P2
     /// Ends a call a peer made with a status made here.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
-        if let Item::Finish { code, execution, metadata, .. } = &finish {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
+        if let Item::Finish { code, execution, metadata, .. } = &*finish {
             let outcome = Outcome { code: *code, execution: *execution, metadata: Cow::Borrowed(metadata) };
             // Without a message there is nothing that could not be sent.
             let _ = engine.finish_with(turn, key, self.request, &outcome, None);
@@ -150,39 +140,36 @@ impl ClientSide for DatagramRequest {
 impl Engine {
     // LIFE: 9 R2P2
     /// A call for an endpoint reached over R2P2: at once, or in line until it has answered a greeting.
-    pub(crate) fn hand_to_r2p2_remote<'a>(
+    pub(crate) fn hand_to_r2p2_remote(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let waiting_max = self.pending_max(key);
         if self.streams_from_here(key) {
             let endpoint = self.remotes.label(remote_key);
-            self.drop_item(item);
             return Err(Refusal::Fault(Fault::Streams { endpoint }));
         }
         let Some(remote) = self.remotes.find_mut(remote_key) else {
-            self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
-        let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key, item)) };
+        let Some(r2p2) = &remote.r2p2 else { return Err(self.unreachable(key, remote_key)) };
         let mode = self.r2p2.mode();
         if r2p2.is_ready(mode, self.r2p2.client(self.limits.message_bytes)) {
             return DatagramTarget { remote: remote_key }.open(self, turn, key, item);
         }
         if !r2p2.is_greeting() {
             if remote.not_before > turn.now {
-                return Err(self.unreachable(key, remote_key, item));
+                return Err(self.unreachable(key, remote_key));
             }
             self.greet(turn.now, remote_key, 0);
         } else if remote.waiting.len() >= waiting_max {
-            self.drop_item(item);
             let limit = waiting_max as u64;
             return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
         }
-        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+        Err(Refusal::Blocked(Blocker::Remote(remote_key)))
     }
 
     /// A greeting was answered.

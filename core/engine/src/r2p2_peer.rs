@@ -139,7 +139,12 @@ impl Engine {
         }
         self.note_r2p2_response(turn, key, server, trailer);
         if let Some(headers) = reply.headers {
-            self.pass(turn, key, Direction::Response, Item::Headers { metadata: Cow::Borrowed(headers) });
+            self.pass(
+                turn,
+                key,
+                Direction::Response,
+                &mut Item::Headers { metadata: Cow::Borrowed(headers) },
+            );
         }
         let encoding = if reply.is_linear { Encoding::Linear } else { Encoding::Protobuf };
         let message = reply.message.filter(|_| reply.code == Code::Ok);
@@ -150,7 +155,7 @@ impl Engine {
         let body = message.map(|bytes| Body::Wire { bytes: Cow::Borrowed(bytes), encoding, charged: 0 });
         let (code, execution) = (reply.code, reply.execution);
         let metadata = Cow::Borrowed(reply.trailers);
-        self.pass(turn, key, Direction::Response, Item::Finish { code, execution, body, metadata });
+        self.pass(turn, key, Direction::Response, &mut Item::Finish { code, execution, body, metadata });
     }
 
     /// A call ended without a reply.
@@ -231,7 +236,8 @@ impl Engine {
                 let encoding = if said.is_linear { Encoding::Linear } else { Encoding::Protobuf };
                 let body = Body::Wire { bytes: Cow::Borrowed(said.message), encoding, charged: 0 };
                 let metadata = Cow::Borrowed(said.metadata);
-                self.start(turn, call, Target::Here, Item::Open { metadata, body: Some(body), end: true });
+                let mut opening = Item::Open { metadata, body: Some(body), end: true };
+                self.start(turn, call, Target::Here, &mut opening);
             }
             Err(Uncalled::Fault(fault)) => self.refuse_r2p2(turn.now, key, &fault.status()),
             Err(Uncalled::Metadata(error)) => self.refuse_unreadable(turn.now, key, &error.to_string()),

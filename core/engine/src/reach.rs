@@ -93,18 +93,17 @@ impl Engine {
 
     // LIFE: 9 | endpoint picked, connection found or dialled | the endpoint |
     /// A call for a cluster: over to an endpoint of it, or in the line of a name.
-    pub(crate) fn hand_to_cluster<'a>(
+    pub(crate) fn hand_to_cluster(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         cluster: ClusterKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         for source in self.clusters.take_unasked(cluster) {
             self.remotes.ask_name(source);
         }
-        let Some(choice) = self.choose_endpoint(turn.now, key, cluster, &item) else {
-            self.drop_item(item);
+        let Some(choice) = self.choose_endpoint(turn.now, key, cluster, item) else {
             return Err(Refusal::Fault(Fault::Ended));
         };
         let limit = self.limits.calls_waiting_per_endpoint;
@@ -113,7 +112,7 @@ impl Engine {
         let fault = match choice {
             ClusterChoice::To(endpoint) => return self.hand_to_remote(turn, key, endpoint, item),
             ClusterChoice::Wait(name) if has_room(name) => {
-                return Err(Refusal::Blocked(item, Blocker::Remote(name)));
+                return Err(Refusal::Blocked(Blocker::Remote(name)));
             }
             ClusterChoice::Wait(_) => Fault::Limit { name: WAITING, limit: limit as u64 },
             ClusterChoice::Nowhere(name, why) => {
@@ -122,7 +121,7 @@ impl Engine {
                 let ready = waits && has_room(name);
                 self.remotes.ask_name(name);
                 if ready {
-                    return Err(Refusal::Blocked(item, Blocker::Remote(name)));
+                    return Err(Refusal::Blocked(Blocker::Remote(name)));
                 }
                 Fault::Unreachable { endpoint: self.remotes.label(name), why }
             }
@@ -132,7 +131,6 @@ impl Engine {
             }
             ClusterChoice::Unserved => self.unserved_call(key),
         };
-        self.drop_item(item);
         Err(Refusal::Fault(fault))
     }
 
@@ -193,17 +191,16 @@ impl Engine {
 
     // LIFE: 9
     /// A call for an endpoint: over the open connection of its lane, or in line until there is one.
-    pub(crate) fn hand_to_remote<'a>(
+    pub(crate) fn hand_to_remote(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
         remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
-        let lane = self.lane_of(&item);
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
+        let lane = self.lane_of(item);
         let waiting_max = self.pending_max(key);
         let Some(remote) = self.remotes.find_mut(remote_key) else {
-            self.drop_item(item);
             return Err(Refusal::Fault(Fault::NoRoute { what: "endpoint".into() }));
         };
         match remote.speaks {
@@ -220,16 +217,15 @@ impl Engine {
             LaneConnection::Open(peer) => return peer.open(self, turn, key, item),
             LaneConnection::Dialling(_) if remote.waiting.len() < waiting_max => {}
             LaneConnection::Dialling(_) => {
-                self.drop_item(item);
                 let limit = waiting_max as u64;
                 return Err(Refusal::Fault(Fault::Limit { name: WAITING, limit }));
             }
             LaneConnection::Idle if remote.not_before > turn.now => {
-                return Err(self.unreachable(key, remote_key, item));
+                return Err(self.unreachable(key, remote_key));
             }
             LaneConnection::Idle => self.dial(turn.now, remote_key, lane),
         }
-        Err(Refusal::Blocked(item, Blocker::Remote(remote_key)))
+        Err(Refusal::Blocked(Blocker::Remote(remote_key)))
     }
 
     /// The lane a call takes by what it opens with, where the endpoint has lanes.
@@ -239,12 +235,7 @@ impl Engine {
     }
 
     /// Nobody is to be dialled there for a while: the call fails, or waits if it is ready to.
-    pub(crate) fn unreachable<'a>(
-        &mut self,
-        key: CallKey,
-        remote_key: RemoteKey,
-        item: Item<'a>,
-    ) -> Refusal<'a> {
+    pub(crate) fn unreachable(&mut self, key: CallKey, remote_key: RemoteKey) -> Refusal {
         let waits = self.calls.find(key).is_some_and(|call| call.waits_for_ready);
         let limit = self.pending_max(key);
         let fault = match self.remotes.find_mut(remote_key) {
@@ -252,7 +243,7 @@ impl Engine {
                 if !std::mem::replace(&mut remote.wakes, true) {
                     self.timers.insert(remote.not_before, Due::Remote(remote_key));
                 }
-                return Refusal::Blocked(item, Blocker::Remote(remote_key));
+                return Refusal::Blocked(Blocker::Remote(remote_key));
             }
             Some(_) if waits => Fault::Limit { name: WAITING, limit: limit as u64 },
             Some(remote) => {
@@ -260,7 +251,6 @@ impl Engine {
             }
             None => Fault::NoRoute { what: "endpoint".into() },
         };
-        self.drop_item(item);
         Refusal::Fault(fault)
     }
 

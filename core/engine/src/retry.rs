@@ -31,6 +31,9 @@ impl Engine {
     // LIFE: 6 | retries and hedges prepared, where the service's configuration has them |
     /// Notes that a call may take several attempts, if it may.
     pub(crate) fn arm_attempts(&mut self, key: CallKey, body_bytes: u32) {
+        if self.attempts.says_nothing() {
+            return;
+        }
         let Some(call) = self.calls.find_mut(key).filter(|call| call.is_made_here()) else { return };
         let ServerEnd::Cluster { cluster } = call.server else { return };
         let path = self.registry.path(call.method);
@@ -42,18 +45,18 @@ impl Engine {
 
     // LIFE: 9
     /// An item of a request: kept, and sent to every attempt there is.
-    pub(crate) fn hand_to_attempts<'a>(
+    pub(crate) fn hand_to_attempts(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let opens = matches!(item, Item::Open { .. });
         let attempts = self.calls.find(key).and_then(|call| call.attempts.as_deref());
         let can_keep = attempts.is_some_and(|attempts| self.attempts.has_room(attempts, item.kept_bytes()));
         if !can_keep {
             let live = attempts.and_then(|attempts| attempts.live.first().copied());
-            let Some(winner) = live else { return Err(Refusal::Blocked(item, Blocker::Stream)) };
+            let Some(winner) = live else { return Err(Refusal::Blocked(Blocker::Stream)) };
             let later = self.commit_attempt(turn, key, winner);
             self.pass_on(turn, winner, Direction::Request, item);
             self.pass_later(turn, winner, later);
@@ -66,21 +69,21 @@ impl Engine {
             return Ok(());
         }
         for attempt in self.attempts_of(key).map_or_else(Vec::new, |attempts| attempts.live.clone()) {
-            self.pass_on(turn, attempt, Direction::Request, kept.item(0));
+            self.pass_on(turn, attempt, Direction::Request, &mut kept.item(0));
         }
         Ok(())
     }
 
-    /// A response item of an attempt. `None` if the attempt was in vain and the item is used up; else the attempt has
+    /// A response item of an attempt. `false` if the attempt was in vain and the item is used up; else the attempt has
     /// taken the call's place, and the item goes to the application.
-    pub(crate) fn answer_of_attempt<'a>(
+    pub(crate) fn answer_of_attempt(
         &mut self,
         turn: &mut Turn<'_>,
         call: CallKey,
         attempt: CallKey,
-        mut item: Item<'a>,
-    ) -> Option<Item<'a>> {
-        if let Item::Finish { code, execution, metadata, .. } = &mut item
+        item: &mut Item<'_>,
+    ) -> bool {
+        if let Item::Finish { code, execution, metadata, .. } = &mut *item
             && *code != Code::Ok
         {
             let next = self.after_failure(turn, call, attempt, (*code, *execution), metadata);
@@ -100,13 +103,13 @@ impl Engine {
                 record_attempt(self, attempt, code, turn.now);
                 self.forget(attempt);
                 self.follow(turn, call, next);
-                return None;
+                return false;
             }
         } else {
             self.note_success(call);
         }
         self.commit_and_go_on(turn, call, attempt);
-        Some(item)
+        true
     }
 
     /// The response has begun: it is this attempt.
@@ -169,7 +172,7 @@ impl Engine {
     }
 
     /// Makes an item private and keeps it; its block goes back, and its sender may send as much again.
-    fn keep_item_of(&mut self, turn: &mut Turn<'_>, key: CallKey, item: Item<'_>) -> Option<KeptItem> {
+    fn keep_item_of(&mut self, turn: &mut Turn<'_>, key: CallKey, item: &mut Item<'_>) -> Option<KeptItem> {
         let bytes = item.kept_bytes();
         let body = match item.body() {
             None => None,
@@ -187,9 +190,9 @@ impl Engine {
         self.credit_sender(key, Direction::Request, item.body().map_or(0, Body::window_cost));
         let kept = match (item, body) {
             (Item::Open { metadata, end, .. }, body) => {
-                KeptItem::Open { metadata: (*metadata).into(), body, end }
+                KeptItem::Open { metadata: (**metadata).into(), body, end: *end }
             }
-            (Item::Message { end, .. }, Some(body)) => KeptItem::Message { body, end },
+            (Item::Message { end, .. }, Some(body)) => KeptItem::Message { body, end: *end },
             _ => KeptItem::HalfClose,
         };
         let Self { calls, attempts: control, .. } = self;
@@ -214,7 +217,7 @@ impl Engine {
         for kept in items {
             let mut item = kept.item(before);
             named.iter().for_each(|parent| name_parent(&mut item, parent));
-            self.pass_on(turn, attempt, Direction::Request, item);
+            self.pass_on(turn, attempt, Direction::Request, &mut item);
         }
         // What did not fit while nobody was there to commit to.
         self.unblock(turn, key, Direction::Request);
@@ -310,8 +313,8 @@ impl Engine {
     }
 
     fn pass_later(&mut self, turn: &mut Turn<'_>, key: CallKey, later: VecDeque<Item<'static>>) {
-        for item in later {
-            self.pass_on(turn, key, Direction::Request, item);
+        for mut item in later {
+            self.pass_on(turn, key, Direction::Request, &mut item);
         }
     }
 

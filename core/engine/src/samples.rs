@@ -180,7 +180,11 @@ impl Samples {
     }
 
     /// There is no more of this call.
+    #[inline]
     pub fn forget(&mut self, key: CallKey) {
+        if self.pending.is_empty() {
+            return;
+        }
         if let Some(sample) = self.pending.remove(&key.to_bits()) {
             self.bytes -= sample.bytes();
             self.counts.unanswered += 1;

@@ -22,21 +22,19 @@ impl EndOfCall for SessionHandler<'_> {
     // LIFE: 14 | copied or decoded into the receive heap, checked, published | the serving session (d9) | 2 request
     // processing + stack, B's part
     /// Request items, to the session that serves the call.
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let (key, &Self { session, types }) = (way.key, self);
-        if !engine.bridgeable(key, types, &item) {
-            engine.drop_item(item);
+        if !engine.bridgeable(key, types, item) {
             let why = "the server that shared the caller's schema is gone".into();
             return Err(Refusal::Fault(Fault::SchemaMismatch { why }));
         }
         let Some(route) = engine.route_of(key, session, types) else {
-            engine.drop_item(item);
             return Err(Refusal::Fault(Fault::HandlerGone { executed: Execution::NotExecuted }));
         };
         if matches!(item, Item::Open { .. }) && engine.was_handed_over(key) {
@@ -46,17 +44,19 @@ impl EndOfCall for SessionHandler<'_> {
             engine.end(turn, key, &Status::new(Code::Internal, why).with_execution(Execution::Unknown));
             return Ok(());
         }
+        if matches!(item, Item::Headers { .. } | Item::Finish { .. }) {
+            return Err(Refusal::Fault(wrong_way()));
+        }
         let sent = engine.request_form(key);
-        let placed =
+        let Placed { payload, metadata } =
             engine.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
         let call = engine.delivered_id(key);
-        let completion = match placed {
-            Placed::Open { payload, metadata, end } => {
-                engine.delivered_call(turn.now, key, route, payload, metadata, end)
+        let completion = match (&*item, payload) {
+            (Item::Open { end, .. }, payload) => {
+                engine.delivered_call(turn.now, key, route, payload, metadata, *end)
             }
-            Placed::Message { payload, end } => Completion::Message { call, payload, end },
-            Placed::HalfClose => Completion::HalfClose { call },
-            Placed::Headers { .. } | Placed::Finish(_) => return Err(Refusal::Fault(wrong_way())),
+            (Item::Message { end, .. }, Some(payload)) => Completion::Message { call, payload, end: *end },
+            _ => Completion::HalfClose { call },
         };
         engine.complete(session, completion);
         Ok(())
@@ -90,28 +90,39 @@ impl ServerSide for SessionHandler<'_> {
 impl EndOfCall for SessionMaker<'_> {
     // LIFE: 20 | placed in the receive heap, checked, published | (d17) | 8 response processing + stack, A's part
     /// Response items, to the session that made the call.
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         let (key, &Self { session, id, types }) = (way.key, self);
+        if matches!(item, Item::Open { .. } | Item::HalfClose) {
+            return Err(Refusal::Fault(wrong_way()));
+        }
         let sent = engine.response_form(key);
-        let placed =
+        let Placed { payload, metadata } =
             engine.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
-        match placed {
-            Placed::Message { payload, end } => {
-                engine.complete(session, Completion::Message { call: id, payload, end })
+        match (&*item, payload) {
+            (Item::Message { end, .. }, Some(payload)) => {
+                engine.complete(session, Completion::Message { call: id, payload, end: *end })
             }
-            Placed::Headers { metadata } => {
-                engine.complete(session, Completion::Headers { call: id, metadata })
+            (Item::Finish { code, execution, .. }, payload) => {
+                let finish = Finish {
+                    call: id,
+                    code: *code,
+                    execution: *execution,
+                    payload,
+                    metadata,
+                    taken: Instant::default(),
+                    published: Instant::default(),
+                    cpu_ns: 0,
+                    subtree: 0,
+                };
+                engine.deliver_finish(turn, key, session, finish)
             }
-            Placed::Finish(finish) => {
-                engine.deliver_finish(turn, key, session, Finish { call: id, ..finish })
-            }
-            Placed::Open { .. } | Placed::HalfClose => return Err(Refusal::Fault(wrong_way())),
+            _ => engine.complete(session, Completion::Headers { call: id, metadata }),
         }
         Ok(())
     }
@@ -131,10 +142,10 @@ impl EndOfCall for SessionMaker<'_> {
 
 impl ClientSide for SessionMaker<'_> {
     /// If there is no room for its words, the code alone must do: an end is never held back.
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         let way = ItemWay { key, direction: Direction::Response };
-        if self.deliver(engine, turn, way, finish.without_body()).is_err() {
-            let _ = self.deliver(engine, turn, way, finish.without_words());
+        if self.deliver(engine, turn, way, &mut finish.without_body()).is_err() {
+            let _ = self.deliver(engine, turn, way, &mut finish.without_words());
         }
     }
 }
@@ -160,7 +171,10 @@ impl Engine {
             )
             | None => false,
         };
-        let Some(call) = self.calls.find(key).filter(|_| linear) else { return true };
+        if !linear {
+            return true;
+        }
+        let Some(call) = self.calls.find(key) else { return true };
         let same = call.offered.is_none_or(|[request, _]| request == types.input.fingerprint());
         same || call.agreed.is_some()
     }
@@ -272,7 +286,7 @@ impl Engine {
 
     /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
     #[allow(clippy::too_many_arguments, reason = "who, which way, and the two types; all from two callers")]
-    fn place_item<'a>(
+    fn place_item(
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
@@ -280,39 +294,37 @@ impl Engine {
         direction: Direction,
         wanted: &Form,
         sent: Option<&Form>,
-        item: Item<'a>,
-    ) -> Result<Placed, Refusal<'a>> {
-        if let Some(blocker) = self.awaits_share(turn, key, to, direction, &item) {
-            return Err(Refusal::Blocked(item, blocker));
+        item: &mut Item<'_>,
+    ) -> Result<Placed, Refusal> {
+        if let Some(blocker) = self.awaits_share(turn, key, to, direction, item) {
+            return Err(Refusal::Blocked(blocker));
         }
         let payload = match item.body() {
             None => None,
             Some(body) => match place(turn.heaps, &mut self.scratch, to, wanted, sent, body) {
                 Ok(payload) => Some(payload),
-                Err(ConvertError::NoRoom { .. }) => return Err(Refusal::Blocked(item, Blocker::Session(to))),
-                Err(error) => {
-                    self.drop_item(item);
-                    return Err(Refusal::Fault(conversion_fault(error, direction)));
-                }
+                Err(ConvertError::NoRoom { .. }) => return Err(Refusal::Blocked(Blocker::Session(to))),
+                Err(error) => return Err(Refusal::Fault(conversion_fault(error, direction))),
             },
         };
-        let metadata = match place_metadata(turn, to, &self.words(key, to, &item)) {
+        let metadata = match place_metadata(turn, to, &self.words(key, to, item)) {
             Some(span) => span,
             None => {
-                self.unplace(turn, to, &item, payload);
-                return Err(Refusal::Blocked(item, Blocker::Session(to)));
+                self.unplace(turn, to, item, payload);
+                return Err(Refusal::Blocked(Blocker::Session(to)));
             }
         };
-        let metadata_block = Some(metadata).filter(|span| span.len != 0);
-        for span in payload.map(|payload| payload.span).into_iter().chain(metadata_block) {
-            turn.heaps.publish(to, span);
+        if let Some(payload) = payload {
+            turn.heaps.publish(to, payload.span);
         }
-        self.note_passed(key, to, direction, &item, payload);
-        let placed = Placed::of(&item, payload, metadata);
+        if metadata.len != 0 {
+            turn.heaps.publish(to, metadata);
+        }
+        self.note_passed(key, to, direction, item, payload);
         if let Some(body) = item.body() {
             self.used(body);
         }
-        Ok(placed)
+        Ok(Placed { payload, metadata })
     }
 
     /// Takes a placed body back because its metadata found no room; a body placed by the socket stays where it is.
@@ -494,38 +506,10 @@ impl Engine {
     }
 }
 
-/// An item whose bytes lie in the destination's receive heap.
-enum Placed {
-    Open { payload: Option<Payload>, metadata: Span, end: bool },
-    Message { payload: Payload, end: bool },
-    HalfClose,
-    Headers { metadata: Span },
-    Finish(Finish),
-}
-
-impl Placed {
-    fn of(item: &Item<'_>, payload: Option<Payload>, metadata: Span) -> Self {
-        match item {
-            Item::Open { end, .. } => Self::Open { payload, metadata, end: *end },
-            Item::Message { end, .. } => match payload {
-                Some(payload) => Self::Message { payload, end: *end },
-                None => Self::HalfClose,
-            },
-            Item::HalfClose => Self::HalfClose,
-            Item::Headers { .. } => Self::Headers { metadata },
-            Item::Finish { code, execution, .. } => Self::Finish(Finish {
-                call: CallId(0),
-                code: *code,
-                execution: *execution,
-                payload,
-                metadata,
-                taken: Instant::default(),
-                published: Instant::default(),
-                cpu_ns: 0,
-                subtree: 0,
-            }),
-        }
-    }
+/// Where the bytes of an item lie in the destination's receive heap.
+struct Placed {
+    payload: Option<Payload>,
+    metadata: Span,
 }
 
 fn item_metadata<'i>(item: &'i Item<'_>) -> &'i [u8] {

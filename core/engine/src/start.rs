@@ -26,15 +26,21 @@ type Found = (ServerEnd, Option<RouteIndex>);
 
 impl Engine {
     /// Finds the server end of a new call and sends its opening item on the way.
-    pub(crate) fn start(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, mut opening: Item<'_>) {
-        open_spans(self, key, &mut opening);
+    pub(crate) fn start(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        target: Target,
+        opening: &mut Item<'_>,
+    ) {
+        open_spans(self, key, opening);
         if let Some(call) = self.calls.find_mut(key) {
-            call.note_step(&mut self.steps, turn.now, Direction::Request, &opening);
+            call.note_step(&mut self.steps, turn.now, Direction::Request, opening);
         }
-        if !is_whole(&opening) && self.begins_whole(key, target) {
+        if !is_whole(opening) && self.begins_whole(key, target) {
             return self.begin_in_parts(turn, key, opening);
         }
-        match self.way_to_worker(turn.now, key, target, &opening) {
+        match self.way_to_worker(turn.now, key, target, opening) {
             Ok(None) => self.start_now(turn, key, target, opening),
             Ok(Some(queued)) => self.wait_for_worker(turn, key, queued, opening),
             Err(fault) => {
@@ -55,8 +61,8 @@ impl Engine {
     }
 
     /// The first part of a request whose call begins when it is whole; deadline and cancellation hold from here on.
-    fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: Item<'_>) {
-        let admitted = match &opening {
+    fn begin_in_parts(&mut self, turn: &mut Turn<'_>, key: CallKey, opening: &mut Item<'_>) {
+        let admitted = match &*opening {
             Item::Open { metadata, body, .. } => {
                 self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
             }
@@ -72,13 +78,13 @@ impl Engine {
     }
 
     /// Another part: with the last one the call begins.
-    pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: Item<'_>) {
-        match self.gather_request(key, part) {
-            Ok(Gathered::One(opening) | Gathered::Two(opening, _)) => {
+    pub(crate) fn add_part(&mut self, turn: &mut Turn<'_>, key: CallKey, part: &mut Item<'_>) {
+        match self.gather_request(key, part.take()) {
+            Ok(Gathered::One(mut opening) | Gathered::Two(mut opening, _)) => {
                 let is_made_here =
                     self.calls.find(key).is_some_and(|call| call.maker().is_some() || call.has_moved());
                 let target = if is_made_here { Target::Anyone } else { Target::Here };
-                self.start(turn, key, target, opening);
+                self.start(turn, key, target, &mut opening);
             }
             Ok(Gathered::Kept) => {}
             Err(fault) => self.fail(turn, key, fault),
@@ -90,22 +96,28 @@ impl Engine {
         &mut self,
         turn: &mut Turn<'_>,
         key: CallKey,
-        opening: Item<'static>,
-        start: impl FnOnce(&mut Self, &mut Turn<'_>, Item<'static>),
+        mut opening: Item<'static>,
+        start: impl FnOnce(&mut Self, &mut Turn<'_>, &mut Item<'static>),
     ) {
-        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(opening) };
+        let Some(call) = self.calls.find_mut(key) else { return self.drop_item(&mut opening) };
         call.request.ended = false;
         let rest = std::mem::take(&mut call.request.backlog);
         rest.iter().for_each(|item| self.unaccount(key, Direction::Request, item));
-        start(self, turn, opening);
-        for item in rest {
-            self.pass(turn, key, Direction::Request, item);
+        start(self, turn, &mut opening);
+        for mut item in rest {
+            self.pass(turn, key, Direction::Request, &mut item);
         }
     }
 
     /// Starts a call that has its place at a worker, or needs none.
-    pub(crate) fn start_now(&mut self, turn: &mut Turn<'_>, key: CallKey, target: Target, opening: Item<'_>) {
-        let settled = match &opening {
+    pub(crate) fn start_now(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        target: Target,
+        opening: &mut Item<'_>,
+    ) {
+        let settled = match &*opening {
             Item::Open { metadata, body, .. } => {
                 let bytes = body.as_ref().map_or(0, Body::len);
                 self.settle(turn, key, target, metadata, bytes)
@@ -118,9 +130,10 @@ impl Engine {
                 self.admit_opening(turn, key, opening);
             }
             Err(fault) => {
-                let Err(opening) = self.return_opening(key, opening) else { return };
-                self.drop_item(opening);
-                self.fail(turn, key, fault);
+                if !self.return_opening(key, opening) {
+                    self.drop_item(opening);
+                    self.fail(turn, key, fault);
+                }
             }
         }
     }
@@ -199,6 +212,9 @@ impl Engine {
 
     /// What the service's users have said about calls such as this one, if it is made here.
     fn apply_service_config(&mut self, now: Instant, key: CallKey) {
+        if self.attempts.says_nothing() {
+            return;
+        }
         let Some(call) = self.calls.find_mut(key).filter(|call| call.is_made_here()) else { return };
         let Some(config) = self.attempts.config(self.registry.path(call.method)) else { return };
         if let Some(timeout_ns) = config.timeout_ns {
@@ -229,9 +245,7 @@ impl Engine {
             return Ok((shard, None));
         }
         match self.find_session(key, method) {
-            Ok(Some(Server { session, types, route, .. })) => {
-                Ok((ServerEnd::Session { session, types }, Some(route)))
-            }
+            Ok(Some(found)) => Ok(found),
             Err(full) => self.find_shard(key, false).map(|shard| (shard, None)).ok_or(full),
             Ok(None) => match self.find_shard(key, true) {
                 Some(shard) => Ok((shard, None)),
@@ -255,21 +269,25 @@ impl Engine {
     }
 
     /// A session of this host that serves the method and has room; `None` if none serves it at all.
-    pub(crate) fn find_session(&mut self, key: CallKey, method: MethodKey) -> Result<Option<Server>, Fault> {
+    fn find_session(&mut self, key: CallKey, method: MethodKey) -> Result<Option<Found>, Fault> {
+        let end_at = |server: &Server| {
+            let (session, types) = (server.session, Arc::clone(&server.types));
+            Some((ServerEnd::Session { session, types }, Some(server.route)))
+        };
         let (sessions, limits) = (&self.sessions, &self.limits);
         let place = self.calls.find(key).and_then(|call| call.place);
         let has_room = |session| sessions.find(session).is_some_and(|session| session.has_room(limits));
         if let Some(place) = place.filter(|place| has_room(place.session)) {
             let servers = self.registry.servers(method);
             if let Some(server) = servers.iter().find(|server| server.session == place.session) {
-                return Ok(Some(server.clone()));
+                return Ok(end_at(server));
             }
         }
         let mut any = false;
         for server in self.registry.rotate(method) {
             any = true;
             if has_room(server.session) {
-                return Ok(Some(server.clone()));
+                return Ok(end_at(server));
             }
         }
         if any {
@@ -441,8 +459,8 @@ impl Engine {
         key_of(label.unwrap_or_default().as_bytes())
     }
 
-    fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: Item<'_>) {
-        let admitted = match &opening {
+    fn wait_for_worker(&mut self, turn: &mut Turn<'_>, key: CallKey, queued: Queued, opening: &mut Item<'_>) {
+        let admitted = match &*opening {
             // One that begins again was admitted when it began.
             Item::Open { metadata, body, .. } if self.calls.find(key).is_some_and(|call| !call.admitted) => {
                 self.admit(turn, key, metadata, body.as_ref().map_or(0, Body::len))
@@ -457,7 +475,7 @@ impl Engine {
         match admitted {
             Ok(()) => {
                 call.request.waiting_since.get_or_insert(turn.now);
-                call.request.backlog.push_back(opening.into_owned());
+                call.request.backlog.push_back(opening.take().into_owned());
             }
             Err(fault) => {
                 self.stop_waiting(key);

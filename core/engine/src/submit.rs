@@ -4,7 +4,6 @@ use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
 use crate::records::note_late_handler;
-use crate::registry::MethodKey;
 use crate::session::{Route, delivered_by, delivered_id};
 use crate::{CallKey, SessionFault, SessionKey};
 use std::borrow::Cow;
@@ -98,12 +97,17 @@ impl Engine {
             }
         }
         self.enlist(key, 0, plan);
-        let metadata = self.inherit(key, session, made.parent, metadata);
-        let metadata = self.naming_own_caller(method, session, metadata);
+        let mut metadata = metadata;
+        if made.parent.is_delivered() {
+            metadata = self.inherit(key, session, made.parent, metadata);
+        }
+        if self.registry.is_own(method) {
+            metadata = self.naming_own_caller(session, metadata);
+        }
         let body = made.payload.map(|payload| Body::Lent { session, payload });
-        let item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
+        let mut item = Item::Open { metadata: Cow::Owned(metadata), body, end: made.end };
         if full {
-            self.drop_item(item);
+            self.drop_item(&mut item);
             let limit = limit as u64;
             self.fail(
                 turn,
@@ -112,7 +116,7 @@ impl Engine {
             );
             return Ok(());
         }
-        self.start(turn, key, target, item);
+        self.start(turn, key, target, &mut item);
         Ok(())
     }
 
@@ -130,10 +134,7 @@ impl Engine {
     }
 
     /// Tells the daemon's own services who calls them.
-    fn naming_own_caller(&self, method: MethodKey, session: SessionKey, metadata: Vec<u8>) -> Vec<u8> {
-        if !self.registry.is_own(method) {
-            return metadata;
-        }
+    fn naming_own_caller(&self, session: SessionKey, metadata: Vec<u8>) -> Vec<u8> {
         let identity = self.sessions.find(session).map_or("", |session| &session.identity);
         introduced(identity, metadata)
     }
@@ -148,8 +149,8 @@ impl Engine {
     ) -> Result<(), SessionFault> {
         self.claim(turn, session, Some(payload))?;
         self.count_against_window(session, id, payload)?;
-        let item = Item::Message { body: Body::Lent { session, payload }, end };
-        self.submit_item(turn, session, id, item);
+        let mut item = Item::Message { body: Body::Lent { session, payload }, end };
+        self.submit_item(turn, session, id, &mut item);
         Ok(())
     }
 
@@ -188,7 +189,7 @@ impl Engine {
         id: CallId,
     ) -> Result<(), SessionFault> {
         if !id.is_delivered() {
-            self.submit_item(turn, session, id, Item::HalfClose);
+            self.submit_item(turn, session, id, &mut Item::HalfClose);
         }
         Ok(())
     }
@@ -202,7 +203,7 @@ impl Engine {
     ) -> Result<(), SessionFault> {
         let metadata = self.take_metadata(turn, session, metadata)?;
         if id.is_delivered() {
-            self.submit_item(turn, session, id, Item::Headers { metadata: Cow::Owned(metadata) });
+            self.submit_item(turn, session, id, &mut Item::Headers { metadata: Cow::Owned(metadata) });
         }
         Ok(())
     }
@@ -218,9 +219,9 @@ impl Engine {
         self.claim(turn, session, finish.payload)?;
         let body = finish.payload.map(|payload| Body::Lent { session, payload });
         let metadata = Cow::Owned(metadata);
-        let item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
+        let mut item = Item::Finish { code: finish.code, execution: Execution::Executed, body, metadata };
         let Some(key) = self.delivered_key(session, finish.call) else {
-            self.drop_item(item);
+            self.drop_item(&mut item);
             if finish.cpu_ns > 0 {
                 let key = delivered_by(self.shards.own(), finish.call);
                 note_late_handler(self, key, session, finish.cpu_ns);
@@ -241,7 +242,7 @@ impl Engine {
         if has_place {
             self.leave_worker(turn.now, key);
         }
-        self.pass(turn, key, Direction::Response, item);
+        self.pass(turn, key, Direction::Response, &mut item);
         Ok(())
     }
 
@@ -305,7 +306,7 @@ impl Engine {
     }
 
     /// Passes an item of an open call on, in the direction its sender sends.
-    fn submit_item(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, item: Item<'_>) {
+    fn submit_item(&mut self, turn: &mut Turn<'_>, session: SessionKey, id: CallId, item: &mut Item<'_>) {
         let (key, direction) = self.sends_on(session, id);
         match key.filter(|key| self.calls.find(*key).is_some_and(|call| call.outcome.is_none())) {
             Some(key) => self.pass(turn, key, direction, item),
@@ -327,16 +328,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies a metadata block out and gives it back at once. What is in it is read by whoever needs it.
+    /// The metadata in a block, if there is one.
+    #[inline]
     fn take_metadata(
         &mut self,
         turn: &Turn<'_>,
         session: SessionKey,
         span: Span,
     ) -> Result<Vec<u8>, SessionFault> {
-        if span.len == 0 {
-            return Ok(Vec::new());
-        }
+        if span.len == 0 { Ok(Vec::new()) } else { self.copy_metadata(turn, session, span) }
+    }
+
+    /// Copies a metadata block out and gives it back at once. What is in it is read by whoever needs it.
+    fn copy_metadata(
+        &mut self,
+        turn: &Turn<'_>,
+        session: SessionKey,
+        span: Span,
+    ) -> Result<Vec<u8>, SessionFault> {
         let mut metadata = Vec::new();
         if span.len as usize > Metadata::BYTES_MAX || !turn.heaps.seal(session, span, &mut metadata) {
             return Err(SessionFault::OutsideHeap(span));

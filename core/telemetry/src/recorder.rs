@@ -161,7 +161,7 @@ impl FlightRecorder {
             (Code::Ok, true) => &mut self.current.slow,
             _ => &mut self.current.failed,
         };
-        stratum.offer(flight);
+        stratum.offer(&flight);
     }
 
     /// The last calls, newest first.
@@ -262,14 +262,14 @@ impl FlightRecorder {
 }
 
 impl Stratum {
-    fn offer(&mut self, flight: Flight) {
+    fn offer(&mut self, flight: &Flight) {
         self.skipped += 1;
         if self.skipped < self.stride {
             return;
         }
         self.skipped = 0;
         grow(&mut self.kept, STRATUM_CALLS);
-        self.kept.push(flight);
+        self.kept.push(*flight);
         if self.kept.len() == STRATUM_CALLS {
             self.thin();
         }
@@ -419,7 +419,7 @@ mod tests {
     fn a_full_stratum_keeps_every_second() {
         let mut stratum = Stratum::default();
         for n in 1..=(3 * STRATUM_CALLS as u64) {
-            stratum.offer(Flight::pack(Instant(n), &record(Side::Made, Code::Ok), &Components::default()));
+            stratum.offer(&Flight::pack(Instant(n), &record(Side::Made, Code::Ok), &Components::default()));
         }
         assert_eq!((stratum.stride, stratum.kept.len()), (4, STRATUM_CALLS / 4 * 3));
         assert!(stratum.kept.windows(2).all(|pair| pair[1].at - pair[0].at == 4));

@@ -74,6 +74,11 @@ impl CallPolicies {
         self.plans.iter().flatten().any(|plan| plan.needs_message())
     }
 
+    /// Whether any policy looks at anything of the call beside its messages.
+    pub fn reads_facts(&self) -> bool {
+        self.plans.iter().flatten().any(|plan| plan.needs_facts())
+    }
+
     /// Whether any policy looks at the messages of a stream that is under way.
     pub fn inspects_messages(&self) -> bool {
         self.plans.iter().flatten().any(|plan| plan.inspects_messages())

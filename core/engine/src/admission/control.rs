@@ -45,7 +45,8 @@ pub(crate) struct AdmissionControl {
     host: Option<(Arc<HostLimits>, u16)>,
 }
 
-/// What policies may know of a call, as those tell who own it.
+/// What policies may know of a call, as those tell who own it. Where no policy asks, nobody is asked for it.
+#[derive(Default)]
 pub(crate) struct CallFacts<'a> {
     /// The applications that make and serve it; empty where it is none of this host.
     pub applications: [&'a str; 2],
@@ -223,11 +224,11 @@ impl AdmissionControl {
         self.inspection = Some(inspection);
     }
 
-    /// Takes the decision about an item: one look at its message for both sides' policies, if any of them wants one.
-    /// The message that was looked at is the item's from then on.
+    /// Takes the decision about an item: one look at its message for both sides' policies, with `inspection` if any of
+    /// them wants one. The message that was looked at is the item's from then on.
     ///
     /// # Errors
-    /// The first refusal, or what is wrong with the message.
+    /// The first refusal, or what is wrong with the message. What was said before it is worth nothing.
     #[allow(
         clippy::too_many_arguments,
         reason = "the item, what is known of it, and where it may be looked at"
@@ -241,13 +242,13 @@ impl AdmissionControl {
         policies: &CallPolicies,
         facts: &CallFacts<'_>,
         item: &mut Item<'i>,
-        inspection: &'i mut Inspection,
-    ) -> Result<Admission, Denied> {
-        let mut admission = Admission::default();
+        mut inspection: Option<&'i mut Inspection>,
+        admission: &mut Admission,
+    ) -> Result<(), Denied> {
         let of_message = |error| Denied::from(conversion_fault(error, Direction::Request));
         let [sent, served] = &facts.types;
-        let looked = match (item.body(), sent) {
-            (Some(body), Some(sent)) => {
+        let looked = match (inspection.as_deref_mut(), item.body(), sent) {
+            (Some(inspection), Some(body), Some(sent)) => {
                 let inspected = inspection.inspect(heaps, limits, sent, body).map_err(of_message)?;
                 Some((inspected, sent))
             }
@@ -255,9 +256,10 @@ impl AdmissionControl {
         };
         for (side, plan) in policies.plans.iter().enumerate() {
             let Some(plan) = plan else { continue };
-            let view = match (looked.filter(|_| plan.needs_message()), served) {
+            let looked = looked.filter(|_| plan.needs_message());
+            let view = match (looked.zip(inspection.as_deref_mut()), served) {
                 (None, _) => View::EMPTY,
-                (Some((inspected, sent)), Some(served))
+                (Some(((inspected, sent), inspection)), Some(served))
                     if side == 1 && sent.fingerprint != served.fingerprint =>
                 {
                     match inspection.translate(heaps, limits, inspected, sent, served) {
@@ -268,14 +270,14 @@ impl AdmissionControl {
                         }
                     }
                 }
-                (Some((inspected, _)), _) => inspection.view(heaps, inspected),
+                (Some(((inspected, _), inspection)), _) => inspection.view(heaps, inspected),
             };
-            self.ask(now, plan, policies, facts, facts.applications[side], item, view, &mut admission)?;
+            self.ask(now, plan, policies, facts, facts.applications[side], item, view, admission)?;
         }
-        if looked.is_some() {
+        if let Some(inspection) = inspection.filter(|_| looked.is_some()) {
             inspection.seal(item);
         }
-        Ok(admission)
+        Ok(())
     }
 
     #[allow(clippy::too_many_arguments, reason = "what the inputs of a plan are put together from")]
@@ -374,7 +376,8 @@ impl AdmissionControl {
         queued.map(|queued| queued.timer)
     }
 
-    fn spare(&mut self, mut policies: Box<CallPolicies>) {
+    /// What policies had to do with a call is done: the memory is the next call's.
+    pub fn spare(&mut self, mut policies: Box<CallPolicies>) {
         policies.clear();
         if self.spare.len() < SPARE_MAX {
             self.spare.push(policies);

@@ -111,11 +111,15 @@ impl AttemptControl {
         self.configs.insert(service.to_owned(), config);
     }
 
-    /// What is said about calls of this path.
+    /// Whether nothing is said about any call. Asked for every one; most hosts say nothing.
     #[inline]
+    pub fn says_nothing(&self) -> bool {
+        self.configs.is_empty()
+    }
+
+    /// What is said about calls of this path.
     pub fn config(&self, path: &str) -> Option<&Arc<MethodConfig>> {
-        // Asked for every call; most hosts say nothing.
-        if self.configs.is_empty() { None } else { self.configs.get(service_of(path))?.method(path) }
+        self.configs.get(service_of(path))?.method(path)
     }
 
     /// What is said about balancing calls of a service.

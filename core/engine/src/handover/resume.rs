@@ -84,7 +84,7 @@ impl Engine {
     fn rename_blocks(&mut self, turn: &Turn<'_>) {
         for (_, call) in self.calls.iter_mut() {
             for half in [&mut call.request, &mut call.response] {
-                for item in half.backlog.iter_mut().chain(&mut half.gathered) {
+                for item in half.backlog.iter_mut().chain(half.gathered.as_deref_mut()) {
                     if let Some(Body::Placed { session, block, .. }) = item.body_mut() {
                         block.offset = turn.heaps.renamed(*session, block.offset);
                     }

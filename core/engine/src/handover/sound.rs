@@ -72,7 +72,7 @@ impl Sound<'_> {
 }
 
 fn half_is_sound(half: &Half) -> bool {
-    let items = || half.backlog.iter().chain(&half.gathered);
+    let items = || half.backlog.iter().chain(half.gathered.as_deref());
     half.charged.unsigned_abs() <= BYTES_MAX
         && half.released_bytes <= COUNT_MAX
         && half.bytes <= COUNT_MAX

@@ -39,7 +39,7 @@ pub fn audit_crossings(engines: &[&Engine]) -> Result<(), String> {
 /// Bytes of a sender of another shard that are held here, or were used here and not told.
 fn held_for(engine: &Engine, shard: ShardIndex, payer: Payer) -> u64 {
     let halves = engine.calls.iter().flat_map(|(_, call)| [&call.request, &call.response]);
-    let items = halves.flat_map(|half| half.backlog.iter().chain(&half.gathered));
+    let items = halves.flat_map(|half| half.backlog.iter().chain(half.gathered.as_deref()));
     let crossed = items.filter_map(|item| match item.body() {
         Some(Body::Crossed(body)) if (body.from, body.payer) == (shard, payer) => {
             Some(body.bytes.len() as u64)

@@ -72,13 +72,13 @@ pub fn park_crossing(engine: &mut Engine, from: ShardIndex, crossing: Crossing) 
 }
 
 /// Request items, to the shard that serves the call.
-pub(crate) fn hand_to_shard<'a>(
+pub(crate) fn hand_to_shard(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     key: CallKey,
     (shard, stage): (ShardIndex, ShardStage),
-    item: Item<'a>,
-) -> Result<(), Refusal<'a>> {
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
     if item.is_packed() {
         return engine.hand_over_unpacked(Direction::Request, item, |engine, plain| {
             hand_to_shard(engine, turn, key, (shard, stage), plain)
@@ -86,11 +86,11 @@ pub(crate) fn hand_to_shard<'a>(
     }
     let opens = matches!(item, Item::Open { .. });
     if !opens && stage != ShardStage::Accepted {
-        return Err(Refusal::Blocked(item, Blocker::Stream));
+        return Err(Refusal::Blocked(Blocker::Stream));
     }
-    let (item, body) = cross(engine, turn, key, Direction::Request, shard, item)?;
+    let body = cross(engine, turn, key, Direction::Request, shard, item)?;
     let call = engine.shards.number_at(shard, key);
-    let said = match item {
+    let said = match item.take() {
         Item::Open { metadata, end, .. } => match opening(engine, key, metadata.into_owned(), body, end) {
             Some(opening) => ShardSaid::Open(Box::new(opening)),
             None => return Err(Refusal::Fault(Fault::Ended)),
@@ -110,21 +110,21 @@ pub(crate) fn hand_to_shard<'a>(
 }
 
 /// Response items, to the shard that made the call.
-pub(crate) fn hand_to_caller<'a>(
+pub(crate) fn hand_to_caller(
     engine: &mut Engine,
     turn: &mut Turn<'_>,
     key: CallKey,
     (shard, call): (ShardIndex, u64),
-    item: Item<'a>,
-) -> Result<(), Refusal<'a>> {
+    item: &mut Item<'_>,
+) -> Result<(), Refusal> {
     if item.is_packed() {
         return engine.hand_over_unpacked(Direction::Response, item, |engine, plain| {
             hand_to_caller(engine, turn, key, (shard, call), plain)
         });
     }
-    let (item, body) = cross(engine, turn, key, Direction::Response, shard, item)?;
+    let body = cross(engine, turn, key, Direction::Response, shard, item)?;
     let types = body.as_ref().and_then(|_| engine.calls.find(key)?.sender_types(Direction::Response));
-    match item {
+    match item.take() {
         Item::Headers { metadata } => {
             let metadata = metadata.into_owned();
             engine.shards.push(shard, ShardSaid::Headers { call, metadata });
@@ -133,8 +133,8 @@ pub(crate) fn hand_to_caller<'a>(
             Some(body) => engine.shards.push(shard, ShardSaid::Reply { call, body, types }),
             None => return Err(Refusal::Fault(wrong_way())),
         },
-        finish @ Item::Finish { .. } => {
-            finish_to_caller(engine, turn, key, (shard, call), finish, body, types)
+        mut finish @ Item::Finish { .. } => {
+            finish_to_caller(engine, turn, key, (shard, call), &mut finish, body, types)
         }
         Item::Open { .. } | Item::HalfClose => return Err(Refusal::Fault(wrong_way())),
     }
@@ -147,11 +147,11 @@ pub(crate) fn finish_to_caller(
     turn: &mut Turn<'_>,
     key: CallKey,
     (shard, call): (ShardIndex, u64),
-    finish: Item<'_>,
+    finish: &mut Item<'_>,
     body: Option<CrossedBody>,
     types: Option<Arc<MethodTypes>>,
 ) {
-    let Item::Finish { code, execution, metadata, .. } = finish else { return };
+    let Item::Finish { code, execution, metadata, .. } = finish.take() else { return };
     let Some(found) = engine.calls.find_mut(key) else { return };
     found.server_stamps.k14 = turn.now;
     let (stamps, measured) = (found.server_stamps, found.server_measured);
@@ -162,40 +162,30 @@ pub(crate) fn finish_to_caller(
     engine.forget(key);
 }
 
-/// Takes the message out of an item: a private copy of it, which its sender pays for until it is used. What cannot
-/// cross now comes back.
-fn cross<'a>(
+/// The message of an item that crosses now: a private copy of it, which its sender pays for until it is used.
+fn cross(
     engine: &mut Engine,
     turn: &Turn<'_>,
     key: CallKey,
     direction: Direction,
     to: ShardIndex,
-    item: Item<'a>,
-) -> Result<(Item<'a>, Option<CrossedBody>), Refusal<'a>> {
+    item: &mut Item<'_>,
+) -> Result<Option<CrossedBody>, Refusal> {
     if engine.shards.is_full(to) {
-        return Err(Refusal::Blocked(item, Blocker::Shard(ShardLine::Link(to))));
+        return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Link(to))));
     }
-    let Some(body) = item.body() else { return Ok((item, None)) };
+    let Some(body) = item.body() else { return Ok(None) };
     let len = body.len();
     // What comes from one shard and goes to another is paid for already.
     let (is_new, payer) = match body {
         Body::Crossed(crossed) => (false, Some(crossed.payer)),
         _ => (true, payer_of(engine, key, direction)),
     };
-    let Some(payer) = payer else {
-        engine.drop_item(item);
-        return Err(Refusal::Fault(Fault::Ended));
-    };
+    let Some(payer) = payer else { return Err(Refusal::Fault(Fault::Ended)) };
     if is_new && !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
-        return Err(Refusal::Blocked(item, Blocker::Shard(ShardLine::Sender(payer))));
+        return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
     }
-    let crossed = match private_copy(engine, turn, key, direction, payer, body) {
-        Ok(crossed) => crossed,
-        Err(fault) => {
-            engine.drop_item(item);
-            return Err(Refusal::Fault(fault));
-        }
-    };
+    let crossed = private_copy(engine, turn, key, direction, payer, body).map_err(Refusal::Fault)?;
     if is_new {
         engine.shards.charge(payer, crossed.bytes.len() as u32);
     }
@@ -205,7 +195,7 @@ fn cross<'a>(
     if let Some(call) = engine.calls.find_mut(key) {
         call.half(direction).count(len);
     }
-    Ok((item, Some(crossed)))
+    Ok(Some(crossed))
 }
 
 fn private_copy(
@@ -328,24 +318,21 @@ pub(crate) fn find_shard(engine: &Engine, key: CallKey, stands_by: bool) -> Opti
 }
 
 /// A call of another shard whose method nobody here serves any more: back to where it came from, if all of it is here
-/// and nobody has seen it.
-pub(crate) fn give_back<'a>(engine: &mut Engine, key: CallKey, opening: Item<'a>) -> Result<(), Item<'a>> {
-    let Some(call) = engine.calls.find(key) else { return Err(opening) };
-    let (&ClientEnd::Shard { shard, call: number, .. }, Item::Open { end: true, .. }, None, false) =
-        (&call.client, &opening, call.handler(), call.handed_over)
+/// and nobody has seen it. Whether it has gone, and its opening is used up.
+pub(crate) fn give_back(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) -> bool {
+    let Some(call) = engine.calls.find(key) else { return false };
+    let (&ClientEnd::Shard { shard, call: number, .. }, None, false) =
+        (&call.client, call.handler(), call.handed_over)
     else {
-        return Err(opening);
+        return false;
     };
     let path = call.path.as_deref().map_or_else(|| Arc::clone(engine.registry.path(call.method)), Arc::from);
-    if !engine.registry.servers(call.method).is_empty() {
-        return Err(opening);
+    let is_whole = matches!(opening, Item::Open { body: None | Some(Body::Crossed(_)), end: true, .. });
+    if !is_whole || !engine.registry.servers(call.method).is_empty() {
+        return false;
     }
-    let Item::Open { metadata, body, end } = opening else { return Ok(()) };
-    let body = match body {
-        Some(Body::Crossed(body)) => Some(body),
-        None => None,
-        body => return Err(Item::Open { metadata, body, end }),
-    };
+    let Item::Open { metadata, body, end } = opening.take() else { return false };
+    let body = body.and_then(|body| if let Body::Crossed(body) = body { Some(body) } else { None });
     let returned = ShardOpening {
         call: number,
         path,
@@ -362,7 +349,7 @@ pub(crate) fn give_back<'a>(engine: &mut Engine, key: CallKey, opening: Item<'a>
     };
     send_back(engine, shard, returned);
     engine.forget(key);
-    Ok(())
+    true
 }
 
 /// Tells the others what is served, if that has changed; then does what has come back to this very shard, and lets
@@ -392,10 +379,10 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
     match crossing.0 {
         ShardSaid::Open(opening) => open(engine, turn, from, *opening),
         ShardSaid::Message { call, body, end } => {
-            let item = Item::Message { body: Body::Crossed(body), end };
-            pass_request(engine, turn, from, call, item);
+            let mut item = Item::Message { body: Body::Crossed(body), end };
+            pass_request(engine, turn, from, call, &mut item);
         }
-        ShardSaid::HalfClose { call } => pass_request(engine, turn, from, call, Item::HalfClose),
+        ShardSaid::HalfClose { call } => pass_request(engine, turn, from, call, &mut Item::HalfClose),
         ShardSaid::Cancel { call, code } => {
             if let Some(key) = engine.shards.served(from, call) {
                 engine.cancel_as(turn, key, code);
@@ -406,14 +393,14 @@ fn handle(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, crossing: 
         ShardSaid::Headers { call, metadata } => {
             if let Some(key) = made(engine, from, call) {
                 let metadata = Cow::Owned(metadata);
-                engine.pass(turn, key, Direction::Response, Item::Headers { metadata });
+                engine.pass(turn, key, Direction::Response, &mut Item::Headers { metadata });
             }
         }
         ShardSaid::Reply { call, body, types } => match made(engine, from, call) {
             Some(key) => {
                 note_types(engine, key, types);
-                let item = Item::Message { body: Body::Crossed(body), end: false };
-                engine.pass(turn, key, Direction::Response, item);
+                let mut item = Item::Message { body: Body::Crossed(body), end: false };
+                engine.pass(turn, key, Direction::Response, &mut item);
             }
             None => engine.shards.used(&body),
         },
@@ -491,15 +478,15 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
     if !end {
         engine.shards.push(from, ShardSaid::Accepted { call: number });
     }
-    let item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
+    let mut item = Item::Open { metadata: Cow::Owned(metadata), body: body.map(Body::Crossed), end };
     if deadline.has_passed(turn.now) {
-        engine.drop_item(item);
+        engine.drop_item(&mut item);
         return engine.fail(turn, key, Fault::DeadlinePassed { executed: Execution::NotExecuted });
     }
-    engine.start(turn, key, Target::Here, item);
+    engine.start(turn, key, Target::Here, &mut item);
 }
 
-fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: Item<'_>) {
+fn pass_request(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u64, item: &mut Item<'_>) {
     match engine.shards.served(from, call) {
         Some(key) => engine.pass(turn, key, Direction::Request, item),
         None => engine.drop_item(item),
@@ -526,8 +513,8 @@ fn accepted(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, call: u6
 /// Nobody there serves the call any more, and what is served there by now was said before: it goes to another.
 fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: ShardOpening) {
     let body = opening.body.map(Body::Crossed);
-    let item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
-    let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(item) };
+    let mut item = Item::Open { metadata: Cow::Owned(opening.metadata), body, end: opening.end };
+    let Some(key) = made(engine, from, opening.call) else { return engine.drop_item(&mut item) };
     engine.leave_server(key);
     if let Some(call) = engine.calls.find_mut(key) {
         call.handed_over = false;
@@ -537,10 +524,10 @@ fn returned(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening:
     match next_server(engine, key, opening.end) {
         Ok(server) => {
             engine.set_server(key, server, None);
-            engine.hand_over(turn, key, Direction::Request, item);
+            engine.hand_over(turn, key, Direction::Request, &mut item);
         }
         Err(fault) => {
-            engine.drop_item(item);
+            engine.drop_item(&mut item);
             engine.fail(turn, key, fault);
         }
     }
@@ -576,8 +563,8 @@ fn note_types(engine: &mut Engine, key: CallKey, said: Option<Arc<MethodTypes>>)
 fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, finish: ShardFinish) {
     let ShardFinish { call, code, execution, metadata, body, types, stamps, measured } = finish;
     let body = body.map(Body::Crossed);
-    let item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
-    let Some(key) = made(engine, from, call) else { return engine.drop_item(item) };
+    let mut item = Item::Finish { code, execution, body, metadata: Cow::Owned(metadata) };
+    let Some(key) = made(engine, from, call) else { return engine.drop_item(&mut item) };
     note_types(engine, key, types);
     if let Some(call) = engine.calls.find_mut(key) {
         (call.client_stamps.k15, call.client_stamps.d16) = (turn.now, turn.now);
@@ -590,7 +577,7 @@ fn finished(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, finish: 
         call.server_stamps.wait_ns = stamps.wait_ns.saturating_add(own.wait_ns);
         call.server_measured = measured;
     }
-    engine.pass(turn, key, Direction::Response, item);
+    engine.pass(turn, key, Direction::Response, &mut item);
 }
 
 fn wrong_way() -> Fault {

@@ -33,13 +33,13 @@ pub fn take_partner(engine: &mut Engine, session: SessionKey) -> Option<(ShardIn
 }
 
 impl EndOfCall for ShardServer {
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         end::hand_to_shard(engine, turn, way.key, (self.shard, self.stage), item)
     }
 
@@ -65,13 +65,13 @@ impl ServerSide for ShardServer {
 }
 
 impl EndOfCall for ShardCaller {
-    fn deliver<'a>(
+    fn deliver(
         &self,
         engine: &mut Engine,
         turn: &mut Turn<'_>,
         way: ItemWay,
-        item: Item<'a>,
-    ) -> Result<(), Refusal<'a>> {
+        item: &mut Item<'_>,
+    ) -> Result<(), Refusal> {
         end::hand_to_caller(engine, turn, way.key, (self.shard, self.call), item)
     }
 
@@ -85,7 +85,7 @@ impl EndOfCall for ShardCaller {
 }
 
 impl ClientSide for ShardCaller {
-    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: Item<'_>) {
+    fn finish(&self, engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, finish: &mut Item<'_>) {
         end::finish_to_caller(engine, turn, key, (self.shard, self.call), finish, None, None);
     }
 }
@@ -106,8 +106,9 @@ impl Engine {
         places::return_kept(self, key);
     }
 
-    /// A call of another shard whose method nobody here serves any more goes back, if nobody has seen it.
-    pub(crate) fn return_opening<'a>(&mut self, key: CallKey, opening: Item<'a>) -> Result<(), Item<'a>> {
+    /// A call of another shard whose method nobody here serves any more goes back, if nobody has seen it. Whether it
+    /// has gone, and its opening is used up.
+    pub(crate) fn return_opening(&mut self, key: CallKey, opening: &mut Item<'_>) -> bool {
         end::give_back(self, key, opening)
     }
 

@@ -208,7 +208,7 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
             return Err(Stays::Begins);
         }
         for half in [&call.request, &call.response] {
-            for body in half.backlog.iter().chain(&half.gathered).filter_map(Item::body) {
+            for body in half.backlog.iter().chain(half.gathered.as_deref()).filter_map(Item::body) {
                 waiting_bytes += body.parked_bytes();
                 if matches!(body, Body::Placed { session, .. } if *session == key) {
                     return Err(Stays::Lent);
@@ -234,7 +234,7 @@ fn privatize(
     let (from, payer) = (engine.shards.own(), Payer::Session(session));
     let mut freed = Vec::new();
     let half = call.half(direction);
-    for body in half.backlog.iter_mut().chain(&mut half.gathered).filter_map(Item::body_mut) {
+    for body in half.backlog.iter_mut().chain(half.gathered.as_deref_mut()).filter_map(Item::body_mut) {
         let Some((_, payload)) = body.lent().filter(|(of, _)| *of == session) else { continue };
         let (bytes, encoding) = private(turn.heaps, form, body).map_err(|_| Stays::Lent)?;
         engine.shards.charge(payer, bytes.len() as u32);
