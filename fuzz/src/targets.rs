@@ -10,14 +10,14 @@ use trunkline_daemon::Config;
 use trunkline_grpc::compress::{Encoding, compress, decompress};
 use trunkline_grpc::framing::Deframer;
 use trunkline_grpc::{request, response};
-use trunkline_insight::{BlockHead, BlockReader, Fleet, RecordBlock};
+use trunkline_insight::{BlockHead, BlockReader, Fleet, RecordBlock, WholeTree, count_ancestors};
 use trunkline_message::{AlignedBuf, DynamicView, Extent, Transcoder, Value, View, check};
 use trunkline_native::{Connection, Features, INPUT_BYTES_MIN, Input, Side};
 use trunkline_net::{Buffers, Endpoint, First, Http2, Http2Settings, Listener, State, Stream};
 use trunkline_policy::{Expression, Inputs, Wanted};
 use trunkline_schema::{MessageIndex, Schema};
 use trunkline_services::Files;
-use trunkline_telemetry::RecordedCall;
+use trunkline_telemetry::{CallTrace, RecordedCall, RecordedTrace};
 
 /// A parser of hostile bytes.
 #[derive(Clone, Copy, Debug)]
@@ -88,12 +88,14 @@ fn records(bytes: &[u8]) {
     for block in reader.by_ref() {
         let written = block.encode();
         let mut again = BlockReader::new(&written);
-        let rows = again.next().map(|block| block.rows.len());
-        assert_eq!(rows, Some(block.rows.len()));
+        let counts = again.next().map(|block| (block.rows.len(), block.traces.len()));
+        assert_eq!(counts, Some((block.rows.len(), block.traces.len())));
     }
     let mut fleet = Fleet::default();
     fleet.read(bytes);
     assert_eq!(fleet.faults, reader.faults);
+    count_ancestors(&mut fleet);
+    assert!(WholeTree::all(&fleet).len() <= fleet.traces.len());
 }
 
 fn record_seeds() -> Vec<Vec<u8>> {
@@ -107,7 +109,9 @@ fn record_seeds() -> Vec<Vec<u8>> {
     let mut row = vec![0; RecordedCall::BYTES];
     row[108..112].copy_from_slice(&1.0_f32.to_le_bytes());
     let rows: Vec<_> = RecordedCall::decode(&row).into_iter().collect();
-    let block = RecordBlock { head, rows }.encode();
+    let ids = CallTrace { trace: 1, span: 2, attempt: 3, ..CallTrace::default() };
+    let traces = vec![(0, RecordedTrace { ids, weight: 1.0, ..RecordedTrace::default() })];
+    let block = RecordBlock { head, rows, traces }.encode();
     vec![block.clone(), [block.clone(), block].concat()]
 }
 

@@ -373,11 +373,10 @@ impl Engine {
         }
     }
 
-    /// From now on spans are kept of calls that belong to a sampled trace, and a trace begins with `share` (0…1) of
+    /// From now on calls that belong to a sampled trace have spans, and a trace begins with `share` (0…1) of
     /// those that are made here, belong to none and are no handler's. Their ids can be foretold from `seed`, and it
     /// from them: it is for nothing else.
     pub fn trace_calls(&mut self, share: f64, seed: u64) {
-        self.telemetry.keep_traced(true);
         self.spans = SpanIds::of_share(share, seed);
     }
 

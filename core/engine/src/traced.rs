@@ -27,9 +27,13 @@ fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
         ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => return,
     };
     let may_begin = !is_received && call.parent.is_none();
-    if let Some((ids, named)) = engine.spans.open(metadata, is_received, may_begin) {
-        *metadata = Cow::Owned(named);
-        call.spans = Some(Box::new(ids));
+    let served = call.parent;
+    let Some((ids, named)) = engine.spans.open(metadata, is_received, may_begin) else { return };
+    *metadata = Cow::Owned(named);
+    let above = served.and_then(|served| engine.calls.find(served)?.trace.as_ref()?.sampled());
+    let above = above.filter(|above| above.trace == ids.trace).map_or(0, |above| above.span);
+    if let Some(call) = engine.calls.find_mut(key) {
+        call.spans = Some(Box::new(CallTrace { above, ..ids }));
     }
 }
 

@@ -75,6 +75,7 @@ fn each_attempt_has_a_span_that_its_server_is_told() {
     ] {
         let mut fleet = Fleet::with_limits(servers, &config, generous());
         fleet.world.hosts[0].engine.trace_calls(1.0, 5);
+        fleet.world.hosts[0].engine.telemetry().keep_traced(true);
         fleet.calls(1, MS);
         let now = fleet.world.now;
         let ask = Ask { traced_max: 100, ..Ask::default() };

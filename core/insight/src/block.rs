@@ -1,14 +1,14 @@
 //! The file of records: blocks one behind the other, each whole in itself (docs/insight.md has the table).
 //!
-//! A block is a frame of 24 bytes, a head in JSON and rows of fixed width. Files are joined by appending one to the
-//! other. What follows a damaged block is found by the frame's mark, and nothing of a block is used whose checksum is
-//! wrong.
+//! A block is a frame of 24 bytes, a head in JSON, rows of fixed width, and the traces of those that have one. Files
+//! are joined by appending one to the other. What follows a damaged block is found by the frame's mark, and nothing of
+//! a block is used whose checksum is wrong.
 
 pub use crate::faults::VERSION;
 use crate::faults::{Faults, FileFault};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use trunkline_telemetry::RecordedCall;
+use trunkline_telemetry::{RecordedCall, RecordedTrace, RowFault};
 
 /// Every frame begins with this.
 pub const MARK: [u8; 6] = *b"TRKREC";
@@ -40,6 +40,9 @@ pub struct BlockHead {
     /// Wall clock when the block began, milliseconds since 1970.
     #[serde(default)]
     pub began_unix_ms: u64,
+    /// Nanoseconds to add to `began_unix_ms`.
+    #[serde(default)]
+    pub began_unix_ns: u32,
     /// The host's monotonic clock when the block began.
     pub began_ns: u64,
     /// And when it ended.
@@ -51,6 +54,12 @@ pub struct BlockHead {
     pub calls_lost: u64,
     /// Bytes of a row.
     pub row_bytes: usize,
+    /// Traces behind the rows.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub traces: usize,
+    /// Bytes of a trace.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trace_bytes: usize,
     /// Names of methods by number.
     pub methods: Vec<(u32, String)>,
     /// Names of other hosts by number.
@@ -64,24 +73,35 @@ pub struct BlockHead {
 }
 
 /// A block with its sound rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordBlock {
     /// What it says.
     pub head: BlockHead,
     /// The rows.
     pub rows: Vec<RecordedCall>,
+    /// The traces of rows that belong to one: place in `rows` and trace, in the order of places.
+    pub traces: Vec<(u32, RecordedTrace)>,
 }
+
+/// Bytes of a trace and its row's place.
+const TRACE_BYTES: usize = 4 + RecordedTrace::BYTES;
 
 impl RecordBlock {
     /// The block as bytes.
     ///
     /// # Panics
-    /// With more rows than [`BODY_BYTES_MAX`] has room for.
+    /// With more rows and traces than [`BODY_BYTES_MAX`] has room for.
     pub fn encode(&self) -> Vec<u8> {
-        let head = BlockHead { row_bytes: RecordedCall::BYTES, ..self.head.clone() };
+        let traces = self.traces.len();
+        let trace_bytes = if traces > 0 { TRACE_BYTES } else { 0 };
+        let head = BlockHead { row_bytes: RecordedCall::BYTES, traces, trace_bytes, ..self.head.clone() };
         let head = serde_json::to_vec(&head).expect("a head is text and numbers");
-        let mut body = Vec::with_capacity(self.rows.len() * RecordedCall::BYTES);
+        let mut body = Vec::with_capacity(self.rows.len() * RecordedCall::BYTES + traces * TRACE_BYTES);
         self.rows.iter().for_each(|row| row.encode(&mut body));
+        for (place, trace) in &self.traces {
+            body.extend(place.to_le_bytes());
+            trace.encode(&mut body);
+        }
         assert!(head.len() <= HEAD_BYTES_MAX && body.len() <= BODY_BYTES_MAX, "a block is too large");
         let mut out = Vec::with_capacity(FRAME_BYTES + head.len() + body.len());
         out.extend(MARK);
@@ -141,7 +161,7 @@ impl<'a> BlockReader<'a> {
             return None;
         }
         self.at = end;
-        if frame.version != VERSION {
+        if !(1..=VERSION).contains(&frame.version) {
             self.faults.note(FileFault::Version(frame.version), 1);
             return None;
         }
@@ -160,12 +180,18 @@ impl<'a> BlockReader<'a> {
         }
         let methods: BTreeMap<u32, ()> = head.methods.iter().map(|(number, _)| (*number, ())).collect();
         let peers: BTreeMap<u32, ()> = head.peers.iter().map(|(number, _)| (*number, ())).collect();
+        // Traces are behind the rows, and as many as there are bytes for.
+        let trace_bytes = head.traces.saturating_mul(head.trace_bytes).min(body.len());
+        let (body, traces) = body.split_at(body.len() - trace_bytes);
         let mut rows = Vec::with_capacity(body.len() / head.row_bytes);
         let chunks = body.chunks_exact(head.row_bytes);
         if !chunks.remainder().is_empty() {
             self.faults.note(FileFault::PartOfRow, 1);
         }
+        // Where each row of the file is among the sound ones.
+        let mut places = Vec::with_capacity(rows.capacity());
         for bytes in chunks {
+            places.push(None);
             match RecordedCall::decode(bytes) {
                 Err(fault) => self.faults.note(FileFault::Row(fault), 1),
                 Ok(call) => {
@@ -175,12 +201,41 @@ impl<'a> BlockReader<'a> {
                     } else if has_sound_clock && !(head.began_ns..=head.ended_ns).contains(&at) {
                         self.faults.note(FileFault::OutsideOfBlock, 1);
                     } else {
+                        places.pop();
+                        places.push(Some(rows.len() as u32));
                         rows.push(call);
                     }
                 }
             }
         }
-        RecordBlock { head, rows }
+        let traces = self.traces(&head, traces, &places);
+        RecordBlock { head, rows, traces }
+    }
+
+    /// The sound traces of sound rows.
+    fn traces(
+        &mut self,
+        head: &BlockHead,
+        bytes: &[u8],
+        places: &[Option<u32>],
+    ) -> Vec<(u32, RecordedTrace)> {
+        let mut traces: Vec<(u32, RecordedTrace)> = Vec::new();
+        // At least as wide as this version's, or there are none.
+        for bytes in bytes.chunks_exact(head.trace_bytes.max(TRACE_BYTES)) {
+            let (place, bytes) = bytes.split_at(4);
+            let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+            let place = places.get(place as usize).copied().ok_or(RowFault::Trace);
+            match place.and_then(|place| Ok((place, RecordedTrace::decode(bytes)?))) {
+                Err(fault) => self.faults.note(FileFault::Trace(fault), 1),
+                // Its row is counted already.
+                Ok((None, _)) => {}
+                Ok((Some(place), trace)) if traces.last().is_none_or(|(last, _)| *last < place) => {
+                    traces.push((place, trace));
+                }
+                Ok(_) => self.faults.note(FileFault::Trace(RowFault::Trace), 1),
+            }
+        }
+        traces
     }
 
     fn next_mark(&self, from: usize) -> usize {
@@ -230,9 +285,15 @@ impl Frame {
 fn head_of(bytes: &[u8]) -> Option<BlockHead> {
     let head: BlockHead = serde_json::from_slice(bytes).ok()?;
     let is_sound = (RecordedCall::BYTES..=ROW_BYTES_MAX).contains(&head.row_bytes)
+        && (head.traces == 0 || (TRACE_BYTES..=ROW_BYTES_MAX).contains(&head.trace_bytes))
         && head.methods.len() <= NAMES_MAX
         && head.peers.len() <= NAMES_MAX;
     is_sound.then_some(head)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks this way")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn checksum(parts: &[&[u8]]) -> u32 {
@@ -247,7 +308,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
     use trunkline_call::Instant;
-    use trunkline_telemetry::{FlightRow, MethodIndex, PeerIndex};
+    use trunkline_telemetry::{CallTrace, FlightRow, MethodIndex, PeerIndex};
 
     /// A block of so many calls, one a microsecond.
     pub(crate) fn block(host: &str, calls: u64) -> RecordBlock {
@@ -270,7 +331,8 @@ pub(crate) mod tests {
             peers: vec![(1, "(local)".into())],
             ..BlockHead::default()
         };
-        RecordBlock { head, rows: (0..calls).map(|n| RecordedCall { row: row(n), ..call }).collect() }
+        let rows = (0..calls).map(|n| RecordedCall { row: row(n), ..call }).collect();
+        RecordBlock { head, rows, traces: Vec::new() }
     }
 
     fn read(bytes: &[u8]) -> (Vec<RecordBlock>, Vec<(String, u64)>) {
@@ -312,8 +374,51 @@ pub(crate) mod tests {
         assert_eq!(blocks, [block("a", 2)]);
         let expected = [
             ("bytes that belong to no block", 2),
-            ("blocks of version 9 (this program reads 1)", 1),
+            ("blocks of version 9 (this program reads 1 to 2)", 1),
             ("blocks with a wrong checksum", 1),
+        ];
+        assert_eq!(faults, expected.map(|(fault, count)| (fault.to_owned(), count)));
+    }
+
+    /// The bytes of a block as an earlier version wrote it.
+    fn of_version_1(block: &RecordBlock) -> Vec<u8> {
+        let mut bytes = block.encode();
+        bytes[6] = 1;
+        let frame = crc32fast::hash(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&frame.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_an_earlier_version_wrote_is_read() {
+        let old = block("a", 4);
+        let file = [of_version_1(&old), traced("b", 4).encode()].concat();
+        assert_eq!(read(&file), (vec![old, traced("b", 4)], vec![]));
+    }
+
+    /// A block in which every second call belongs to a trace.
+    pub(crate) fn traced(host: &str, calls: u64) -> RecordBlock {
+        let mut one = block(host, calls);
+        let ids = |n: u64| CallTrace { trace: (n + 1).into(), span: n + 100, ..CallTrace::default() };
+        let trace = |n: u64| RecordedTrace { ids: ids(n), weight: 1.0, ..RecordedTrace::default() };
+        one.traces = (0..calls).step_by(2).map(|n| (n as u32, trace(n))).collect();
+        (one.head.traces, one.head.trace_bytes) = (one.traces.len(), TRACE_BYTES);
+        one
+    }
+
+    #[test]
+    fn traces_are_those_of_sound_rows() {
+        let mut one = traced("a", 6);
+        // A row that is none, so its trace is nobody's; the others move up.
+        one.rows[0].weight = 0.0;
+        one.traces.push((99, one.traces[0].1));
+        one.traces.push((4, one.traces[2].1));
+        let (blocks, faults) = read(&one.encode());
+        let places: Vec<_> = blocks[0].traces.iter().map(|(place, trace)| (*place, trace.ids.span)).collect();
+        assert_eq!(places, [(1, 102), (3, 104)]);
+        let expected = [
+            ("calls with a weight below one", 1),
+            ("traces of calls with a trace without an id, or of no call", 2),
         ];
         assert_eq!(faults, expected.map(|(fault, count)| (fault.to_owned(), count)));
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use trunkline_telemetry::RowFault;
 
-/// The version of the file this program writes and reads.
-pub const VERSION: u16 = 1;
+/// The version of the file this program writes. It reads all from 1 on.
+pub const VERSION: u16 = 2;
 
 /// What is wrong with a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub enum FileFault {
     PartOfRow,
     /// A row that no call can be.
     Row(RowFault),
+    /// A trace that no call can have.
+    Trace(RowFault),
     /// A row whose method or host the head does not name.
     NoName,
     /// A row that ended before its block began or after it ended.
@@ -68,7 +70,7 @@ impl fmt::Display for FileFault {
             Self::NoBlock => f.write_str("bytes that belong to no block"),
             Self::CutShort => f.write_str("blocks cut short"),
             Self::Version(version) => {
-                write!(f, "blocks of version {version} (this program reads {})", VERSION)
+                write!(f, "blocks of version {version} (this program reads 1 to {VERSION})")
             }
             Self::Checksum => f.write_str("blocks with a wrong checksum"),
             Self::Head => f.write_str("blocks with a head that is not understood"),
@@ -77,6 +79,7 @@ impl fmt::Display for FileFault {
             }
             Self::PartOfRow => f.write_str("blocks whose last call is not whole"),
             Self::Row(fault) => write!(f, "calls with {fault}"),
+            Self::Trace(fault) => write!(f, "traces of calls with {fault}"),
             Self::NoName => f.write_str("calls of a method or host without a name"),
             Self::OutsideOfBlock => f.write_str("calls that ended outside of their block's time"),
             Self::TooMany => f.write_str("calls beyond the limit of what is read at once"),

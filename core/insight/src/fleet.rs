@@ -5,7 +5,7 @@ use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
 use std::collections::BTreeMap;
 use trunkline_call::Code;
-use trunkline_telemetry::{Component, Coverage, FlightRow, Side};
+use trunkline_telemetry::{Component, Coverage, FlightRow, RecordedTrace, Side};
 
 /// Most calls that are read at once: about 800 MB.
 pub const CALLS_MAX: usize = 4_000_000;
@@ -21,6 +21,8 @@ pub struct Fleet {
     pub heads: Vec<BlockHead>,
     /// The calls.
     pub calls: Vec<FleetCall>,
+    /// Traces of calls that belong to one.
+    pub traces: Vec<FleetTrace>,
     /// What could not be used.
     pub faults: Faults,
     numbers: BTreeMap<String, u32>,
@@ -35,10 +37,21 @@ pub struct FleetCall {
     pub block: u32,
     /// Calls it stands for.
     pub weight: f64,
-    /// Calls above it; `None` if nobody told.
+    /// Calls above it; `None` if nobody told, and no tree that was recorded says so.
     pub ancestors: Option<u16>,
+    /// The number of its trace in [`Fleet::traces`].
+    pub trace: Option<u32>,
     /// The rest; its own numbers of method and host are those of its block.
     pub row: FlightRow,
+}
+
+/// The trace of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FleetTrace {
+    /// Number of the call in [`Fleet::calls`].
+    pub call: u32,
+    /// What was recorded.
+    pub trace: RecordedTrace,
 }
 
 /// A method's calls that ended well, as a figure looks at them.
@@ -62,23 +75,37 @@ impl Fleet {
 
     /// Adds a block.
     pub fn add(&mut self, block: RecordBlock) {
-        let RecordBlock { head, rows } = block;
+        let RecordBlock { head, rows, traces } = block;
         let names: BTreeMap<u32, u32> =
             head.methods.iter().map(|(number, name)| (*number, self.number(name))).collect();
         let number = self.heads.len() as u32;
         let room = CALLS_MAX - self.calls.len();
         self.faults.note(FileFault::TooMany, rows.len().saturating_sub(room) as u64);
-        let calls = rows.iter().take(room).filter_map(|call| {
-            Some(FleetCall {
-                method: *names.get(&call.row.method.0)?,
+        let mut traces = traces.into_iter().peekable();
+        for (place, call) in rows.iter().take(room).enumerate() {
+            let trace = traces.next_if(|(of, _)| *of as usize == place);
+            let Some(method) = names.get(&call.row.method.0) else { continue };
+            let own = trace.map(|(_, trace)| {
+                self.traces.push(FleetTrace { call: self.calls.len() as u32, trace });
+                self.traces.len() as u32 - 1
+            });
+            self.calls.push(FleetCall {
+                method: *method,
                 block: number,
                 weight: call.weight.into(),
                 ancestors: call.ancestors,
+                trace: own,
                 row: call.row,
-            })
-        });
-        self.calls.extend(calls);
+            });
+        }
         self.heads.push(head);
+    }
+
+    /// How many trees of calls its own stands for; its weight if it is in none. Of a call that is kept for itself,
+    /// while its tree is not, the calls above are told by none.
+    pub fn tree_weight(&self, call: &FleetCall) -> f64 {
+        let trace = call.trace.and_then(|number| self.traces.get(number as usize));
+        trace.map_or(call.weight, |own| own.trace.weight.into())
     }
 
     fn number(&mut self, name: &str) -> u32 {
@@ -121,10 +148,26 @@ impl Fleet {
         calls: impl Iterator<Item = &'a FleetCall>,
         value: impl Fn(&FleetCall) -> Option<f64>,
     ) -> Vec<MethodValues> {
+        self.weighed_by_method(calls, |call| Some((value(call)?, call.weight)))
+    }
+
+    /// Calls above calls that ended well, by method.
+    pub fn above_by_method(&self) -> Vec<MethodValues> {
+        self.weighed_by_method(self.good(), |call| {
+            let weight = self.tree_weight(call);
+            Some((f64::from(call.ancestors?), (weight > 0.0).then_some(weight)?))
+        })
+    }
+
+    fn weighed_by_method<'a>(
+        &'a self,
+        calls: impl Iterator<Item = &'a FleetCall>,
+        value: impl Fn(&FleetCall) -> Option<(f64, f64)>,
+    ) -> Vec<MethodValues> {
         let mut found: Vec<Vec<(f64, f64)>> = vec![Vec::new(); self.methods.len()];
         for call in calls {
-            if let Some(value) = value(call) {
-                found[call.method as usize].push((value, call.weight));
+            if let Some(weighed) = value(call) {
+                found[call.method as usize].push(weighed);
             }
         }
         let enough = found.into_iter().enumerate().filter(|(_, values)| values.len() >= METHOD_CALLS_MIN);

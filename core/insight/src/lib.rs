@@ -3,7 +3,7 @@
 //! Daemons keep the last calls one by one; `trunkline record` takes them and writes them down with the number of calls
 //! each stands for. This crate knows the file ([`block`]), puts the calls of many files under common numbers
 //! ([`Fleet`]), and answers: the study's figures 1 to 23 as one page ([`report`]), what would help ([`effects`]), what
-//! changed ([`differences`]), and the same calls in formats of others ([`export`]).
+//! changed ([`differences`]), who is above whom ([`Trees`]), and the same calls in formats of others ([`export`]).
 //!
 //! It also makes a fleet that nobody has: records drawn from the distributions the study published ([`synth`]), and it
 //! holds any records against these ([`Published::check`]).
@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 pub mod block;
+mod critical;
 mod effects;
 pub mod estimate;
 pub mod export;
@@ -36,13 +37,16 @@ mod measures;
 mod published;
 mod report;
 mod synth;
+mod trees;
 pub mod words;
 
 pub use block::{BlockHead, BlockReader, RecordBlock};
+pub use critical::{TreeCall, WholeTree};
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};
-pub use fleet::{Fleet, FleetCall};
+pub use fleet::{Fleet, FleetCall, FleetTrace};
 pub use published::{Checked, Published, check_rows, summary};
 pub use report::report;
 pub use synth::{Synthetic, synth};
+pub use trees::{TreePlace, Trees, count_ancestors};

@@ -125,7 +125,7 @@ impl<'a> Measured<'a> {
             fleet,
             totals,
             below: good(&|call| (call.row.subtree > 0).then(|| f64::from(call.row.subtree - 1))),
-            above: good(&|call| call.ancestors.map(f64::from)),
+            above: fleet.above_by_method(),
             requests: good(&|call| Some(call.row.request_bytes.into())),
             responses: good(&|call| Some(call.row.response_bytes.into())),
             ratios: good(&|call| {

@@ -195,7 +195,7 @@ fn history(published: &Published) -> Vec<RecordBlock> {
             variables: BTreeMap::from([("cpu_seconds".to_owned(), 1000.0)]),
             ..BlockHead::default()
         };
-        RecordBlock { head, rows: Vec::new() }
+        RecordBlock { head, ..RecordBlock::default() }
     };
     (0..PERIODS).map(period).collect()
 }
@@ -222,7 +222,7 @@ fn hour_block(published: &Published, cluster: usize, hour: usize) -> RecordBlock
         cycles: published.cycles.clone(),
         ..BlockHead::default()
     };
-    RecordBlock { head, rows: Vec::new() }
+    RecordBlock { head, ..RecordBlock::default() }
 }
 
 /// From 0 at night to 1 by day.

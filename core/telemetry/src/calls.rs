@@ -2,9 +2,10 @@
 
 use crate::component::{Component, Components, Coverage, StampSet};
 use crate::record::Side;
+use crate::recorded_trace::RecordedTrace;
 use crate::recorder::{FlightRecorder, FlightRow};
+use crate::row_fault::RowFault;
 use crate::{MethodIndex, PeerIndex};
-use std::fmt;
 use trunkline_call::{Code, Instant, mix};
 
 /// Which calls of one shard are asked for.
@@ -14,9 +15,11 @@ pub struct CallsAsk {
     pub from: Option<u64>,
     /// Of 2 to the power of this many calls that ended well one is kept; at most 32.
     pub one_in_log2: u32,
+    /// Of 2 to the power of this many traces the calls of one are kept; at most 32.
+    pub traces_one_in_log2: u32,
     /// Keep every call of the slowest twentieth of its method.
     pub keeps_slow: bool,
-    /// Most calls in the answer.
+    /// Most calls in the answer; one with its trace takes the room of three.
     pub rows_max: usize,
 }
 
@@ -27,12 +30,16 @@ pub struct CallsAnswer {
     pub next: u64,
     /// Calls that were looked at.
     pub seen: u64,
+    /// Those of them that belong to a trace.
+    pub traced: u64,
     /// Calls that were overwritten before they could be looked at.
     pub lost: u64,
     /// There are more already.
     pub more: bool,
     /// The calls that were kept, oldest first.
     pub rows: Vec<RecordedCall>,
+    /// What belongs to a trace in `rows`: its place there, and the trace. In the order of places.
+    pub traces: Vec<(u32, RecordedTrace)>,
     /// Names of the methods in `rows`, by number.
     pub methods: Vec<(u32, String)>,
     /// Names of the other hosts in `rows`, by number.
@@ -50,24 +57,11 @@ pub struct RecordedCall {
     pub ancestors: Option<u16>,
 }
 
-/// What is wrong with the bytes of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RowFault {
-    /// A number that stands for no side.
-    Side,
-    /// A number that stands for no coverage.
-    Coverage,
-    /// A number that stands for no gRPC code.
-    Code,
-    /// A weight below one, or none.
-    Weight,
-    /// Components that add up to more than thirty days.
-    Stamps,
-}
-
 impl CallsAnswer {
     /// Most calls looked at for one answer.
     pub const SCAN_MAX: u64 = 8192;
+    /// The room of a call with its trace, in calls without.
+    const TRACED_ROWS: usize = 1 + RecordedTrace::BYTES.div_ceil(RecordedCall::BYTES);
 
     /// Without names.
     pub(crate) fn of(recorder: &FlightRecorder, ask: &CallsAsk) -> Self {
@@ -76,28 +70,43 @@ impl CallsAnswer {
         // A number from another daemon's life is ahead of this one's.
         let from = from.min(written);
         let mut answer = Self { next: from, ..Self::default() };
-        let one_in_log2 = ask.one_in_log2.min(32);
+        let (one_in_log2, traces_one_in_log2) = (ask.one_in_log2.min(32), ask.traces_one_in_log2.min(32));
+        let mut traces = recorder.traces_since(from).peekable();
         for (number, row) in recorder.since(from).take(Self::SCAN_MAX as usize) {
-            if answer.rows.len() >= ask.rows_max {
+            if answer.rows.len() + (Self::TRACED_ROWS - 1) * answer.traces.len() >= ask.rows_max {
                 break;
             }
+            while traces.next_if(|trace| trace.number < number).is_some() {}
+            let trace = traces.next_if(|trace| trace.number == number);
             if answer.seen == 0 {
                 answer.lost = number - from;
             }
             (answer.next, answer.seen) = (number + 1, answer.seen + 1);
+            answer.traced += u64::from(trace.is_some());
+            // The calls of a trace are kept together, on every host.
+            let (drawn_by, log2) = match trace {
+                Some(trace) => ((trace.ids.trace >> 64) as u64 ^ trace.ids.trace as u64, traces_one_in_log2),
+                None => (number, one_in_log2),
+            };
+            let (is_drawn, stands_for) = (is_drawn(drawn_by, log2), (1_u64 << log2) as f32);
             let is_certain = row.code != Code::Ok || (ask.keeps_slow && row.slow);
-            let weight = if is_certain { 1.0 } else { (1_u64 << one_in_log2) as f32 };
-            if is_certain || is_drawn(number, one_in_log2) {
-                answer.rows.push(RecordedCall { row, weight, ancestors: None });
+            if !is_certain && !is_drawn {
+                continue;
             }
+            if let Some(trace) = trace {
+                let trees = if is_drawn { stands_for } else { 0.0 };
+                answer.traces.push((answer.rows.len() as u32, RecordedTrace::of(trace, trees)));
+            }
+            let weight = if is_certain { 1.0 } else { stands_for };
+            answer.rows.push(RecordedCall { row, weight, ancestors: None });
         }
         answer.more = answer.next < written;
         answer
     }
 }
 
-/// Whether a call is one of those kept. Its number decides, so that two who record the same daemon keep the same calls,
-/// and who keeps one in four has all of those who keep one in eight.
+/// Whether a call is one of those kept. Its number or its trace decides, so that two who record the same daemon keep
+/// the same calls, two hosts the same traces, and who keeps one in four has all of those who keep one in eight.
 fn is_drawn(number: u64, one_in_log2: u32) -> bool {
     mix(number).trailing_zeros() >= one_in_log2
 }
@@ -184,18 +193,6 @@ impl RecordedCall {
     }
 }
 
-impl fmt::Display for RowFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Side => "a side that is none",
-            Self::Coverage => "a coverage that is none",
-            Self::Code => "a status code beyond 16",
-            Self::Weight => "a weight below one",
-            Self::Stamps => "components of more than thirty days",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! Shows which calls are kept with what weight, that none is told twice or passed over unsaid, and that bytes give
@@ -203,6 +200,7 @@ mod tests {
     use super::*;
     use crate::Record;
     use crate::recorder::RING_CALLS;
+    use crate::traced::CallTrace;
     use proptest::prelude::*;
 
     fn recorder(calls: u64) -> FlightRecorder {
@@ -240,7 +238,13 @@ mod tests {
     #[test]
     fn failed_and_slow_calls_are_kept_and_weights_add_up() {
         let recorder = recorder(40_000);
-        let ask = CallsAsk { from: Some(0), one_in_log2: 4, keeps_slow: true, rows_max: 700 };
+        let ask = CallsAsk {
+            from: Some(0),
+            one_in_log2: 4,
+            keeps_slow: true,
+            rows_max: 700,
+            ..CallsAsk::default()
+        };
         let (rows, seen, lost) = drain(&recorder, ask);
         assert_eq!((seen, lost), (40_000, 0));
         let certain = rows.iter().filter(|kept| kept.row.slow || kept.row.code != Code::Ok);
@@ -253,6 +257,49 @@ mod tests {
         assert!(fewer.len() < rows.len());
         let kept: Vec<_> = rows.iter().map(|kept| kept.row.at).collect();
         assert!(fewer.iter().all(|one| kept.contains(&one.row.at)));
+    }
+
+    #[test]
+    fn calls_of_a_trace_are_kept_together_on_every_host() {
+        let traced = |salt: u64| {
+            let mut recorder = recorder(1_000);
+            for n in 0..4_000_u64 {
+                let record = Record {
+                    side: Side::Made,
+                    method: MethodIndex(1),
+                    peer: PeerIndex(1),
+                    code: if n == 5 { Code::Internal } else { Code::Ok },
+                    request_bytes: 1,
+                    response_bytes: 2,
+                    client: Default::default(),
+                    server: None,
+                };
+                recorder.record(Instant(n + 2_000), &record, &Components::default(), false, 5);
+                let ids = CallTrace { trace: (n / 2 + 1).into(), span: n * salt + 1, ..CallTrace::default() };
+                recorder.note_trace(&record, ids);
+            }
+            recorder
+        };
+        let ask = CallsAsk { from: Some(0), traces_one_in_log2: 3, one_in_log2: 32, ..CallsAsk::default() };
+        let kept = |salt: u64, log2: u32| {
+            let ask = CallsAsk { rows_max: usize::MAX, traces_one_in_log2: log2, ..ask };
+            let answer = CallsAnswer::of(&traced(salt), &ask);
+            assert_eq!((answer.seen, answer.traced), (5_000, 4_000));
+            let of_trees = answer.traces.iter().filter(|(_, trace)| trace.weight > 0.0);
+            let ids: Vec<u128> = of_trees.map(|(_, trace)| trace.ids.trace).collect();
+            (ids, answer)
+        };
+        let (one, answer) = kept(3, 3);
+        assert!((300..700).contains(&one.len()), "{} of 4000", one.len());
+        assert!(one.chunks(2).all(|pair| pair[0] == pair[1]), "both calls of each");
+        assert_eq!(one, kept(7, 3).0, "another host keeps the same");
+        assert!(kept(3, 4).0.iter().all(|trace| one.contains(trace)));
+        let failed = answer.traces.iter().find(|(_, trace)| trace.ids.span == 16).expect("it failed");
+        assert_eq!(answer.rows[failed.0 as usize].weight, 1.0);
+        let others = answer.traces.iter().filter(|(place, _)| *place != failed.0);
+        assert!(others.clone().all(|(place, _)| answer.rows[*place as usize].weight == 8.0));
+        let few = CallsAnswer::of(&traced(3), &CallsAsk { rows_max: 100, from: Some(1_000), ..ask });
+        assert!(few.more && few.rows.len() <= 100 / 3 + 1, "{}", few.rows.len());
     }
 
     #[test]

@@ -38,7 +38,8 @@
 //! * [`Telemetry::METHODS_MAX`], [`Telemetry::PEERS_MAX`], [`Telemetry::SERIES_MAX`]: what is told apart; everything
 //!   beyond is counted under `(other)`.
 //! * [`TRACED_CALLS_MAX`]: calls of traces that wait for whoever exports them; nobody does, and none is kept.
-//! * [`recorder::RING_CALLS`], [`recorder::STRATUM_CALLS`]: calls kept one by one.
+//! * [`recorder::RING_CALLS`], [`recorder::STRATUM_CALLS`]: calls kept one by one; [`recorder::TRACES_MAX`] with the
+//!   ids of their trace and all their stamps.
 //! * Recording allocates nothing once a method's orders of magnitude have been seen. `cargo run --release --example
 //!   cost` prints what it costs.
 #![forbid(unsafe_code)]
@@ -54,9 +55,11 @@ mod index;
 pub mod prometheus;
 mod quantile;
 mod record;
+mod recorded_trace;
 pub mod recorder;
 pub mod render;
 mod resample;
+mod row_fault;
 mod sample_file;
 mod series;
 mod snapshot;
@@ -67,7 +70,7 @@ mod top;
 mod traced;
 mod what_if;
 
-pub use calls::{CallsAnswer, CallsAsk, RecordedCall, RowFault};
+pub use calls::{CallsAnswer, CallsAsk, RecordedCall};
 pub use clock::{ClockOffset, ClockPair};
 pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};
@@ -76,8 +79,10 @@ pub use histogram::Histogram;
 pub use history::{CallHistory, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
 pub use record::{Record, Side};
+pub use recorded_trace::RecordedTrace;
 pub use recorder::{FlightRecorder, FlightRow, Weighted};
 pub use resample::Intervals;
+pub use row_fault::RowFault;
 pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, SampleFileReader};
 pub use series::Series;
 pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};

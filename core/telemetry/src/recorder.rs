@@ -2,8 +2,10 @@
 
 use crate::component::{Component, Components, Coverage, StampSet};
 use crate::record::{Record, Side};
+use crate::traced::CallTrace;
 use crate::{MethodIndex, PeerIndex};
-use trunkline_call::{Code, Instant};
+use std::collections::VecDeque;
+use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
 
 /// Calls in the ring. At 80 bytes each, 5 MiB per shard, of which only what was written is resident.
 pub const RING_CALLS: usize = 64 * 1024;
@@ -11,6 +13,8 @@ pub const RING_CALLS: usize = 64 * 1024;
 pub(crate) const PEERS_MAX: usize = 1 << 16;
 /// Calls of the ring that are read at once: a tenth of a millisecond.
 const CALLS_PER_PART: usize = 4 * 1024;
+/// Calls of the ring whose trace is kept beside it: 224 bytes each, 3.5 MiB per shard, and only where calls have spans.
+pub const TRACES_MAX: usize = 16 * 1024;
 /// Calls each of the three strata keeps: 320 KiB.
 pub const STRATUM_CALLS: usize = 4 * 1024;
 /// How far the strata reach back, at least: ten minutes.
@@ -30,6 +34,8 @@ pub struct FlightRecorder {
     next: usize,
     /// Calls written down since the beginning.
     written: u64,
+    /// Of the newest calls of the ring, those that belong to a trace, oldest first.
+    traces: VecDeque<FlightTrace>,
     /// The calls since the epoch began.
     current: Strata,
     /// Those of the epoch before.
@@ -81,6 +87,19 @@ pub struct FlightRow {
     pub half_width_ns: u32,
     /// It was among the slowest twentieth of its method when it ended.
     pub slow: bool,
+}
+
+/// What is kept of a call that belongs to a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlightTrace {
+    /// The number of the call.
+    pub number: u64,
+    /// Its ids.
+    pub ids: CallTrace,
+    /// This host's stamps of a call made here.
+    pub client: ClientStamps,
+    /// The server's stamps, on its own clock; none taken if nobody told.
+    pub server: ServerStamps,
 }
 
 /// A row and how many calls it stands for.
@@ -164,6 +183,21 @@ impl FlightRecorder {
         stratum.offer(&flight);
     }
 
+    /// The call written down last belongs to this trace.
+    pub fn note_trace(&mut self, record: &Record, ids: CallTrace) {
+        if self.traces.len() >= TRACES_MAX {
+            self.traces.pop_front();
+        }
+        let (number, server) = (self.written.saturating_sub(1), record.server.unwrap_or_default());
+        self.traces.push_back(FlightTrace { number, ids, client: record.client, server });
+    }
+
+    /// What is known of the traces of the calls that have the numbers from `from` on, oldest first.
+    pub fn traces_since(&self, from: u64) -> impl Iterator<Item = &FlightTrace> {
+        let first = self.traces.partition_point(|trace| trace.number < from);
+        self.traces.range(first..)
+    }
+
     /// The last calls, newest first.
     pub fn recent(&self) -> impl Iterator<Item = FlightRow> {
         let (newer, older) = self.ring.split_at(self.next.min(self.ring.len()));
@@ -240,7 +274,8 @@ impl FlightRecorder {
     /// Heap bytes in use; those of the ring that nobody has written to are not.
     pub fn heap_bytes(&self) -> usize {
         let kept = self.strata().map(|stratum| stratum.kept.capacity());
-        (self.ring.len() + kept.sum::<usize>()) * size_of::<Flight>()
+        let traces = self.traces.capacity() * size_of::<FlightTrace>();
+        (self.ring.len() + kept.sum::<usize>()) * size_of::<Flight>() + traces
     }
 
     fn strata(&self) -> impl Iterator<Item = &Stratum> {

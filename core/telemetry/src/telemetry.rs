@@ -137,15 +137,18 @@ impl Telemetry {
         self.write_down(now, record);
     }
 
-    /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and is kept for whoever
-    /// exports it.
+    /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and if it has a span of
+    /// its own its ids and stamps are kept beside its row, and for whoever exports it.
     pub fn record_traced(&mut self, now: Instant, record: &Record, ids: CallTrace) {
         let Written { slot, parts, began_ns, ended_ns } = self.write_down(now, record);
         let own = if record.side == Side::Attempt { ids.attempt } else { ids.span };
         let span = if own == 0 { ids.parent } else { own };
         let (at_ns, total_ns) = (now.0, parts.total_ns());
         self.series[slot].exemplars.note(Exemplar { at_ns, total_ns, trace: ids.trace, span });
-        self.traced.add(TracedRow::new(record, ids, &parts, [began_ns, ended_ns]));
+        if ids.span != 0 {
+            self.recorder.note_trace(record, ids);
+            self.traced.add(TracedRow::new(record, ids, &parts, [began_ns, ended_ns]));
+        }
     }
 
     /// Says whether somebody exports calls of traces: only then they are kept.

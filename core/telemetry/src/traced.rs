@@ -5,7 +5,7 @@ use crate::record::{Record, Side};
 use crate::{MethodIndex, PeerIndex};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-use trunkline_call::Code;
+use trunkline_call::{Code, mix};
 
 /// Calls a shard keeps until they are taken for export: 200 bytes each, and only while somebody exports.
 pub const TRACED_CALLS_MAX: usize = 4096;
@@ -21,6 +21,21 @@ pub struct CallTrace {
     pub span: u64,
     /// The attempt's, below the call's own. Its id is what the other side is told as its parent.
     pub attempt: u64,
+    /// What the call whose handler makes this one is known by to that handler; zero if no handler makes it. An
+    /// application that traces itself has spans of its own between the two, and `parent` is one of those.
+    #[serde(default)]
+    pub above: u64,
+}
+
+impl CallTrace {
+    /// The spans of an attempt: its own, and that of the call as its server has it, where no other daemon tells of that
+    /// one. Within one host the server knows the call by the id of the attempt, so it is the attempt that gets another.
+    pub fn of_attempt(&self, coverage: Coverage) -> (u64, Option<u64>) {
+        match coverage {
+            Coverage::OneHost => (mix(self.attempt).max(1), Some(self.attempt)),
+            _ => (self.attempt, None),
+        }
+    }
 }
 
 /// A call of a trace, with names.

@@ -13,6 +13,7 @@ mod log;
 mod metrics;
 mod otlp;
 mod r2p2;
+mod recorder;
 mod rights;
 mod rules;
 mod samples;
@@ -33,6 +34,7 @@ pub use log::{Log, LogFormat};
 pub use metrics::Metrics;
 pub use otlp::{Collector, Otlp};
 pub use r2p2::{R2p2, R2p2Mode};
+pub use recorder::RecorderKeys;
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
 pub use samples::{SampleFile, SampledCalls};
@@ -86,6 +88,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// The OpenTelemetry collector that is sent figures and spans.
     pub otlp: Otlp,
+    /// What the flight recorder keeps beside every call.
+    pub recorder: RecorderKeys,
     /// Where calls go that are kept with their messages.
     pub samples: SampleFile,
     /// Where gRPC clients have their calls forwarded.

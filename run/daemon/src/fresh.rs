@@ -27,9 +27,10 @@ pub(crate) fn fresh_engine(
     engine.configure_peer_rules(config.call.iter().filter_map(peer_rule).collect());
     // The standard library's only door to the system's randomness.
     engine.seed(RandomState::new().hash_one(0));
-    if config.otlp.is_on() {
-        engine.trace_calls(config.otlp.sample, RandomState::new().hash_one(1));
+    if let Some(share) = config.recorder.traced_share(&config.otlp) {
+        engine.trace_calls(share, RandomState::new().hash_one(1));
     }
+    engine.telemetry().keep_traced(config.otlp.is_on());
     let shards = config.daemon.shards.most();
     engine.sample_calls(config.sample.iter().map(|table| table.rule(shards)).collect());
     // Requests arrive at the first shard: one that is sent twice must come where it is known.

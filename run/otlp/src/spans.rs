@@ -1,5 +1,6 @@
 //! Calls of traces as spans, in the shape of gRFC A72: a call made here is *sent* and has an *attempt* below it, or
-//! several; a call served here is *received*, below the attempt that its caller's daemon has told.
+//! several; a call served here is *received*, below the attempt that its caller's daemon has told. Of a call within one
+//! host its daemon tells all three.
 
 use crate::body::{ExportOrigin, RequestBody, Send, text, whole};
 use serde_json::{Value, json};
@@ -24,10 +25,16 @@ pub(crate) fn send<'a>(origin: &ExportOrigin, calls: &[TracedCall], epoch_ns: u6
     body.flush();
 }
 
-/// The spans of a call: its own, and that of its attempt where it has one of its own.
+/// The spans of a call: its own, that of its attempt where it has one of its own, and within one host the server's.
 fn spans(call: &TracedCall, epoch_ns: u64) -> Vec<Value> {
     let ids = &call.ids;
-    let span = |word: &str, kind: u8, id: u64, parent: u64, attributes: Vec<Value>| {
+    let whole = [call.began_ns, call.ended_ns];
+    let span = |word: &str,
+                kind: u8,
+                id: u64,
+                parent: u64,
+                [began_ns, ended_ns]: [u64; 2],
+                attributes: Vec<Value>| {
         let method = call.method.trim_start_matches('/');
         json!({
             "traceId": format!("{:032x}", ids.trace),
@@ -36,22 +43,37 @@ fn spans(call: &TracedCall, epoch_ns: u64) -> Vec<Value> {
             "flags": 1,
             "name": format!("{word}.{}", method.replace('/', ".")),
             "kind": kind,
-            "startTimeUnixNano": call.began_ns.saturating_add(epoch_ns).to_string(),
-            "endTimeUnixNano": call.ended_ns.saturating_add(epoch_ns).to_string(),
+            "startTimeUnixNano": began_ns.saturating_add(epoch_ns).to_string(),
+            "endTimeUnixNano": ended_ns.saturating_add(epoch_ns).to_string(),
             "attributes": attributes,
             "status": status(call.code),
         })
     };
+    let attempt = |with_components: bool| {
+        let (id, received) = ids.of_attempt(call.coverage);
+        let own = span("Attempt", CLIENT, id, ids.span, whole, attributes(call, with_components));
+        let received =
+            received.map(|inner| span("Recv", SERVER, inner, id, at_server(call), attributes(call, false)));
+        [own].into_iter().chain(received)
+    };
     match call.side {
-        Side::Served => vec![span("Recv", SERVER, ids.span, ids.parent, attributes(call, true))],
-        Side::Attempt => vec![span("Attempt", CLIENT, ids.attempt, ids.span, attributes(call, true))],
+        Side::Served => vec![span("Recv", SERVER, ids.span, ids.parent, whole, attributes(call, true))],
+        Side::Attempt => attempt(true).collect(),
         Side::Made => {
-            let sent = span("Sent", INTERNAL, ids.span, ids.parent, attributes(call, true));
-            let attempt = (ids.attempt != 0)
-                .then(|| span("Attempt", CLIENT, ids.attempt, ids.span, attributes(call, false)));
-            [sent].into_iter().chain(attempt).collect()
+            let sent = span("Sent", INTERNAL, ids.span, ids.parent, whole, attributes(call, true));
+            let attempt = (ids.attempt != 0).then(|| attempt(false));
+            [sent].into_iter().chain(attempt.into_iter().flatten()).collect()
         }
     }
+}
+
+/// When a call within one host was its server's: from its queue on, until the answer is taken out of the ring.
+fn at_server(call: &TracedCall) -> [u64; 2] {
+    use Component::{ClientReceiveQueue, ClientSendQueue, RequestStack, ResponseStack};
+    let sum = |parts: [Component; 2]| parts.map(|part| call.ns[part as usize]).iter().sum::<u64>();
+    let began_ns = call.began_ns.saturating_add(sum([ClientSendQueue, RequestStack])).min(call.ended_ns);
+    let ended_ns = call.ended_ns.saturating_sub(sum([ResponseStack, ClientReceiveQueue]));
+    [began_ns, ended_ns.max(began_ns)]
 }
 
 fn status(code: u16) -> Value {
@@ -131,22 +153,30 @@ mod tests {
     #[test]
     fn they_hang_together() {
         let id = |n: u64| format!("{n:016x}");
-        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4 };
+        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, above: 0 };
         let sent = ("Sent.a.b.C.D".to_owned(), id(3), id(2));
         let attempt = ("Attempt.a.b.C.D".to_owned(), id(4), id(3));
         assert_eq!(names_and_parents(&call(Side::Made, ids)), [sent.clone(), attempt.clone()]);
         assert_eq!(names_and_parents(&call(Side::Made, CallTrace { attempt: 0, ..ids })), [sent]);
         assert_eq!(names_and_parents(&call(Side::Attempt, ids)), [attempt]);
-        let received = CallTrace { trace: 1, parent: 4, span: 5, attempt: 0 };
+        let received = CallTrace { trace: 1, parent: 4, span: 5, attempt: 0, above: 0 };
         let served = ("Recv.a.b.C.D".to_owned(), id(5), id(4));
         assert_eq!(names_and_parents(&call(Side::Served, received)), [served]);
+        let within = TracedCall { coverage: Coverage::OneHost, ..call(Side::Made, ids) };
+        let all = names_and_parents(&within);
+        let names: Vec<&str> = all.iter().map(|(name, ..)| &**name).collect();
+        assert_eq!(names, ["Sent.a.b.C.D", "Attempt.a.b.C.D", "Recv.a.b.C.D"]);
+        assert_eq!((&all[2].1, &all[2].2), (&id(4), &all[1].1), "its handler was told the attempt's id");
+        assert!(all[1].1 != all[2].1 && all[1].2 == id(3));
+        let served = &spans(&within, 0)[2];
+        assert_eq!((&served["startTimeUnixNano"], &served["endTimeUnixNano"]), (&json!("30"), &json!("80")));
         let root = CallTrace { parent: 0, attempt: 0, ..ids };
         assert_eq!(names_and_parents(&call(Side::Made, root))[0].2, "", "it begins the trace");
     }
 
     #[test]
     fn what_a_span_says() {
-        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4 };
+        let ids = CallTrace { trace: 1, parent: 2, span: 3, attempt: 4, above: 0 };
         let failed = TracedCall { code: Code::Unavailable.number(), ..call(Side::Made, ids) };
         let [sent, attempt] = &spans(&failed, 1000)[..] else { panic!() };
         assert_eq!((&sent["startTimeUnixNano"], &sent["endTimeUnixNano"]), (&json!("1010"), &json!("1100")));

@@ -19,7 +19,7 @@ fn watched() {
 
 fn call(n: u64) -> TracedCall {
     TracedCall {
-        ids: CallTrace { trace: n.into(), parent: 0, span: n, attempt: n + 1_000_000 },
+        ids: CallTrace { trace: n.into(), parent: 0, span: n, attempt: n + 1_000_000, above: 0 },
         side: Side::Made,
         began_ns: 10,
         ended_ns: 100,

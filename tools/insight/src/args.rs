@@ -38,8 +38,8 @@ pub enum InsightVerb {
     Whatif(WhatIfArgs),
     /// Say which component moved between two recordings
     Diff(DiffArgs),
-    /// Show how many calls there are below calls, by method
-    Tree(FilesArgs),
+    /// Show how many calls there are below and above calls, and whole trees with their critical path
+    Tree(TreeArgs),
     /// Show how well hosts' clocks are known of each other
     Clock(FilesArgs),
     /// Print recorded calls in another format
@@ -75,6 +75,9 @@ pub struct RecordArgs {
     /// Calls a second to keep of those that ended well, about; those that failed are all kept
     #[arg(long, value_name = "COUNT/s", default_value = "200/s", value_parser = rate)]
     pub rate: f64,
+    /// Calls of traces to keep a second, about: whole traces, the same on every host
+    #[arg(long, value_name = "COUNT/s", default_value = "200/s", value_parser = rate)]
+    pub traces: f64,
     /// Calls to keep besides: all of the slowest twentieth of each method (p95), or none
     #[arg(long, value_enum, default_value = "p95")]
     pub tail: KeptTail,
@@ -156,7 +159,8 @@ pub struct FilesArgs {
 /// Which calls.
 #[derive(Debug, Args)]
 pub struct OfArgs {
-    /// Only methods whose path contains this: package.Service/Method, or any part of it
+    /// Only methods whose path contains this: package.Service/Method, or any part of it; of trees, that of the first
+    /// call
     #[arg(long, value_name = "METHOD", default_value = "")]
     pub method: String,
 }
@@ -207,6 +211,27 @@ pub struct DiffArgs {
     pub of: OfArgs,
 }
 
+/// `trunkline tree`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Trees are recorded where the key recorder.traces is true, by a recording of every host they pass. The critical path is
+what a tree's completion time consists of: a call accounts for the time in which nothing below it was waited for.
+
+Example:
+  trunkline tree alpha.rec beta.rec --slowest 3")]
+pub struct TreeArgs {
+    #[command(flatten)]
+    pub files: FilesArgs,
+    /// Draw the tree of this trace, by its number in hexadecimal
+    #[arg(long, value_name = "TRACE", value_parser = trace, conflicts_with = "slowest")]
+    pub trace: Option<u128>,
+    #[command(flatten)]
+    pub of: OfArgs,
+    /// Draw so many trees, the slowest first
+    #[arg(long, value_name = "COUNT", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub slowest: u32,
+}
+
 /// `trunkline export`
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("format").required(true))]
@@ -216,7 +241,10 @@ pub struct ExportArgs {
     /// A line a call
     #[arg(long, group = "format")]
     pub csv: bool,
-    /// JSON that Jaeger's page loads: a trace for each call
+    /// Apache Parquet, with the columns of CSV
+    #[arg(long, group = "format", requires = "output")]
+    pub parquet: bool,
+    /// JSON that Jaeger's page loads: a trace for each that was recorded, and for each other call
     #[arg(long, group = "format")]
     pub jaeger: bool,
     /// Trace events in JSON, which Perfetto opens
@@ -271,6 +299,12 @@ pub struct PagesArgs {
 /// Reads a number of so many at least, and ten thousand at most.
 fn count(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=10_000)
+}
+
+/// Reads `4bf92f3577b34da6a3ce929d0e0e4736`.
+fn trace(text: &str) -> Result<u128, String> {
+    u128::from_str_radix(text, 16)
+        .map_err(|_| format!("{text:?} is no trace: write its number in hexadecimal"))
 }
 
 /// Reads `200/s`.

@@ -6,10 +6,10 @@
 //!
 //! `record.rs` is the one verb that talks to a daemon: it asks for the calls that have ended since, again and again,
 //! and writes blocks; `host.rs` reads what the host did meanwhile. `verbs.rs` reads files and prints or writes what
-//! `core/insight` makes of them; `tax.rs` is where processor time went; `say.rs` are the tables on terminals,
-//! `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a daemon has kept, and
-//! `answers.rs` holds what comes back against what came then. `args.rs` is the command line, and the manual pages come
-//! from it.
+//! `core/insight` makes of them; `tree.rs` is who called whom, `tax.rs` where processor time went; `say.rs` are the
+//! tables on terminals, `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a
+//! daemon has kept, and `answers.rs` holds what comes back against what came then. `args.rs` is the command line, and
+//! the manual pages come from it.
 //!
 //! # Limits
 //! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.
@@ -26,6 +26,7 @@ mod replay;
 mod run;
 mod say;
 mod tax;
+mod tree;
 mod verbs;
 
 pub use args::{InsightLine, VERBS};

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trunkline_insight::Fleet;
+use trunkline_insight::{Fleet, count_ancestors};
 
 /// No file larger than this is read: 1 GiB are about eight million calls.
 pub const FILE_BYTES_MAX: u64 = 1 << 30;
@@ -25,6 +25,7 @@ pub fn load(files: &[PathBuf]) -> Result<Fleet, String> {
             return Err(format!("{}: no call could be read: {why}", path.display()));
         }
     }
+    count_ancestors(&mut fleet);
     if !fleet.faults.is_empty() {
         eprintln!("trunkline: not used: {}", fleet.faults);
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::{Channel, Status, Wait};
 use trunkline_insight::{BlockHead, RecordBlock};
-use trunkline_telemetry::RecordedCall;
+use trunkline_telemetry::{RecordedCall, RecordedTrace};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
 #[allow(dead_code, missing_docs, reason = "one call of it is made here")]
@@ -36,6 +36,7 @@ const ANSWERS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     seen: u64,
+    traced: u64,
     lost: u64,
     kept: u64,
     blocks: u64,
@@ -53,8 +54,11 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     let file = open(&args.output, args.append)?;
     let mut recording = Recording::new(client, args, file, &first);
     let outcome = recording.run(args.time);
-    let Tally { seen, lost, kept, blocks, bytes } = recording.tally;
+    let Tally { seen, traced, lost, kept, blocks, bytes } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.output.display());
+    if traced > 0 {
+        println!("{traced} of them belong to a trace");
+    }
     if lost > 0 {
         println!("{lost} calls were overwritten in the daemon before they were looked at; the file says so");
     }
@@ -67,6 +71,7 @@ struct Recording<'a> {
     file: File,
     from: Vec<u64>,
     one_in_log2: u32,
+    traces_one_in_log2: u32,
     block: RecordBlock,
     /// Numbers of methods and hosts in the block, by name: shards and daemons number on their own.
     methods: BTreeMap<String, u32>,
@@ -84,7 +89,8 @@ impl<'a> Recording<'a> {
             file,
             from: first.shards.iter().map(|shard| shard.next).collect(),
             one_in_log2: 0,
-            block: RecordBlock { head: BlockHead::default(), rows: Vec::new() },
+            traces_one_in_log2: 0,
+            block: RecordBlock::default(),
             methods: BTreeMap::new(),
             peers: BTreeMap::new(),
             began: Instant::now(),
@@ -101,11 +107,13 @@ impl<'a> Recording<'a> {
         let mut outcome = Ok(());
         while outcome.is_ok() && Instant::now() < end {
             std::thread::sleep(INTERVAL.min(end.saturating_duration_since(Instant::now())));
-            let seen = self.tally.seen;
+            let Tally { seen, traced, .. } = self.tally;
             outcome = self.take();
-            let rate = (self.tally.seen - seen) as f64 / last.elapsed().as_secs_f64();
+            let elapsed = last.elapsed().as_secs_f64();
             last = Instant::now();
-            self.one_in_log2 = one_in_log2(rate, self.args.rate);
+            let (seen, traced) = (self.tally.seen - seen, self.tally.traced - traced);
+            self.one_in_log2 = one_in_log2(seen.saturating_sub(traced) as f64 / elapsed, self.args.rate);
+            self.traces_one_in_log2 = one_in_log2(traced as f64 / elapsed, self.args.traces);
             if self.began.elapsed() >= BLOCK_TIME || self.block.rows.len() >= BLOCK_CALLS_MAX {
                 self.end_block()?;
             }
@@ -121,6 +129,7 @@ impl<'a> Recording<'a> {
                 next: self.from.clone(),
                 one_in_log2: self.one_in_log2,
                 keeps_slow: self.args.tail == KeptTail::P95,
+                traces_one_in_log2: self.traces_one_in_log2,
             };
             let answer = ask(&self.client, request)?;
             if answer.shards.len() != self.from.len() {
@@ -142,19 +151,31 @@ impl<'a> Recording<'a> {
 
     fn keep(&mut self, shard: ShardCalls) -> Result<(), String> {
         self.tally.seen += shard.seen;
+        self.tally.traced += shard.traced;
         self.tally.lost += shard.lost;
         self.block.head.calls_seen += shard.seen;
         self.block.head.calls_lost += shard.lost;
         let methods =
             numbers(&mut self.methods, shard.methods.into_iter().map(|name| (name.number, name.name)));
         let peers = numbers(&mut self.peers, shard.peers.into_iter().map(|name| (name.number, name.name)));
+        let wrong = |what: &str| format!("the daemon sent a call with {what}: are both of one version?");
+        let first = self.block.rows.len() as u32;
         for bytes in shard.rows.chunks_exact(RecordedCall::BYTES) {
-            let wrong = |what: &str| format!("the daemon sent a call with {what}: are both of one version?");
             let mut call = RecordedCall::decode(bytes).map_err(|fault| wrong(&fault.to_string()))?;
             let no_name = || wrong("a number without a name");
             call.row.method.0 = *methods.get(&call.row.method.0).ok_or_else(no_name)?;
             call.row.peer.0 = *peers.get(&call.row.peer.0).ok_or_else(no_name)?;
             self.block.rows.push(call);
+        }
+        for bytes in shard.traces.chunks_exact(4 + RecordedTrace::BYTES) {
+            let (place, bytes) = bytes.split_at(4);
+            let place = u32::from_le_bytes([place[0], place[1], place[2], place[3]]);
+            let trace = RecordedTrace::decode(bytes).map_err(|fault| wrong(&fault.to_string()))?;
+            let place = first.saturating_add(place);
+            if place as usize >= self.block.rows.len() {
+                return Err(wrong("a trace of no call"));
+            }
+            self.block.traces.push((place, trace));
         }
         Ok(())
     }
@@ -171,11 +192,13 @@ impl<'a> Recording<'a> {
             version,
             cluster: self.args.cluster.clone(),
             began_unix_ms: u64::try_from(unix.as_millis()).unwrap_or(u64::MAX),
+            began_unix_ns: unix.subsec_nanos() % 1_000_000,
             began_ns: now_ns,
             ended_ns: now_ns,
             ..BlockHead::default()
         };
         self.block.rows.clear();
+        self.block.traces.clear();
         (self.methods, self.peers) = (BTreeMap::new(), BTreeMap::new());
         self.began = Instant::now();
         self.host = HostReading::take();
@@ -186,7 +209,10 @@ impl<'a> Recording<'a> {
         let ats = || self.block.rows.iter().map(|call| call.row.at.0);
         // A call may have ended just before the clock was read here.
         let first_ns = ats().min().unwrap_or(head.began_ns).min(head.began_ns);
-        head.began_unix_ms -= (head.began_ns - first_ns) / 1_000_000;
+        let unix_ns = u128::from(head.began_unix_ms) * 1_000_000 + u128::from(head.began_unix_ns);
+        let unix_ns = unix_ns.saturating_sub(u128::from(head.began_ns - first_ns));
+        head.began_unix_ms = (unix_ns / 1_000_000) as u64;
+        head.began_unix_ns = (unix_ns % 1_000_000) as u32;
         head.began_ns = first_ns;
         head.ended_ns = ats().max().unwrap_or(0).max(monotonic_ns());
         let listed = |names: &BTreeMap<String, u32>| {

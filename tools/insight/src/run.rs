@@ -1,7 +1,7 @@
 //! From the command line to a verb, and from its outcome to an exit code.
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
-use crate::{record, replay, tax, verbs};
+use crate::{record, replay, tax, tree, verbs};
 use clap::{CommandFactory, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub fn run() -> ExitCode {
         InsightVerb::Characterize(args) => verbs::characterize(&args),
         InsightVerb::Whatif(args) => verbs::what_if(&args),
         InsightVerb::Diff(args) => verbs::diff(&args),
-        InsightVerb::Tree(args) => verbs::tree(&args),
+        InsightVerb::Tree(args) => tree::tree(&args),
         InsightVerb::Clock(args) => verbs::clock(&args),
         InsightVerb::Export(args) => verbs::export(&args),
         InsightVerb::Synth(args) => verbs::synth(&args),

@@ -1,6 +1,6 @@
 //! Tables on terminals.
 
-use trunkline_insight::words::{percent, time};
+use trunkline_insight::words::time;
 use trunkline_insight::{Effect, Fleet, FleetDifference, basis};
 
 use crate::args::EffectFigure;
@@ -106,15 +106,14 @@ pub fn footer(fleet: &Fleet, calls: usize) -> String {
     format!("{calls} calls looked at; {}\n", basis(fleet))
 }
 
-/// Calls below calls by method: name, calls, and percentiles.
-pub fn tree(rows: &[(String, usize, [f64; 4])], told: f64) -> String {
+/// Calls below or above calls by method: name, calls, and percentiles.
+pub fn tree(where_to: &str, rows: &[(String, usize, [f64; 4])]) -> String {
     let row = |(name, calls, [p50, p90, p99, mean]): &(String, usize, [f64; 4])| {
         let number = |value: &f64| format!("{value:.0}");
         vec![name.clone(), calls.to_string(), number(p50), number(p90), number(p99), format!("{mean:.1}")]
     };
-    let table =
-        table(&["method", "calls", "P50", "P90", "P99", "mean"], &rows.iter().map(row).collect::<Vec<_>>());
-    format!("{table}calls below a call; servers told it of {} of the calls\n", percent(told))
+    let first = format!("calls {where_to} a call of");
+    table(&[&first, "calls", "P50", "P90", "P99", "mean"], &rows.iter().map(row).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ mod tests {
             ..BlockHead::default()
         };
         let mut fleet = Fleet::default();
-        fleet.add(RecordBlock { head, rows });
+        fleet.add(RecordBlock { head, rows, ..RecordBlock::default() });
         let hosts = times(&fleet);
         let HostTime { handlers_s: [good_s, failed_s], served, told, .. } = hosts["alpha"];
         assert!((good_s - 1.2).abs() < 1e-6 && (failed_s - 0.5).abs() < 1e-6, "{hosts:?}");

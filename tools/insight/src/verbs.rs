@@ -114,35 +114,6 @@ pub fn diff(args: &DiffArgs) -> Result<(), String> {
     Ok(())
 }
 
-/// `trunkline tree`
-///
-/// # Errors
-/// A file cannot be read, or no server told how many calls were below its own.
-pub fn tree(args: &FilesArgs) -> Result<(), String> {
-    let fleet = load(&args.files)?;
-    let mut found: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
-    for call in fleet.of_side().filter(|call| call.row.subtree > 0) {
-        found.entry(call.method).or_default().push((f64::from(call.row.subtree - 1), call.weight));
-    }
-    if found.is_empty() {
-        return Err(
-            "no server told how many calls there were below its own (docs/telemetry.md says who does)".into(),
-        );
-    }
-    let told: f64 = found.values().flatten().map(|(_, weight)| weight).sum();
-    let mut rows: Vec<_> = found
-        .into_iter()
-        .map(|(method, values)| {
-            let values = WeightedValues::of(values);
-            let figures = [values.quantile(0.5), values.quantile(0.9), values.quantile(0.99), values.mean()];
-            (fleet.name(method).to_owned(), values.len(), figures)
-        })
-        .collect();
-    rows.sort_by(|a, b| b.2[3].total_cmp(&a.2[3]));
-    print!("{}{}", say::tree(&rows, told / fleet.weight()), say::footer(&fleet, fleet.of_side().count()));
-    Ok(())
-}
-
 /// `trunkline clock`
 ///
 /// # Errors
@@ -187,17 +158,22 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
 pub fn export(args: &ExportArgs) -> Result<(), String> {
     let fleet = load(&args.files.files)?;
     let text = match args {
+        ExportArgs { parquet: true, output: Some(path), .. } => return put(path, &formats::parquet(&fleet)),
         ExportArgs { csv: true, .. } => formats::csv(&fleet),
         ExportArgs { jaeger: true, .. } => formats::jaeger(&fleet),
         _ => formats::perfetto(&fleet),
     };
     match &args.output {
-        Some(path) => std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display())),
+        Some(path) => put(path, text.as_bytes()),
         None => {
             print!("{text}");
             Ok(())
         }
     }
+}
+
+fn put(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    std::fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn is_local(fleet: &Fleet, call: &FleetCall) -> bool {

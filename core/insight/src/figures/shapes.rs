@@ -22,10 +22,11 @@ pub(super) fn descendants(fleet: &Fleet) -> Drawing {
 
 pub(super) fn ancestors(fleet: &Fleet) -> Drawing {
     if fleet.of_side().all(|call| call.ancestors.is_none()) {
-        let why = "not measured here, because daemons do not record how many calls are above a call";
+        let why = "not measured here, because no tree of calls was recorded from its first call on: it takes the key \
+                   recorder.traces on every host, and a recording of each";
         return Drawing::Missing(why.into());
     }
-    let methods = fleet.by_method(fleet.good(), |call| call.ancestors.map(f64::from));
+    let methods = fleet.above_by_method();
     if methods.is_empty() {
         return too_few(fleet);
     }

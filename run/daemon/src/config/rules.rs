@@ -46,6 +46,7 @@ impl Config {
         self.check_admin()?;
         self.metrics.check(&self.daemon.listen)?;
         self.otlp.check()?;
+        self.recorder.check()?;
         self.samples.check(&self.sample)?;
         self.gateway.check(self.tls.is_served())?;
         if let Some(problem) = level::problem(&self.log.level) {

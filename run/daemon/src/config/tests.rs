@@ -259,6 +259,7 @@ const MISTAKES: &[(&str, &str)] = &[
         "d.toml: samples.file: is empty; name the file that the calls of [[sample]] go to, or leave those tables \
          out",
     ),
+    ("recorder.sample = -0.1", "d.toml:1:19: recorder.sample: is -0.1; write a share from 0.0 to 1.0"),
     ("otlp.sample = 1.5", "d.toml:1:15: otlp.sample: is 1.5; write a share from 0.0 to 1.0"),
     (
         "otlp.attributes = [\"a\"]",

@@ -116,6 +116,11 @@ pub(super) fn calls_message(answer: &CallsAnswer) -> proto::ShardCalls {
     };
     let mut rows = Vec::new();
     answer.rows.iter().for_each(|row| row.encode(&mut rows));
+    let mut traces = Vec::new();
+    for (place, trace) in &answer.traces {
+        traces.extend(place.to_le_bytes());
+        trace.encode(&mut traces);
+    }
     proto::ShardCalls {
         next: answer.next,
         seen: answer.seen,
@@ -124,6 +129,8 @@ pub(super) fn calls_message(answer: &CallsAnswer) -> proto::ShardCalls {
         rows,
         methods: named(&answer.methods),
         peers: named(&answer.peers),
+        traced: answer.traced,
+        traces,
     }
 }
 

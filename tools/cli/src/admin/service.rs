@@ -87,6 +87,7 @@ impl<H: Host> Admin for AdminService<H> {
             from: asked.next.get(shard).copied(),
             one_in_log2: asked.one_in_log2,
             keeps_slow: asked.keeps_slow,
+            traces_one_in_log2: asked.traces_one_in_log2,
             rows_max: rows_max.max(1),
         });
         let (node, version) = (self.host.facts().node, env!("CARGO_PKG_VERSION").to_owned());
