@@ -71,6 +71,9 @@ pub(crate) enum ClusterChoice {
     Unserved,
 }
 
+/// An endpoint of a service, for operators.
+pub(crate) type ServiceEndpoint = (String, EndpointRow<Arc<str>>);
+
 impl Clusters {
     /// The cluster calls of a service go to unless they name a target.
     pub fn of_service(&self, service: &str) -> Option<ClusterKey> {
@@ -84,18 +87,29 @@ impl Clusters {
         Some(source)
     }
 
-    /// The endpoints of every cluster and what is known of them: service, endpoint.
-    pub fn rows(&self, now: Instant, remotes: &Remotes) -> Vec<(String, EndpointRow<Arc<str>>)> {
-        let rows = self.table.iter().flat_map(|(_, cluster)| {
-            let rows = cluster.balancer.rows(now).into_iter();
-            rows.map(|row| (cluster.service.to_string(), row))
-        });
-        rows.filter_map(|(service, row)| {
-            let endpoint = Arc::clone(&remotes.find(row.endpoint)?.endpoint);
-            let EndpointRow { outstanding, ejected, weight, .. } = row;
-            Some((service, EndpointRow { endpoint, outstanding, ejected, weight }))
-        })
-        .collect()
+    /// The endpoints of the clusters in some slots and what is known of them: service, endpoint. A cluster of many
+    /// ends the part.
+    pub fn rows(
+        &self,
+        now: Instant,
+        remotes: &Remotes,
+        from: usize,
+        slots: usize,
+    ) -> (Vec<ServiceEndpoint>, Option<usize>) {
+        let (clusters, left) = self.table.part(from, slots);
+        let mut rows = Vec::new();
+        for (key, cluster) in clusters {
+            if rows.len() >= slots {
+                return (rows, Some(key.index()));
+            }
+            rows.extend(cluster.balancer.rows(now).into_iter().filter_map(|row| {
+                let endpoint = Arc::clone(&remotes.find(row.endpoint)?.endpoint);
+                let EndpointRow { outstanding, ejected, weight, .. } = row;
+                let service = cluster.service.to_string();
+                Some((service, EndpointRow { endpoint, outstanding, ejected, weight }))
+            }));
+        }
+        (rows, left)
     }
 
     /// The cluster of one target of a service, made if new; `None` at the limit.

@@ -99,6 +99,8 @@ pub struct Engine {
     pub(crate) abandoned: Vec<(SessionKey, u32)>,
     /// Send-heap ranges connections read from, by the token the connection knows.
     pub(crate) lent: Table<Lent>,
+    /// Peers that are to be told again who serves what they have announced.
+    pub(crate) unanswered: VecDeque<PeerKey>,
     /// Peers with something to transmit, or to be closed.
     pub(crate) transmitting: VecDeque<PeerKey>,
     pub(crate) dials: VecDeque<Dial>,
@@ -224,6 +226,7 @@ impl Engine {
             retired: Vec::new(),
             abandoned: Vec::new(),
             lent: Table::new(),
+            unanswered: VecDeque::new(),
             transmitting: VecDeque::new(),
             dials: VecDeque::new(),
             unwanted: Vec::new(),

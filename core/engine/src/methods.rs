@@ -316,6 +316,12 @@ impl MethodTable {
         known.map(|(slot, entry)| (MethodKey::new(slot, entry.generation), entry))
     }
 
+    /// Those from this slot on.
+    pub fn iter_from(&self, slot: usize) -> impl Iterator<Item = (usize, &MethodEntry)> {
+        let slots = self.entries.iter().enumerate().skip(slot);
+        slots.filter(|(_, entry)| !entry.path.is_empty())
+    }
+
     pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut MethodEntry> {
         self.entries.iter_mut().filter(|entry| !entry.path.is_empty())
     }

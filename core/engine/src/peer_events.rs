@@ -13,6 +13,9 @@ use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Execution, Fault, ServerStamps};
 use trunkline_native::{Arriving, Event, Incoming, IncomingCall, MethodIndex, Notice, StreamId, Trailer};
 
+/// Peers that are told at once when who serves what has changed.
+const ANSWERED_AT_ONCE: usize = 8;
+
 impl Engine {
     /// Does what the peer said.
     pub(crate) fn handle_event(&mut self, turn: &mut Turn<'_>, peer: PeerKey, event: Event<'_>) {
@@ -272,17 +275,24 @@ impl Engine {
 
     /// Who serves what has changed: peers that announced a method are told what holds now. A method announced before
     /// its server came would otherwise stay on protobuf as long as the connection lives.
+    ///
+    /// Some at once, and the rest one after the other: peers may have announced many, and who serves what may change
+    /// often.
     pub(crate) fn answer_again(&mut self) {
-        let peers: Vec<PeerKey> = self.peers.iter().map(|(key, _)| key).collect();
-        for key in peers {
-            let offered = self.peers.find(key).map_or_else(Vec::new, |peer| {
-                peer.offered.iter().map(|(index, offered)| (*index, self.answer_to(&offered.path))).collect()
-            });
-            for (index, answer) in offered {
-                self.answer(key, index, answer);
-            }
-            self.transmit(key);
+        self.unanswered = self.peers.iter().map(|(key, _)| key).collect();
+        (0..ANSWERED_AT_ONCE).for_each(|_| self.answer_next());
+    }
+
+    /// The next peer is told what holds now.
+    pub(crate) fn answer_next(&mut self) {
+        let Some(key) = self.unanswered.pop_front() else { return };
+        let offered = self.peers.find(key).map_or_else(Vec::new, |peer| {
+            peer.offered.iter().map(|(index, offered)| (*index, self.answer_to(&offered.path))).collect()
+        });
+        for (index, answer) in offered {
+            self.answer(key, index, answer);
         }
+        self.transmit(key);
     }
 
     /// The method at a path a peer announced, and the types to answer with.

@@ -15,15 +15,10 @@ use crate::limits::WAITING;
 use crate::remote::{Dial, Dialled, LaneConnection, LaneIndex, Speaks};
 use crate::{CallKey, PeerKey, RemoteKey};
 use std::sync::Arc;
-use trunkline_balance::{EndpointRow, Settings};
+use trunkline_balance::Settings;
 use trunkline_call::{Code, Fault, Instant};
 
 impl Engine {
-    /// The endpoints of every cluster and what is known of them: service, endpoint.
-    pub fn endpoint_rows(&self, now: Instant) -> Vec<(String, EndpointRow<Arc<str>>)> {
-        self.clusters.rows(now, &self.remotes)
-    }
-
     /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
     pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
         self.remotes.names.wanted.pop_front()

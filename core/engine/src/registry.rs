@@ -360,9 +360,9 @@ impl Registry {
         served.map(|(_, entry)| (&entry.path, entry.servers.as_slice()))
     }
 
-    /// Every method with its servers.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &[Server])> {
-        self.methods.iter().map(|(_, entry)| (&entry.path, entry.servers.as_slice()))
+    /// Every method from this slot on: its slot, its path, its servers.
+    pub fn iter_from(&self, slot: usize) -> impl Iterator<Item = (usize, &Arc<str>, &[Server])> {
+        self.methods.iter_from(slot).map(|(slot, entry)| (slot, &entry.path, entry.servers.as_slice()))
     }
 
     /// Every server of every method.

@@ -383,13 +383,14 @@ impl Remotes {
     }
 
     /// Every endpoint, for operators.
-    pub fn rows(&self) -> Vec<RemoteRow> {
+    pub fn rows(&self, from: usize, slots: usize) -> (impl Iterator<Item = RemoteRow>, Option<usize>) {
         let row = |(key, remote): (RemoteKey, &Remote)| RemoteRow {
             id: key.to_bits(),
             endpoint: Arc::clone(&remote.endpoint),
             state: remote.state(),
         };
-        self.table.iter().map(row).collect()
+        let (part, left) = self.table.part(from, slots);
+        (part.map(row), left)
     }
 
     /// Those that have answered over R2P2, with where that is.

@@ -17,8 +17,7 @@ pub struct Snapshot {
     pub remotes: Vec<RemoteRow>,
     /// Calls in flight.
     pub calls: usize,
-    /// Endpoints of services, as balancing sees them. Filled in by the host
-    /// ([`Engine::balanced`](crate::Engine::balanced)): they depend on the time.
+    /// Endpoints of services, as balancing sees them.
     pub balanced: Vec<BalancedRow>,
     /// Services with calls that wait for a worker, and how many.
     pub waiting: Vec<(String, usize)>,

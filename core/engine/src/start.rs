@@ -513,21 +513,24 @@ impl Engine {
         self.workers.is_waited_for()
     }
 
-    /// The workers with calls in hand for which others wait.
-    pub fn workers_in_question(&self, out: &mut Vec<SessionKey>) {
-        out.extend(self.workers.in_question());
-    }
-
-    /// A worker's thread waits for entries and has taken all there were: the handlers of its calls wait, too, and do
-    /// not keep it from taking others.
-    pub fn worker_rests(&mut self, turn: &mut Turn<'_>, session: SessionKey) {
+    /// Asks of workers with calls in hand, for which others wait, whether their threads wait for entries and have taken
+    /// all there were: the handlers of their calls wait then, too, and do not keep them from taking others. Whether any
+    /// does. A part of the services in each turn.
+    pub fn free_resting_workers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        rests: impl FnMut(SessionKey) -> bool,
+    ) -> bool {
         let Self { workers, calls, .. } = self;
-        workers.rests(session, |key| {
+        let any = workers.free_resting(rests, |key| {
             let call = calls.find_mut(key)?;
             call.place = None;
             Some(call.method)
         });
-        self.go_on(turn);
+        if any {
+            self.go_on(turn);
+        }
+        any
     }
 
     /// Calls that waited go to workers that are free, here or where they have waited much longer.

@@ -54,6 +54,7 @@ impl Engine {
     #[inline(never)]
     fn do_what_follows(&mut self, turn: &mut Turn<'_>) {
         self.end_nested(turn);
+        self.answer_next();
         self.serve_queues(turn);
         self.settle_grpc(turn);
         self.settle_r2p2(turn);
@@ -64,7 +65,7 @@ impl Engine {
     /// When [`Engine::handle_timeout`] is wanted next.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         let r2p2 = self.r2p2.next_timeout();
-        let nested = (!self.nested.is_empty()).then(Instant::default);
+        let nested = (!self.nested.is_empty() || !self.unanswered.is_empty()).then(Instant::default);
         let shards = self.shards.has_parked().then(Instant::default);
         self.timers.next_due().into_iter().chain(r2p2).chain(nested).chain(shards).min()
     }

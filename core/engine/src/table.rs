@@ -81,6 +81,17 @@ impl<T> Table<T> {
         })
     }
 
+    /// What is alive in the next `slots` slots from this one on, and the first slot behind them, if there is one.
+    pub fn part(&self, from: usize, slots: usize) -> (impl Iterator<Item = (Key<T>, &T)>, Option<usize>) {
+        let end = from.saturating_add(slots).min(self.slots.len());
+        let from = from.min(end);
+        let part = self.slots[from..end].iter().zip(from..).filter_map(|(slot, index)| {
+            let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
+            slot.value.as_ref().map(|value| (key, value))
+        });
+        (part, (end < self.slots.len()).then_some(end))
+    }
+
     /// Everything alive, in slot order, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
         self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
@@ -202,5 +213,22 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(Key::from_bits(second.to_bits()), second);
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn parts_are_the_whole() {
+        let mut table = Table::new();
+        let keys: Vec<_> = (0..10).map(|value| table.insert(value)).collect();
+        table.remove(keys[3]);
+        for slots in 1..12 {
+            let (mut next, mut found) = (Some(0), Vec::new());
+            while let Some(from) = next {
+                let (part, left) = table.part(from, slots);
+                found.extend(part);
+                next = left;
+            }
+            assert_eq!(found, table.iter().collect::<Vec<_>>(), "{slots}");
+        }
+        assert_eq!(table.part(100, 5).0.count(), 0, "it was larger when somebody began");
     }
 }

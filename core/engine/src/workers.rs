@@ -7,7 +7,7 @@
 //!
 //! That is right for handlers that work and wrong for those that wait: a thread that awaits something takes other
 //! calls meanwhile. So a worker whose thread is seen to rest (its ring is empty, and armed) gives its places back
-//! ([`Workers::rests`]; the host looks while calls wait), and methods whose handlers were mostly seen to wait
+//! ([`Workers::free_resting`]; the host looks while calls wait), and methods whose handlers were mostly seen to wait
 //! are not bounded: their calls go to the workers in turn.
 //!
 //! A call may have a class, for which a policy keeps workers, or be sticky: then it goes to the worker that gets all
@@ -22,13 +22,15 @@
 //! [`Workers`] owns places and queues; `start.rs` asks it for a place, and goes on with calls it gives out.
 
 use crate::registry::{MethodKey, Server};
-use crate::shared_queue::{PlacesAsked, SharedQueue};
+use crate::service_workers::ServicePolled;
+pub(crate) use crate::service_workers::{Place, Queued, ServiceWorkers};
+use crate::shared_queue::PlacesAsked;
 use crate::table::{Key, Table};
 use crate::target::Target;
 use crate::{CallKey, SessionKey};
 use std::collections::VecDeque;
 use trunkline_call::{Instant, KeyedMap, ServerStamps};
-use trunkline_dispatch::{Class, Dispatch, Dispatcher, Reservation, Settings, Verdict, WorkerKey};
+use trunkline_dispatch::{Class, Verdict};
 
 /// Every service whose calls are given out so.
 #[derive(Debug, Default)]
@@ -36,64 +38,15 @@ pub(crate) struct Workers {
     by_service: KeyedMap<Box<str>, Key<ServiceWorkers>>,
     /// Each for as long as somebody of this host serves it, or its calls wait.
     services: Table<ServiceWorkers>,
-}
-
-/// The workers of one service, and the calls that wait for them.
-#[derive(Debug)]
-pub(crate) struct ServiceWorkers {
-    name: Box<str>,
-    dispatcher: Dispatcher<CallKey>,
-    members: Vec<Member>,
-    /// The registry's version the members are of.
-    version: u64,
-    /// Bytes of waiting calls that the daemon holds itself.
-    queued_bytes: usize,
-    waits: KeyedMap<MethodKey, Tendency>,
-    /// Calls from the queue of a service that nobody of this host serves any more.
-    left: VecDeque<CallKey>,
-    /// Something may be given out.
-    stirred: bool,
-    /// What other shards have to do with it.
-    shared: SharedQueue,
-    /// A method of it, by which other shards know it.
-    method: Option<MethodKey>,
-    /// Some workers are kept for a class: calls of the others take places at the others, whatever their methods do.
-    keeps_workers: bool,
-}
-
-#[derive(Debug)]
-struct Member {
-    session: SessionKey,
-    worker: WorkerKey,
-    /// Calls that take its places.
-    in_hand: Vec<CallKey>,
-}
-
-/// Whether handlers of a method wait rather than work.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tendency {
-    /// Up with every call seen to wait, down with every one that was not.
-    seen: u8,
-    unbounded: u32,
-}
-
-/// A call's place at a worker.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    service: Key<ServiceWorkers>,
-    pub session: SessionKey,
-    /// Nothing else was in hand there: its times are those of the way and of the work.
-    alone: bool,
-}
-
-/// A call in the queue.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Queued {
-    /// Whose queue; `None` if it was one of the engine before this one, until the call begins again.
-    #[serde(skip)]
-    service: Option<Key<ServiceWorkers>>,
-    pub(crate) target: Target,
-    bytes: usize,
+    /// Those each session is a worker of.
+    of_session: KeyedMap<SessionKey, Vec<Key<ServiceWorkers>>>,
+    /// Services with something to be done, each once in a line ([`InLines`](crate::service_workers::InLines)), so that
+    /// nobody walks all there are. Of those for whose workers calls wait some may wait no more.
+    stirred: VecDeque<Key<ServiceWorkers>>,
+    grown: VecDeque<Key<ServiceWorkers>>,
+    waited: VecDeque<Key<ServiceWorkers>>,
+    /// How many are waited for.
+    waited_for: usize,
 }
 
 /// A call that begins, and what it asks for.
@@ -133,20 +86,13 @@ pub(crate) struct GivenOut {
     pub place: Option<Place>,
 }
 
-/// No call waits so long; its deadline, if any, comes first.
-const DELAY_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
-/// Within one host word travels no longer than it takes to wake a core. What is measured beyond that is the machine
-/// being busy with something else, and calls in stock at a worker would not make it faster.
-const TRAVEL_NS_MAX: u64 = 50_000;
-/// At this a method counts as one whose handlers wait.
-const WAITS_AT: u8 = 8;
-/// Where the counting ends, so that a change is noticed soon.
-const WAITS_MAX: u8 = 16;
-/// One in so many calls of such a method is bounded all the same, to see whether it still waits.
-const WAITS_PROBE: u32 = 64;
 /// Where others keep a place, so many of the calls that wait are looked at for one that may cross: those that have
 /// crossed before may not.
 const CROSSING_LOOKED_MAX: usize = 64;
+/// Services with calls that wait looked at in one turn: for workers whose threads rest, and for places that other
+/// shards want.
+const RESTING_LOOKED_MAX: usize = 64;
+const KEPT_LOOKED_MAX: usize = 16;
 
 impl Workers {
     /// The workers of a service, as the registry has them at this version.
@@ -171,17 +117,17 @@ impl Workers {
         if let Some(service) = self.services.find_mut(key)
             && std::mem::replace(&mut service.version, version) != version
         {
-            service.enroll(servers);
+            let (come, gone) = service.enroll(servers);
+            come.into_iter().for_each(|session| self.of_session.entry(session).or_default().push(key));
+            gone.into_iter().for_each(|session| self.forget_member(session, key));
+            self.list(key);
         }
         key
     }
 
     /// What is known of methods that are forgotten is forgotten, too.
     pub fn forget(&mut self, knows: impl Fn(MethodKey) -> bool) {
-        for (_, service) in self.services.iter_mut() {
-            service.waits.retain(|method, _| knows(*method));
-            service.method = service.method.filter(|method| knows(*method));
-        }
+        self.services.iter_mut().for_each(|(_, service)| service.forget(&knows));
     }
 
     /// Gives a call that begins a place at a worker of this service, or a place in the queue.
@@ -204,6 +150,7 @@ impl Workers {
                 }
                 service.queued_bytes += bytes;
                 (service.method, service.shared.grown) = (Some(asking.method), true);
+                self.list(key);
                 Given::Waits(Queued { service: Some(key), target, bytes })
             }
             Verdict::Refused(..) => Given::Full,
@@ -222,50 +169,45 @@ impl Workers {
         let Some(service) = self.services.find_mut(place.service) else { return };
         let service_ns = stamps.a11.since_ns(stamps.a10);
         let travel_ns = now.since_ns(stamps.d9).saturating_sub(service_ns).saturating_sub(waited_ns);
-        if place.alone && stamps_are_there(stamps.a10, stamps.a11) {
-            service.dispatcher.note(travel_ns.min(TRAVEL_NS_MAX), service_ns);
-        }
-        if let Some(tendency) = service.waits.get_mut(&method) {
-            tendency.seen = tendency.seen.saturating_sub(1);
-        }
+        let taken = stamps_are_there(stamps.a10, stamps.a11).then_some((travel_ns, service_ns));
+        service.note(&place, method, taken);
     }
 
     /// A call takes no place any more, for whatever reason.
     pub fn give_back(&mut self, place: Place, call: CallKey) {
-        let Some(service) = self.services.find_mut(place.service) else { return };
-        let Some(member) = service.members.iter_mut().find(|member| member.session == place.session) else {
-            return;
-        };
-        if let Some(at) = member.in_hand.iter().position(|one| *one == call) {
-            member.in_hand.swap_remove(at);
-            service.dispatcher.release(member.worker);
-            service.stirred = true;
+        if let Some(service) = self.services.find_mut(place.service) {
+            service.give_back(place.session, call);
+            self.list(place.service);
         }
     }
 
     /// A call that waited is over.
     pub fn stop_waiting(&mut self, queued: &Queued, call: CallKey) {
-        self.taken_from_queue(queued);
-        if let Some(service) = self.queue_of(queued) {
+        if let Some((key, service)) = self.queue_of(queued) {
+            service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
             service.dispatcher.retain(|one| *one != call);
+            self.list(key);
         }
     }
 
     /// A call that waited goes on.
     pub fn taken_from_queue(&mut self, queued: &Queued) {
-        if let Some(service) = self.queue_of(queued) {
+        if let Some((_, service)) = self.queue_of(queued) {
             service.queued_bytes = service.queued_bytes.saturating_sub(queued.bytes);
         }
     }
 
     /// A service with more calls that wait than others were asked to serve, and a method of it; each is told once.
     pub fn next_grown(&mut self) -> Option<(Key<ServiceWorkers>, MethodKey)> {
-        let grown = |service: &mut ServiceWorkers| {
-            std::mem::take(&mut service.shared.grown) && !service.keeps_workers
-        };
-        let (key, service) =
-            self.services.iter_mut().find_map(|(key, service)| grown(service).then_some((key, service)))?;
-        service.method.map(|method| (key, method))
+        while let Some(key) = self.grown.pop_front() {
+            let Some(service) = self.services.find_mut(key) else { continue };
+            service.listed.grown = false;
+            let has_grown = std::mem::take(&mut service.shared.grown) && !service.keeps_workers;
+            if let Some(method) = service.method.filter(|_| has_grown) {
+                return Some((key, method));
+            }
+        }
+        None
     }
 
     /// What to ask a shard for, that serves this service, too.
@@ -281,12 +223,13 @@ impl Workers {
         if let Some(service) = service.filter(|service| !service.keeps_workers) {
             service.method = Some(method);
             service.shared.wish(shard, wish);
+            self.list(key);
         }
     }
 
     /// A place that is kept for a shard from now on, and by which method it knows the service.
     pub fn poll_kept(&mut self, now: Instant) -> Option<(u16, MethodKey)> {
-        self.services.iter_mut().filter(|(_, service)| service.shared.is_wanted()).find_map(|(_, service)| {
+        self.look_at_waited(KEPT_LOOKED_MAX, |service| {
             let shard = service.shared.next(now, service.dispatcher.waits_since())?;
             let method = service.method?;
             let worker = service.dispatcher.keep(now)?;
@@ -297,18 +240,24 @@ impl Workers {
 
     /// What a shard was asked for, it may not know any more: what it serves has changed.
     pub fn forget_asked(&mut self, shard: u16) {
-        for (_, service) in self.services.iter_mut() {
+        let Self { services, grown, .. } = self;
+        for (key, service) in services.iter_mut() {
             service.shared.forget_asked(shard);
             service.shared.grown = service.dispatcher.queued() > 0;
+            if service.shared.grown && !std::mem::replace(&mut service.listed.grown, true) {
+                grown.push_back(key);
+            }
         }
     }
 
     /// A shard keeps a place: the call that goes there, if one waits that may. More may be asked for then.
     pub fn take_for(&mut self, name: &str, shard: u16, may: impl Fn(CallKey) -> bool) -> Option<CallKey> {
-        let service = self.services.find_mut(*self.by_service.get(name)?)?;
+        let key = *self.by_service.get(name)?;
+        let service = self.services.find_mut(key)?;
         service.shared.granted(shard);
         let taken = service.dispatcher.take_waiting(CROSSING_LOOKED_MAX, |call| may(*call));
         service.shared.grown = service.dispatcher.queued() > 0;
+        self.list(key);
         taken
     }
 
@@ -322,65 +271,68 @@ impl Workers {
 
     /// A place that is kept for a shard is not wanted.
     pub fn free_kept(&mut self, name: &str, shard: u16) {
-        let key = self.by_service.get(name).copied();
-        let Some(service) = key.and_then(|key| self.services.find_mut(key)) else { return };
+        let Some(key) = self.by_service.get(name).copied() else { return };
+        let Some(service) = self.services.find_mut(key) else { return };
         if let Some(worker) = service.shared.take_kept(shard) {
             service.dispatcher.release(worker);
             service.stirred = true;
+            self.list(key);
         }
     }
 
     /// A session serves nothing any more.
     pub fn dismiss(&mut self, session: SessionKey) {
-        self.services.iter_mut().for_each(|(_, service)| service.remove(session));
-    }
-
-    /// Services with calls that wait, and how many, for operators.
-    pub fn waiting(&self) -> Vec<(String, usize)> {
-        let queued =
-            self.services.iter().map(|(_, service)| (service.name.to_string(), service.dispatcher.queued()));
-        queued.filter(|(_, calls)| *calls > 0).collect()
-    }
-
-    /// Bytes of waiting calls that the daemon holds.
-    pub fn queued_bytes(&self) -> u64 {
-        self.services.iter().map(|(_, service)| service.queued_bytes as u64).sum()
-    }
-
-    /// Whether calls wait for a worker, here or on another shard.
-    pub fn is_waited_for(&self) -> bool {
-        self.services.iter().any(|(_, service)| service.is_waited_for())
-    }
-
-    /// The workers with calls in hand for which others wait.
-    pub fn in_question(&self) -> impl Iterator<Item = SessionKey> {
-        let waited_for = self.services.iter().filter(|(_, service)| service.is_waited_for());
-        let busy =
-            waited_for.flat_map(|(_, service)| &service.members).filter(|member| !member.in_hand.is_empty());
-        busy.map(|member| member.session)
-    }
-
-    /// A worker's handlers wait: its calls take no places any more, and their methods are noted. `leaves` tells the
-    /// method of a call that had one.
-    pub fn rests(&mut self, session: SessionKey, mut leaves: impl FnMut(CallKey) -> Option<MethodKey>) {
-        for (_, service) in self.services.iter_mut() {
-            let Some(member) = service.members.iter_mut().find(|member| member.session == session) else {
-                continue;
-            };
-            for call in std::mem::take(&mut member.in_hand) {
-                service.dispatcher.release(member.worker);
-                service.stirred = true;
-                let Some(method) = leaves(call) else { continue };
-                let tendency = service.waits.entry(method).or_default();
-                tendency.seen = (tendency.seen + 1).min(WAITS_MAX);
+        for key in self.of_session.remove(&session).unwrap_or_default() {
+            if let Some(service) = self.services.find_mut(key) {
+                service.remove(session);
+                self.list(key);
             }
         }
     }
 
+    /// Services with calls that wait, and how many, for operators.
+    pub fn waiting(&self) -> Vec<(String, usize)> {
+        let services = self.waited.iter().filter_map(|key| self.services.find(*key));
+        let queued = services.map(|service| (&service.name, service.dispatcher.queued()));
+        let waiting = queued.filter(|(_, calls)| *calls > 0);
+        waiting.map(|(name, calls)| (name.to_string(), calls)).collect()
+    }
+
+    /// Bytes of waiting calls that the daemon holds.
+    pub fn queued_bytes(&self) -> u64 {
+        let services = self.waited.iter().filter_map(|key| self.services.find(*key));
+        services.map(|service| service.queued_bytes as u64).sum()
+    }
+
+    /// Whether calls wait for a worker, here or on another shard.
+    pub fn is_waited_for(&self) -> bool {
+        self.waited_for > 0
+    }
+
+    /// Workers with calls in hand for which others wait: of those whose handlers wait, too, calls take no places any
+    /// more, and their methods are noted. `leaves` tells the method of a call that had one. Whether there were any.
+    /// Looks at some services, and at others the next time.
+    pub fn free_resting(
+        &mut self,
+        mut rests: impl FnMut(SessionKey) -> bool,
+        mut leaves: impl FnMut(CallKey) -> Option<MethodKey>,
+    ) -> bool {
+        let mut any = false;
+        self.look_at_waited(RESTING_LOOKED_MAX, |service| {
+            any |= service.free_resting(&mut rests, &mut leaves);
+            None::<()>
+        });
+        any
+    }
+
     /// Other workers are kept for other classes from now on.
     pub fn reserve(&mut self, reservations: impl Fn(&str) -> Vec<(u8, usize)>) {
-        for (_, service) in self.services.iter_mut() {
-            service.reserve(reservations(&service.name));
+        let keys: Vec<_> = self.services.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if let Some(service) = self.services.find_mut(key) {
+                service.reserve(reservations(&service.name));
+                self.list(key);
+            }
         }
     }
 
@@ -393,40 +345,74 @@ impl Workers {
     /// A call that waited and goes on, if there is one. Nobody's turn comes until something has stirred.
     #[inline]
     pub fn poll(&mut self, now: Instant) -> Option<GivenOut> {
-        loop {
-            let stirred = self.services.iter().find(|(_, service)| service.stirred);
-            let key = stirred.map(|(key, _)| key)?;
-            if let Some(given) = self.poll_service(now, key) {
-                return Some(given);
+        while let Some(key) = self.stirred.front().copied() {
+            let polled =
+                self.services.find_mut(key).map_or(ServicePolled::Quiet, |service| service.poll(now, key));
+            if let ServicePolled::Goes(call, place) = polled {
+                self.list(key);
+                return Some(GivenOut { call, place });
             }
+            self.stirred.pop_front();
+            if matches!(polled, ServicePolled::Over) {
+                self.forget_service(key);
+            } else if let Some(service) = self.services.find_mut(key) {
+                service.listed.stirred = false;
+                self.list(key);
+            }
+        }
+        None
+    }
+
+    /// Looks at the next so many services for whose workers calls wait, until there is something.
+    fn look_at_waited<T>(
+        &mut self,
+        looks_max: usize,
+        mut look: impl FnMut(&mut ServiceWorkers) -> Option<T>,
+    ) -> Option<T> {
+        for _ in 0..self.waited.len().min(looks_max) {
+            let key = self.waited.pop_front()?;
+            let Some(service) = self.services.find_mut(key) else { continue };
+            if !service.is_waited_for() {
+                service.listed.waited = false;
+                continue;
+            }
+            self.waited.push_back(key);
+            let found = look(service);
+            self.list(key);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Has a service stand in the lines of those with something to be done for them. Follows every change of one.
+    fn list(&mut self, key: Key<ServiceWorkers>) {
+        let Some(service) = self.services.find_mut(key) else { return };
+        let (is_waited_for, has_grown) = (service.is_waited_for(), service.shared.grown);
+        let listed = &mut service.listed;
+        if service.stirred && !std::mem::replace(&mut listed.stirred, true) {
+            self.stirred.push_back(key);
+        }
+        if has_grown && !std::mem::replace(&mut listed.grown, true) {
+            self.grown.push_back(key);
+        }
+        if is_waited_for && !std::mem::replace(&mut listed.waited, true) {
+            self.waited.push_back(key);
+        }
+        match (std::mem::replace(&mut listed.counts, is_waited_for), is_waited_for) {
+            (false, true) => self.waited_for += 1,
+            (true, false) => self.waited_for -= 1,
+            _ => {}
         }
     }
 
-    fn poll_service(&mut self, now: Instant, key: Key<ServiceWorkers>) -> Option<GivenOut> {
-        let service = self.services.find_mut(key)?;
-        if service.members.is_empty() {
-            // Nobody of this host serves it any more: others may.
-            let left = &mut service.left;
-            service.dispatcher.retain(|call| {
-                left.push_back(*call);
-                false
-            });
-            if left.is_empty() {
-                self.forget_service(key);
-                return None;
-            }
-        }
-        if let Some(call) = service.left.pop_front() {
-            return Some(GivenOut { call, place: None });
-        }
-        match service.dispatcher.poll(now) {
-            Some(Dispatch::To { worker, item: call, .. }) => {
-                Some(GivenOut { call, place: service.occupy(key, worker, call) })
-            }
-            Some(Dispatch::Expired { item: call, .. }) => Some(GivenOut { call, place: None }),
-            None => {
-                service.stirred = false;
-                None
+    /// A session does not serve a service any more.
+    fn forget_member(&mut self, session: SessionKey, service: Key<ServiceWorkers>) {
+        if let Some(services) = self.of_session.get_mut(&session) {
+            services.retain(|one| *one != service);
+            if services.is_empty() {
+                self.of_session.remove(&session);
             }
         }
     }
@@ -435,103 +421,13 @@ impl Workers {
     fn forget_service(&mut self, key: Key<ServiceWorkers>) {
         if let Some(service) = self.services.remove(key) {
             self.by_service.remove(&service.name);
+            self.waited_for -= usize::from(service.listed.counts);
         }
     }
 
-    fn queue_of(&mut self, queued: &Queued) -> Option<&mut ServiceWorkers> {
-        queued.service.and_then(|key| self.services.find_mut(key))
-    }
-}
-
-impl Queued {
-    /// In no queue: the call waits for services that are between two processes.
-    pub fn for_none(target: Target, bytes: usize) -> Self {
-        Self { service: None, target, bytes }
-    }
-}
-
-impl ServiceWorkers {
-    fn new(name: &str, queue_max: usize, seed: u64) -> Self {
-        // Word is here within microseconds: not worth that a call stands behind one that takes longer than any before.
-        let settings = Settings {
-            queue_max,
-            delay_ns_max: DELAY_NS_MAX,
-            stocks_early: false,
-            seed,
-            ..Settings::default()
-        };
-        Self {
-            name: name.into(),
-            dispatcher: Dispatcher::new(settings),
-            members: Vec::new(),
-            version: u64::MAX,
-            queued_bytes: 0,
-            waits: KeyedMap::default(),
-            left: VecDeque::new(),
-            stirred: false,
-            shared: SharedQueue::default(),
-            method: None,
-            keeps_workers: false,
-        }
-    }
-
-    fn is_waited_for(&self) -> bool {
-        self.dispatcher.queued() > 0 || self.shared.is_wanted()
-    }
-
-    fn reserve(&mut self, reservations: Vec<(u8, usize)>) {
-        let of = |(class, workers)| Reservation { class: Class::new(class), workers };
-        self.keeps_workers = !reservations.is_empty();
-        self.dispatcher.reserve(reservations.into_iter().map(of).collect());
-        self.stirred = true;
-    }
-
-    /// Where sticky calls go that take no place there.
-    fn sticky_place(&self, service: Key<ServiceWorkers>, class: Class, caller: u64) -> Option<Place> {
-        let worker = self.dispatcher.sticky_worker(class, caller)?;
-        let member = self.members.iter().find(|member| member.worker == worker)?;
-        Some(Place { service, session: member.session, alone: false })
-    }
-
-    fn enroll(&mut self, servers: &[Server]) {
-        let serves = |session: SessionKey| servers.iter().any(|server| server.session == session);
-        let gone: Vec<_> =
-            self.members.iter().map(|member| member.session).filter(|one| !serves(*one)).collect();
-        gone.into_iter().for_each(|session| self.remove(session));
-        for server in servers {
-            if !self.members.iter().any(|member| member.session == server.session) {
-                let (session, worker) = (server.session, self.dispatcher.join(1));
-                self.members.push(Member { session, worker, in_hand: Vec::new() });
-                self.stirred = true;
-            }
-        }
-    }
-
-    fn remove(&mut self, session: SessionKey) {
-        if let Some(at) = self.members.iter().position(|member| member.session == session) {
-            let worker = self.members.swap_remove(at).worker;
-            self.shared.forget(worker);
-            if self.members.is_empty() {
-                self.shared.forget_wishes();
-            }
-            self.dispatcher.remove(worker);
-            self.stirred = true;
-        }
-    }
-
-    /// Whether a call of this method takes a place.
-    fn bounds(&mut self, method: MethodKey) -> bool {
-        let Some(tendency) = self.waits.get_mut(&method).filter(|tendency| tendency.seen >= WAITS_AT) else {
-            return true;
-        };
-        tendency.unbounded = tendency.unbounded.wrapping_add(1);
-        tendency.unbounded.is_multiple_of(WAITS_PROBE)
-    }
-
-    fn occupy(&mut self, service: Key<ServiceWorkers>, worker: WorkerKey, call: CallKey) -> Option<Place> {
-        let member = self.members.iter_mut().find(|member| member.worker == worker)?;
-        member.in_hand.push(call);
-        Some(Place { service, session: member.session, alone: member.in_hand.len() == 1 })
+    fn queue_of(&mut self, queued: &Queued) -> Option<(Key<ServiceWorkers>, &mut ServiceWorkers)> {
+        let key = queued.service?;
+        Some((key, self.services.find_mut(key)?))
     }
 }
 
@@ -616,5 +512,56 @@ mod tests {
         workers.give_back(place, CallKey::from_bits(1));
         let next = workers.service("c.D", &servers("c.D", [session(1), session(2)]), 0, 8, Vec::new);
         assert_ne!(next, key);
+    }
+
+    /// Two workers a service, and calls for all of them until some wait.
+    fn crowded(workers: &mut Workers, services: u64) {
+        for number in 0..services {
+            let name = format!("a.S{number}");
+            let own = servers(&name, [session(2 * number), session(2 * number + 1)]);
+            let key = workers.service(&name, &own, 0, 8, Vec::new);
+            let mut call = number * 100;
+            while !matches!(workers.give(NOW, key, asking(call)), Given::Waits(_)) {
+                call += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn a_look_asks_the_workers_of_some_services_and_the_next_one_those_of_others() {
+        const SERVICES: u64 = 1000;
+        let mut workers = Workers::default();
+        crowded(&mut workers, SERVICES);
+        assert!(workers.is_waited_for());
+        let (mut looks, mut asked) = (0, std::collections::HashSet::new());
+        while asked.len() < SERVICES as usize {
+            let before = asked.len();
+            let noted = |one: SessionKey| {
+                asked.insert(one.to_bits() / 2);
+                false
+            };
+            assert!(!workers.free_resting(noted, |_| None));
+            assert!(asked.len() - before <= RESTING_LOOKED_MAX);
+            looks += 1;
+        }
+        assert_eq!(
+            looks,
+            (SERVICES as usize).div_ceil(RESTING_LOOKED_MAX),
+            "nobody is asked twice before all others"
+        );
+    }
+
+    #[test]
+    fn nobody_stands_in_a_line_for_good() {
+        let mut workers = Workers::default();
+        crowded(&mut workers, 100);
+        (0..200).for_each(|number| workers.dismiss(session(number)));
+        while workers.poll(NOW).is_some() {}
+        while workers.next_grown().is_some() {}
+        assert!(workers.poll_kept(NOW).is_none() && !workers.is_waited_for());
+        let looks = (0..100).filter(|_| workers.free_resting(|_| true, |_| None)).count();
+        assert_eq!(looks, 0);
+        assert!(workers.services.is_empty() && workers.of_session.is_empty());
+        assert!(workers.stirred.is_empty() && workers.grown.is_empty() && workers.waited.is_empty());
     }
 }

@@ -53,8 +53,11 @@ fn an_endpoint_that_fails_in_a_row_is_left_out_and_taken_back() {
     apply(&mut fleet, Definition { eject_after: Some(5), eject_ms: Some(1000), ..balance() });
     fleet.calls(400, MS);
     assert!(fleet.seen[2] <= 6, "{:?}", fleet.seen);
-    let rows = fleet.world.hosts[0].engine.endpoint_rows(fleet.world.now);
-    let out: Vec<_> = rows.iter().filter(|(_, row)| row.ejected).map(|(_, row)| &*row.endpoint).collect();
+    let (engine, now) = (&fleet.world.hosts[0].engine, fleet.world.now);
+    let mut parts = engine.begin_state();
+    while engine.copy_state(now, &mut parts) {}
+    let rows = parts.finish().balanced;
+    let out: Vec<_> = rows.iter().filter(|row| row.ejected).map(|row| &*row.endpoint).collect();
     assert_eq!(out, [endpoint(2)]);
     fleet.calls(4000, MS);
     assert!(fleet.count(Code::Unavailable) == 10 && fleet.seen[2] > 300, "{:?}", fleet.seen);

@@ -95,7 +95,8 @@ impl Scene {
     fn rests(&mut self, worker: usize) {
         let Host { engine, heaps } = &mut self.world.hosts[0];
         let mut turn = trunkline_engine::Turn { now: self.world.now, heaps };
-        engine.worker_rests(&mut turn, self.workers[worker].key);
+        let key = self.workers[worker].key;
+        engine.free_resting_workers(&mut turn, |asked| asked == key);
         self.settle();
     }
 
@@ -155,8 +156,13 @@ fn a_worker_that_rests_takes_another_call() {
     let mut scene = Scene::measured();
     let calls: Vec<Call> = (0..4).map(|_| scene.call(0, Deadline::NONE)).collect();
     let mut asked = Vec::new();
-    scene.world.hosts[0].engine.workers_in_question(&mut asked);
-    assert_eq!(asked.len(), 2);
+    let Host { engine, heaps } = &mut scene.world.hosts[0];
+    let mut turn = trunkline_engine::Turn { now: scene.world.now, heaps };
+    let any = engine.free_resting_workers(&mut turn, |key| {
+        asked.push(key);
+        false
+    });
+    assert_eq!((asked.len(), any), (2, false));
     scene.rests(0);
     assert_eq!((scene.delivered(0), scene.delivered(1)), (2, 1), "its handler waits, its thread does not");
     scene.rests(0);

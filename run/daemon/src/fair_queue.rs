@@ -9,7 +9,7 @@ use std::hash::Hash;
 
 /// Items of users. Bounded by whoever puts items in: each of them waits once.
 #[derive(Debug)]
-pub(crate) struct FairQueue<U, T> {
+pub struct FairQueue<U, T> {
     users: HashMap<U, Waiting<T>>,
     /// Users of whom something waits, by what they have taken.
     order: BTreeSet<(u64, U)>,
@@ -23,7 +23,17 @@ struct Waiting<T> {
     items: VecDeque<T>,
 }
 
+/// Users beyond which half of those are forgotten of whom nothing waits: who have taken least.
+const REMEMBERED_MAX: usize = 1024;
+
+impl<U: Copy + Ord + Hash, T> Default for FairQueue<U, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<U: Copy + Ord + Hash, T> FairQueue<U, T> {
+    /// Nothing waits.
     pub fn new() -> Self {
         Self { users: HashMap::new(), order: BTreeSet::new(), served_ns: 0 }
     }
@@ -33,8 +43,16 @@ impl<U: Copy + Ord + Hash, T> FairQueue<U, T> {
         self.order.is_empty()
     }
 
+    /// How many items of a user wait.
+    pub fn waiting(&self, user: U) -> usize {
+        self.users.get(&user).map_or(0, |waiting| waiting.items.len())
+    }
+
     /// Has an item wait, behind the others of its user.
     pub fn push(&mut self, user: U, item: T) {
+        if self.users.len() >= REMEMBERED_MAX && !self.users.contains_key(&user) {
+            self.forget_idle();
+        }
         let new = || Waiting { taken_ns: 0, items: VecDeque::new() };
         let waiting = self.users.entry(user).or_insert_with(new);
         if waiting.items.is_empty() {
@@ -63,6 +81,15 @@ impl<U: Copy + Ord + Hash, T> FairQueue<U, T> {
         waiting.taken_ns = waiting.taken_ns.saturating_add(ns);
         if self.order.remove(&before) {
             self.order.insert((waiting.taken_ns, user));
+        }
+    }
+
+    fn forget_idle(&mut self) {
+        let idle = self.users.iter().filter(|(_, waiting)| waiting.items.is_empty());
+        let mut idle: Vec<(u64, U)> = idle.map(|(user, waiting)| (waiting.taken_ns, *user)).collect();
+        idle.sort_unstable();
+        for (_, user) in idle.iter().take(idle.len().div_ceil(2)) {
+            self.users.remove(user);
         }
     }
 
@@ -127,6 +154,18 @@ mod tests {
             })
             .collect();
         assert_eq!(order, [0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn users_who_ask_once_are_not_remembered() {
+        let mut queue = FairQueue::new();
+        for user in 0..10_000 {
+            queue.push(user, ());
+            queue.pop();
+            queue.charge(user, 1);
+        }
+        assert!(queue.users.len() <= REMEMBERED_MAX, "{}", queue.users.len());
+        assert_eq!((queue.waiting(0), queue.waiting(9_999)), (0, 0));
     }
 
     #[test]

@@ -220,7 +220,8 @@ impl Daemon {
         // What takes time is done here, on the thread of whoever asks.
         let seen = |(Reported { state, measured }, has_thread, busy_permille)| {
             let (telemetry, samples) = (measured.finish(), SampleTotals::default());
-            Observation { snapshot: state, telemetry, samples, has_thread, busy_permille }
+            let snapshot = state.finish();
+            Observation { snapshot, telemetry, samples, has_thread, busy_permille }
         };
         let mut observed: Vec<Observation> = reported.map(seen).collect();
         if let (Some(first), Some(samples)) = (observed.first_mut(), &self.samples) {

@@ -104,6 +104,7 @@ pub use config::{
     Otlp, Principal, Reach, SampleFile, SampledCalls, ServiceRule, Shards, Tenant, UdpAddress, UnixAddress,
     Whom, check_log_level,
 };
+pub use fair_queue::FairQueue;
 pub use handle::{Daemon, TakenOver};
 pub use handover::{Arrival, HandOver, HandOverError, Handed, Step as HandOverStep, TakeOverError};
 pub use policies_file::{ChangeError, PoliciesFileError, PoliciesKept, PoliciesSource};

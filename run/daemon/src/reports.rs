@@ -4,12 +4,16 @@
 //! of megabytes. So a turn copies as much as takes a tenth of a millisecond, and whoever asked puts the parts together
 //! on a thread of its own. One report is made at a time, and the next begins when nine times as long has passed as the
 //! last one took of the shard: reports have a tenth of its time however many ask.
+//!
+//! ```text
+//!   rings: what applications published without ringing ▸ state: rows of sessions, services, … ▸ figures ▸ told
+//! ```
 
 use std::collections::VecDeque;
 use std::sync::mpsc::Sender;
 use trunkline_call::Instant;
-use trunkline_engine::Snapshot as State;
-use trunkline_telemetry::{Ask, SnapshotParts, Telemetry};
+use trunkline_engine::{SessionKey, StateParts};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, SnapshotParts, Telemetry};
 
 /// A report has this part of a shard's time, at most.
 const TIME_PART: u64 = 10;
@@ -19,55 +23,88 @@ const REST_NS_MAX: u64 = 1_000_000_000;
 /// The reports of a shard. Whoever asks waits for the answer, so there are no more than threads that ask.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
-    waiting: VecDeque<(Ask, Sender<Reported>)>,
+    waiting: VecDeque<AskedReport>,
     under_way: Option<UnderWay>,
     not_before: Instant,
+}
+
+/// What somebody asks for, and where to answer.
+#[derive(Debug)]
+pub(crate) enum AskedReport {
+    /// The state of things and what was measured.
+    Whole(Ask, Sender<Reported>),
+    /// Calls one by one.
+    Calls(CallsAsk, Sender<CallsAnswer>),
 }
 
 /// What a shard was found to be, to be put together elsewhere.
 #[derive(Debug)]
 pub(crate) struct Reported {
-    pub state: State,
+    pub state: StateParts,
     pub measured: SnapshotParts,
 }
 
+/// A whole report.
 #[derive(Debug)]
 struct UnderWay {
-    report: Reported,
+    ask: Ask,
     reply: Sender<Reported>,
     spent_ns: u64,
+    stage: ReportStage,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(crate) enum ReportStage {
+    /// Sessions whose rings are to be looked at, and how often the last of them was.
+    Rings(Vec<SessionKey>, usize),
+    /// Rows are copied.
+    State(Box<StateParts>),
+    /// Figures are copied.
+    Figures(Box<Reported>),
 }
 
 impl Reports {
     /// Somebody asks.
-    pub fn ask(&mut self, ask: Ask, reply: Sender<Reported>) {
-        self.waiting.push_back((ask, reply));
+    pub fn ask(&mut self, asked: AskedReport) {
+        self.waiting.push_back(asked);
     }
 
     /// The next one to answer, if none is being answered.
-    pub fn take_asked(&mut self) -> Option<(Ask, Sender<Reported>)> {
+    pub fn take_asked(&mut self) -> Option<AskedReport> {
         if self.is_under_way() { None } else { self.waiting.pop_front() }
     }
 
-    /// A report begins, and has taken this time so far.
-    pub fn begin(&mut self, report: Reported, reply: Sender<Reported>, spent_ns: u64) {
-        self.under_way = Some(UnderWay { report, reply, spent_ns });
+    /// A whole report begins, with these sessions.
+    pub fn begin(&mut self, ask: Ask, reply: Sender<Reported>, sessions: Vec<SessionKey>) {
+        self.under_way = Some(UnderWay { ask, reply, spent_ns: 0, stage: ReportStage::Rings(sessions, 0) });
     }
 
-    /// Copies another part of the report under way, in a visit that began then.
-    pub fn go_on(&mut self, telemetry: &Telemetry, began: Instant, now: fn() -> Instant) {
-        let Some(mut under_way) = self.under_way.take() else { return };
-        let is_whole = !telemetry.copy_part(&mut under_way.report.measured);
+    /// Goes on with the report under way, in a visit that began then. `part` does a part of a stage that is not the
+    /// last, or says what comes next.
+    pub fn go_on(
+        &mut self,
+        began: Instant,
+        now: fn() -> Instant,
+        part: impl FnOnce(&Ask, ReportStage) -> CopiedPart,
+    ) {
+        let Some(UnderWay { ask, reply, mut spent_ns, stage }) = self.under_way.take() else { return };
+        let copied = part(&ask, stage);
         let ended = now();
-        under_way.spent_ns += ended.since_ns(began);
-        if !is_whole {
-            self.under_way = Some(under_way);
-            return;
+        spent_ns += ended.since_ns(began);
+        match copied {
+            CopiedPart::More(stage) => self.under_way = Some(UnderWay { ask, reply, spent_ns, stage }),
+            CopiedPart::All(report) => {
+                self.rest(ended, spent_ns);
+                // Who has asked may have gone.
+                let _ = reply.send(*report);
+            }
         }
-        let rest_ns = (under_way.spent_ns * (TIME_PART - 1)).min(REST_NS_MAX);
-        self.not_before = ended.plus_ns(rest_ns);
-        // Who has asked may have gone.
-        let _ = under_way.reply.send(under_way.report);
+    }
+
+    /// A report has taken so long of the shard.
+    pub fn rest(&mut self, ended: Instant, spent_ns: u64) {
+        self.not_before = ended.plus_ns((spent_ns * (TIME_PART - 1)).min(REST_NS_MAX));
     }
 
     /// The next one need not wait for the time of the last to pass.
@@ -91,5 +128,23 @@ impl Reports {
     /// Whether there is more to copy at once.
     pub fn is_under_way(&self) -> bool {
         self.under_way.is_some()
+    }
+}
+
+/// What a visit has come to.
+#[derive(Debug)]
+pub(crate) enum CopiedPart {
+    /// There is more, from here.
+    More(ReportStage),
+    /// The report is whole.
+    All(Box<Reported>),
+}
+
+/// Copies a part of the figures.
+pub(crate) fn copy_figures(telemetry: &Telemetry, mut report: Box<Reported>) -> CopiedPart {
+    if telemetry.copy_part(&mut report.measured) {
+        CopiedPart::More(ReportStage::Figures(report))
+    } else {
+        CopiedPart::All(report)
     }
 }

@@ -15,7 +15,7 @@ use crate::load::LoadMeter;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
 use crate::placement::{SessionLoad, ShardLoad, permille};
-use crate::reports::{Reported, Reports};
+use crate::reports::{AskedReport, Reports};
 use crate::session_rings::{MovingSession, Rings, Sessions};
 use crate::socket_work::{SocketWork, WorkLeft};
 use crate::sockets::NativeSockets;
@@ -176,8 +176,8 @@ impl Shard {
                 let _ = reply.send(self.engine.import_modules(&exported));
             }
             Command::ListPolicies { reply } => drop(reply.send(self.engine.policy_rows())),
-            Command::Observe { ask, reply } => self.reports.ask(ask, reply),
-            Command::Calls { ask, reply } => drop(reply.send(self.engine.telemetry().calls(&ask))),
+            Command::Observe { ask, reply } => self.reports.ask(AskedReport::Whole(ask, reply)),
+            Command::Calls { ask, reply } => self.reports.ask(AskedReport::Calls(ask, reply)),
             Command::Services { reply } => {
                 let (states, draining) = (self.engine.services(), self.engine.is_draining());
                 let _ = reply.send(Services { states, draining });
@@ -253,37 +253,6 @@ impl Shard {
         self.tell_changes();
         self.meet();
         bound
-    }
-
-    /// Copies another part of the report that is asked for, if it is time. Whether there is more to copy at once.
-    pub fn report(&mut self) -> bool {
-        let began = now();
-        if self.reports.next_due().is_none_or(|at| at > began) {
-            return false;
-        }
-        match self.reports.take_asked() {
-            Some((ask, reply)) => {
-                self.look_everywhere();
-                let mut state = self.engine.snapshot();
-                state.balanced = self.engine.balanced(began);
-                state.datagrams_refused = self.udp.refused();
-                for row in &mut state.sessions {
-                    row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
-                }
-                let measured = self.engine.telemetry().begin_snapshot(began, ask);
-                self.reports.begin(Reported { state, measured }, reply, now().since_ns(began));
-            }
-            None => self.reports.go_on(self.engine.telemetry(), began, now),
-        }
-        self.reports.is_under_way()
-    }
-
-    /// Tells all that is asked for now, before the shard stands still or ends.
-    fn finish_reports(&mut self) {
-        while !self.reports.are_done() {
-            self.reports.hurry();
-            self.report();
-        }
     }
 
     /// A step of emptying gRPC connections before a hand-over; how far that is.

@@ -8,13 +8,16 @@
 use crate::clock::now;
 use crate::datagrams::UdpPorts;
 use crate::http::HttpSockets;
+use crate::reports::{AskedReport, CopiedPart, ReportStage, Reported, copy_figures};
 use crate::shard::Shard;
 use crate::sockets::NativeSockets;
 use crate::token::Token;
+use trunkline_call::Instant;
 use trunkline_call::entry::{gives_back, message_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::Ready;
 use trunkline_shm::RingError;
+use trunkline_telemetry::Ask;
 
 /// Entries taken from one ring before the others get their turn.
 pub(crate) const ENTRIES_PER_TURN: usize = 64;
@@ -35,6 +38,9 @@ const SPARSE_TURNS: u32 = 8;
 /// Completions that wait for room in a ring beyond which the session's entries wait, too: whoever reads nothing could
 /// have any number of them kept. Twice what its calls need by the limits' defaults.
 const COMPLETIONS_WAITING_MAX: usize = 16_384;
+/// Rings looked at for one part of a report, if nothing is in them, and how many of those with entries.
+const RINGS_PER_PART: usize = 256;
+const LOOKS_PER_PART: usize = 4;
 /// Turns without an entry after which a session's ring is armed instead of looked at.
 const IDLE_TURNS_MAX: u32 = 256;
 
@@ -136,18 +142,11 @@ impl Shard {
 
     /// Calls wait for workers: those whose thread rests could take one. Whether any does.
     fn ask_who_rests(&mut self) -> bool {
-        let mut asked = Vec::new();
-        self.engine.workers_in_question(&mut asked);
-        let mut any = false;
-        for key in asked {
-            let Some(rings) = self.sessions.find(key) else { continue };
+        let Self { engine, sessions, heaps, .. } = self;
+        engine.free_resting_workers(&mut Turn { now: now(), heaps }, |key| {
             // A damaged ring is found out by whoever uses it next.
-            if rings.completions.consumer_rests().unwrap_or(false) {
-                any = true;
-                self.engine.worker_rests(&mut Turn { now: now(), heaps: &mut self.heaps }, key);
-            }
-        }
-        any
+            sessions.find(key).is_some_and(|rings| rings.completions.consumer_rests().unwrap_or(false))
+        })
     }
 
     /// Lets a session sleep. `false` if entries came meanwhile.
@@ -264,22 +263,94 @@ impl Shard {
     }
 
     /// Takes what applications published without ringing, as the blocks and last stamps they return when nothing is
-    /// urgent: before telling what is held, and how the last calls went.
-    pub(crate) fn look_everywhere(&mut self) {
-        for key in self.sessions.keys() {
-            self.sessions.activate(key);
-            // A full ring, and not what a busy application adds meanwhile.
-            let looks = self
-                .sessions
-                .find(key)
-                .map_or(0, |rings| rings.submissions.capacity() as usize / ENTRIES_PER_TURN);
-            for _ in 0..looks.max(1) {
-                if !self.drain_session(key) {
-                    break;
-                }
+    /// urgent: before telling what is held, and how the last calls went. Looks at the last of these sessions, and
+    /// leaves those that are still to be looked at; `looks` is how often the last of them was.
+    pub(crate) fn look_at_rings(&mut self, sessions: &mut Vec<SessionKey>, mut looks: usize) -> usize {
+        let mut left = RINGS_PER_PART;
+        while let Some(key) = sessions.last().copied() {
+            if left == 0 {
+                break;
             }
+            left -= 1;
+            let Some(rings) = self.sessions.find(key) else {
+                (_, looks) = (sessions.pop(), 0);
+                continue;
+            };
+            // A full ring, and not what a busy application adds meanwhile.
+            let looks_max = (rings.submissions.capacity() as usize / ENTRIES_PER_TURN).max(1);
+            // A damaged ring is found out by whoever takes an entry.
+            let is_empty = rings.submissions.peek().is_ok_and(|entry| entry.is_none());
+            if is_empty || looks >= looks_max {
+                (_, looks) = (sessions.pop(), 0);
+                continue;
+            }
+            self.sessions.activate(key);
+            self.drain_session(key);
+            looks += 1;
+            left = left.saturating_sub(RINGS_PER_PART / LOOKS_PER_PART);
         }
         self.sessions.leave_all_resting();
+        looks
+    }
+
+    /// Copies another part of the report that is asked for, if it is time. Whether there is more to copy at once.
+    fn report(&mut self) -> bool {
+        let began = now();
+        if self.reports.next_due().is_none_or(|at| at > began) {
+            return false;
+        }
+        match self.reports.take_asked() {
+            Some(AskedReport::Whole(ask, reply)) => self.reports.begin(ask, reply, self.sessions.keys()),
+            Some(AskedReport::Calls(ask, reply)) => {
+                let answer = self.engine.telemetry().calls(&ask);
+                let ended = now();
+                self.reports.rest(ended, ended.since_ns(began));
+                let _ = reply.send(answer);
+            }
+            None => {
+                let mut reports = std::mem::take(&mut self.reports);
+                reports.go_on(began, now, |ask, stage| self.report_part(began, ask, stage));
+                self.reports = reports;
+            }
+        }
+        self.reports.is_under_way()
+    }
+
+    /// A part of a whole report: rings first, so that it tells of what was published before it was asked for.
+    fn report_part(&mut self, began: Instant, ask: &Ask, stage: ReportStage) -> CopiedPart {
+        match stage {
+            ReportStage::Rings(mut sessions, mut looks) => {
+                looks = self.look_at_rings(&mut sessions, looks);
+                if !sessions.is_empty() {
+                    return CopiedPart::More(ReportStage::Rings(sessions, looks));
+                }
+                let mut state = self.engine.begin_state();
+                state.set_datagrams_refused(self.udp.refused());
+                CopiedPart::More(ReportStage::State(Box::new(state)))
+            }
+            ReportStage::State(mut state) => {
+                let known = state.sessions_mut().len();
+                let has_more = self.engine.copy_state(began, &mut state);
+                for row in &mut state.sessions_mut()[known..] {
+                    row.receive_heap_bytes = self.heaps.receive_bytes_in_use(row.key).into();
+                }
+                if has_more {
+                    return CopiedPart::More(ReportStage::State(state));
+                }
+                let measured = self.engine.telemetry().begin_snapshot(began, ask.clone());
+                let report = Reported { state: *state, measured };
+                CopiedPart::More(ReportStage::Figures(Box::new(report)))
+            }
+            ReportStage::Figures(report) => copy_figures(self.engine.telemetry(), report),
+        }
+    }
+
+    /// Tells all that is asked for now, before the shard stands still or ends.
+    pub(crate) fn finish_reports(&mut self) {
+        while !self.reports.are_done() {
+            self.reports.hurry();
+            self.report();
+        }
     }
 
     /// A session without entries: after many such turns it is armed and left alone.

@@ -11,6 +11,8 @@ use pb::channel_connectivity_state::State;
 use pb::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use trunkline::{Incoming, Response, Status};
 use trunkline_engine::{PeerRow, RemoteRow, RemoteState};
 use trunkline_telemetry::{Ask, Detail, Side, Snapshot};
@@ -22,9 +24,21 @@ const RESULTS_USUAL: usize = 100;
 /// The daemon itself.
 const SERVER: i64 = 1;
 
+/// A picture is good for so many times as long as it took to make, and no longer than this: whoever may ask may ask as
+/// often as it likes, and who asks for something else waits for the same thread.
+const GOOD_FOR_TIMES: u32 = 10;
+const GOOD_FOR_MAX: Duration = Duration::from_secs(2);
+
 /// Answers channelz.
 pub(crate) struct ChannelzService<H> {
     host: H,
+    last: Mutex<Option<KeptPicture>>,
+}
+
+/// A picture, and until when it is good.
+struct KeptPicture {
+    picture: Arc<Picture>,
+    until: Instant,
 }
 
 /// Everything there is, by id.
@@ -54,10 +68,24 @@ struct Calls {
 
 impl<H: Host> ChannelzService<H> {
     pub fn new(host: H) -> Self {
-        Self { host }
+        Self { host, last: Mutex::new(None) }
     }
 
-    fn picture(&self) -> Picture {
+    /// All there is, as of now or of a moment ago.
+    fn picture(&self) -> Arc<Picture> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        if let Some(seen) = last.as_ref().filter(|seen| began < seen.until) {
+            return Arc::clone(&seen.picture);
+        }
+        let picture = Arc::new(self.take_picture());
+        let ended = Instant::now();
+        let until = ended + ((ended - began) * GOOD_FOR_TIMES).min(GOOD_FOR_MAX);
+        *last = Some(KeptPicture { picture: Arc::clone(&picture), until });
+        picture
+    }
+
+    fn take_picture(&self) -> Picture {
         let mut picture = Picture { listening: self.host.listening(), ..Picture::default() };
         let ask = Ask { detail: Detail::Totals, ..Ask::default() };
         for (shard, seen) in self.host.observe(&ask).into_iter().enumerate() {
@@ -111,7 +139,7 @@ impl<H: Host> channelz_server::Channelz for ChannelzService<H> {
         if asked.server_id != SERVER {
             return Err(nothing("server", asked.server_id));
         }
-        let mut sockets = self.picture().sockets;
+        let mut sockets = self.picture().sockets.clone();
         sockets.retain(|_, row| !row.outgoing);
         let (socket_ref, end) = page(&sockets, asked.start_socket_id, asked.max_results, socket_ref)?;
         Ok(Response::new(GetServerSocketsResponse { socket_ref, end }))

@@ -99,7 +99,7 @@ impl Engine {
         let Self { registry, awaited, owners, .. } = self;
         // Sessions that are still the only ones to have served some method.
         let mut alone: HashSet<SessionKey> = HashSet::new();
-        for (_, servers) in registry.iter() {
+        for (_, _, servers) in registry.iter_from(0) {
             let mut sessions = servers.iter().map(|server| server.session);
             if sessions.clone().all(|session| awaited.is_away(session, true)) {
                 alone.extend(sessions.by_ref());

@@ -2,15 +2,16 @@
 //!
 //! The service is an ordinary application of its own daemon: it attaches over the same socket as everybody and is
 //! called through the same rings. `host.rs` is what a daemon says about itself; `service.rs` answers calls from it,
-//! `policies.rs` changes it and `audit.rs` writes down who did; `convert.rs` turns
-//! telemetry into messages and back, so that the verbs render what the telemetry room renders. Services of the package
-//! `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the control
-//! thread see to that.
+//! `looks.rs` says whose question is next, `policies.rs` changes it and `audit.rs` writes down who did; `convert.rs`
+//! turns telemetry into messages and back, so that the verbs render what the telemetry room renders. Services of the
+//! package `trunkline` are unknown to peers, and no other process than the daemon's may serve them: the engine and the
+//! control thread see to that.
 
 mod audit;
 mod convert;
 mod history;
 mod host;
+mod looks;
 mod policies;
 mod service;
 

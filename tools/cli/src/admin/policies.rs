@@ -10,13 +10,18 @@ use super::proto::{
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use trunkline::{Code, Incoming, Response, Status};
+use trunkline::{Code, Incoming, Metadata, Response, Status};
 use trunkline_daemon::{ChangeError, Config, PoliciesSource};
 use trunkline_policy::{Definition, Difference, Edit, PolicyRow};
 
 /// Metadata in which the engine tells the daemon's own services who calls. A caller's own pairs of this name never get
 /// here.
 const CALLER: &str = trunkline_engine::CALLER_KEY;
+
+/// Who calls, as the kernel says.
+pub(super) fn caller(metadata: &Metadata) -> &str {
+    metadata.text(CALLER).unwrap_or("unknown")
+}
 
 /// Changes a daemon for those who may.
 #[derive(Debug)]
@@ -114,7 +119,7 @@ impl<H: Host> ControlService<H> {
 
 impl<H: Host> Control for ControlService<H> {
     async fn upgrade(&self, request: Incoming<UpgradeRequest>) -> Result<Response<UpgradeResponse>, Status> {
-        let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
+        let identity = caller(request.metadata()).to_owned();
         self.begin_upgrade(request.into_inner(), &identity).map(Response::new)
     }
 
@@ -130,7 +135,7 @@ impl<H: Host> Control for ControlService<H> {
         &self,
         request: Incoming<ChangePoliciesRequest>,
     ) -> Result<Response<ChangePoliciesResponse>, Status> {
-        let identity = request.metadata().text(CALLER).unwrap_or("unknown").to_owned();
+        let identity = caller(request.metadata()).to_owned();
         self.change(request.into_inner(), &identity).map(Response::new)
     }
 }

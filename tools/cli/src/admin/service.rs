@@ -3,7 +3,8 @@
 use super::convert::{calls_message, explanation_message, top_row_message};
 use super::history::Chronicle;
 use super::host::{Facts, Host, UpgradeState};
-use super::policies::listed;
+use super::looks::Looks;
+use super::policies::{caller, listed};
 use super::proto::admin_server::Admin;
 use super::proto::{self};
 use super::proto::{
@@ -11,6 +12,8 @@ use super::proto::{
     GetUpgradeResponse, HistoryRequest, HistoryResponse, ListPoliciesRequest, ListPoliciesResponse,
     ListRequest, ListResponse, Memory, Peer, Service, Shard, TopRequest, TopResponse,
 };
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use trunkline::{Incoming, Response, Sender, Status};
 use trunkline_daemon::Observation;
@@ -31,75 +34,95 @@ const CALLS_BYTES_MAX: usize = 2 << 20;
 /// Answers operators.
 #[derive(Debug)]
 pub struct AdminService<H> {
-    host: H,
+    host: Arc<H>,
     history: Chronicle,
+    looks: Looks<H>,
 }
 
 impl<H: Host> AdminService<H> {
     /// Tells about `host`, whose history this is.
-    pub fn new(host: H, history: Chronicle) -> Self {
-        Self { host, history }
-    }
-
-    fn telemetry(&self, ask: &Ask) -> Snapshot {
-        let mut merged = Snapshot::default();
-        for shard in self.host.observe(ask) {
-            merged.merge(shard.telemetry);
-        }
-        merged
+    ///
+    /// # Errors
+    /// There is no thread to be had for it.
+    pub fn new(host: H, history: Chronicle) -> io::Result<Self> {
+        let host = Arc::new(host);
+        let looks = Looks::begin(Arc::clone(&host))?;
+        Ok(Self { host, history, looks })
     }
 }
 
+fn telemetry(host: &impl Host, ask: &Ask) -> Snapshot {
+    let mut merged = Snapshot::default();
+    for shard in host.observe(ask) {
+        merged.merge(shard.telemetry);
+    }
+    merged
+}
+
+fn explain(host: &impl Host, asked: ExplainRequest) -> ExplainResponse {
+    let samples_max = asked.samples_max.min(SAMPLES_MAX) as usize;
+    let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max, ..Ask::default() };
+    let snapshot = telemetry(host, &ask);
+    let sides = Side::ALL.into_iter();
+    let explained = sides.filter_map(|side| Explanation::of(&snapshot, side));
+    let mut response = ExplainResponse {
+        explanations: explained.map(|explanation| explanation_message(&explanation)).collect(),
+        methods_known: Vec::new(),
+    };
+    if response.explanations.is_empty() {
+        let all = telemetry(host, &Ask { detail: Detail::Totals, ..Ask::default() });
+        response.methods_known = all.series.into_iter().map(|entry| entry.method).collect();
+        response.methods_known.sort_unstable();
+        response.methods_known.dedup();
+    }
+    response
+}
+
+fn calls(host: &impl Host, asked: &CallsRequest) -> CallsResponse {
+    let rows_max = CALLS_BYTES_MAX / RecordedCall::BYTES / asked.next.len().max(1);
+    let shards = host.calls(&|shard| CallsAsk {
+        from: asked.next.get(shard).copied(),
+        one_in_log2: asked.one_in_log2,
+        keeps_slow: asked.keeps_slow,
+        traces_one_in_log2: asked.traces_one_in_log2,
+        rows_max: rows_max.max(1),
+    });
+    let (node, version) = (host.facts().node, env!("CARGO_PKG_VERSION").to_owned());
+    let shards = shards.iter().map(calls_message).collect();
+    CallsResponse { node, version, shards }
+}
+
 impl<H: Host> Admin for AdminService<H> {
-    async fn list(&self, _: Incoming<ListRequest>) -> Result<Response<ListResponse>, Status> {
+    async fn list(&self, request: Incoming<ListRequest>) -> Result<Response<ListResponse>, Status> {
         let ask = Ask { method: "(none)".into(), detail: Detail::Totals, ..Ask::default() };
-        Ok(Response::new(list(self.host.facts(), &self.host.observe(&ask))))
+        let caller = caller(request.metadata());
+        let listed = self.looks.ask(caller, move |host| list(host.facts(), &host.observe(&ask))).await?;
+        Ok(Response::new(listed))
     }
 
     async fn explain(&self, request: Incoming<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        let caller = caller(request.metadata()).to_owned();
         let asked = request.into_inner();
-        let samples_max = asked.samples_max.min(SAMPLES_MAX) as usize;
-        let ask = Ask { method: asked.method, detail: Detail::Whole, samples_max, ..Ask::default() };
-        let snapshot = self.telemetry(&ask);
-        let sides = Side::ALL.into_iter();
-        let explained = sides.filter_map(|side| Explanation::of(&snapshot, side));
-        let mut response = ExplainResponse {
-            explanations: explained.map(|explanation| explanation_message(&explanation)).collect(),
-            methods_known: Vec::new(),
-        };
-        if response.explanations.is_empty() {
-            let all = self.telemetry(&Ask { detail: Detail::Totals, ..Ask::default() });
-            response.methods_known = all.series.into_iter().map(|entry| entry.method).collect();
-            response.methods_known.sort_unstable();
-            response.methods_known.dedup();
-        }
-        Ok(Response::new(response))
+        Ok(Response::new(self.looks.ask(&caller, move |host| explain(host, asked)).await?))
     }
 
     async fn history(&self, request: Incoming<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {
-        Ok(Response::new(self.history.answer(&self.host, request.into_inner())))
+        let caller = caller(request.metadata()).to_owned();
+        let (history, asked) = (self.history.clone(), request.into_inner());
+        Ok(Response::new(self.looks.ask(&caller, move |host| history.answer(host, asked)).await?))
     }
 
     async fn calls(&self, request: Incoming<CallsRequest>) -> Result<Response<CallsResponse>, Status> {
+        let caller = caller(request.metadata()).to_owned();
         let asked = request.into_inner();
-        let rows_max = CALLS_BYTES_MAX / RecordedCall::BYTES / asked.next.len().max(1);
-        let shards = self.host.calls(&|shard| CallsAsk {
-            from: asked.next.get(shard).copied(),
-            one_in_log2: asked.one_in_log2,
-            keeps_slow: asked.keeps_slow,
-            traces_one_in_log2: asked.traces_one_in_log2,
-            rows_max: rows_max.max(1),
-        });
-        let (node, version) = (self.host.facts().node, env!("CARGO_PKG_VERSION").to_owned());
-        let shards = shards.iter().map(calls_message).collect();
-        Ok(Response::new(CallsResponse { node, version, shards }))
+        Ok(Response::new(self.looks.ask(&caller, move |host| calls(host, &asked)).await?))
     }
 
     async fn list_policies(
         &self,
         _: Incoming<ListPoliciesRequest>,
     ) -> Result<Response<ListPoliciesResponse>, Status> {
-        Ok(Response::new(listed(&self.host)))
+        Ok(Response::new(listed(&*self.host)))
     }
 
     async fn get_upgrade(
@@ -121,26 +144,38 @@ impl<H: Host> Admin for AdminService<H> {
     async fn top(&self, request: Incoming<TopRequest>, mut out: Sender<TopResponse>) -> Result<(), Status> {
         let asked_ms = request.view().interval_ms();
         let interval_ms = if asked_ms == 0 { 1000 } else { asked_ms.clamp(INTERVAL_MS_MIN, INTERVAL_MS_MAX) };
-        let ask = Ask { detail: Detail::Totals, ..Ask::default() };
-        let mut earlier = self.telemetry(&ask);
+        let caller = caller(request.metadata()).to_owned();
+        let mut earlier = self.looks.ask(&caller, TopFigures::look).await?.figures;
         while !request.is_cancelled() {
             Pause::of(Duration::from_millis(interval_ms.into())).await;
-            let shards = self.host.observe(&ask);
-            let mut now = Snapshot::default();
-            let mut picture = TopResponse { node: self.host.facts().node, ..TopResponse::default() };
-            for shard in shards {
-                picture.calls_in_flight += shard.snapshot.calls as u64;
-                picture.applications += shard.snapshot.sessions.len() as u32;
-                picture.peers += shard.snapshot.peers.len() as u32;
-                now.merge(shard.telemetry);
-            }
-            picture.elapsed_ns = now.at_ns.saturating_sub(earlier.at_ns);
-            let rows = top(&now, Some(&earlier), picture.elapsed_ns);
-            picture.rows = rows.iter().map(top_row_message).collect();
-            out.send(picture).await?;
+            let TopFigures { mut shown, figures: now } = self.looks.ask(&caller, TopFigures::look).await?;
+            shown.elapsed_ns = now.at_ns.saturating_sub(earlier.at_ns);
+            let rows = top(&now, Some(&earlier), shown.elapsed_ns);
+            shown.rows = rows.iter().map(top_row_message).collect();
+            out.send(shown).await?;
             earlier = now;
         }
         Ok(())
+    }
+}
+
+/// What `top` shows of a moment, without what has changed since the one before.
+struct TopFigures {
+    shown: TopResponse,
+    figures: Snapshot,
+}
+
+impl TopFigures {
+    fn look(host: &impl Host) -> Self {
+        let mut figures = Snapshot::default();
+        let mut shown = TopResponse { node: host.facts().node, ..TopResponse::default() };
+        for shard in host.observe(&Ask { detail: Detail::Totals, ..Ask::default() }) {
+            shown.calls_in_flight += shard.snapshot.calls as u64;
+            shown.applications += shard.snapshot.sessions.len() as u32;
+            shown.peers += shard.snapshot.peers.len() as u32;
+            figures.merge(shard.telemetry);
+        }
+        Self { shown, figures }
     }
 }
 

@@ -226,7 +226,9 @@ fn find_place(config: &mut Config) -> Result<(), DaemonError> {
 fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
     let history = Chronicle::default();
     history.keep(Arc::downgrade(host)).map_err(|error| Status::internal(format!("history: {error}")))?;
-    let service = AdminServer::new(AdminService::new(Arc::downgrade(host), history));
+    let service = AdminService::new(Arc::downgrade(host), history)
+        .map_err(|error| Status::internal(format!("admin looks: {error}")))?;
+    let service = AdminServer::new(service);
     let control = ControlServer::new(ControlService::new(Arc::downgrade(host), Audit::new(&host.audit_log)));
     let server = Server::builder()
         .name("admin")
