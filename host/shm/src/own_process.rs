@@ -37,6 +37,44 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
     #[cfg(target_env = "gnu")]
     fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    #[cfg(target_env = "gnu")]
+    fn mallinfo() -> Mallinfo;
+}
+
+/// `struct mallinfo` of glibc (mallinfo(3)). Its numbers are what fits in 32 bits of them.
+#[cfg(target_env = "gnu")]
+#[repr(C)]
+struct Mallinfo {
+    arena: std::ffi::c_int,
+    ordblks: std::ffi::c_int,
+    smblks: std::ffi::c_int,
+    hblks: std::ffi::c_int,
+    hblkhd: std::ffi::c_int,
+    usmblks: std::ffi::c_int,
+    fsmblks: std::ffi::c_int,
+    uordblks: std::ffi::c_int,
+    fordblks: std::ffi::c_int,
+    keepcost: std::ffi::c_int,
+}
+
+/// How much of the memory a process has of the kernel (`own_bytes`) is more than what is allocated: up to 2 GiB, beyond
+/// which the allocator's numbers say nothing. Zero with other allocators than glibc's.
+#[must_use]
+pub fn unused_bytes(own_bytes: u64) -> u64 {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes no pointer, and locks what it reads like every call of the allocator.
+        let info = unsafe { mallinfo() };
+        let allocated = info.uordblks.cast_unsigned().wrapping_add(info.hblkhd.cast_unsigned());
+        // What is allocated and was never touched is not the process's yet: less than nothing is unused then.
+        let unused = (own_bytes as u32).wrapping_sub(allocated);
+        u64::from(unused.cast_signed().max(0).cast_unsigned())
+    }
+    #[cfg(not(target_env = "gnu"))]
+    {
+        let _ = own_bytes;
+        0
+    }
 }
 
 /// Has the allocator give the kernel every page back that nothing lies on. It keeps them otherwise as long as anything
@@ -103,9 +141,13 @@ mod tests {
         // The last one keeps all before it from being given back.
         let held = vec![1u8; 100];
         let before = resident_kib();
+        let unused_kib = || unused_bytes(resident_kib() << 10) >> 10;
+        let unused = unused_kib();
         drop(blocks);
+        assert!(unused_kib() > unused + 80_000, "{unused} KiB unused before, {} behind", unused_kib());
         give_memory_back();
         assert!(resident_kib() + 80_000 < before, "{before} KiB before, {} behind", resident_kib());
+        assert!(unused_kib() < unused + 20_000, "{unused} KiB unused before, {} behind", unused_kib());
         drop(held);
     }
 }

@@ -204,10 +204,11 @@ impl Control {
         let until = |at: Instant| at.saturating_duration_since(Instant::now());
         let rest = self.rests_until.map(until);
         let late = self.clients.next_due().map(until);
+        let unused = self.memory.next_due().map(until);
         let memory = self.memory.is_due().then_some(BEHIND_SLEEP);
         let keys = (!self.keys.is_empty()).then_some(LOOK_EVERY);
         let shards = self.threads.next_look(monotonic_ns());
-        [rest, late, memory, keys, shards].into_iter().flatten().min()
+        [rest, late, memory, unused, keys, shards].into_iter().flatten().min()
     }
 
     /// Gives shards new keys and certificates when there are any.
