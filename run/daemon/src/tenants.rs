@@ -9,6 +9,9 @@
 //! is not a turn of the shard, in which a session has less than its tenant's credit: of messages of some KiB a turn
 //! takes so few that with a round in each nobody would ever have used up anything, and all would have the same. Whoever
 //! wants nothing keeps nothing for later, and nobody waits for a credit that nobody else wants.
+//!
+//! Who has gone has what is left of its credit, and what it owes, when it comes again: to detach and attach is no way
+//! to a new credit. It is forgotten when as many rounds have passed as make it whole.
 
 use crate::config::{Tenant as Table, TenantCandidate};
 use std::collections::HashMap;
@@ -20,7 +23,10 @@ const ROUND_BYTES: i64 = 256 << 10;
 /// What an entry costs beside its bytes: about as much of a shard's time as these bytes.
 const ENTRY_BYTES: i64 = 4 << 10;
 
-/// The tenants of a shard. Bounded by the sessions that are attached.
+/// Tenants remembered that have gone with less than a whole credit: those who owe least are forgotten first.
+const GONE_MAX: usize = 256;
+
+/// The tenants of a shard. Bounded by the sessions that are attached, and [`GONE_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct Tenants {
     /// As configured; who fits none is a user of weight 1.
@@ -32,6 +38,8 @@ pub(crate) struct Tenants {
     tenants: Vec<Tenant>,
     free: Vec<usize>,
     of_session: HashMap<SessionKey, usize>,
+    /// Those that have gone with less than a whole credit.
+    gone: HashMap<Box<str>, GoneTenant>,
     /// Sessions whose entries wait for credit in this turn.
     waiting: Vec<SessionKey>,
     /// Somebody in credit has had something done in this turn.
@@ -42,6 +50,13 @@ pub(crate) struct Tenants {
 struct Tenant {
     identity: Box<str>,
     sessions: u32,
+    round_bytes: i64,
+    credit_bytes: i64,
+}
+
+/// What a tenant that has gone would have.
+#[derive(Clone, Copy, Debug)]
+struct GoneTenant {
     round_bytes: i64,
     credit_bytes: i64,
 }
@@ -80,9 +95,15 @@ impl Tenants {
         let Some(index) = self.of_session.remove(&session) else { return };
         let tenant = &mut self.tenants[index];
         tenant.sessions -= 1;
-        if tenant.sessions == 0 {
-            self.by_identity.remove(&tenant.identity);
-            self.free.push(index);
+        if tenant.sessions > 0 {
+            return;
+        }
+        self.by_identity.remove(&tenant.identity);
+        self.free.push(index);
+        let Tenant { round_bytes, credit_bytes, .. } = *tenant;
+        if credit_bytes < round_bytes {
+            let identity = std::mem::take(&mut tenant.identity);
+            self.remember(identity, GoneTenant { round_bytes, credit_bytes });
         }
     }
 
@@ -135,6 +156,10 @@ impl Tenants {
         for tenant in &mut self.tenants {
             tenant.credit_bytes = (tenant.credit_bytes + least * tenant.round_bytes).min(tenant.round_bytes);
         }
+        self.gone.retain(|_, gone| {
+            gone.credit_bytes += least * gone.round_bytes;
+            gone.credit_bytes < gone.round_bytes
+        });
         waiting.into_iter().filter(|session| self.may_go(*session)).collect()
     }
 
@@ -144,8 +169,9 @@ impl Tenants {
 
     fn insert(&mut self, identity: &str, weight: u32) -> usize {
         let round_bytes = self.unit_bytes * i64::from(weight.max(1));
-        let tenant =
-            Tenant { identity: identity.into(), sessions: 0, round_bytes, credit_bytes: round_bytes };
+        let left_bytes = self.gone.remove(identity).map_or(round_bytes, |gone| gone.credit_bytes);
+        let credit_bytes = left_bytes.min(round_bytes);
+        let tenant = Tenant { identity: identity.into(), sessions: 0, round_bytes, credit_bytes };
         let index = match self.free.pop() {
             Some(index) => {
                 self.tenants[index] = tenant;
@@ -158,6 +184,18 @@ impl Tenants {
         };
         self.by_identity.insert(identity.into(), index);
         index
+    }
+
+    fn remember(&mut self, identity: Box<str>, gone: GoneTenant) {
+        if self.gone.len() >= GONE_MAX {
+            // In rounds: who owes least is whole soonest.
+            let owed = |gone: &GoneTenant| (gone.round_bytes - gone.credit_bytes) / gone.round_bytes;
+            let least = self.gone.iter().min_by_key(|(_, gone)| owed(gone));
+            let Some((least, _)) = least.filter(|(_, least)| owed(least) <= owed(&gone)) else { return };
+            let least = least.clone();
+            self.gone.remove(&least);
+        }
+        self.gone.insert(identity, gone);
     }
 }
 
@@ -298,6 +336,46 @@ mod tests {
         let had = turns(&mut tenants, &wants, 10_000);
         let ratio = had[0] as f64 / had[1..].iter().sum::<u64>() as f64;
         assert!((2.85..=3.15).contains(&ratio), "{had:?}");
+    }
+
+    /// Nor does a credit that is used up come back with a new session.
+    #[test]
+    fn who_comes_again_has_what_it_left() {
+        let mut tenants = three_to_one();
+        let mut had = [0_u64; 2];
+        for turn in 0..20_000 {
+            // The second comes anew whenever it has been served.
+            let wants = [(session(1), 100_000), (session(2), 100_000)];
+            tenants.begin_turn();
+            for index in [turn % 2, 1 - turn % 2] {
+                had[index] += drain(&mut tenants, wants[index]);
+            }
+            for key in tenants.relieve() {
+                had[usize::from(key == session(2))] += drain(&mut tenants, (key, 100_000));
+            }
+            tenants.leave(session(2));
+            tenants.enter(session(2), &user("uid:2"));
+        }
+        let ratio = had[0] as f64 / had[1] as f64;
+        assert!((2.85..=3.15).contains(&ratio), "{had:?}, {ratio}");
+        tenants.leave(session(2));
+        tenants.enter(session(3), &user("uid:3"));
+        turns(&mut tenants, &[(session(1), 1 << 20), (session(3), 1 << 20)], 1000);
+        assert!(tenants.gone.is_empty(), "{:?}", tenants.gone);
+    }
+
+    #[test]
+    fn few_of_those_who_have_gone_are_remembered_and_those_who_owe_most() {
+        let mut tenants = Tenants::new(Vec::new());
+        for number in 0..4 * GONE_MAX as u64 {
+            let identity = format!("uid:{number}");
+            tenants.enter(session(number), &user(&identity));
+            tenants.charge(session(number), if number % 8 == 0 { 64 << 20 } else { 64 });
+            tenants.leave(session(number));
+        }
+        assert_eq!(tenants.gone.len(), GONE_MAX);
+        let heavy = tenants.gone.values().filter(|gone| gone.credit_bytes < 0).count();
+        assert_eq!(heavy, 4 * GONE_MAX / 8);
     }
 
     #[test]
