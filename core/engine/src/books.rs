@@ -146,10 +146,16 @@ fn audit_session(engine: &Engine, key: SessionKey) -> Result<(), String> {
     agree(&of("ranges lent"), session.lent, lent)?;
     let parked = halves(engine).filter(|(_, call, direction, _)| leads_to(call, *direction) == Some(key));
     let parked = parked.flat_map(|(_, _, _, half)| {
-        let of_session = |bytes: &usize| half.large_of.is_none() || !engine.is_large(*bytes);
+        let large_elsewhere = half.large_of.is_some() || half.large_waits;
+        let of_session = move |bytes: &usize| !large_elsewhere || !engine.is_large(*bytes);
         half.backlog.iter().map(parked_bytes).filter(of_session)
     });
     agree(&of("parked bytes"), session.parked_bytes, parked.sum())?;
+    let answers = halves(engine)
+        .filter(|(_, call, direction, half)| leads_to(call, *direction) == Some(key) && half.large_waits);
+    let answers = answers.flat_map(|(_, _, _, half)| half.backlog.iter().map(parked_bytes));
+    let answers = answers.filter(|bytes| engine.is_large(*bytes)).sum();
+    agree(&of("bytes of large answers"), session.answer_bytes, answers)?;
     let held = halves(engine).filter_map(|(_, _, _, half)| half.share.held());
     let held = held.filter(|(session, _)| *session == key).map(|(_, bytes)| bytes as usize);
     agree(&of("bytes held by streams"), session.stream_bytes as usize, held.sum())?;

@@ -235,6 +235,9 @@ pub(crate) struct Half {
     /// The connection that still pays for the large messages in the backlog.
     #[serde(default)]
     pub large_of: Option<PeerKey>,
+    /// The large messages in the backlog are answers, for which the caller pays.
+    #[serde(default)]
+    pub large_waits: bool,
     /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
     pub released_bytes: u64,
     /// Message bytes passed on, as the sender counted them.

@@ -7,6 +7,8 @@ pub(crate) const WAITING: &str =
 pub(crate) const GRPC_MESSAGE_BYTES: &str =
     "bytes of a message once decompressed (limits.grpc_message_bytes)";
 pub(crate) const ARRIVING: &str = "bytes of large messages arriving (limits.assembling_bytes_per_peer)";
+pub(crate) const ANSWERS: &str =
+    "bytes of large answers waiting for a full receive heap (limits.assembling_bytes_per_peer)";
 pub(crate) const HELD_OF_SOURCE: &str = "bytes held for one address or user (limits.held_bytes_per_source)";
 pub(crate) const HELD_OF_HOST: &str = "bytes held for all connections and applications (limits.held_bytes)";
 pub(crate) const UNSENT: &str = "deadline of an answer that its client had not read";

@@ -6,7 +6,7 @@ use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
-use crate::limits::{ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
+use crate::limits::{ANSWERS, ARRIVING, CROSSING, GRPC_MESSAGE_BYTES};
 use crate::packing::Packing;
 use crate::sampled::{sample_answer, sample_request};
 use crate::session::Session;
@@ -253,13 +253,19 @@ impl Engine {
     }
 
     /// Counts the bytes a waiting item makes the daemon hold against the session it waits for. A large message was let
-    /// in as such, against its connection, and stays there: more than one window of a stream fits nowhere else.
+    /// in as such, against its connection: more than one window of a stream fits nowhere else. A large request stays
+    /// there. A large answer is its caller's from now on, who does not read: others have answers from there, too.
     fn account(&mut self, key: CallKey, direction: Direction, item: &Item<'_>) -> Result<(), Fault> {
         let bytes = item.body().map_or(0, Body::parked_bytes);
         if self.is_large(bytes)
             && let Some(peer) = self.sending_peer(key, direction)
-            && let Some(held) = self.held_by(peer)
         {
+            if let Some(session) =
+                self.destination(key, direction).filter(|_| direction == Direction::Response)
+            {
+                return self.account_answer(key, session, bytes);
+            }
+            let Some(held) = self.held_by(peer) else { return Ok(()) };
             *held += bytes;
             if let Some(call) = self.calls.find_mut(key) {
                 call.half(direction).large_of = Some(peer);
@@ -281,8 +287,26 @@ impl Engine {
                 limit: limit as u64,
             });
         }
-        self.held.book(&mut session.holding, parked_bytes as u64).map_err(HeldFull::fault)?;
+        let held_bytes = (parked_bytes + session.answer_bytes) as u64;
+        self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
         session.parked_bytes = parked_bytes;
+        Ok(())
+    }
+
+    /// A large answer waits for its caller to read others.
+    fn account_answer(&mut self, key: CallKey, session: SessionKey, bytes: usize) -> Result<(), Fault> {
+        let limit = self.limits.assembling_bytes_per_peer;
+        let Some(session) = self.sessions.find_mut(session) else { return Ok(()) };
+        let answer_bytes = session.answer_bytes + bytes;
+        if answer_bytes > limit {
+            return Err(Fault::Limit { name: ANSWERS, limit: limit as u64 });
+        }
+        let held_bytes = (session.parked_bytes + answer_bytes) as u64;
+        self.held.book(&mut session.holding, held_bytes).map_err(HeldFull::fault)?;
+        session.answer_bytes = answer_bytes;
+        if let Some(call) = self.calls.find_mut(key) {
+            call.response.large_waits = true;
+        }
         Ok(())
     }
 
@@ -292,6 +316,7 @@ impl Engine {
         let waiting = std::mem::take(&mut call.half(direction).backlog);
         waiting.iter().for_each(|item| self.unaccount(key, direction, item));
         if let Some(call) = self.calls.find_mut(key) {
+            call.half(direction).large_waits = false;
             change(call);
         }
         for item in &waiting {
@@ -316,13 +341,18 @@ impl Engine {
             return self.holds_less(peer, bytes);
         }
         let destination = self.destination(key, direction);
+        let is_large = self.is_large(bytes);
+        let is_waiting_answer = self.calls.find(key).is_some_and(|call| call.half_of(direction).large_waits);
         if destination.is_none() {
             self.unaccount_forwarded(key, direction, item);
         }
         if let Some(session) = destination.and_then(|session| self.sessions.find_mut(session)) {
-            let parked_bytes = session.parked_bytes.checked_sub(bytes);
-            session.parked_bytes = self.invariants.left(parked_bytes, "a session's items wait counted");
-            self.held.settle(&mut session.holding, session.parked_bytes as u64);
+            let is_answer = is_large && is_waiting_answer;
+            let counted = if is_answer { &mut session.answer_bytes } else { &mut session.parked_bytes };
+            let left = counted.checked_sub(bytes);
+            *counted = self.invariants.left(left, "a session's items wait counted");
+            let held_bytes = (session.parked_bytes + session.answer_bytes) as u64;
+            self.held.settle(&mut session.holding, held_bytes);
         }
     }
 

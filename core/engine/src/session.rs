@@ -63,6 +63,9 @@ pub struct Session {
     pub(crate) stream_bytes: u64,
     /// Bytes of messages that wait so that the daemon holds itself.
     pub(crate) parked_bytes: usize,
+    /// Bytes of large answers of other hosts that wait, beside those.
+    #[serde(default)]
+    pub(crate) answer_bytes: usize,
     /// What is booked for those.
     #[serde(skip)]
     pub(crate) holding: Holding,
@@ -143,6 +146,7 @@ impl Session {
             parked_streams: VecDeque::new(),
             stream_bytes: 0,
             parked_bytes: 0,
+            answer_bytes: 0,
             holding: Holding::default(),
             crossings: SessionCrossings::default(),
             lent: 0,

@@ -159,3 +159,47 @@ fn a_large_message_of_a_stream_waits_for_room_beside_small_ones() {
     unread.take(&mut client);
     assert_eq!(unread.messages[&again].len(), 1);
 }
+
+/// Who does not read pays for the large answers that wait for it, and whoever else has answers from that host does not.
+#[test]
+fn a_large_answer_that_waits_is_its_callers_to_pay() {
+    let limits =
+        Limits { stream_window_bytes: 64 << 10, assembling_bytes_per_peer: 1 << 20, ..Limits::default() };
+    let mut world = World::with_limits(limits);
+    let mut server = world.attach(1, PROTO, None, true);
+    let mut clients = [(); 2].map(|()| world.attach_sized(0, PROTO, TARGET, false, 1 << 20));
+    let mut unread = [(); 2].map(|()| Unread::default());
+    // Answers of so many KiB, one after the other. What became of the last.
+    let mut answer = |world: &mut World, of: usize, kib: usize| {
+        let call = open(world, &mut clients[of], 2);
+        let [one, other] = &mut clients;
+        world.settle(&mut [one, other, &mut server]);
+        let [delivered] = delivered(&mut server)[..] else { panic!("one call") };
+        let payload = world.blob(&mut server, &vec![of as u8; kib << 10]);
+        let message = Submission::Message { call: delivered, payload, end: false, a1: world.now };
+        world.submit(&server, message).unwrap();
+        world.submit(&server, Submission::Finish(finish(delivered, Code::Ok, None))).unwrap();
+        let [one, other] = &mut clients;
+        world.settle(&mut [one, other, &mut server]);
+        unread[of].take(&mut clients[of]);
+        let messages = unread[of].messages.get(&call).cloned().unwrap_or_default();
+        (call, messages, unread[of].ended.get(&call).copied())
+    };
+    // Neither has room for a second one.
+    let first = [0, 1].map(|of| answer(&mut world, of, 800));
+    assert!(first.iter().all(|(_, messages, ended)| messages.len() == 1 && *ended == Some(Code::Ok)));
+    assert_eq!(answer(&mut world, 0, 700).2, None, "it waits");
+    assert_eq!(answer(&mut world, 1, 700).2, None, "it waits, too, and has not failed");
+    assert_eq!(answer(&mut world, 0, 700).2, Some(Code::ResourceExhausted), "beyond its own budget");
+    let (call, messages, _) = &first[1];
+    world.submit(&clients[1], release(*call, Some(messages[0]), Span::default(), 0)).unwrap();
+    world.submit(&clients[1], release(*call, None, Span::default(), 9)).unwrap();
+    let [one, other] = &mut clients;
+    world.settle(&mut [one, other, &mut server]);
+    unread[1].take(&mut clients[1]);
+    assert!(unread[1].messages.values().any(|messages| messages.iter().any(|one| one.span.len >> 10 == 700)));
+    // Nothing is counted for one who has left.
+    world.detach(&clients[0]);
+    let [_, other] = &mut clients;
+    world.settle(&mut [other, &mut server]);
+}

@@ -409,7 +409,7 @@ fn take_out(engine: &mut Engine, key: SessionKey) -> Option<Session> {
         }
     }
     engine.held.leave(std::mem::take::<Holding>(&mut session.holding));
-    (session.parked_bytes, session.delivered) = (0, 0);
+    (session.parked_bytes, session.answer_bytes, session.delivered) = (0, 0, 0);
     session.made.clear();
     session.brought.clear();
     Some(session)
