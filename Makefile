@@ -3,7 +3,7 @@
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help test counts demo c wheel deb deb-test crates docs bench conformance r2p2 soak fmt lint
+.PHONY: help test counts demo c wheel deb deb-test crates docs bench conformance r2p2 soak storm fmt lint
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do printf '  make %-11s %s\n' "$$name" "$$what"; done
@@ -63,6 +63,11 @@ r2p2: ## R2P2 over a network that loses, doubles and reorders: 100,000 calls bet
 soak: ## random calls in every topology, ten minutes each (SOAK_SECONDS), three at a time; the seed is printed
 	SOAK_SECONDS=$${SOAK_SECONDS:-600} $(CARGO) test --release --locked --package trunkline-system-tests --test all -- \
 		soak:: --nocapture --test-threads 3
+
+storm: ## 500 replacements, 500 changes of policies and modules, 1,500 kills (ROUNDS) under load and attack; then `trunkline upgrade` as often
+	STORM_ROUNDS=$(or $(ROUNDS),500) $(CARGO) test --locked --workspace --test all -- storm --nocapture
+	UPGRADE_ROUNDS=$(or $(ROUNDS),500) TRUNKLINE_TEST_HANG_SECONDS=36000 $(CARGO) test --locked --workspace --test upgrade -- \
+		every_replacement the_daemons_own --nocapture --test-threads 1
 
 fmt: ## format every file
 	$(CARGO) fmt --all

@@ -21,6 +21,8 @@ pub struct Application {
     control: ControlSocket,
     end: AppEnd,
     next_call: u64,
+    /// Calls up to this one were cancelled.
+    given_up: u64,
 }
 
 impl Application {
@@ -44,7 +46,7 @@ impl Application {
             (reply::Kind::Attached(attached), fds) => {
                 let fds = SessionFds::from_fds(fds).map_err(|error| error.to_string())?;
                 let end = open_session(fds, &sizes(&attached)).map_err(|error| error.to_string())?;
-                Ok(Self { control, end, next_call: 1 })
+                Ok(Self { control, end, next_call: 1, given_up: 1 })
             }
             (other, _) => Err(said(other)),
         }
@@ -169,6 +171,28 @@ impl Application {
     pub fn hear(&mut self) -> Result<Option<Completion>, String> {
         let entry = self.end.completions.pop().map_err(|error| error.to_string())?;
         entry.map(|entry| Completion::decode(&entry).map_err(|error| format!("{error:?}"))).transpose()
+    }
+
+    /// Cancels the oldest call that was not, and takes what there is to be heard. `false`: there is none.
+    pub fn give_up_next(&mut self) -> bool {
+        if self.given_up == self.next_call {
+            return false;
+        }
+        self.given_up += 1;
+        let call = CallId(self.given_up);
+        let gone = self.submit(&Submission::Cancel { call });
+        while let Ok(Some(completion)) = self.hear() {
+            self.release(&completion);
+        }
+        gone
+    }
+
+    /// Gives back what came with the end of a call. Whether it was one.
+    pub fn release(&mut self, completion: &Completion) -> bool {
+        let Completion::Finish(finish) = completion else { return false };
+        let block = finish.payload.map_or(Span::default(), |payload| payload.block());
+        let (call, metadata, a18) = (finish.call, finish.metadata, Stamp(1));
+        self.submit(&Submission::Release { call, block, metadata, a18 })
     }
 
     /// Asks to bind so many times, and then reads the answers.

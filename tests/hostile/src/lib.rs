@@ -13,9 +13,31 @@
 //! else the machine does.
 //!
 //! * `attacks/` is what an attacker does when it is ordered to, one file for each way in: the control socket and the
-//!   rings (`local.rs`), the same with calls without end (`sharing.rs`), and the network (`network.rs`).
+//!   rings (`local.rs`), the same with calls without end (`sharing.rs`), what it may not do (`rights.rs`), and the
+//!   network (`network.rs`).
 //! * `application.rs` is an application made of nothing but the ABI, and `http2.rs` a client made of nothing but
 //!   frames: neither keeps rules that its author did not want to keep.
+//!
+//! What is attacked, and where (some attacks are shown with the program, in `tools/cli/tests`, or between two daemons):
+//!
+//! | attack | shown in |
+//! |---|---|
+//! | targets dialled with the daemon's rights, names of others, services one may not call | `rights.rs` |
+//! | callers that other hosts name, without or with their word | `run/daemon/tests/identity.rs` |
+//! | programs and modules of another user put in the daemon's place | `tools/cli/tests/upgrade.rs`, `modules.rs` |
+//! | forged, changed and repeated datagrams | `run/router/tests/seals.rs` |
+//! | bytes changed on the way, strangers, revoked ones | `run/daemon/tests/integrity.rs`, `identity.rs` |
+//! | a log that cannot be written, silent connections | `tools/cli/tests/crowd.rs`, `network.rs` |
+//! | paths, services and methods without end; drains | `local.rs`, `network.rs` |
+//! | refused calls, descriptor sets, heaps, answers nobody takes | `local.rs` |
+//! | targets without end, over replacements | `local.rs`, `upgrade.rs` |
+//! | requests to the control socket, connections that never attach | `local.rs` |
+//! | streams nobody reads, halves of messages, overdue answers, over gRPC and natively | `network.rs` |
+//! | a state that is large | `upgrade.rs` |
+//! | replacements under load and questions, all at once | `storm.rs`, `tools/cli/tests/upgrade.rs` |
+//! | calls within calls | `rights.rs` |
+//! | long headers in few bytes, questions without end | `network.rs`, `tools/cli/tests/looks.rs` |
+//! | users, control groups and services that want all of a shard | `shares.rs` |
 //!
 //! # Invariants
 //! * An attacker is never the user of the good pair: budgets are per user, and a test without root could show nothing.

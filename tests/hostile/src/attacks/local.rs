@@ -1,6 +1,6 @@
 //! Attacks by the control socket and the rings.
 
-use super::{Attacker, WITHOUT_END};
+use super::{Attacker, SMALL_WITHOUT_END, WITHOUT_END};
 use crate::application::{self, Application};
 use trunkline_call::RouteIndex;
 use trunkline_call::entry::{Call, Submission};
@@ -73,9 +73,18 @@ pub(super) fn refused(attacker: &mut Attacker, times: usize) -> Result<String, S
 
 /// Calls that ask for messages without end, none of which is taken.
 pub(super) fn untaken(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    ask_without_end(attacker, times, WITHOUT_END)
+}
+
+/// The same, for messages so small that they find room where no other does.
+pub(super) fn untaken_small(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    ask_without_end(attacker, times, SMALL_WITHOUT_END)
+}
+
+fn ask_without_end(attacker: &mut Attacker, times: usize, wanted: &[u8]) -> Result<String, String> {
     let mut application = Application::attach(&attacker.socket)?;
     let bound = application.bind(Vec::new(), vec![("/probe.v1.Probe/Count".into(), String::new())])?;
-    let (route, request) = (RouteIndex(bound.calls[0]), application.put(WITHOUT_END)?);
+    let (route, request) = (RouteIndex(bound.calls[0]), application.put(wanted)?);
     let mut made = 0;
     while made < times {
         let Submission::Call(call) = application.call(route) else { break };
@@ -238,6 +247,26 @@ pub(super) fn heaps(attacker: &mut Attacker, times: usize) -> Result<String, Str
         }
     }
     Ok(format!("{attached} sessions, {why}"))
+}
+
+/// Gives up the calls the last session has made, as far as they are waiting, and stays.
+pub(super) fn give_up(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let application = attacker.applications.last_mut().ok_or("nobody is there")?;
+    let given_up = (0..times).take_while(|_| application.give_up_next()).count();
+    Ok(format!("{given_up} calls"))
+}
+
+/// Takes what the last session is told until so many of its calls have ended, and gives it back.
+pub(super) fn hears(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let application = attacker.applications.last_mut().ok_or("nobody is there")?;
+    let mut ended = 0;
+    while ended < times {
+        match application.hear()? {
+            Some(completion) => ended += usize::from(application.release(&completion)),
+            None => std::thread::yield_now(),
+        }
+    }
+    Ok(format!("{ended} ends"))
 }
 
 /// All sessions leave.

@@ -2,6 +2,7 @@
 
 mod local;
 mod network;
+mod rights;
 mod sharing;
 
 use crate::application::Application;
@@ -11,11 +12,16 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use trunkline_call::RouteIndex;
+use trunkline_call::entry::Payload;
 use trunkline_shm::ControlSocket;
 use trunkline_system_tests::program::converse;
 
 /// What a request without an answer asks for: items of 60,000 bytes without end (`Wanted` of the probe's service).
 const WITHOUT_END: &[u8] = &[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x10, 0xe0, 0xd4, 0x03, 0x1a, 1, b'h'];
+
+/// The same, of one byte.
+const SMALL_WITHOUT_END: &[u8] = &[0x08, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x10, 1, 0x1a, 1, b'h'];
 
 /// What the attacker holds, until it is killed.
 #[derive(Default)]
@@ -27,6 +33,7 @@ struct Attacker {
     streams: Vec<TcpStream>,
     connections: Vec<Http2>,
     answered: Arc<AtomicU64>,
+    client: Option<(Application, RouteIndex, Payload)>,
 }
 
 /// An attack: how often, and in a line how far it came.
@@ -39,14 +46,23 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("names", local::names),
     ("refused", local::refused),
     ("untaken", local::untaken),
+    ("untaken_small", local::untaken_small),
     ("targets", local::targets),
     ("bare", local::bare),
     ("flood", local::flood),
     ("flooding", local::flooding),
     ("waiting", local::waiting),
     ("heaps", local::heaps),
+    ("give_up", local::give_up),
+    ("hears", local::hears),
     ("leave", local::leave),
     ("sets", local::sets),
+    ("dials", rights::dials),
+    ("takes_a_name", rights::takes_a_name),
+    ("calls", rights::calls),
+    ("nested", rights::nested),
+    ("client", sharing::client),
+    ("fill", sharing::fill),
     ("busy", sharing::busy),
     ("idle", sharing::idle),
     ("answered", sharing::answered),

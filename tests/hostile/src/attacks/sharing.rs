@@ -38,6 +38,32 @@ pub(super) fn idle(attacker: &mut Attacker, bytes: usize) -> Result<String, Stri
     Ok("nothing".into())
 }
 
+/// Attaches as a client of the service that is named after its user, whose calls have so many bytes each. It makes none
+/// yet.
+pub(super) fn client(attacker: &mut Attacker, bytes: usize) -> Result<String, String> {
+    let wants = Attach { submission_entries: RING_ENTRIES, ..Attach::default() };
+    let mut client = Application::attach_as(&attacker.socket, wants)?;
+    let user = rustix::process::getuid().as_raw();
+    // By which a daemon may know whose its calls are.
+    client.bind(vec![format!("hostile.v1.User{user}")], Vec::new())?;
+    let bound = client.bind(Vec::new(), vec![(format!("/hostile.v1.Of{user}/Call"), String::new())])?;
+    let request = client.put(&vec![7; bytes])?;
+    attacker.client = Some((client, RouteIndex(bound.calls[0]), request));
+    Ok(format!("calls of {bytes} bytes"))
+}
+
+/// Puts so many calls of that client into its ring.
+pub(super) fn fill(attacker: &mut Attacker, times: usize) -> Result<String, String> {
+    let (client, route, request) = attacker.client.as_mut().ok_or("there is no client")?;
+    for _ in 0..times {
+        let Submission::Call(call) = client.call(*route) else { continue };
+        if !client.submit(&Submission::Call(Call { payload: Some(*request), ..call })) {
+            return Err("the ring is full".into());
+        }
+    }
+    Ok(format!("{times} calls"))
+}
+
 /// How many calls have been answered so far.
 pub(super) fn answered(attacker: &mut Attacker, _: usize) -> Result<String, String> {
     Ok(attacker.answered.load(Ordering::Relaxed).to_string())
@@ -56,7 +82,8 @@ fn attach(attacker: &Attacker, bytes: usize) -> Result<Busy, String> {
     let bound = client.bind(Vec::new(), vec![(format!("/{service}/Call"), String::new())])?;
     let message = vec![7; bytes];
     let (request, answer) = (Some(client.put(&message)?), Some(server.put(&message)?));
-    let (route, answered) = (RouteIndex(bound.calls[0]), Arc::clone(&attacker.answered));
+    let route = RouteIndex(bound.calls[0]);
+    let answered = Arc::clone(&attacker.answered);
     Ok(Busy { client, server, route, request, answer, in_flight: 0, answered })
 }
 

@@ -43,9 +43,22 @@ fn refused_calls_are_not_kept() {
 fn answers_nobody_takes_leave_room_for_others() {
     let Some(mut stage) = Stage::set("untaken", "", "") else { return };
     stage.attack("untaken 1000");
+    stage.attack("untaken_small 1000");
     // What is under way lies in the server's heap and in the attacker's; what crosses from shard to shard, as much as a
     // sender may have under way there, is a copy.
     stage.end(48 * MIB);
+}
+
+/// Memory is given back while the one stays who had it held.
+#[test]
+fn what_a_session_had_held_is_given_back_while_it_stays() {
+    let Some(mut stage) = Stage::set("given up", "", EGRESS) else { return };
+    stage.attack("waiting 3000");
+    assert!(stage.grown_bytes() > 80 * MIB, "the daemon holds {} bytes more", stage.grown_bytes());
+    let said = stage.attack("give_up 3000");
+    assert_eq!(said, "done: 3000 calls");
+    stage.until_grown_by_at_most(24 * MIB);
+    stage.end(4 * 100 * MIB);
 }
 
 #[test]

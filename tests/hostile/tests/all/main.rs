@@ -3,6 +3,7 @@
 mod local;
 mod network;
 mod pair;
+mod rights;
 mod shares;
 mod stage;
 mod storm;

@@ -1,10 +1,13 @@
 //! Programs of two users who both want all of a shard, and have what their weights say.
 //!
-//! Both are bounded by the shard alone: what they do themselves is little, and they have hundreds of calls in flight.
-//! What is compared are counts, taken one after the other at either end of a while; the good pair calls beside them.
+//! What is compared are the calls a shard takes from either while both have some; the good pair calls beside them.
 
 use crate::pair::Pair;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use trunkline_call::RouteIndex;
+use trunkline_call::entry::Completion;
+use trunkline_control::Attach;
+use trunkline_hostile_tests::application::Application;
 use trunkline_system_tests::harness::{Host, Process, until, use_program};
 
 /// The users, of whom the first has three times the other's weight.
@@ -12,10 +15,11 @@ const USERS: [u32; 2] = [54_321, 54_322];
 const BY_USER: &str = "[[tenant]]\nuid = 54321\nweight = 3\n";
 /// The same by what its callers serve.
 const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n";
-/// Where the host's only hierarchy of control groups is, if it has one.
-const CGROUPS: &str = "/sys/fs/cgroup";
-/// Calls of the first user before anything is compared, and those that are.
-const WARM_UP_CALLS: u64 = 2_000;
+/// Calls of either user that are queued, as many of both as are compared: the first has some left then.
+const QUEUED: u64 = 2_400;
+/// Room for all of them with the largest messages.
+const SERVER_HEAP_BYTES: u64 = 512 << 20;
+/// Calls of one that is alone.
 const CALLS: u64 = 20_000;
 
 /// A host with a good pair and a program of either user, where there may be such.
@@ -38,6 +42,7 @@ fn order(program: &mut Process, order: &str) -> String {
     said.strip_prefix("done: ").unwrap_or_else(|| panic!("{order}: {said}")).to_owned()
 }
 
+/// Calls of a program that were answered so far.
 fn answered(program: &mut Process) -> u64 {
     order(program, "answered").parse().unwrap()
 }
@@ -52,18 +57,34 @@ fn ends(host: &mut Host, pair: Pair, programs: [Process; 2], what: &str) {
 
 /// What the first user had for each of the other's, both with messages of so many bytes. `prepare` is done to the first
 /// program before it attaches.
+///
+/// Both have a ring full of calls before the daemon looks, and one session serves both: it is told the calls in the
+/// order in which the shard has taken them, whatever else the machine does.
 fn ratio(what: &str, weights: &str, bytes: usize, prepare: impl FnOnce(&Process)) -> Option<f64> {
     let (mut host, pair, mut programs) = stage(what, weights)?;
     prepare(&programs[0]);
-    for program in &mut programs {
-        order(program, &format!("busy {bytes}"));
-    }
-    until("calls of both", || programs.iter_mut().all(|one| answered(one) > WARM_UP_CALLS).then_some(()));
-    let before = programs.each_mut().map(answered);
-    until("calls of the first", || (answered(&mut programs[0]) >= before[0] + CALLS).then_some(()));
-    let had: Vec<u64> = programs.iter_mut().zip(before).map(|(one, before)| answered(one) - before).collect();
+    let rings = Attach { submission_entries: 8192, completion_entries: 8192, ..Attach::default() };
+    let wants = Attach { receive_heap_bytes: SERVER_HEAP_BYTES, ..rings };
+    let mut server = Application::attach_as(&host.socket(), wants).unwrap();
+    let routes = USERS.map(|user| {
+        let bound = server.bind(vec![format!("hostile.v1.Of{user}")], Vec::new()).unwrap();
+        RouteIndex(bound.serves[0].route)
+    });
+    programs.iter_mut().for_each(|program| _ = order(program, &format!("client {bytes}")));
+    host.daemon().stop_for(|| {
+        programs.iter_mut().for_each(|program| _ = order(program, &format!("fill {QUEUED}")));
+    });
+    let mut had = [0_u64; 2];
+    until("as many calls as one of them has", || {
+        while let Some(completion) = server.hear().unwrap().filter(|_| had[0] + had[1] < QUEUED) {
+            let Completion::Call(call) = completion else { continue };
+            had[usize::from(call.route == routes[1])] += 1;
+        }
+        (had[0] + had[1] == QUEUED).then_some(())
+    });
     let ratio = had[0] as f64 / had[1] as f64;
-    eprintln!("{what}: {had:?} calls with {bytes} bytes each way, {ratio:.3} to 1");
+    eprintln!("{what}: {had:?} calls with {bytes} bytes, {ratio:.3} to 1");
+    drop(server);
     ends(&mut host, pair, programs, what);
     Some(ratio)
 }
@@ -90,15 +111,13 @@ fn services_have_weights() {
 fn control_groups_have_weights() {
     let what = "shares of control groups";
     let name = format!("trunkline-hostile-{}", std::process::id());
-    let group = ControlGroup(Path::new(CGROUPS).join(&name));
-    let is_unified = Path::new(CGROUPS).join("cgroup.controllers").exists();
-    if !is_unified || std::fs::create_dir(&group.0).is_err() {
+    let Some((group, path)) = hierarchy().and_then(|at| ControlGroup::make(&at, &name)) else {
         eprintln!(
-            "{what}: NOT SHOWN, because {CGROUPS} is no hierarchy of cgroup v2 that this test may write to"
+            "{what}: NOT SHOWN, because there is no hierarchy of cgroup v2 that this test may write to"
         );
         return;
-    }
-    let weights = format!("[[tenant]]\ncgroup = \"/{name}\"\nweight = 3\n");
+    };
+    let weights = format!("[[tenant]]\ncgroup = {path:?}\nweight = 3\n");
     let enter = |program: &Process| {
         std::fs::write(group.0.join("cgroup.procs"), program.id().to_string()).unwrap();
     };
@@ -106,8 +125,30 @@ fn control_groups_have_weights() {
     assert!((2.85..=3.15).contains(&ratio), "{ratio}");
 }
 
+/// Where this host has its hierarchy of cgroup v2, alone or beside those of v1, and the group this process is in.
+fn hierarchy() -> Option<(PathBuf, String)> {
+    // proc(5): root of the mount, mount point, …, a hyphen, type.
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let unified = |fields: &Vec<&str>| fields.iter().rev().nth(2) == Some(&"cgroup2") && fields[3] == "/";
+    let mount = fields.filter(unified).find_map(|fields| fields.get(4).map(|at| (*at).to_owned()))?;
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
+    Some((mount.into(), own))
+}
+
 /// Removed with the test, once nobody is in it.
 struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// A group below this process's own, and its name in the hierarchy.
+    fn make((mount, own): &(PathBuf, String), name: &str) -> Option<(Self, String)> {
+        let path = format!("{}/{name}", own.trim_end_matches('/'));
+        let at = mount.join(path.trim_start_matches('/'));
+        std::fs::create_dir(&at).ok()?;
+        Some((Self(at), path))
+    }
+}
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {

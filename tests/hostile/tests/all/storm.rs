@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trunkline::{Execution, Request, Wait};
 use trunkline_services::proto::grpc::health::v1::HealthCheckRequest;
 use trunkline_services::proto::grpc::health::v1::health_check_response::ServingStatus;
@@ -21,14 +21,25 @@ use trunkline_system_tests::proto::probe::order::Task;
 use trunkline_system_tests::proto::probe::probe_client::ProbeClient;
 use trunkline_test_modules as built;
 
-/// Environment variable: rounds of the storm, each with a replacement, a change of policies and modules, and two kills.
-/// 500 are asked for; a few are what every run can afford.
+/// Environment variable: rounds of the storm, each with a replacement, a change of policies and modules, and three
+/// kills: a client, a server, an attacker. `make storm` has 500; a few are what every run can afford.
 const ROUNDS_VARIABLE: &str = "STORM_ROUNDS";
+/// Rounds after which it is said how far the storm is.
+const TOLD_EVERY: usize = 10;
 const ROUNDS: usize = 6;
 /// Calls and probes that are answered before the next round.
 const CALLS: usize = 20;
 /// The attacker's user.
 const USER: u32 = 54_321;
+/// What the attacker of a round does, while the daemon is replaced.
+const ATTACKS: [&[&str]; 6] = [
+    &["flooding 1", "names 500", "waiting 200", "silent 50"],
+    &["unread 100", "halves 1", "references 200", "bare 200"],
+    &["untaken 200", "refused 5000", "targets 500", "heaps 5"],
+    &["native_unread 50", "overdue 50", "sets 2", "paths 4000"],
+    &["slow 1", "large_halves 1", "learned 200", "drains 2000"],
+    &["busy 4096", "greeted 50", "flood 2000"],
+];
 /// Steps of a hand-over at which the successor dies, in every third round.
 const DEATHS: [&str; 4] = ["able", "prepared", "sent", "ready"];
 /// When every call must have ended.
@@ -110,19 +121,23 @@ fn chain(folder: &Path, round: usize, rounds: usize) -> String {
     )
 }
 
-/// Another user that does what it can, where there may be one.
-fn attacker(host: &Host) -> Option<Process> {
+/// Another user that does what it can, where there may be one: it has begun when this returns.
+fn attacker(host: &Host, round: usize) -> Option<Process> {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("storm: WITHOUT AN ATTACKER, because only root can start a program of another user");
         return None;
     }
     let address = host.endpoint().trim_start_matches("tcp://").to_owned();
     let mut attacker = Process::start_as(USER, &["attacker", host.socket().to_str().unwrap(), &address], &[]);
-    for order in ["flooding 1", "names 500", "waiting 200", "silent 50"] {
-        let said = attacker.ask(order);
-        assert!(said.starts_with("done: "), "{order}: {said}");
-    }
+    ATTACKS[round % ATTACKS.len()].iter().for_each(|order| attacker.tell(order));
     Some(attacker)
+}
+
+/// Waits until the attacker has come as far as it gets. A daemon that is being replaced may stop it.
+fn until_through(attacker: &mut Process, round: usize) {
+    for order in ATTACKS[round % ATTACKS.len()] {
+        let said = attacker.hear();
+        assert!(said.starts_with("done: ") || said.starts_with("stopped: "), "{order}: {said}");
+    }
 }
 
 fn spawn<T: Send + Sync + 'static>(of: &Arc<T>, run: impl FnOnce(&T) + Send + 'static) -> JoinHandle<()> {
@@ -137,10 +152,12 @@ fn a_storm_executes_nothing_twice_and_finds_the_daemon_well() {
     let mut host = Host::healthy("", "[egress]\nallow = [\"*\"]\n");
     let folder = tempfile::tempdir().unwrap();
     let policies = folder.path().join("chain.toml");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("storm: WITHOUT AN ATTACKER, because only root can start a program of another user");
+    }
     let mut server = host.server("server");
     let calls = client(&host, "");
     until_served(&calls);
-    let attacker = attacker(&host);
     let (load, probes) = (Arc::new(Load::default()), Arc::new(Probes::default()));
     let mut threads: Vec<_> = (0..2)
         .map(|_| {
@@ -150,8 +167,10 @@ fn a_storm_executes_nothing_twice_and_finds_the_daemon_well() {
         .collect();
     let prober = HealthClient::new(channel(&host, ""));
     threads.push(spawn(&probes, move |probes| probes.run(&prober)));
+    let (began, mut died) = (Instant::now(), 0);
     for round in 0..rounds {
         let (answered, heard) = (load.answered.lock().unwrap().len(), probes.heard.load(Ordering::Relaxed));
+        let mut attacker = attacker(&host, round);
         std::fs::write(&policies, chain(folder.path(), round, rounds)).unwrap();
         let said = host.daemon().ask(&format!("policies {}", policies.display()));
         assert!(said.starts_with("applied"), "round {round}: {said}");
@@ -161,21 +180,32 @@ fn a_storm_executes_nothing_twice_and_finds_the_daemon_well() {
             host.daemon().replace_and_kill("new", death);
             let said = host.daemon().hear();
             assert!(said.starts_with("goes on: "), "round {round}, {death}: {said}");
-        } else {
-            host.replace_daemon();
+            died += 1;
         }
+        host.replace_daemon();
+        attacker.iter_mut().for_each(|attacker| until_through(attacker, round));
         server.kill();
+        drop(attacker);
         server = host.server("server");
         until("calls and probes that are answered", || {
             let goes_on = load.answered.lock().unwrap().len() >= answered + CALLS
                 && probes.heard.load(Ordering::Relaxed) >= heard + CALLS as u64;
             goes_on.then_some(())
         });
+        if (round + 1) % TOLD_EVERY == 0 {
+            let (answered, heard) =
+                (load.answered.lock().unwrap().len(), probes.heard.load(Ordering::Relaxed));
+            let [took, kib] = [began.elapsed().as_secs(), host.daemon().own_bytes() >> 10];
+            eprintln!(
+                "storm: {} of {rounds} rounds in {took} s; {answered} calls answered, {heard} probes; the daemon has \
+                 {kib} KiB",
+                round + 1
+            );
+        }
     }
     load.stop.store(true, Ordering::Relaxed);
     probes.stop.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    drop(attacker);
     let executed = load.is_true_of(&host.log());
     let failures = std::mem::take(&mut *probes.failures.lock().unwrap());
     assert!(
@@ -186,7 +216,9 @@ fn a_storm_executes_nothing_twice_and_finds_the_daemon_well() {
     );
     host.until_idle();
     println!(
-        "{rounds} rounds: {executed} executions, none twice; {} probes, all answered",
+        "{rounds} replacements and {died} that failed, {rounds} changes of policies and modules, {} kills: {executed} \
+         executions, none twice; {} probes, all answered",
+        3 * rounds + died,
         probes.heard.load(Ordering::Relaxed)
     );
 }

@@ -124,6 +124,16 @@ impl Process {
         process.and_then(Pid::from_raw).unwrap_or_else(|| panic!("{}: {answer}", self.name))
     }
 
+    /// Stops it (SIGSTOP) while something is done.
+    pub fn stop_for<T>(&mut self, what: impl FnOnce() -> T) -> T {
+        let process = self.successor.or(Pid::from_raw(self.child.id().cast_signed()));
+        let process = process.expect("a process has a number");
+        kill_process(process, Signal::STOP).expect("it is there");
+        let done = what();
+        kill_process(process, Signal::CONT).expect("it is there");
+        done
+    }
+
     /// Waits until neither this process nor the one that was to take its place is there.
     pub fn until_gone(&mut self, successor: Pid) {
         let _ = self.child.wait();
