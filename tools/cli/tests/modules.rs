@@ -212,3 +212,25 @@ fn a_daemon_does_not_start_without_its_modules() {
     let expected = "policy[0].path: (policy \"m\") cannot open /no/such/module.so: No such file or directory";
     assert!(ended.err.contains(expected), "{}", ended.err);
 }
+
+/// What a module asks for is an expression of the policies' language: who calls is in it, as the kernel says.
+#[test]
+fn a_module_sees_who_calls() {
+    let stage = Stage::new();
+    let module = built::field_check(stage.folder.path());
+    let own = format!("uid:{}", rustix::process::geteuid().as_raw());
+    let allowing = |field: &str, who: &str| {
+        policy(&module, &format!("config = {{ field = {field:?}, allowed = [{who:?}] }}"))
+    };
+    stage.changed("add", &allowing("caller.identity", &own));
+    assert!(stage.query("ring").is_ok());
+    stage.changed("set", &allowing("caller.identity", "uid:4294967294"));
+    assert_eq!(stage.query("ring").unwrap_err().code(), Code::PermissionDenied);
+    let program = std::env::current_exe().unwrap().canonicalize().unwrap();
+    stage.changed("set", &allowing("caller.program", program.to_str().unwrap()));
+    assert!(stage.query("ring").is_ok());
+    stage.changed("set", &allowing("caller.name", "somebody else"));
+    assert_eq!(stage.query("ring").unwrap_err().code(), Code::PermissionDenied);
+    let number = stage.change("set", &allowing("caller.uid", "1000"), &[]);
+    assert!(number.err.contains("caller.uid"), "it wants a text: {number:?}");
+}
