@@ -119,6 +119,21 @@ def test_streams():
     run(part)
 
 
+def test_the_end_of_a_stream_is_waited_for_though_nobody_reads():
+    async def part(stage):
+        call = stage.stub.Chat()
+        await call.done_writing()
+        assert await call.code() == grpc.StatusCode.OK and await call.read() is grpc.aio.EOF
+        # Who waits for headers or the end takes no response from who reads.
+        call = stage.stub.Words(pb.Text(text="a b c"))
+        code = asyncio.create_task(call.code())
+        await call.initial_metadata()
+        assert [(await call.read()).text for _ in range(2)] == ["a", "b"] and not code.done()
+        assert [word.text async for word in call] == ["c"] and await code == grpc.StatusCode.OK
+
+    run(part)
+
+
 def test_several_loops_after_each_other():
     async def part(stage):
         assert (await stage.stub.Echo(pb.Text(text="again"))).text == "again"

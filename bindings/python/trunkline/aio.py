@@ -355,16 +355,19 @@ class _Call:
             self._callbacks.append(callback)
 
     async def initial_metadata(self):
-        return _metadata(await asyncio.shield(self._initial))
+        return _metadata(await self._until(self._initial))
 
     async def trailing_metadata(self):
-        return _metadata((await asyncio.shield(self._over)).trailers)
+        return _metadata((await self._until(self._over)).trailers)
 
     async def code(self):
-        return code_of((await asyncio.shield(self._over)).code)
+        return code_of((await self._until(self._over)).code)
 
     async def details(self):
-        return (await asyncio.shield(self._over)).message
+        return (await self._until(self._over)).message
+
+    async def _until(self, future):
+        return await asyncio.shield(future)
 
     async def wait_for_connection(self):
         await self._begun
@@ -407,12 +410,41 @@ class _OneResponse:
 class _ManyResponses:
     """A call of many responses: read, or iterated over."""
 
+    # The receiving of a response before anybody reads it; and a future that is done when it is read.
+    _ahead = _taken = None
+
     async def read(self):
-        message = await self._receive()
+        ahead, self._ahead = self._ahead, None
+        if self._taken is not None:
+            self._taken.set_result(None)
+            self._taken = None
+        if ahead is None:
+            message = await self._receive()
+        else:
+            try:
+                message = await asyncio.shield(ahead)
+            except asyncio.CancelledError:
+                self.cancel()
+                raise
         if message is EOF:
             self._raise_if_failed()
             return EOF
         return self._method.deserialize(message)
+
+    async def _until(self, future):
+        """Waits for headers or the end, although perhaps nobody reads: one response is received ahead."""
+        while not future.done():
+            if self._ahead is None:
+                self._ahead = self._loop.create_task(self._receive())
+            if not self._ahead.done():
+                waited = self._ahead
+            else:
+                self._ahead.result()
+                if self._taken is None:
+                    self._taken = self._loop.create_future()
+                waited = self._taken
+            await asyncio.wait({future, waited}, return_when=asyncio.FIRST_COMPLETED)
+        return future.result()
 
     async def _iterate(self):
         while (message := await self.read()) is not EOF:
