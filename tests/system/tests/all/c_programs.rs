@@ -2,7 +2,7 @@
 //! and killed servers and daemons lead to no call executed twice, and none executed that was reported as not executed.
 
 use crate::once::are_true_of_a_log;
-use crate::support::c_programs::{Command as Words, Prefix, Program};
+use crate::support::c_programs::{Command as Words, Prefix, Program, Surface};
 use crate::support::{Host, until};
 use std::process::Command;
 
@@ -94,6 +94,15 @@ fn daemons_are_replaced_and_killed_with_servers_under_load_from_cpp() {
     let prefix = Prefix::new();
     let Some(load) = prefix.compiled_over_the_probe("tests/system/cpp/load.cpp") else { return };
     replaced_under(&load, &["client"]);
+    killed_under(&load, "client");
+}
+
+#[test]
+fn daemons_are_replaced_and_killed_with_servers_under_load_from_grpc_cpp() {
+    let prefix = Prefix::new();
+    let (source, proto) = ("tests/system/cpp/grpc_load.cc", "tests/system/proto/probe.proto");
+    let Some(load) = prefix.over_grpc(Surface::Trunkline, source, proto) else { return };
+    replaced_under(&load, &["client", "callback", "queued"]);
     killed_under(&load, "client");
 }
 

@@ -7,6 +7,7 @@ mod crowds;
 mod elastic;
 mod forks;
 mod grpc_cpp;
+mod grpc_interop;
 mod kills;
 mod languages;
 mod limits;

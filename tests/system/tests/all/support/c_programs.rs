@@ -88,39 +88,29 @@ impl Prefix {
     /// `bindings/cpp/tests/grpc/exam.cc` against one of the two. `None`, and a line that says what is missing, where
     /// the machine has no tools for it.
     pub fn exam(&self, surface: Surface) -> Option<Command> {
-        let (tools, packages): (&[&str], &[&str]) = match surface {
-            Surface::Trunkline => (&["c++", "protoc", "pkg-config"], &["protobuf"]),
-            Surface::Stock => (&["c++", "protoc", "pkg-config", "grpc_cpp_plugin"], &["grpc++", "protobuf"]),
-        };
-        // grpc_cpp_plugin says nothing to `--version`, and ends when there is nothing to read.
-        let runs = |tool: &&str| {
-            let tried = process::Command::new(tool).arg("--version").stdin(Stdio::null()).output();
-            tried.is_ok()
-        };
-        let flags = process::Command::new("pkg-config").args(["--cflags", "--libs"]).args(packages).output();
-        let flags = flags.ok().filter(|output| output.status.success());
-        let missing = tools.iter().find(|tool| !runs(tool)).copied();
-        let Some(flags) = flags.filter(|_| missing.is_none()) else {
-            eprintln!(
-                "skipped: gRPC C++'s surface ({surface:?}): there is no {}",
-                missing.unwrap_or(packages[0])
-            );
-            return None;
-        };
-        let generated = self.path().join(format!("{surface:?}"));
+        self.over_grpc(surface, "bindings/cpp/tests/grpc/exam.cc", "bindings/cpp/tests/grpc/exam.proto")
+    }
+
+    /// A program of gRPC C++'s surface and its types.
+    pub fn over_grpc(&self, surface: Surface, source: &str, proto: &str) -> Option<Command> {
+        let flags = flags_of(surface)?;
+        let (source, proto) = (root().join(source), root().join(proto));
+        let stem = source.file_stem().unwrap();
+        let generated = self.path().join(format!("{surface:?}-{}", stem.display()));
         std::fs::create_dir_all(&generated).unwrap();
-        let sources = root().join("bindings/cpp/tests/grpc");
-        self.generate(surface, &sources, &generated);
-        let program = generated.join("exam");
+        let file = proto.file_name().unwrap().to_str().unwrap().to_owned();
+        self.generate_from(surface, proto.parent().unwrap(), std::slice::from_ref(&file), &generated);
+        let program = generated.join(stem);
         let mut cc = process::Command::new("c++");
-        cc.args(["-std=c++17", "-Wall", "-Wextra", "-I"]).arg(&generated).arg("-I").arg(&sources);
+        cc.args(["-std=c++17", "-Wall", "-Wextra", "-I"]).arg(&generated);
         if surface == Surface::Trunkline {
             for folder in ["include/trunkline", "include"] {
                 cc.arg("-I").arg(self.path().join(folder));
             }
             cc.arg("-Werror");
         }
-        cc.args([sources.join("exam.cc"), generated.join("exam.grpc.pb.cc"), generated.join("exam.pb.cc")]);
+        let made = |end: &str| generated.join(file.replace(".proto", end));
+        cc.args([source, made(".grpc.pb.cc"), made(".pb.cc")]);
         if surface == Surface::Trunkline {
             cc.arg("-L").arg(self.path().join("lib")).arg("-ltrunkline");
             cc.arg(format!("-Wl,-rpath,{}", self.path().join("lib").display()));
@@ -128,15 +118,13 @@ impl Prefix {
         if surface == Surface::Stock {
             cc.args(["-Wl,--no-as-needed", "-lgrpc++_reflection"]);
         }
-        cc.args(String::from_utf8_lossy(&flags.stdout).split_whitespace())
-            .args(["-lpthread", "-o"])
-            .arg(&program);
+        cc.args(flags).args(["-lpthread", "-o"]).arg(&program);
         ended_well("c++", cc.output().unwrap());
         Some(Command(vec![program.into()]))
     }
 
-    /// What protoc and the plugin of the surface make of the exam's types.
-    fn generate(&self, surface: Surface, sources: &Path, generated: &Path) {
+    /// What protoc and the plugin of the surface make of files below `sources`.
+    pub fn generate_from(&self, surface: Surface, sources: &Path, files: &[String], generated: &Path) {
         let mut protoc = process::Command::new("protoc");
         protoc
             .arg(format!("--proto_path={}", sources.display()))
@@ -148,19 +136,45 @@ impl Prefix {
             protoc.arg(format!("--plugin=protoc-gen-grpc={plugin}"));
             protoc.arg(format!("--grpc_out={}", generated.display()));
         }
-        ended_well("protoc", protoc.arg("exam.proto").output().unwrap());
+        ended_well("protoc", protoc.args(files).output().unwrap());
         if surface == Surface::Trunkline {
             // The plugin's answer is that of the generator it calls; its own tests show that.
-            let set =
-                trunkline_schema::compile_proto_files(&[sources.join("exam.proto")], &[sources]).unwrap();
-            for file in trunkline_codegen::generate_cpp_grpc(&set, &["exam.proto".to_owned()]).unwrap() {
+            let paths: Vec<PathBuf> = files.iter().map(|file| sources.join(file)).collect();
+            let set = trunkline_schema::compile_proto_files(&paths, &[sources]).unwrap();
+            for file in trunkline_codegen::generate_cpp_grpc(&set, files).unwrap() {
                 std::fs::write(generated.join(file.name), file.text).unwrap();
             }
         }
     }
 }
 
-fn ended_well(what: &str, output: process::Output) {
+/// What a program of a surface is linked with. `None`, and a line that says what is missing, where the machine has no
+/// tools for it.
+pub fn flags_of(surface: Surface) -> Option<Vec<String>> {
+    let (tools, packages): (&[&str], &[&str]) = match surface {
+        Surface::Trunkline => (&["c++", "protoc", "pkg-config"], &["protobuf"]),
+        Surface::Stock => (&["c++", "protoc", "pkg-config", "grpc_cpp_plugin"], &["grpc++", "protobuf"]),
+    };
+    // grpc_cpp_plugin says nothing to `--version`, and ends when there is nothing to read.
+    let runs = |tool: &&str| {
+        let tried = process::Command::new(tool).arg("--version").stdin(Stdio::null()).output();
+        tried.is_ok()
+    };
+    let flags = process::Command::new("pkg-config").args(["--cflags", "--libs"]).args(packages).output();
+    let flags = flags.ok().filter(|output| output.status.success());
+    let missing = tools.iter().find(|tool| !runs(tool)).copied();
+    let Some(flags) = flags.filter(|_| missing.is_none()) else {
+        eprintln!(
+            "skipped: gRPC C++'s surface ({surface:?}): there is no {}",
+            missing.unwrap_or(packages[0])
+        );
+        return None;
+    };
+    Some(String::from_utf8_lossy(&flags.stdout).split_whitespace().map(str::to_owned).collect())
+}
+
+/// Ends the test unless the program ended well.
+pub fn ended_well(what: &str, output: process::Output) {
     assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
