@@ -49,6 +49,20 @@ impl Scene {
         Self::new(Host::secured(&keys, false), Some(far), &target, true)
     }
 
+    /// The same, with daemons of one shard: modules count on each shard by themselves, and a busy application may be
+    /// moved to another.
+    pub fn secured_of_one_shard() -> Self {
+        let keys = Keys::new();
+        let [far, near] = [true, false].map(|listens| {
+            let mut host = Host::secured(&keys, listens);
+            host.set_shards(1);
+            host.daemon().replace();
+            host
+        });
+        let target = far.secured_endpoint();
+        Self::new(near, Some(far), &target, true)
+    }
+
     /// Two hosts that speak gRPC, as with any other server and any other client.
     pub fn over_grpc() -> Self {
         let far = Host::over_tcp();

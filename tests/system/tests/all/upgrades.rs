@@ -198,7 +198,7 @@ fn chains_modules_and_daemons_change_in_one_run_and_nobody_notices() {
     let folder = tempfile::tempdir().unwrap();
     built::field_check(folder.path());
     let files = [folder.path().join("near.toml"), folder.path().join("far.toml")];
-    let mut scene = Scene::secured();
+    let mut scene = Scene::secured_of_one_shard();
     let client = client(&scene.near, &scene.target);
     apply(&mut scene.near, &files[0], &near_chain(folder.path(), 0), 0);
     apply(scene.far(), &files[1], &far_chain(folder.path(), 0), 0);
