@@ -16,9 +16,8 @@ const BY_USER: &str = "[[tenant]]\nuid = 54321\nweight = 3\n";
 /// The same by what its callers serve.
 const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n";
 /// Calls of either user that are queued, as many of both as are compared: the first has some left then.
-const QUEUED: u64 = 2_400;
-/// Room for all of them with the largest messages.
-const SERVER_HEAP_BYTES: u64 = 512 << 20;
+/// The largest of them fit into the receive heap of one session.
+const QUEUED: u64 = 1_800;
 /// Calls of one that is alone.
 const CALLS: u64 = 20_000;
 
@@ -63,8 +62,7 @@ fn ends(host: &mut Host, pair: Pair, programs: [Process; 2], what: &str) {
 fn ratio(what: &str, weights: &str, bytes: usize, prepare: impl FnOnce(&Process)) -> Option<f64> {
     let (mut host, pair, mut programs) = stage(what, weights)?;
     prepare(&programs[0]);
-    let rings = Attach { submission_entries: 8192, completion_entries: 8192, ..Attach::default() };
-    let wants = Attach { receive_heap_bytes: SERVER_HEAP_BYTES, ..rings };
+    let wants = Attach { submission_entries: 8192, completion_entries: 8192, ..Attach::default() };
     let mut server = Application::attach_as(&host.socket(), wants).unwrap();
     let routes = USERS.map(|user| {
         let bound = server.bind(vec![format!("hostile.v1.Of{user}")], Vec::new()).unwrap();

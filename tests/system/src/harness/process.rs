@@ -129,6 +129,10 @@ impl Process {
         let process = self.successor.or(Pid::from_raw(self.child.id().cast_signed()));
         let process = process.expect("a process has a number");
         kill_process(process, Signal::STOP).expect("it is there");
+        let stat = format!("/proc/{}/stat", process.as_raw_nonzero());
+        // proc(5): the state follows the name, which is in parentheses.
+        let stands = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "));
+        until("it stands still", || stands().then_some(()));
         let done = what();
         kill_process(process, Signal::CONT).expect("it is there");
         done
