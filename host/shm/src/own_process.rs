@@ -144,7 +144,8 @@ mod tests {
         let unused_kib = || unused_bytes(resident_kib() << 10) >> 10;
         let unused = unused_kib();
         drop(blocks);
-        assert!(unused_kib() > unused + 80_000, "{unused} KiB unused before, {} behind", unused_kib());
+        // The heap of a thread gives back some of it by itself.
+        assert!(unused_kib() > unused + 40_000, "{unused} KiB unused before, {} behind", unused_kib());
         give_memory_back();
         assert!(resident_kib() + 80_000 < before, "{before} KiB before, {} behind", resident_kib());
         assert!(unused_kib() < unused + 20_000, "{unused} KiB unused before, {} behind", unused_kib());
