@@ -245,8 +245,10 @@ fn a_trace_begins_where_there_is_none() {
     let (signal, body) = got.recv().unwrap();
     assert_eq!(signal, "traces");
     let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap();
-    let [sent, attempt] = &spans[..] else { panic!("{spans:#?}") };
+    let [sent, attempt, received] = &spans[..] else { panic!("{spans:#?}") };
     assert_eq!((&sent["parentSpanId"], &attempt["parentSpanId"]), (&"".into(), &sent["spanId"]));
+    assert_eq!(received["name"], "Recv.search.v1.Search.Query");
+    assert_eq!(received["parentSpanId"], attempt["spanId"]);
     assert_eq!(attribute(sent, "trunkline.rpc.components_measured")["intValue"], "7", "within one host");
 }
 
