@@ -93,6 +93,8 @@ const CROSSING_LOOKED_MAX: usize = 64;
 /// shards want.
 const RESTING_LOOKED_MAX: usize = 64;
 const KEPT_LOOKED_MAX: usize = 16;
+/// Services that are forgotten and may stand in a line still, beside as many as there are.
+const FORGOTTEN_MAX: usize = 64;
 
 impl Workers {
     /// The workers of a service, as the registry has them at this version.
@@ -422,6 +424,17 @@ impl Workers {
         if let Some(service) = self.services.remove(key) {
             self.by_service.remove(&service.name);
             self.waited_for -= usize::from(service.listed.counts);
+            self.drop_forgotten();
+        }
+    }
+
+    /// Services that are forgotten leave lines that nobody walks, too, before most of a line is of them.
+    fn drop_forgotten(&mut self) {
+        let Self { services, grown, waited, .. } = self;
+        for line in [grown, waited] {
+            if line.len() > 2 * services.len() + FORGOTTEN_MAX {
+                line.retain(|key| services.find(*key).is_some());
+            }
         }
     }
 
@@ -549,6 +562,19 @@ mod tests {
             (SERVICES as usize).div_ceil(RESTING_LOOKED_MAX),
             "nobody is asked twice before all others"
         );
+    }
+
+    /// Nobody looks at what waits, nor asks what has grown.
+    #[test]
+    fn services_that_come_and_go_leave_no_line_that_grows() {
+        let mut workers = Workers::default();
+        for _ in 0..1000 {
+            crowded(&mut workers, 2);
+            (0..4).for_each(|number| workers.dismiss(session(number)));
+            while workers.poll(NOW).is_some() {}
+        }
+        assert!(workers.services.is_empty() && workers.stirred.is_empty());
+        assert!(workers.grown.len() <= FORGOTTEN_MAX && workers.waited.len() <= FORGOTTEN_MAX);
     }
 
     #[test]

@@ -47,9 +47,7 @@ impl Listening {
             let _ = poller.remove(&self.listener);
         }
     }
-}
 
-impl Listening {
     /// Whether both are descriptors of one socket.
     pub fn is_same_socket(&self, other: &Self) -> bool {
         let place = |one: &Self| fstat(one.listener.as_fd()).map(|found| (found.st_dev, found.st_ino));

@@ -29,9 +29,7 @@ impl RecorderKeys {
         };
         is_share.then_some(()).ok_or_else(wrong)
     }
-}
 
-impl RecorderKeys {
     /// The share of calls without a trace context with which a trace begins; `None` if calls get no spans.
     pub fn traced_share(&self, otlp: &Otlp) -> Option<f64> {
         let exported = otlp.is_on().then_some(otlp.sample);

@@ -10,7 +10,7 @@ use trunkline_net::{Endpoint, Target};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
-/// Threads that carry calls: a number, or `"auto"`, as many as there are processors.
+/// Threads that carry calls: a number, or `"auto"`, as many as there is work for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shards {
     /// As many as there is work for, up to one for each processor this process may use, and [`Shards::MAX`].
