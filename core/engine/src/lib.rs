@@ -143,7 +143,7 @@ pub use peer_io::{Piece, SentCall};
 pub use r2p2::{R2p2Port, R2p2Settings};
 pub use registry::{BoundSchema, MessageType, is_own_service, is_reading};
 pub use remote::{Dial, Dialled};
-pub use samples::{SampleCounts, SampleRule, TakenSample};
+pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use shard::{
     Crossing, MovedSession, ShardIndex, Stays, adopt_session, audit_crossings, handle_crossing,

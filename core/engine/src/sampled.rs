@@ -44,7 +44,7 @@ fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
     };
     let served = !matches!(call.client, ClientEnd::Session { .. });
     let timeout_ns = call.deadline.remaining_ns(turn.now);
-    let Some(rule) = engine.samples.choose(turn.now, &path) else { return };
+    let Some((index, rule)) = engine.samples.choose(turn.now, &path) else { return };
     let taken =
         message_of(engine, turn, key, Direction::Request, body, (&rule.redaction, rule.message_bytes_max));
     match taken {
@@ -64,6 +64,7 @@ fn begin(engine: &mut Engine, turn: &mut Turn<'_>, key: CallKey, item: &Item<'_>
                 request: bytes,
                 response: None,
                 message_bytes_max,
+                rule: index,
             };
             engine.samples.begin(key, sample);
         }

@@ -19,7 +19,8 @@ pub struct SampleRule {
     pub service: String,
     /// Names of the methods; none for all of them.
     pub methods: Vec<String>,
-    /// Calls a second, at most, on this shard.
+    /// Calls a second, at most. Every shard of a daemon has the whole of it: whoever takes samples holds all to it
+    /// ([`SampleAllowance`]).
     pub per_second: f64,
     /// A call with a longer request is not kept; of one with a longer response that is left out.
     pub message_bytes_max: u32,
@@ -54,6 +55,8 @@ pub struct TakenSample {
     pub response: Option<Vec<u8>>,
     /// Its rule's.
     pub message_bytes_max: u32,
+    /// Which of the rules, in their order.
+    pub rule: usize,
 }
 
 /// What became of the calls that rules chose.
@@ -88,7 +91,7 @@ const BYTES_MAX: usize = 4 << 20;
 /// One shard's samples.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    rules: Vec<(SampleRule, Allowance)>,
+    rules: Vec<(SampleRule, SampleAllowance)>,
     /// By the call's key.
     pending: BTreeMap<u64, TakenSample>,
     done: VecDeque<TakenSample>,
@@ -98,15 +101,15 @@ pub(crate) struct Samples {
 }
 
 /// What is left of a rule's rate.
-#[derive(Clone, Copy, Debug, Default)]
-struct Allowance {
+#[derive(Clone, Copy, Debug)]
+pub struct SampleAllowance {
     calls: f64,
     at: Instant,
 }
 
 impl Samples {
     pub fn new(rules: Vec<SampleRule>) -> Self {
-        let rules = rules.into_iter().map(|rule| (rule, Allowance { calls: 1.0, at: Instant::default() }));
+        let rules = rules.into_iter().map(|rule| (rule, SampleAllowance::default()));
         Self { rules: rules.collect(), ..Self::default() }
     }
 
@@ -122,15 +125,16 @@ impl Samples {
         !self.pending.is_empty()
     }
 
-    /// The rule by which this call is kept, if it is to be and the rule's rate has room for it.
-    pub fn choose(&mut self, now: Instant, path: &str) -> Option<SampleRule> {
+    /// The rule by which this call is kept and which one that is, if it is to be and the rule's rate has room for it.
+    pub fn choose(&mut self, now: Instant, path: &str) -> Option<(usize, SampleRule)> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         let covers = |rule: &SampleRule| {
             rule.service == service
                 && (rule.methods.is_empty() || rule.methods.iter().any(|one| one == method))
         };
-        let (rule, allowance) = self.rules.iter_mut().find(|(rule, _)| covers(rule))?;
-        allowance.draw(now, rule.per_second).then(|| rule.clone())
+        let (index, (rule, allowance)) =
+            self.rules.iter_mut().enumerate().find(|(_, (rule, _))| covers(rule))?;
+        allowance.draw(now, rule.per_second, rule.per_second.max(1.0)).then(|| (index, rule.clone()))
     }
 
     /// Holds what there is of a call until its answer comes.
@@ -219,12 +223,19 @@ impl TakenSample {
     }
 }
 
-impl Allowance {
-    /// Whether there is one more call, of so many a second and a second's worth at once.
-    fn draw(&mut self, now: Instant, per_second: f64) -> bool {
-        let since = now.since_ns(self.at) as f64 / 1e9;
-        self.at = now;
-        self.calls = (self.calls + since * per_second).min(per_second.max(1.0));
+impl Default for SampleAllowance {
+    /// One call.
+    fn default() -> Self {
+        Self { calls: 1.0, at: Instant::default() }
+    }
+}
+
+impl SampleAllowance {
+    /// Whether there is one more call, of so many a second and `most` at once. Times may come in any order.
+    pub fn draw(&mut self, at: Instant, per_second: f64, most: f64) -> bool {
+        let since = at.since_ns(self.at) as f64 / 1e9;
+        self.at = self.at.max(at);
+        self.calls = (self.calls + since * per_second).min(most);
         let has_one = self.calls >= 1.0;
         self.calls -= f64::from(u8::from(has_one));
         has_one
@@ -260,6 +271,7 @@ mod tests {
             request: vec![0; bytes],
             response: None,
             message_bytes_max: 1000,
+            rule: 0,
         }
     }
 

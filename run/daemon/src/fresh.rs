@@ -31,8 +31,7 @@ pub(crate) fn fresh_engine(
         engine.trace_calls(share, RandomState::new().hash_one(1));
     }
     engine.telemetry().keep_traced(config.otlp.is_on());
-    let shards = config.daemon.shards.most();
-    engine.sample_calls(config.sample.iter().map(|table| table.rule(shards)).collect());
+    engine.sample_calls(config.sample.iter().map(|table| table.rule()).collect());
     // Requests arrive at the first shard: one that is sent twice must come where it is known.
     let r2p2 = config.r2p2();
     engine

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use trunkline_engine::{Engine, TakenSample};
+use trunkline_engine::{Engine, SampleAllowance, TakenSample};
 use trunkline_shm::monotonic_ns;
 use trunkline_telemetry::{CallSample, SampleEntry};
 
@@ -71,6 +71,8 @@ struct SampleWriter {
     schemas: HashSet<u64>,
     figures: Arc<SampleFigures>,
     is_failing: bool,
+    /// Calls a second of each rule over all shards, and what is left of them.
+    rates: Vec<(f64, SampleAllowance)>,
 }
 
 /// Opens the file of a configuration that keeps calls, and starts to write.
@@ -93,6 +95,7 @@ pub(crate) fn start(config: &Config) -> io::Result<Option<(SampleSink, SampleThr
         schemas: HashSet::new(),
         figures: Arc::clone(&figures),
         is_failing: false,
+        rates: config.sample.iter().map(|table| (table.per_second, SampleAllowance::default())).collect(),
     };
     let (to, samples) = sync_channel::<TakenSample>(QUEUE_CALLS);
     let (alive, ended) = sync_channel(0);
@@ -140,6 +143,9 @@ impl SampleThread {
 
 impl SampleWriter {
     fn take(&mut self, sample: &TakenSample) {
+        if !self.has_turn(sample) {
+            return;
+        }
         let outcome = self.write(sample);
         let counter = if outcome.is_ok() { &self.figures.written } else { &self.figures.unwritten };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -154,6 +160,13 @@ impl SampleWriter {
             }
             _ => {}
         }
+    }
+
+    /// Every shard keeps as many as all of them may: those beyond that are let go here. What one shard keeps is here in
+    /// the order in which it ended, so twice as many may come at once.
+    fn has_turn(&mut self, sample: &TakenSample) -> bool {
+        let Some((per_second, left)) = self.rates.get_mut(sample.rule) else { return false };
+        left.draw(sample.began, *per_second, 2.0 * per_second.max(1.0))
     }
 
     fn write(&mut self, sample: &TakenSample) -> io::Result<()> {
@@ -270,6 +283,7 @@ mod tests {
             schemas: HashSet::new(),
             figures: Arc::default(),
             is_failing: false,
+            rates: vec![(1e9, SampleAllowance::default())],
         }
     }
 
@@ -287,6 +301,7 @@ mod tests {
             request: vec![7; bytes],
             response: Some(vec![8]),
             message_bytes_max: 1000,
+            rule: 0,
         }
     }
 
@@ -326,6 +341,27 @@ mod tests {
         let before = std::fs::metadata(&path).unwrap().len();
         assert_eq!(open(&path).unwrap().1, before);
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    /// Calls that began at these milliseconds, with two a second allowed: how many are written.
+    fn written_of(began_ms: impl Iterator<Item = u64>) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("samples");
+        let (file, _) = open(&path).unwrap();
+        let mut writer = writer(&path, file, 1 << 20);
+        writer.rates = vec![(2.0, SampleAllowance::default())];
+        for ms in began_ms {
+            writer.take(&TakenSample { began: Instant((10_000 + ms) * 1_000_000), ..sample(None, 1) });
+        }
+        writer.figures.written.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn all_shards_together_keep_as_many_as_the_rule_says() {
+        let of_four_shards = (0..100).flat_map(|half| [500 * half; 4]);
+        assert_eq!(written_of(of_four_shards), 4 + 99, "four at once, and two a second");
+        let swapped = (0..50).flat_map(|second| [1_000 * second + 500, 1_000 * second]);
+        assert_eq!(written_of(swapped), 100, "one shard's are all there, in whatever order they ended");
     }
 
     #[test]

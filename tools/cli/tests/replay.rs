@@ -144,7 +144,7 @@ fn a_file_that_cannot_be_had_keeps_the_daemon_from_starting() {
     );
 }
 
-/// A call that may be tried again is made by attempts, and one of several shards has only its half.
+/// A call that may be tried again is made by attempts, and several shards have one file.
 #[test]
 fn calls_with_attempts_and_over_shards_are_kept_once() {
     watched();

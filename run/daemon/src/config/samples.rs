@@ -116,12 +116,12 @@ impl SampledCalls {
         within(&key("message_bytes_max"), message_bytes_max.0, 1, MESSAGE_BYTES_MAX)
     }
 
-    /// As the engine of one of so many shards has it.
-    pub(crate) fn rule(&self, shards: usize) -> SampleRule {
+    /// As an engine has it.
+    pub(crate) fn rule(&self) -> SampleRule {
         SampleRule {
             service: self.service.clone(),
             methods: self.methods.clone(),
-            per_second: self.per_second / shards.max(1) as f64,
+            per_second: self.per_second,
             message_bytes_max: self.message_bytes_max.as_u32(),
             redaction: Arc::new(Redaction::new(self.redact.iter().cloned())),
         }
