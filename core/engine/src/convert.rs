@@ -25,6 +25,7 @@ use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
 use trunkline_message::{AlignedBuf, Extent, HEADER_BYTES, Header, check};
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// Buffers reused by every conversion of a shard, so that the steady state allocates nothing.
 #[derive(Debug)]
@@ -324,6 +325,7 @@ fn untyped() -> ConvertError {
 
 fn encode<'w>(sent: Option<&Form>, extent: &[u8], wire: &'w mut Encoded) -> Result<&'w [u8], ConvertError> {
     let Some(Form::Typed(sent)) = sent else { return Err(untyped()) };
+    let _serialization = tax_stage(TaxStage::Serialization);
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
     done.map_err(|error| encode_failed(sent, error))
 }
@@ -335,6 +337,7 @@ fn encode_headerless<'w>(
     extent: &mut Vec<u8>,
     wire: &'w mut Encoded,
 ) -> Result<&'w [u8], ConvertError> {
+    let _serialization = tax_stage(TaxStage::Serialization);
     let total_bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| too_large())?;
     extent.clear();
     extent.resize(HEADER_BYTES, 0);
@@ -363,6 +366,7 @@ fn copy_unread(
 fn write(heaps: &mut dyn Heaps, to: SessionKey, bytes: &[u8]) -> Result<Span, ConvertError> {
     let len = u32::try_from(bytes.len()).map_err(|_| too_large())?;
     let block = Span { offset: allocate(heaps, to, len)?, len };
+    let _copies = tax_stage(TaxStage::Copies);
     heaps.receive_block(to, block).copy_from_slice(bytes);
     Ok(block)
 }
@@ -393,6 +397,7 @@ fn write_headerless(
     let len = u32::try_from(HEADER_BYTES + bytes.len()).map_err(|_| too_large())?;
     let block = Span { offset: allocate(heaps, to, len)?, len };
     if let Some((_, body)) = heaps.receive_block(to, block).split_at_mut_checked(HEADER_BYTES) {
+        let _copies = tax_stage(TaxStage::Copies);
         body.copy_from_slice(bytes);
     }
     let placed = finish_placed(heaps, to, wanted, block);
@@ -440,6 +445,7 @@ fn checked(
     wanted: &MessageType,
     block: Span,
 ) -> Result<Span, ConvertError> {
+    let _serialization = tax_stage(TaxStage::Serialization);
     match check(&wanted.schema.schema, wanted.index, &*heaps.receive_block(to, block)) {
         Ok(_) => Ok(block),
         Err(error) => Err(ConvertError::Malformed(error.describe(&wanted.schema.schema))),
@@ -454,6 +460,7 @@ fn decode_into_heap(
     wanted: &MessageType,
     wire: &[u8],
 ) -> Result<Span, ConvertError> {
+    let _serialization = tax_stage(TaxStage::Serialization);
     let decoded = wanted.schema.transcoder.decode(wanted.index, wire, extent, limits);
     let len = decoded.map_err(|error| decode_failed(wanted, &error))?;
     let len = u32::try_from(len).map_err(|_| too_large())?;

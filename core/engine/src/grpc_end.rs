@@ -18,6 +18,7 @@ use trunkline_grpc::compress::{Accepts, Encoding, compress};
 use trunkline_grpc::framing::{PREFIX_BYTES, prefix};
 use trunkline_grpc::request::{self, Outgoing};
 use trunkline_grpc::{Command, Outcome, Reason, StreamTag, response};
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// Below this a message is sent as it is: a compressor's header alone has 10 to 20 bytes.
 const COMPRESSED_BYTES_MIN: usize = 128;
@@ -512,7 +513,9 @@ struct Frame {
 fn framed(message: &[u8], encoding: Encoding) -> Bytes {
     if encoding != Encoding::Identity && message.len() >= COMPRESSED_BYTES_MIN {
         let mut out = vec![0; PREFIX_BYTES];
+        let compression = tax_stage(TaxStage::Compression);
         let done = compress(encoding, message, &mut out).is_ok();
+        drop(compression);
         let len = out.len() - PREFIX_BYTES;
         if done && len < message.len() {
             out[..PREFIX_BYTES].copy_from_slice(&prefix(len as u32, true));

@@ -11,6 +11,7 @@
 use bytes::Bytes;
 use trunkline_grpc::compress::{Encoding, decompress};
 use trunkline_grpc::framing::FramingFault;
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// How a gRPC peer has packed a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -37,6 +38,7 @@ impl Packing {
         if self.encoding == Encoding::Identity {
             return Err(FramingFault::NoEncoding);
         }
+        let _compression = tax_stage(TaxStage::Compression);
         let mut out = Vec::new();
         decompress(self.encoding, bytes, bytes_max, &mut out)?;
         Ok(out)

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::r2p2::Named;
 use crate::{CallKey, SessionKey};
 use trunkline_call::{ClientStamps, Code, Instant, ServerStamps, TraceParent};
-use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side};
+use trunkline_telemetry::{CallTrace, PeerIndex, Record, Side, TaxStage, tax_stage};
 
 // LIFE: 22
 /// A call made here is over, from the first stamp to the last.
@@ -149,6 +149,7 @@ fn record_of(engine: &Engine, call: &Call, side: Side, peer: PeerIndex, code: Co
 }
 
 fn enter(engine: &mut Engine, now: Instant, record: &Record, traced: Option<CallTrace>) {
+    let _telemetry = tax_stage(TaxStage::Telemetry);
     match traced {
         _ if engine.plant.unrecorded => {}
         None => engine.telemetry.record(now, record),

@@ -70,6 +70,9 @@ pub struct BlockHead {
     /// Shares of all processor cycles, by stage of the call's path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cycles: BTreeMap<String, f64>,
+    /// Processor time of the daemon's threads in that time by stage, in seconds, with what lies in no stage.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub daemon_seconds: BTreeMap<String, f64>,
 }
 
 /// A block with its sound rows.

@@ -27,6 +27,9 @@
 //! Whole calls with their messages, of which a daemon may keep some, are no part of this: here is only the form in
 //! which they lie in a file ([`CallSample`], [`SampleFileReader`]).
 //!
+//! Apart from calls, a daemon's threads measure what their own processor time goes into ([`tax_stage`],
+//! [`TaxTotals`]): the clocks are lent by whoever owns the thread, and nothing depends on what they say.
+//!
 //! # Invariants
 //! * The nine components sum to the completion time exactly, and none is negative: whatever the clocks say, whatever
 //!   stamps are missing, whatever a peer claims. A property test tries wild stamps.
@@ -64,6 +67,7 @@ mod sample_file;
 mod series;
 mod snapshot;
 mod snapshot_parts;
+mod tax;
 mod telemetry;
 mod timeline;
 mod top;
@@ -87,6 +91,10 @@ pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, Sample
 pub use series::Series;
 pub use snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 pub use snapshot_parts::SnapshotParts;
+pub use tax::{
+    TaxClocks, TaxGuard, TaxSetup, TaxStage, TaxTimes, TaxTotals, TaxWait, UNATTRIBUTED, begin_tax,
+    begin_tax_round, end_tax, note_idle_round, tax_stage, tax_wait,
+};
 pub use telemetry::Telemetry;
 pub use timeline::settle;
 pub use top::{TopRow, top};

@@ -15,6 +15,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
+use trunkline_telemetry::{TaxGuard, TaxStage, tax_stage};
 
 /// A non-blocking TCP or Unix stream, with TLS or without.
 #[derive(Debug)]
@@ -129,7 +130,10 @@ impl Stream {
     /// # Errors
     /// Why it failed: a certificate that does not verify, an alert of the peer, its end.
     pub fn handshake(&mut self) -> io::Result<bool> {
-        self.tls.as_mut().map_or(Ok(true), |tls| tls.handshake(&self.plain))
+        self.tls.as_mut().map_or(Ok(true), |tls| {
+            let _encryption = tax_stage(TaxStage::Encryption);
+            tls.handshake(&self.plain)
+        })
     }
 
     /// Reads what is there into one buffer.
@@ -139,7 +143,10 @@ impl Stream {
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<Transfer> {
         match &mut self.tls {
             None => self.plain.read(buffer),
-            Some(tls) => tls.read(&self.plain, buffer),
+            Some(tls) => {
+                let _encryption = tax_stage(TaxStage::Encryption);
+                tls.read(&self.plain, buffer)
+            }
         }
     }
 
@@ -151,7 +158,10 @@ impl Stream {
         match &mut self.tls {
             None => self.plain.read_vectored(buffers),
             Some(tls) => match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
-                Some(first) => tls.read(&self.plain, first),
+                Some(first) => {
+                    let _encryption = tax_stage(TaxStage::Encryption);
+                    tls.read(&self.plain, first)
+                }
                 None => Ok(Transfer::NotReady),
             },
         }
@@ -166,7 +176,10 @@ impl Stream {
     pub fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
         match &mut self.tls {
             None => self.plain.write(pieces),
-            Some(tls) => tls.write(&self.plain, pieces),
+            Some(tls) => {
+                let _encryption = tax_stage(TaxStage::Encryption);
+                tls.write(&self.plain, pieces)
+            }
         }
     }
 
@@ -175,7 +188,10 @@ impl Stream {
     /// # Errors
     /// As [`Stream::write_vectored`].
     pub fn flush(&mut self) -> io::Result<bool> {
-        self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&self.plain))
+        self.tls.as_mut().map_or(Ok(true), |tls| {
+            let _encryption = tax_stage(TaxStage::Encryption);
+            tls.flush(&self.plain)
+        })
     }
 
     /// When the last of what was read last was in the kernel, on the monotonic clock, on which it is `now_ns`. `None`
@@ -359,6 +375,7 @@ impl Stream {
 
 impl crate::tls::Socket for Plain {
     fn read(&self, buffer: &mut [u8]) -> io::Result<Transfer> {
+        let _networking = networking();
         if self.family == Family::Tcp {
             let (moved, arrived) = kernel_stamps::receive(&self.socket, buffer)?;
             self.arrived.set(arrived);
@@ -371,6 +388,7 @@ impl crate::tls::Socket for Plain {
     }
 
     fn write(&self, pieces: &[IoSlice<'_>]) -> io::Result<Transfer> {
+        let _networking = networking();
         let pieces = &pieces[..pieces.len().min(Stream::PIECES_MAX)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let send = || rustix::net::sendmsg(&self.socket, pieces, &mut SendAncillaryBuffer::default(), flags);
@@ -388,6 +406,7 @@ impl Plain {
         let buffers = &mut buffers[..count];
         let wanted = buffers.iter().map(|buffer| buffer.len()).sum();
         self.arrived.set(None);
+        let _networking = networking();
         Transfer::of_read(retry(|| rustix::io::readv(&self.socket, buffers)), wanted)
     }
 }
@@ -396,6 +415,11 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.plain.socket.as_fd()
     }
+}
+
+/// What is done until this is dropped is done in system calls of sockets.
+fn networking() -> TaxGuard {
+    tax_stage(TaxStage::Networking)
 }
 
 fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {

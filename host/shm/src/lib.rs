@@ -112,7 +112,7 @@ pub use self::{
     alleged::{AllegedHeap, SharedSlice},
     allocator::{BlockAllocator, BlockState, FreeError, GRANULE_BYTES},
     blob::{BLOB_BYTES_MAX, BlobError, create_blob, read_blob},
-    clock::{monotonic_ns, thread_cpu_ns},
+    clock::{cycle_ticks, monotonic_ns, thread_cpu_ns},
     config::{
         HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN, SESSION_FDS, SessionConfig,
         SessionError, usual_bytes,

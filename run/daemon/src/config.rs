@@ -211,6 +211,9 @@ pub struct Debug {
     pub read_stall_us: u64,
     /// Finished calls are not recorded.
     pub unrecorded: bool,
+    /// Processor time a thread takes more whenever it enters a stage, and which.
+    pub spin_us: u64,
+    pub spin_stage: String,
 }
 
 /// `[grpc_services]`: services of gRPC's own that the daemon answers while no application serves them itself.

@@ -11,6 +11,7 @@ use trunkline_engine::{R2p2Port, Turn};
 use trunkline_net::{DatagramBatch, Datagrams, Outgoing};
 use trunkline_net::{Interest, Poller};
 use trunkline_r2p2::{SealKeys, Transmit};
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// R2P2's ports.
 pub(crate) struct UdpPorts {
@@ -70,9 +71,11 @@ impl UdpPorts {
         let mut batch = std::mem::take(&mut self.batch);
         for _ in 0..BATCHES_PER_TURN {
             let Some(socket) = self.of(port) else { break };
+            let networking = tax_stage(TaxStage::Networking);
             if let Err(error) = socket.receive_batch(&mut batch) {
                 tracing::error!(?port, %error, "cannot receive datagrams");
             }
+            drop(networking);
             if batch.is_empty() {
                 self.batch = batch;
                 return;
@@ -157,6 +160,7 @@ impl UdpPorts {
             R2p2Port::Server => server.as_ref(),
         };
         let Some(socket) = socket else { return };
+        let _networking = tax_stage(TaxStage::Networking);
         if let Some(seals) = seals {
             return seals.send(socket, own, out);
         }

@@ -13,7 +13,8 @@ use crate::token::Token;
 use std::sync::mpsc::{Receiver, SendError, Sender};
 use trunkline_call::Instant;
 use trunkline_net::Interest;
-use trunkline_shm::{Decision, take_short_turns};
+use trunkline_shm::{Decision, cycle_ticks, monotonic_ns, take_short_turns, thread_cpu_ns};
+use trunkline_telemetry::{TaxClocks, begin_tax, begin_tax_round, end_tax, note_idle_round};
 
 /// Turns without anything to do after which a shard that is beside another rests.
 const IDLE_TURNS_MAX: u32 = 64;
@@ -114,7 +115,14 @@ impl Group {
     }
 
     /// Turns until told to stop, or until all its shards have left.
-    pub fn run(mut self) {
+    pub fn run(self) {
+        let clocks = TaxClocks { ticks: cycle_ticks, wall_ns: monotonic_ns, cpu_ns: thread_cpu_ns };
+        begin_tax(clocks, self.first.tax.clone());
+        self.turn_until_told();
+        end_tax();
+    }
+
+    fn turn_until_told(mut self) {
         if let Err(error) = take_short_turns() {
             tracing::debug!(%error, "the kernel gives no short turns");
         }
@@ -140,10 +148,15 @@ impl Group {
 
     /// One turn of each that does not rest. Whether there was anything to do.
     fn turn(&mut self) -> bool {
+        begin_tax_round();
         let worked = self.first.turn();
         let looks =
             self.others_stir || self.first.beside_rang || self.others_due.is_some_and(|at| at <= self.looked);
-        if looks { self.turn_others() | worked } else { worked }
+        let worked = if looks { self.turn_others() | worked } else { worked };
+        if !worked {
+            note_idle_round();
+        }
+        worked
     }
 
     fn turn_others(&mut self) -> bool {

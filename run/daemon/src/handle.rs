@@ -47,7 +47,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, ConnectionBudget, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxTimes, TaxTotals};
 
 /// How long it is waited for what keeps a session on its shard, and between two attempts.
 const MOVE_SOON: Duration = Duration::from_secs(1);
@@ -69,6 +69,8 @@ pub struct Daemon {
     pub(crate) kept: Kept,
     /// What writes samples of calls, if any are kept.
     samples: Option<SampleThread>,
+    /// What its threads' processor time goes into.
+    tax: Arc<TaxTimes>,
 }
 
 /// What was taken over from another daemon.
@@ -243,6 +245,11 @@ impl Daemon {
         answers.collect()
     }
 
+    /// What the processor time of shards' threads went into.
+    pub fn tax(&self) -> TaxTotals {
+        self.tax.totals()
+    }
+
     /// What is served on this host.
     pub fn services(&self) -> Services {
         let shards = self.shards.iter().filter_map(|shard| shard.ask(|reply| Command::Services { reply }));
@@ -410,6 +417,7 @@ impl Daemon {
             modules: Loader::default(),
             kept,
             samples,
+            tax: Arc::default(),
         };
         let mut shards = Vec::new();
         let mut keys = KeySource::new(config.tls.clone())?;
@@ -520,6 +528,7 @@ impl Daemon {
             reports: Reports::default(),
             samples,
             load: LoadMeter::new(busy, now()),
+            tax: config.tax(&self.tax),
             beside_rang: false,
             thread_is_ordered: false,
             crossings,

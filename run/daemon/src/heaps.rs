@@ -6,6 +6,7 @@ use trunkline_engine::{Heaps, SessionKey};
 use trunkline_shm::{
     AllegedHeap, Block, BlockState, HEAP_NUMBERS, Heap, SessionRegions, SharedSlice, first_byte, usual_bytes,
 };
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// One session's heaps, as a successor gets them.
 pub(crate) struct Lodged<'a> {
@@ -282,6 +283,7 @@ impl Heaps for SessionHeaps {
         let Some(slot) = self.slot(session).filter(|_| self.send_heap_contains(session, span)) else {
             return false;
         };
+        let _copies = tax_stage(TaxStage::Copies);
         let start = out.len();
         out.resize(start + span.len as usize, 0);
         let sealed = slot.send.copy_out(span.offset, &mut out[start..]).is_ok();
@@ -293,11 +295,13 @@ impl Heaps for SessionHeaps {
 
     fn seal_into(&self, session: SessionKey, span: Span, out: &mut [u8]) -> bool {
         let slot = self.slot(session).filter(|_| span.len as usize == out.len());
+        let _copies = tax_stage(TaxStage::Copies);
         slot.is_some_and(|slot| slot.send.copy_out(span.offset, out).is_ok())
     }
 
     fn copy_across(&mut self, from: SessionKey, span: Span, to: SessionKey, offset: u32) -> bool {
         let Some(send) = self.slot(from).map(|slot| slot.send.clone()) else { return false };
+        let _copies = tax_stage(TaxStage::Copies);
         let into = self.receive_block(to, Span { offset, len: span.len });
         into.len() == span.len as usize && send.copy_out(span.offset, into).is_ok()
     }

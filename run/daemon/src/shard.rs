@@ -33,6 +33,7 @@ use trunkline_engine::{
 use trunkline_net::{Buffers, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
 use trunkline_shm::{DaemonEnd, Waiter, create_receive_heap};
+use trunkline_telemetry::TaxSetup;
 
 /// How long a receive heap has had no large message when its memory is given back: long enough that one that gets them
 /// all the time keeps its pages.
@@ -72,8 +73,9 @@ pub(crate) struct Shard {
     pub reports: Reports,
     /// Where calls go that are kept with their messages.
     pub samples: Option<crate::samples::SampleSink>,
-    /// What its thread is busy with.
+    /// What its thread is busy with, and how it measures what that goes into.
     pub load: LoadMeter,
+    pub tax: TaxSetup,
     /// The poller of a shard beside this one, on its thread, has something.
     pub beside_rang: bool,
     /// There is an order for its thread.

@@ -13,6 +13,7 @@ use trunkline_call::{Instant, KeyedMap};
 use trunkline_engine::{Engine, Heaps, PeerKey, Piece, SentCall, Turn};
 use trunkline_net::{Interest, LingeringClose, Portable, Ready, Stream, Transfer};
 use trunkline_shm::{GATHER_PIECES_MAX, Piece as Chunk, send_gather};
+use trunkline_telemetry::{TaxStage, tax_stage};
 
 /// The sockets of native connections, and those of them that are to be read again.
 #[derive(Default)]
@@ -418,6 +419,7 @@ impl NativeSockets {
                 if chunks.is_empty() {
                     break;
                 }
+                let _networking = tax_stage(TaxStage::Networking);
                 Transfer::of_write(send_gather(&socket.stream, &chunks))
             };
             self.unasked = if asks { 0 } else { self.unasked.saturating_add(1) };

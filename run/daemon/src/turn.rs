@@ -17,7 +17,7 @@ use trunkline_call::entry::{gives_back, message_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::Ready;
 use trunkline_shm::RingError;
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, TaxStage, tax_stage, tax_wait};
 
 /// Entries taken from one ring before the others get their turn.
 pub(crate) const ENTRIES_PER_TURN: usize = 64;
@@ -47,6 +47,7 @@ const IDLE_TURNS_MAX: u32 = 256;
 impl Shard {
     /// One turn. Whether there was anything to do.
     pub fn turn(&mut self) -> bool {
+        let _library = tax_stage(TaxStage::RpcLibrary);
         let crossed = self.crossings.take(&mut self.engine, &mut Turn { now: now(), heaps: &mut self.heaps });
         let mut worked = crossed
             | self.drain_submissions()
@@ -133,6 +134,7 @@ impl Shard {
     /// Sleeps until there is something to do, and does it; not at all, if others were asleep for it. Whether there was
     /// anything before the time was over.
     pub fn sleep(&mut self, timeout_ns: Option<u64>) -> bool {
+        let _library = tax_stage(TaxStage::RpcLibrary);
         let worked = self.look_at_sockets(timeout_ns);
         self.crossings.disarm();
         self.fire_timers();
@@ -225,7 +227,10 @@ impl Shard {
                 return taken > 0;
             }
             let Some(rings) = self.sessions.find(key) else { return true };
-            let entry = match rings.submissions.pop() {
+            let hop = tax_stage(TaxStage::SharedMemoryHop);
+            let entry = rings.submissions.pop();
+            drop(hop);
+            let entry = match entry {
                 Ok(Some(entry)) => entry,
                 Ok(None) if taken > 0 => return true,
                 Ok(None) => {
@@ -295,6 +300,7 @@ impl Shard {
 
     /// Copies another part of the report that is asked for, if it is time. Whether there is more to copy at once.
     fn report(&mut self) -> bool {
+        let _telemetry = tax_stage(TaxStage::Telemetry);
         let began = now();
         if self.reports.next_due().is_none_or(|at| at > began) {
             return false;
@@ -377,7 +383,7 @@ impl Shard {
     /// Asks the poller, at most `timeout_ns`, and serves whatever is ready.
     fn look_at_sockets(&mut self, timeout_ns: Option<u64>) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
-        if let Err(error) = self.poller.wait(timeout_ns, &mut ready) {
+        if let Err(error) = self.ask_poller(timeout_ns, &mut ready) {
             tracing::error!(%error, "cannot poll");
         }
         let worked = !ready.is_empty();
@@ -410,9 +416,20 @@ impl Shard {
         worked
     }
 
+    /// A look belongs to what is found; a wait is nobody's.
+    fn ask_poller(&self, timeout_ns: Option<u64>, ready: &mut Vec<Ready>) -> std::io::Result<()> {
+        if timeout_ns == Some(0) {
+            let _networking = tax_stage(TaxStage::Networking);
+            return self.poller.wait(timeout_ns, ready);
+        }
+        let _wait = tax_wait();
+        self.poller.wait(timeout_ns, ready)
+    }
+
     /// An application rang: its ring is looked at from now on, and its completions may have room.
     fn wake_session(&mut self, key: SessionKey) {
         if let Some(rings) = self.sessions.find(key) {
+            let _hop = tax_stage(TaxStage::SharedMemoryHop);
             let _ = rings.own_doorbell.quiet();
             self.waiter.woken(rings.submissions.rung_ns_ago(now().0));
             self.sessions.activate(key);
@@ -452,6 +469,7 @@ impl Shard {
 
     // LIFE: 14
     fn publish_session(&mut self, key: SessionKey) {
+        let _hop = tax_stage(TaxStage::SharedMemoryHop);
         let Some(rings) = self.sessions.find(key) else { return };
         let mut fault = None;
         while let Some(completion) = self.engine.poll_completion(key) {

@@ -48,7 +48,7 @@ pub enum InsightVerb {
     Synth(SynthArgs),
     /// Send calls again that a daemon has kept with their messages, and compare what is answered
     Replay(ReplayArgs),
-    /// Show where hosts' processor time went, as far as it is measured
+    /// Show where hosts' processor time went: handlers, stages of the daemon, and what is measured nowhere
     Tax(FilesArgs),
     /// Write manual pages, one for each verb
     #[command(hide = true)]

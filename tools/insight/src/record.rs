@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::{Channel, Status, Wait};
 use trunkline_insight::{BlockHead, RecordBlock};
-use trunkline_telemetry::{RecordedCall, RecordedTrace};
+use trunkline_telemetry::{RecordedCall, RecordedTrace, TaxStage};
 
 /// Generated from `proto/trunkline/admin/v1/admin.proto`.
 #[allow(dead_code, missing_docs, reason = "one call of it is made here")]
@@ -78,6 +78,8 @@ struct Recording<'a> {
     peers: BTreeMap<String, u32>,
     began: Instant,
     host: HostReading,
+    /// What the daemon's time had gone into when the block began, and by the last answer.
+    stages: [BTreeMap<String, u64>; 2],
     tally: Tally,
 }
 
@@ -95,6 +97,7 @@ impl<'a> Recording<'a> {
             peers: BTreeMap::new(),
             began: Instant::now(),
             host: HostReading::default(),
+            stages: [stages(first), stages(first)],
             tally: Tally::default(),
         };
         recording.begin_block(first);
@@ -137,6 +140,7 @@ impl<'a> Recording<'a> {
                 self.from = answer.shards.iter().map(|shard| shard.next).collect();
                 return Ok(());
             }
+            self.stages[1] = stages(&answer);
             let more = answer.shards.iter().any(|shard| shard.more);
             self.from = answer.shards.iter().map(|shard| shard.next).collect();
             for shard in answer.shards {
@@ -223,6 +227,9 @@ impl<'a> Recording<'a> {
         };
         (head.methods, head.peers) = (listed(&self.methods), listed(&self.peers));
         head.variables = HostReading::take().since(&self.host);
+        head.daemon_seconds = seconds_since(&self.stages[0], &self.stages[1]);
+        head.cycles = shares(&head.daemon_seconds, head.variables.get("cpu_seconds").copied());
+        self.stages[0] = self.stages[1].clone();
         if head.calls_seen > 0 || self.tally.blocks == 0 {
             let bytes = self.block.encode();
             let said = |error: std::io::Error| format!("{}: {error}", self.args.output.display());
@@ -235,6 +242,29 @@ impl<'a> Recording<'a> {
         self.begin_block_as(host, version);
         Ok(())
     }
+}
+
+/// What the daemon's processor time has gone into, by stage.
+fn stages(answer: &CallsResponse) -> BTreeMap<String, u64> {
+    answer.stages.iter().map(|one| (one.stage.clone(), one.cpu_ns)).collect()
+}
+
+/// What has come to it. A daemon that took another's place began anew.
+fn seconds_since(before: &BTreeMap<String, u64>, now: &BTreeMap<String, u64>) -> BTreeMap<String, f64> {
+    let restarted = before.iter().any(|(stage, ns)| now.get(stage).is_some_and(|now_ns| now_ns < ns));
+    let since = |(stage, ns): (&String, &u64)| {
+        let before_ns = before.get(stage).filter(|_| !restarted).copied().unwrap_or(0);
+        (stage.clone(), (ns - before_ns) as f64 * 1e-9)
+    };
+    now.iter().map(since).collect()
+}
+
+/// Parts of all that the host's processors did, of what calls make a daemon do: looking for work is none of it.
+fn shares(daemon_seconds: &BTreeMap<String, f64>, busy_s: Option<f64>) -> BTreeMap<String, f64> {
+    let Some(busy_s) = busy_s.filter(|busy_s| *busy_s > 0.0) else { return BTreeMap::new() };
+    let stages = TaxStage::ALL.into_iter().filter(|stage| *stage != TaxStage::Idle);
+    let known = stages.filter_map(|stage| Some((stage.label(), daemon_seconds.get(stage.label())?)));
+    known.map(|(label, seconds)| (label.to_owned(), (seconds / busy_s).min(1.0))).collect()
 }
 
 /// Of how many calls one is kept, as a power of two, to come to `wanted` a second of `rate`.
@@ -287,6 +317,19 @@ mod tests {
         {
             assert_eq!(one_in_log2(rate, wanted), log2, "{rate}");
         }
+    }
+
+    #[test]
+    fn the_daemons_time_is_that_of_the_block() {
+        let at = |copies: u64, idle: u64| {
+            BTreeMap::from([("copies".to_owned(), copies), ("idle".to_owned(), idle)])
+        };
+        let since = seconds_since(&at(1_000_000_000, 5), &at(1_500_000_000, 2_000_000_005));
+        assert_eq!((since["copies"], since["idle"]), (0.5, 2.0));
+        assert_eq!(shares(&since, Some(4.0)), BTreeMap::from([("copies".to_owned(), 0.125)]));
+        assert_eq!(shares(&since, None), BTreeMap::new());
+        // Another daemon took its place.
+        assert_eq!(seconds_since(&at(7_000_000_000, 0), &at(500_000_000, 9))["copies"], 0.5);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `trunkline tax`: where a host's processor time went, as far as it was measured.
 //!
-//! What is known of a recording: the processor time of the host, and that of handlers that told it. The daemon's own
-//! stages, what libraries do in applications and what the kernel does for sockets are not told apart yet. They are in
-//! the rest, which is printed as such: a part without a measurement is not shown as one.
+//! What is known of a recording: the processor time of the host, that of handlers that told it, and that of the daemon's
+//! threads by stage of a call's path. What libraries do in applications, and what the kernel does outside of anybody's
+//! system calls, is in the rest, which is printed as such: a part without a measurement is not shown as one.
 
 use crate::args::FilesArgs;
 use crate::load::load;
@@ -10,16 +10,18 @@ use crate::say;
 use std::collections::BTreeMap;
 use trunkline_insight::Fleet;
 use trunkline_insight::words::time;
-use trunkline_telemetry::{Coverage, Side};
+use trunkline_telemetry::{Coverage, Side, TaxStage, UNATTRIBUTED};
 
 /// Of one host.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct HostTime {
+#[derive(Clone, Debug, Default, PartialEq)]
+struct HostTime<'a> {
     /// All that its processors were busy, in seconds, and how many blocks say so.
     busy_s: f64,
     blocks: u32,
     /// Its handlers, in calls that ended well and in those that did not.
     handlers_s: [f64; 2],
+    /// Its daemon's threads, by stage.
+    daemon_s: BTreeMap<&'a str, f64>,
     /// Calls that its handlers served, and those of them whose handler told its time.
     served: f64,
     told: f64,
@@ -42,13 +44,16 @@ pub fn tax(args: &FilesArgs) -> Result<(), String> {
     Ok(())
 }
 
-fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime> {
-    let mut hosts: BTreeMap<&str, HostTime> = BTreeMap::new();
+fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime<'_>> {
+    let mut hosts: BTreeMap<&str, HostTime<'_>> = BTreeMap::new();
     for head in fleet.heads.iter().filter(|head| !head.generated) {
         let host = hosts.entry(&head.host).or_default();
         if let Some(busy_s) = head.variables.get("cpu_seconds") {
             host.busy_s += busy_s;
             host.blocks += 1;
+            for (stage, seconds) in &head.daemon_seconds {
+                *host.daemon_s.entry(stage).or_default() += seconds;
+            }
         }
     }
     // What another host's handler took of a call made here is that host's.
@@ -66,7 +71,7 @@ fn times(fleet: &Fleet) -> BTreeMap<&str, HostTime> {
     hosts
 }
 
-fn text(hosts: &BTreeMap<&str, HostTime>) -> String {
+fn text(hosts: &BTreeMap<&str, HostTime<'_>>) -> String {
     let mut rows = Vec::new();
     for (name, host) in hosts.iter().filter(|(_, host)| host.blocks > 0) {
         let share = |part_s: f64| match host.busy_s {
@@ -80,8 +85,16 @@ fn text(hosts: &BTreeMap<&str, HostTime>) -> String {
         row("busy processors", host.busy_s);
         row("handlers, calls that ended well", good_s);
         row("handlers, calls that failed", failed_s);
-        // Ticks are coarse: handlers may have told more than was counted.
-        row("unattributed", (host.busy_s - good_s - failed_s).max(0.0));
+        for stage in TaxStage::ALL {
+            if let Some(seconds) = host.daemon_s.get(stage.label()) {
+                row(&format!("daemon, {}", words(stage)), *seconds);
+            }
+        }
+        if let Some(seconds) = host.daemon_s.get(UNATTRIBUTED) {
+            row("daemon, unattributed", *seconds);
+        }
+        // Ticks are coarse: the parts may be more than was counted.
+        row("unattributed", (host.busy_s - good_s - failed_s - host.daemon_all_s()).max(0.0));
     }
     let mut text = say::table(&["host", "processor time", "", "of all"], &rows);
     for (name, host) in hosts.iter().filter(|(_, host)| host.blocks > 0 && host.told < host.served) {
@@ -90,7 +103,32 @@ fn text(hosts: &BTreeMap<&str, HostTime>) -> String {
             "{name}: {percent:.1} % of the calls it served tell no processor time, and are unattributed\n"
         );
     }
-    text + "unattributed: the daemon, libraries, the kernel, other programs; nothing tells these apart yet\n"
+    for (name, host) in hosts.iter().filter(|(_, host)| host.daemon_all_s() > 0.0) {
+        let percent = 100.0 * (1.0 - host.daemon_s.get(UNATTRIBUTED).unwrap_or(&0.0) / host.daemon_all_s());
+        text +=
+            &format!("{name}: stages explain {percent:.1} % of the processor time of the daemon's threads\n");
+    }
+    text + "unattributed: libraries in applications, other programs, and what the kernel does in nobody's system calls\n"
+}
+
+impl HostTime<'_> {
+    fn daemon_all_s(&self) -> f64 {
+        self.daemon_s.values().sum()
+    }
+}
+
+fn words(stage: TaxStage) -> &'static str {
+    match stage {
+        TaxStage::Compression => "compression",
+        TaxStage::Encryption => "encryption",
+        TaxStage::Serialization => "serialization",
+        TaxStage::Networking => "network stack",
+        TaxStage::RpcLibrary => "RPC library",
+        TaxStage::SharedMemoryHop => "shared-memory hop",
+        TaxStage::Copies => "copies",
+        TaxStage::Telemetry => "telemetry",
+        TaxStage::Idle => "looking for work",
+    }
 }
 
 #[cfg(test)]
@@ -123,18 +161,25 @@ mod tests {
             methods: vec![(0, "/a.B/C".into())],
             peers: vec![(0, "p".into())],
             variables: [("cpu_seconds".to_owned(), 10.0)].into(),
+            daemon_seconds: [("networking".to_owned(), 0.9), ("unattributed".to_owned(), 0.1)].into(),
             ..BlockHead::default()
         };
         let mut fleet = Fleet::default();
         fleet.add(RecordBlock { head, rows, ..RecordBlock::default() });
         let hosts = times(&fleet);
-        let HostTime { handlers_s: [good_s, failed_s], served, told, .. } = hosts["alpha"];
+        let HostTime { handlers_s: [good_s, failed_s], served, told, .. } = hosts["alpha"].clone();
         assert!((good_s - 1.2).abs() < 1e-6 && (failed_s - 0.5).abs() < 1e-6, "{hosts:?}");
         assert_eq!((served, told), (8.0, 6.0));
         let text = text(&hosts);
-        for line in
-            ["12.0 %", "5.0 %", "83.0 %", "alpha: 25.0 % of the calls it served tell no processor time"]
-        {
+        for line in [
+            "12.0 %",
+            "5.0 %",
+            "daemon, network stack",
+            "9.0 %",
+            "73.0 %",
+            "alpha: 25.0 % of the calls it served tell no processor time",
+            "alpha: stages explain 90.0 % of the processor time of the daemon's threads",
+        ] {
             assert!(text.contains(line), "{line}: {text}");
         }
     }

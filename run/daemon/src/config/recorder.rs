@@ -2,7 +2,14 @@
 
 use super::error::{Breach, breach};
 use super::otlp::Otlp;
+use super::rules::within;
+use super::{Config, Debug};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use trunkline_telemetry::{TaxSetup, TaxStage, TaxTimes};
+
+/// Rounds of which one may be measured at least.
+const TAX_ROUNDS_MAX: u32 = 65_536;
 
 /// `[recorder]`: what the flight recorder keeps beside every call.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -12,11 +19,13 @@ pub struct RecorderKeys {
     pub traces: bool,
     /// Share (0 to 1) of the calls without a trace context with which a trace begins, if traces are kept.
     pub sample: f64,
+    /// Of so many rounds of a thread one is measured by stage. Zero: none is.
+    pub tax_rounds: u32,
 }
 
 impl Default for RecorderKeys {
     fn default() -> Self {
-        Self { traces: false, sample: 0.01 }
+        Self { traces: false, sample: 0.01, tax_rounds: 16 }
     }
 }
 
@@ -27,7 +36,8 @@ impl RecorderKeys {
             let problem = format!("is {}", self.sample);
             breach("recorder.sample", problem, "write a share from 0.0 to 1.0")
         };
-        is_share.then_some(()).ok_or_else(wrong)
+        is_share.then_some(()).ok_or_else(wrong)?;
+        within("recorder.tax_rounds", self.tax_rounds, 0, TAX_ROUNDS_MAX)
     }
 
     /// The share of calls without a trace context with which a trace begins; `None` if calls get no spans.
@@ -35,5 +45,30 @@ impl RecorderKeys {
         let exported = otlp.is_on().then_some(otlp.sample);
         let recorded = self.traces.then_some(self.sample);
         exported.into_iter().chain(recorded).reduce(f64::max)
+    }
+}
+
+impl Config {
+    /// How a shard's thread measures what its processor time goes into.
+    pub(crate) fn tax(&self, times: &Arc<TaxTimes>) -> TaxSetup {
+        let stage = TaxStage::of_label(&self.debug.spin_stage);
+        let spin = stage.map(|stage| (stage, self.debug.spin_us.saturating_mul(1000)));
+        let spin = spin.filter(|(_, ns)| *ns > 0);
+        TaxSetup { one_in: self.recorder.tax_rounds, spin, times: Arc::clone(times) }
+    }
+}
+
+/// A spin has a stage.
+pub(super) fn check_spin(debug: &Debug) -> Result<(), Breach> {
+    let advice = || format!("write one of {}", TaxStage::ALL.map(TaxStage::label).join(", "));
+    let is_known = TaxStage::of_label(&debug.spin_stage).is_some();
+    match debug.spin_stage.as_str() {
+        "" if debug.spin_us > 0 => {
+            Err(breach("debug.spin_stage", "is not there, and debug.spin_us is".into(), &advice()))
+        }
+        stage if !stage.is_empty() && !is_known => {
+            Err(breach("debug.spin_stage", format!("has {stage:?}, which is no stage"), &advice()))
+        }
+        _ => Ok(()),
     }
 }

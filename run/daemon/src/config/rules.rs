@@ -69,7 +69,9 @@ impl Config {
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
         within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
         within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)?;
-        within("debug.read_stall_us", self.debug.read_stall_us, 0, PAUSE_US_MAX)
+        within("debug.read_stall_us", self.debug.read_stall_us, 0, PAUSE_US_MAX)?;
+        within("debug.spin_us", self.debug.spin_us, 0, PAUSE_US_MAX)?;
+        super::recorder::check_spin(&self.debug)
     }
 
     fn check_daemon(&self) -> Result<(), Breach> {

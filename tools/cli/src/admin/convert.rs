@@ -2,7 +2,7 @@
 
 use super::proto;
 use trunkline_telemetry::{
-    CallsAnswer, Component, Explanation, Intervals, Row, Side, Spread, TopRow, WhatIf,
+    CallsAnswer, Component, Explanation, Intervals, Row, Side, Spread, TaxTotals, TopRow, WhatIf,
 };
 
 /// An explanation as a message.
@@ -104,6 +104,12 @@ pub fn top_row(message: proto::TopRow) -> Option<TopRow> {
         biggest: component(message.biggest),
         biggest_percent: message.biggest_percent,
     })
+}
+
+/// Processor time by stage as a message.
+pub(super) fn stages_message(tax: &TaxTotals) -> Vec<proto::StageTime> {
+    let stages = tax.by_label().into_iter();
+    stages.map(|(stage, cpu_ns)| proto::StageTime { stage: stage.to_owned(), cpu_ns }).collect()
 }
 
 /// Calls of a shard as a message.

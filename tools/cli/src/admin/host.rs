@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use trunkline_daemon::{ChangeError, Observation, PoliciesKept, TakenOver};
 use trunkline_policy::{Definition, PolicyRow};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxTotals};
 
 /// A daemon, as far as it is asked about itself.
 pub trait Host: Send + Sync + 'static {
@@ -54,6 +54,8 @@ pub struct Facts {
     pub gateway_listening: Vec<String>,
     /// Memory of its process, in bytes.
     pub resident_bytes: u64,
+    /// What the processor time of its shards' threads went into.
+    pub tax: TaxTotals,
 }
 
 /// What a replacement is to be.

@@ -1,6 +1,6 @@
 //! The service.
 
-use super::convert::{calls_message, explanation_message, top_row_message};
+use super::convert::{calls_message, explanation_message, stages_message, top_row_message};
 use super::history::Chronicle;
 use super::host::{Facts, Host, UpgradeState};
 use super::looks::Looks;
@@ -87,9 +87,14 @@ fn calls(host: &impl Host, asked: &CallsRequest) -> CallsResponse {
         traces_one_in_log2: asked.traces_one_in_log2,
         rows_max: rows_max.max(1),
     });
-    let (node, version) = (host.facts().node, env!("CARGO_PKG_VERSION").to_owned());
+    let Facts { node, tax, .. } = host.facts();
     let shards = shards.iter().map(calls_message).collect();
-    CallsResponse { node, version, shards }
+    CallsResponse {
+        node,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        shards,
+        stages: stages_message(&tax),
+    }
 }
 
 impl<H: Host> Admin for AdminService<H> {

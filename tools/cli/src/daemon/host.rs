@@ -98,6 +98,7 @@ impl DaemonHost {
             admin_listening: self.daemon.admin_endpoints().to_vec(),
             gateway_listening: self.daemon.gateway_endpoints().to_vec(),
             resident_bytes: resident_bytes(),
+            tax: self.daemon.tax(),
         }
     }
 }

@@ -5,14 +5,14 @@
 
 use super::live::{self, NAMES_MAX};
 use super::process;
-use crate::admin::Host;
+use crate::admin::{Facts, Host};
 use crate::daemon::{LostLines, lost_lines};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use trunkline_daemon::Observation;
 use trunkline_engine::{Protocol, RemoteState};
 use trunkline_policy::PolicyRow;
-use trunkline_telemetry::{Ask, Exposition, Snapshot, prometheus};
+use trunkline_telemetry::{Ask, Exposition, Snapshot, TaxTotals, prometheus};
 
 /// Whose figures are those of names beyond that.
 const OTHER: &str = "_OTHER";
@@ -45,8 +45,10 @@ pub fn figures(host: &impl Host) -> Exposition {
         measured.merge(std::mem::take(&mut shard.telemetry));
     }
     let mut text = Exposition::default();
-    build(&mut text, &host.facts().node);
+    let Facts { node, tax, .. } = host.facts();
+    build(&mut text, &node);
     process::add(&mut text);
+    stages(&mut text, &tax);
     log_lines(&mut text);
     in_flight(&mut text, &shards);
     applications(&mut text, &shards);
@@ -77,6 +79,15 @@ fn log_lines(text: &mut Exposition) {
     text.family(name, "counter", "Log lines standard error did not take: not read in time, or not written.");
     for (why, count) in [("unread", unread), ("unwritten", unwritten)] {
         text.sample(&[("why", why)], count);
+    }
+}
+
+/// What the threads of shards spend their processor time on.
+fn stages(text: &mut Exposition, tax: &TaxTotals) {
+    let name = "trunkline_stage_cpu_seconds_total";
+    text.family(name, "counter", "Processor time of shards' threads by stage of a call's path, as measured.");
+    for (stage, cpu_ns) in tax.by_label() {
+        text.sample(&[("stage", stage)], cpu_ns as f64 / 1e9);
     }
 }
 
