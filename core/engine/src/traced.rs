@@ -3,6 +3,7 @@
 use crate::CallKey;
 use crate::call::{ClientEnd, Item};
 use crate::engine::Engine;
+use crate::registry::is_own_service;
 use crate::spans::naming;
 use std::borrow::Cow;
 use trunkline_call::TraceParent;
@@ -26,7 +27,9 @@ fn name_spans(engine: &mut Engine, key: CallKey, opening: &mut Item<'_>) {
         // These belong to a call that has its spans.
         ClientEnd::Attempt { .. } | ClientEnd::Mirror { .. } | ClientEnd::Shard { .. } => return,
     };
-    let may_begin = !is_received && call.parent.is_none();
+    // Whoever looks at this host is no part of what there is to see.
+    let is_own = is_own_service(engine.registry.path(call.method).trim_start_matches('/'));
+    let may_begin = !is_received && call.parent.is_none() && !is_own;
     let served = call.parent;
     let Some((ids, named)) = engine.spans.open(metadata, is_received, may_begin) else { return };
     *metadata = Cow::Owned(named);

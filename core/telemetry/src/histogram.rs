@@ -15,6 +15,8 @@ pub struct Histogram {
     lines: Vec<[u64; LINE]>,
     sum: u128,
     max: u64,
+    /// Of a copy [without counts](Histogram::sum_only): the sum of squares, by the middles of buckets.
+    squares: u128,
 }
 
 /// Most buckets a histogram can have.
@@ -75,6 +77,7 @@ impl Histogram {
             self.add(id, n);
         }
         self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
         self.max = self.max.max(other.max);
     }
 
@@ -90,12 +93,19 @@ impl Histogram {
             }
         }
         left.sum = self.sum.saturating_sub(earlier.sum);
+        left.squares = self.squares.saturating_sub(earlier.squares);
         left
     }
 
-    /// The sum and maximum without the counts.
+    /// The sums and maximum without the counts.
     pub fn sum_only(&self) -> Self {
-        Self { sum: self.sum, max: self.max, ..Self::default() }
+        Self { sum: self.sum, max: self.max, squares: self.squares(), ..Self::default() }
+    }
+
+    /// The sum of the values' squares, by the middles of buckets.
+    pub fn squares(&self) -> u128 {
+        let square = |(id, n)| u128::from(middle(id)).pow(2).saturating_mul(u128::from(n));
+        self.buckets().map(square).fold(self.squares, u128::saturating_add)
     }
 
     /// Non-empty buckets, ascending: (number, count).

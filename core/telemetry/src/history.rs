@@ -44,6 +44,15 @@ pub struct Past {
     pub series: Vec<(Side, Series)>,
 }
 
+/// A mean with the interval in which it is, at 95 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MeanInterval {
+    /// The mean over the calls that were counted, in nanoseconds.
+    pub ns: f64,
+    /// How far that of all such calls may be from it.
+    pub half_width_ns: f64,
+}
+
 /// A percentile with the interval in which it is, at 95 %.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuantileInterval {
@@ -190,11 +199,33 @@ impl QuantileInterval {
     }
 }
 
+impl MeanInterval {
+    /// Over so many calls, of which those that are not in the histogram have none of it.
+    fn of(histogram: &Histogram, calls: u64) -> Self {
+        if calls == 0 {
+            return Self::default();
+        }
+        let calls = calls as f64;
+        let mean = histogram.sum() as f64 / calls;
+        let variance = (histogram.squares() as f64 / calls - mean * mean).max(0.0);
+        Self { ns: mean, half_width_ns: 1.96 * (variance / calls).sqrt() }
+    }
+
+    /// Whether chance alone may explain that this one is another than `then`.
+    pub fn overlaps(&self, then: &Self) -> bool {
+        (self.ns - then.ns).abs() <= self.half_width_ns + then.half_width_ns
+    }
+}
+
 impl Past {
-    /// Time in a component, on average over all calls of a side: nanoseconds.
-    pub fn component_mean_ns(series: &Series, component: Component) -> f64 {
-        let calls = series.calls();
-        if calls == 0 { 0.0 } else { series.components[component as usize].sum() as f64 / calls as f64 }
+    /// Time in a component, on average over all calls of a side.
+    pub fn component_mean(series: &Series, component: Component) -> MeanInterval {
+        MeanInterval::of(&series.components[component as usize], series.calls())
+    }
+
+    /// Both wires and the server in one, of calls whose peer sent no stamps; the same.
+    pub fn remote_mean(series: &Series) -> MeanInterval {
+        MeanInterval::of(&series.remote, series.calls())
     }
 }
 
@@ -276,5 +307,24 @@ mod tests {
         assert!(many.high_ns - many.low_ns < 50_000, "{many:?}");
         assert!(few.overlaps(&many) && many.overlaps(&few));
         assert_eq!(QuantileInterval::of(&Histogram::default(), 0.5), QuantileInterval::default());
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_that_of_its_values() {
+        // Half of the calls have 1 ms, the others nothing: the standard deviation is half a millisecond.
+        let of = |calls: u64, whole: bool| {
+            let mut histogram = Histogram::default();
+            histogram.record_all((0..calls).map(|n| (n % 2) * 1_000_000));
+            // The history keeps copies without counts.
+            MeanInterval::of(&if whole { histogram } else { histogram.sum_only() }, calls)
+        };
+        for whole in [true, false] {
+            let (few, many) = (of(100, whole), of(10_000, whole));
+            assert!((few.ns - 500_000.0).abs() < 1.0 && (few.half_width_ns / 98_000.0 - 1.0).abs() < 0.05);
+            assert!((many.half_width_ns / 9_800.0 - 1.0).abs() < 0.05, "{many:?}");
+            assert!(few.overlaps(&MeanInterval { ns: 590_000.0, half_width_ns: 0.0 }));
+            assert!(!many.overlaps(&MeanInterval { ns: 590_000.0, half_width_ns: 0.0 }));
+        }
+        assert_eq!(MeanInterval::of(&Histogram::default(), 0), MeanInterval::default());
     }
 }

@@ -80,7 +80,7 @@ pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};
 pub use exposition::{BoundCounts, Exposition, Figure, FigureFamily, FigureKind, FigurePoint};
 pub use histogram::Histogram;
-pub use history::{CallHistory, Past, QuantileInterval};
+pub use history::{CallHistory, MeanInterval, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
 pub use record::{Record, Side};
 pub use recorded_trace::RecordedTrace;

@@ -451,6 +451,24 @@ mod tests {
     }
 
     #[test]
+    fn a_full_ring_of_traces_keeps_the_newest() {
+        let mut recorder = FlightRecorder::new();
+        let one = record(Side::Made, Code::Ok);
+        let calls = TRACES_MAX as u64 + 100;
+        for number in 0..calls {
+            recorder.record(Instant(number), &one, &Components::default(), false, 0);
+            recorder
+                .note_trace(&one, CallTrace { trace: u128::from(number), span: 1, ..CallTrace::default() });
+        }
+        let kept: Vec<(u64, u128)> =
+            recorder.traces_since(0).map(|trace| (trace.number, trace.ids.trace)).collect();
+        let newest: Vec<_> = (100..calls).map(|number| (number, u128::from(number))).collect();
+        assert_eq!(kept.len(), TRACES_MAX);
+        assert!(kept == newest, "each beside its call, oldest first");
+        assert_eq!(recorder.traces_since(calls - 3).count(), 3);
+    }
+
+    #[test]
     fn a_full_stratum_keeps_every_second() {
         let mut stratum = Stratum::default();
         for n in 1..=(3 * STRATUM_CALLS as u64) {

@@ -36,6 +36,9 @@ pub struct Telemetry {
     traced: TracedCalls,
 }
 
+/// What is beyond the limits is counted under.
+const OTHER: &str = "(other)";
+
 /// What a call became that was written down.
 struct Written {
     slot: usize,
@@ -309,6 +312,20 @@ impl Telemetry {
         parts.copy_calls(&self.recorder, || (self.methods.names.clone(), self.peers.names.clone()))
     }
 
+    /// Goes on counting where a shard of another daemon stopped: these are its series, by their names. What is beyond
+    /// the limits here is counted under `(other)`.
+    pub fn take_up(&mut self, entries: Vec<Entry>) {
+        for Entry { side, method, peer, series, exemplars } in entries {
+            // Which clock the other host reads it says when its connection is known here.
+            let peer = if peer == OTHER { PeerIndex::OTHER } else { PeerIndex(self.peers.number(&peer)) };
+            self.clocks.resize_with(self.peers.len(), || Clock::Same);
+            let method = if method == OTHER { MethodIndex::OTHER } else { self.method(&method) };
+            let slot = self.slot(side, method, peer);
+            self.series[slot].series.merge(&series);
+            self.series[slot].exemplars.merge(&exemplars);
+        }
+    }
+
     fn take_traced(&mut self, max: usize) -> Vec<TracedCall> {
         let Self { traced, methods, peers, .. } = self;
         traced.take(max).map(|row| row.named(methods.name(row.method.0), peers.name(row.peer.0))).collect()
@@ -452,7 +469,7 @@ struct Names {
 
 impl Names {
     fn new(max: usize) -> Self {
-        Self { names: vec!["(other)".into()], numbers: BTreeMap::new(), free: Vec::new(), max }
+        Self { names: vec![OTHER.into()], numbers: BTreeMap::new(), free: Vec::new(), max }
     }
 
     fn number(&mut self, name: &str) -> u32 {

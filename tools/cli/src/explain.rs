@@ -20,10 +20,10 @@ pub struct ExplainArgs {
     #[arg(long)]
     pub json: bool,
     /// Only the last minutes, of two hours and a half at most: 5m, 1h
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "json")]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     pub last: Option<Duration>,
     /// Beside as long a time that ended so long ago: 1h-ago [with --last 10m, if that is not said]
-    #[arg(long, value_name = "TIME-ago", value_parser = ago, conflicts_with = "json")]
+    #[arg(long, value_name = "TIME-ago", value_parser = ago)]
     pub vs: Option<Duration>,
 }
 
@@ -50,7 +50,8 @@ pub fn explanations(client: &AdminClient, method: &str) -> Result<Vec<Explanatio
 /// As [`explanations`].
 pub fn explain(client: &AdminClient, args: &ExplainArgs) -> Result<(), Status> {
     if args.last.is_some() || args.vs.is_some() {
-        return past::explain(client, &args.method, args.last.unwrap_or(past::USUAL), args.vs);
+        let last = args.last.unwrap_or(past::USUAL);
+        return past::explain(client, &args.method, last, args.vs, args.json);
     }
     let explanations = explanations(client, &args.method)?;
     if args.json {

@@ -3,10 +3,11 @@
 use crate::admin::proto::admin_client::AdminClient;
 use crate::admin::proto::{HistoryRequest, HistoryResponse, HistoryRow, Percentile, Side};
 use crate::table::{Table, count};
+use serde_json::{Value, json};
 use std::time::Duration;
 use trunkline::{Status, Wait};
-use trunkline_telemetry::Component;
 use trunkline_telemetry::render::duration;
+use trunkline_telemetry::{Component, MeanInterval};
 
 /// The time looked at where only another is named.
 pub const USUAL: Duration = Duration::from_secs(600);
@@ -26,11 +27,53 @@ pub fn explain(
     method: &str,
     last: Duration,
     ago: Option<Duration>,
+    as_json: bool,
 ) -> Result<(), Status> {
     let now = ask(client, method, last, Duration::ZERO)?;
     let then = ago.map(|ago| ask(client, method, ago + last, ago)).transpose()?;
-    print!("{}", text(method, &now, then.as_ref()));
+    match as_json {
+        true => println!("{:#}", json!({"now": time_json(&now), "then": then.as_ref().map(time_json)})),
+        false => print!("{}", text(method, &now, then.as_ref())),
+    }
     Ok(())
+}
+
+/// A time as JSON: names and units are in the keys.
+fn time_json(answer: &HistoryResponse) -> Value {
+    let HistoryResponse { from_ago_ms, to_ago_ms, rows, reaches_ms } = answer;
+    let percentile = |one: &Percentile| {
+        let Percentile { share, ns, low_ns, high_ns } = one;
+        json!({"share": share, "ns": ns, "interval_ns": [low_ns, high_ns]})
+    };
+    let row = |row: &HistoryRow| {
+        let mean = |(name, mean): (&str, MeanInterval)| {
+            let ends = [mean.ns - mean.half_width_ns, mean.ns + mean.half_width_ns];
+            json!({"name": name, "mean_ns": mean.ns, "interval_ns": ends})
+        };
+        let named = Component::ALL.map(Component::label).into_iter().chain(["remote"]);
+        json!({
+            "side": name(row.side),
+            "calls": row.calls,
+            "errors": row.errors,
+            "completion_time": row.percentiles.iter().map(percentile).collect::<Vec<_>>(),
+            "components": named.zip(means(row)).map(mean).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "from_ago_ms": from_ago_ms,
+        "to_ago_ms": to_ago_ms,
+        "reaches_ms": reaches_ms,
+        "sides": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// The nine and what is not divided. A daemon that says nothing of how sure they are is of an earlier version.
+fn means(row: &HistoryRow) -> Vec<MeanInterval> {
+    let half_widths = row.component_half_width_ns.iter().copied().chain(std::iter::repeat(0.0));
+    let nine = row.component_mean_ns.iter().zip(half_widths);
+    let nine = nine.map(|(ns, half_width_ns)| MeanInterval { ns: *ns, half_width_ns });
+    let remote = MeanInterval { ns: row.remote_mean_ns, half_width_ns: row.remote_half_width_ns };
+    nine.chain([remote]).collect()
 }
 
 fn ask(client: &AdminClient, method: &str, from: Duration, to: Duration) -> Result<HistoryResponse, Status> {
@@ -97,26 +140,33 @@ fn side(sides: &Sides<'_>, compares: bool) -> String {
     text + &components(sides)
 }
 
-/// Means of components: of sums, which say nothing of how sure they are.
+/// Means of components over all calls.
 fn components(sides: &Sides<'_>) -> String {
     let Sides { now, then } = sides;
     let mut table = match then {
-        Some(_) => Table::new(&["mean of", "now", "then", "change"], &[1, 2, 3]),
-        None => Table::new(&["mean of", "now"], &[1]),
+        Some(_) => Table::new(&["mean of", "now", "95 %", "then", "95 %", "change", ""], &[1, 2, 3, 4, 5]),
+        None => Table::new(&["mean of", "now", "95 %"], &[1, 2]),
     };
-    let then_of = |at: usize| then.and_then(|then| then.component_mean_ns.get(at).copied());
-    let named = Component::ALL.iter().enumerate().zip(&now.component_mean_ns);
-    let rows = named.map(|((at, component), mean)| (component.name(), *mean, then_of(at)));
-    let remote = ("remote (not divided)", now.remote_mean_ns, then.map(|then| then.remote_mean_ns));
-    for (name, mean, before) in rows.chain([remote]) {
-        if mean == 0.0 && before.unwrap_or(0.0) == 0.0 {
+    let before = then.map(means);
+    let names = Component::ALL.map(Component::name).into_iter().chain(["remote (not divided)"]);
+    for (at, (name, mean)) in names.zip(means(now)).enumerate() {
+        let before = before.as_ref().and_then(|before| before.get(at));
+        if mean.ns == 0.0 && before.is_none_or(|before| before.ns == 0.0) {
             continue;
         }
-        let mut cells = vec![name.to_owned(), duration(mean as u64)];
+        let shown = |mean: &MeanInterval| {
+            [duration(mean.ns as u64), format!("± {}", duration(mean.half_width_ns as u64))]
+        };
+        let mut cells = vec![name.to_owned()];
+        cells.extend(shown(&mean));
         if let Some(before) = before {
-            let change = mean - before;
+            let change = mean.ns - before.ns;
             let sign = if change < 0.0 { "-" } else { "+" };
-            cells.extend([duration(before as u64), format!("{sign}{}", duration(change.abs() as u64))]);
+            cells.extend(shown(before));
+            cells.push(format!("{sign}{}", duration(change.abs() as u64)));
+            if !mean.overlaps(before) {
+                cells.push("*".into());
+            }
         }
         table.row(cells);
     }
@@ -164,7 +214,8 @@ mod tests {
             errors: 3,
             percentiles: [0.5, 0.95].map(percentile).to_vec(),
             component_mean_ns,
-            remote_mean_ns: 0.0,
+            component_half_width_ns: vec![100.0; Component::COUNT],
+            ..HistoryRow::default()
         };
         HistoryResponse { from_ago_ms: ms[0], to_ago_ms: ms[1], rows: vec![row], reaches_ms: 10_000_000 }
     }
@@ -181,7 +232,14 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
-        assert_eq!(told.lines().filter(|line| line.ends_with('*')).count(), 2, "{told}");
+        assert_eq!(
+            told.lines().filter(|line| line.ends_with('*')).count(),
+            3,
+            "two percentiles, one mean: {told}"
+        );
+        assert!(told.contains("± 100 ns"), "{told}");
+        let json = time_json(&now);
+        assert_eq!(json["sides"][0]["components"][4]["interval_ns"], json!([800.0, 1000.0]), "{json}");
         let same = text("", &now, Some(&now));
         assert!(!same.contains('*') && same.contains("+0"), "{same}");
         let alone = text("", &now, None);

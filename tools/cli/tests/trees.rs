@@ -53,6 +53,8 @@ fn trees_over_two_hosts_are_drawn_and_exported() {
     assert_eq!(tree.code, Some(0), "{tree:?}");
     assert!(tree.out.contains("trees were recorded from their first call on"), "{}", tree.out);
     assert!(tree.out.contains("critical path of whole trees"), "{}", tree.out);
+    let all = end(&mut trunkline(&["tree", &alpha, &beta, "--slowest", "1000"]), "");
+    assert!(!all.out.contains("trunkline.admin"), "recording begins no trace: {}", all.out);
     let slowest = ["tree", &alpha, &beta, "--slowest", "1", "--method", "Search/Query"];
     let slowest = end(&mut trunkline(&slowest), "");
     let line = slowest.out.lines().find(|line| line.starts_with("/search.v1.Search/Query"));

@@ -72,6 +72,18 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
     stop.store(true, Ordering::Relaxed);
     let calls: usize = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
     println!("{rounds} replacements under {calls} calls");
+    // Each daemon went on counting where the one before it stopped.
+    let counted = || {
+        let told = host.verb(&["explain", "--json", "Search/Query"], "");
+        let told: Value = serde_json::from_str(&told.out).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+        told[0]["calls"].as_u64().unwrap_or_else(|| panic!("{told}"))
+    };
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    // The library says how the last calls went when it has something else to say.
+    while counted() < calls as u64 && std::time::Instant::now() < until {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(counted(), calls as u64, "no call is missing, and none counts twice");
 }
 
 /// A manager that saw its main process end, and had not heard of another, would end the service.

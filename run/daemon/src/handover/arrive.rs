@@ -14,6 +14,7 @@ use std::time::Duration;
 use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
 use trunkline_net::Portable;
 use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
+use trunkline_telemetry::Entry;
 
 /// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
 const STEP_MAX: Duration = Duration::from_secs(120);
@@ -71,6 +72,8 @@ pub(crate) struct Inherited {
     /// The schemas of the sets that came, by number. The cache alone would not keep them.
     prepared: Vec<Arc<BoundSchema>>,
     pub stopped_ns: u64,
+    /// What shards have counted, by their numbers.
+    pub counted: Vec<(usize, Vec<Entry>)>,
 }
 
 /// An application's connection.
@@ -139,7 +142,7 @@ impl Arrival {
     /// # Errors
     /// [`TakeOverError`].
     pub(crate) fn receive(&self, build: &str) -> Result<Inherited, TakeOverError> {
-        self.channel.send(&Word::Able { build: build.to_owned(), prepares: true }, &[])?;
+        self.channel.send(&Word::Able { build: build.to_owned(), prepares: true, counts: true }, &[])?;
         let mut inherited = Inherited {
             listener: None,
             sessions: 0,
@@ -148,6 +151,7 @@ impl Arrival {
             schemas: SchemaCache::default(),
             prepared: Vec::new(),
             stopped_ns: 0,
+            counted: Vec::new(),
         };
         loop {
             let (word, fds) = self.channel.next()?;
@@ -218,6 +222,10 @@ impl Inherited {
                 let schemas = self.schemas_named(sets, &numbers)?;
                 let shard = self.shard(shard)?;
                 (shard.state, shard.schemas) = (state.into_vec(), schemas);
+            }
+            Word::Counted { shard, series } => {
+                self.shard(shard)?;
+                self.counted.push((shard, series));
             }
             Word::Modules { shard, states } => self.shard(shard)?.modules = states.into_vec(),
             Word::Memory { shard, session, memory } => {

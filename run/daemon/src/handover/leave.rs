@@ -171,12 +171,12 @@ impl Daemon {
         let channel = Arc::new(Channel::new(socket, order.start_max).map_err(own)?);
         let (process_id, shards) = (std::process::id(), self.shards().len());
         let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: process_id, shards };
-        let (build, prepares) = match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0
-        {
-            Word::Able { build, prepares } => (build, prepares),
-            Word::Unable { why } => return Err(HandOverError::Refused(why)),
-            other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
-        };
+        let (build, prepares, counts) =
+            match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
+                Word::Able { build, prepares, counts } => (build, prepares, counts),
+                Word::Unable { why } => return Err(HandOverError::Refused(why)),
+                other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
+            };
         tell(Step::Able { build: build.clone() });
         let sets = Arc::new(SentSets::new(prepares));
         self.send_schemas(&channel, &sets)?;
@@ -189,7 +189,7 @@ impl Daemon {
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
         channel.set_step_max(order.step_max).map_err(own)?;
-        let (moved, standing) = self.stop_and_send(&channel, &sets, order.step_max, tell)?;
+        let (moved, standing) = self.stop_and_send(&channel, (&sets, counts), order.step_max, tell)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
         tell(Step::Sent);
         match channel.next().map_err(lost)?.0 {
@@ -258,7 +258,7 @@ impl Daemon {
     fn stop_and_send(
         &self,
         to: &Arc<Channel>,
-        sets: &Arc<SentSets>,
+        (sets, counts): (&Arc<SentSets>, bool),
         step_max: Duration,
         tell: &mut dyn FnMut(Step),
     ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
@@ -266,7 +266,8 @@ impl Daemon {
         let mut part = |give: &dyn Fn(Box<Leave>)| {
             let (done, sent) = channel();
             let (holds, in_vain) = channel();
-            give(Box::new(Leave { channel: Arc::clone(to), sets: Arc::clone(sets), done, in_vain }));
+            let (channel, sets) = (Arc::clone(to), Arc::clone(sets));
+            give(Box::new(Leave { channel, sets, counts, done, in_vain }));
             standing.push(holds);
             let part = match sent.recv_timeout(step_max) {
                 Ok(Ok(part)) => part,

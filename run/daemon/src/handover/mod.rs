@@ -15,6 +15,7 @@
 //!   │ Listener, Datagrams, Pending   ──▶
 //!   │ State (of the engine)          ──▶       a fresh engine reads it (core/engine, handover/)
 //!   │ Memory, Peer …                 ──▶       rings and heaps mapped, sockets kept
+//!   │ Counted                        ──▶       histograms go on
 //!   │ End                            ──▶       everything there?
 //!   │                                ◀──     Ready, or Failed with the reason
 //!   │ Go                             ──▶     tells applications of their new heaps, turns

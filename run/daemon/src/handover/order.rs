@@ -13,6 +13,8 @@ use trunkline_shm::ControlError;
 pub(crate) struct Leave {
     pub channel: Arc<Channel>,
     pub sets: Arc<SentSets>,
+    /// The other daemon goes on counting.
+    pub counts: bool,
     /// Told when everything was sent, or why not.
     pub done: Sender<Result<Moved, LeaveError>>,
     /// Ends when it was in vain, and only then: what the other daemon has is not to be touched again, not even for the

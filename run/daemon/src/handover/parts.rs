@@ -2,6 +2,7 @@
 
 use super::order::{Leave, LeaveError, Moved, PartsSent, SentSets, Stand, Standing};
 use super::wire::{Channel, Memory, Secure, Word};
+use crate::clock::now;
 use crate::control::Control;
 use crate::shard::Shard;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -9,6 +10,7 @@ use serde_bytes::ByteBuf;
 use trunkline_engine::R2p2Port;
 use trunkline_policy::encode_modules;
 use trunkline_shm::RingIndices;
+use trunkline_telemetry::Ask;
 
 impl Control {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
@@ -50,7 +52,12 @@ pub(crate) fn stand(shard: &mut Shard, order: Stand) -> Standing {
 pub(crate) fn hand_over(shard: &mut Shard, leave: Box<Leave>) -> PartsSent {
     shard.crossings.park(&mut shard.engine);
     shard.sockets.make_portable();
-    let _ = leave.done.send(send_parts(shard, &leave.channel, &leave.sets));
+    let sent = send_parts(shard, &leave.channel, &leave.sets);
+    let sent = sent.and_then(|moved| match leave.counts {
+        true => send_counted(shard, &leave.channel).map(|()| moved),
+        false => Ok(moved),
+    });
+    let _ = leave.done.send(sent);
     PartsSent(leave)
 }
 
@@ -104,6 +111,13 @@ fn send_parts(shard: &Shard, channel: &Channel, known: &SentSets) -> Result<Move
         moved.connections += 1;
     }
     Ok(moved)
+}
+
+/// What the shard has counted: no call has ended since it stands still.
+fn send_counted(shard: &mut Shard, channel: &Channel) -> Result<(), LeaveError> {
+    let series = shard.engine.telemetry().snapshot(now(), &Ask::default()).series;
+    channel.send(&Word::Counted { shard: shard.index, series }, &[])?;
+    Ok(())
 }
 
 fn send_memory(shard: &Shard, channel: &Channel) -> Result<(), LeaveError> {

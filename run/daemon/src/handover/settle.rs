@@ -96,6 +96,13 @@ impl Inherited {
             inherit(shard, &mut self.shards[index], loader)?;
             at_work = shard.engine.policy_rows().into_iter().map(|row| row.definition).collect();
         }
+        // Of a shard that had nothing else and is left over, the last one goes on counting.
+        for (index, counted) in self.counted.drain(..) {
+            let last = shards.len().saturating_sub(1);
+            if let Some(shard) = shards.get_mut(index.min(last)) {
+                shard.engine.telemetry().take_up(counted);
+            }
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use trunkline_shm::{
     BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
     create_blob, read_blob,
 };
+use trunkline_telemetry::Entry;
 use zeroize::Zeroizing;
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
@@ -33,6 +34,9 @@ pub enum Word {
         build: String,
         #[serde(default)]
         prepares: bool,
+        /// It knows [`Word::Counted`].
+        #[serde(default)]
+        counts: bool,
     },
     /// New: it cannot.
     Unable { why: String },
@@ -63,6 +67,8 @@ pub enum Word {
     },
     /// Old: what the modules of a shard's chain have exported.
     Modules { shard: usize, states: serde_bytes::ByteBuf },
+    /// Old: what a shard's telemetry has counted.
+    Counted { shard: usize, series: Vec<Entry> },
     /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
     Memory { shard: usize, session: u64, memory: Memory },
     /// Old: a connection to another daemon. Descriptor: its socket. With TLS, the keys follow in a packet of their own,
@@ -404,7 +410,7 @@ mod tests {
         let Word::State { sets, numbers, .. } = said(&state) else { panic!("another word") };
         assert_eq!((sets.len(), numbers), (1, Vec::new()));
         let able = said(&Earlier::Able { build: "x".into() });
-        assert!(matches!(able, Word::Able { prepares: false, .. }), "{able:?}");
+        assert!(matches!(able, Word::Able { prepares: false, counts: false, .. }), "{able:?}");
     }
 
     proptest! {

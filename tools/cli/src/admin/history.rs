@@ -71,17 +71,16 @@ fn row(side: Side, series: &Series) -> HistoryRow {
         let QuantileInterval { ns, low_ns, high_ns } = QuantileInterval::of(&series.total, share);
         Percentile { share, ns, low_ns, high_ns }
     };
-    let mean = |component| Past::component_mean_ns(series, component);
+    let means = Component::ALL.map(|component| Past::component_mean(series, component));
+    let remote = Past::remote_mean(series);
     HistoryRow {
         side: side_message(side),
         calls: series.calls(),
         errors: series.errors(),
         percentiles: SHARES.map(percentile).to_vec(),
-        component_mean_ns: Component::ALL.map(mean).to_vec(),
-        remote_mean_ns: if series.calls() == 0 {
-            0.0
-        } else {
-            series.remote.sum() as f64 / series.calls() as f64
-        },
+        component_mean_ns: means.map(|mean| mean.ns).to_vec(),
+        remote_mean_ns: remote.ns,
+        component_half_width_ns: means.map(|mean| mean.half_width_ns).to_vec(),
+        remote_half_width_ns: remote.half_width_ns,
     }
 }
