@@ -125,7 +125,8 @@ struct TaxMeter {
     part_began_ns: u64,
     /// What the round has come to so far.
     round_ns: [u64; TaxStage::COUNT + 1],
-    /// Ticks of a microsecond, and what they are counted from: ticks and time when the thread began. Zero: not known yet.
+    /// Ticks of a microsecond (zero: not known yet), and what they are counted from: ticks and time when the thread
+    /// began.
     ticks_per_us: u64,
     began: (u64, u64),
     /// Of measured rounds that are not settled: time by stage, and how many.

@@ -4,6 +4,7 @@
 //! A file is read whole or refused whole: an unknown key, a wrong type or a number out of bounds is a [`ConfigError`]
 //! that names place, key, problem and remedy. Every key may be left out; no file at all is a good configuration.
 
+mod debug;
 mod error;
 mod gateway;
 mod http2;
@@ -24,6 +25,7 @@ mod tenants;
 mod tests;
 mod value;
 
+pub use debug::Debug;
 pub(crate) use error::Breach;
 pub use error::ConfigError;
 pub use gateway::{Gateway, OpenTo};
@@ -197,23 +199,6 @@ pub enum Compression {
 pub struct Waiting {
     /// Longest time a shard looks for work before it sleeps. Zero: sleeps at once, saves the core, costs a wake-up.
     pub patience_us_max: u64,
-}
-
-/// `[debug]`: faults planted on purpose, to see where telemetry puts them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Debug {
-    /// Time every request waits before admission.
-    pub request_hold_us: u64,
-    /// Time every response waits before admission.
-    pub response_hold_us: u64,
-    /// Time a shard lets pass between being told of bytes of a native connection and reading them.
-    pub read_stall_us: u64,
-    /// Finished calls are not recorded.
-    pub unrecorded: bool,
-    /// Processor time a thread takes more whenever it enters a stage, and which.
-    pub spin_us: u64,
-    pub spin_stage: String,
 }
 
 /// `[grpc_services]`: services of gRPC's own that the daemon answers while no application serves them itself.

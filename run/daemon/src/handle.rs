@@ -47,7 +47,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, ConnectionBudget, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxTimes, TaxTotals};
+use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
 
 /// How long it is waited for what keeps a session on its shard, and between two attempts.
 const MOVE_SOON: Duration = Duration::from_secs(1);
@@ -528,7 +528,7 @@ impl Daemon {
             reports: Reports::default(),
             samples,
             load: LoadMeter::new(busy, now()),
-            tax: config.tax(&self.tax),
+            tax: self.tax_setup(config),
             beside_rang: false,
             thread_is_ordered: false,
             crossings,
@@ -544,6 +544,11 @@ impl Daemon {
         self.names.add_shard(sender.clone());
         self.shards.push(sender);
         Ok(shard)
+    }
+
+    fn tax_setup(&self, config: &Config) -> TaxSetup {
+        let times = Arc::clone(&self.tax);
+        TaxSetup { one_in: config.recorder.tax_rounds, spin: config.debug.spin(), times }
     }
 
     pub(crate) fn shards(&self) -> &[ShardSender] {

@@ -62,8 +62,8 @@ impl Near {
     }
 }
 
-/// What the near daemons' time goes into for so many calls of each, a few of one and a few of the other in turn, so that
-/// whatever makes this host slower makes it slower for all.
+/// What the near daemons' time goes into for so many calls of each, a few of one and a few of the other in turn, so
+/// that whatever makes this host slower makes it slower for all.
 fn measure<const DAEMONS: usize>(mut all: [Near; DAEMONS]) -> [TaxTotals; DAEMONS] {
     all.iter_mut().for_each(|near| near.call(WARM));
     let before: Vec<TaxTotals> = all.iter().map(|near| near.daemon.tax()).collect();

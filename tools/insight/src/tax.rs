@@ -1,8 +1,8 @@
 //! `trunkline tax`: where a host's processor time went, as far as it was measured.
 //!
-//! What is known of a recording: the processor time of the host, that of handlers that told it, and that of the daemon's
-//! threads by stage of a call's path. What libraries do in applications, and what the kernel does outside of anybody's
-//! system calls, is in the rest, which is printed as such: a part without a measurement is not shown as one.
+//! What is known of a recording: the processor time of the host, that of handlers that told it, and that of the
+//! daemon's threads by stage of a call's path. What libraries do in applications, and what the kernel does outside of
+//! anybody's system calls, is in the rest, which is printed as such: a part without a measurement is not shown as one.
 
 use crate::args::FilesArgs;
 use crate::load::load;
@@ -108,7 +108,7 @@ fn text(hosts: &BTreeMap<&str, HostTime<'_>>) -> String {
         text +=
             &format!("{name}: stages explain {percent:.1} % of the processor time of the daemon's threads\n");
     }
-    text + "unattributed: libraries in applications, other programs, and what the kernel does in nobody's system calls\n"
+    text + "unattributed: libraries in applications, other programs, and the kernel outside of system calls\n"
 }
 
 impl HostTime<'_> {

@@ -18,8 +18,8 @@
 //!
 //! # What does not come along
 //! HTTP/2 exchanges (their connections live in a library of the old process; the host drains them first), and what
-//! balancers have learned. What telemetry has counted the host hands over beside the state. A call whose other end stayed behind ends as UNAVAILABLE,
-//! *unknown*, or is cancelled at its handler.
+//! balancers have learned. What telemetry has counted the host hands over beside the state. A call whose other end
+//! stayed behind ends as UNAVAILABLE, *unknown*, or is cancelled at its handler.
 
 pub(crate) mod awaited;
 pub(crate) mod entries;

@@ -23,7 +23,7 @@ pub(super) fn tax(fleet: &Fleet) -> Drawing {
     let shares = cycle_shares(fleet);
     if shares.is_empty() {
         return Drawing::Missing(
-            "not measured here, because no block says what its daemon's processor time went into (recorder.tax_rounds)".into(),
+            "not measured here, because no block says what its daemon did (recorder.tax_rounds)".into(),
         );
     }
     let mut rows: Vec<BarRow> = shares

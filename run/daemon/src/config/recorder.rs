@@ -3,10 +3,7 @@
 use super::error::{Breach, breach};
 use super::otlp::Otlp;
 use super::rules::within;
-use super::{Config, Debug};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use trunkline_telemetry::{TaxSetup, TaxStage, TaxTimes};
 
 /// Rounds of which one may be measured at least.
 const TAX_ROUNDS_MAX: u32 = 65_536;
@@ -45,30 +42,5 @@ impl RecorderKeys {
         let exported = otlp.is_on().then_some(otlp.sample);
         let recorded = self.traces.then_some(self.sample);
         exported.into_iter().chain(recorded).reduce(f64::max)
-    }
-}
-
-impl Config {
-    /// How a shard's thread measures what its processor time goes into.
-    pub(crate) fn tax(&self, times: &Arc<TaxTimes>) -> TaxSetup {
-        let stage = TaxStage::of_label(&self.debug.spin_stage);
-        let spin = stage.map(|stage| (stage, self.debug.spin_us.saturating_mul(1000)));
-        let spin = spin.filter(|(_, ns)| *ns > 0);
-        TaxSetup { one_in: self.recorder.tax_rounds, spin, times: Arc::clone(times) }
-    }
-}
-
-/// A spin has a stage.
-pub(super) fn check_spin(debug: &Debug) -> Result<(), Breach> {
-    let advice = || format!("write one of {}", TaxStage::ALL.map(TaxStage::label).join(", "));
-    let is_known = TaxStage::of_label(&debug.spin_stage).is_some();
-    match debug.spin_stage.as_str() {
-        "" if debug.spin_us > 0 => {
-            Err(breach("debug.spin_stage", "is not there, and debug.spin_us is".into(), &advice()))
-        }
-        stage if !stage.is_empty() && !is_known => {
-            Err(breach("debug.spin_stage", format!("has {stage:?}, which is no stage"), &advice()))
-        }
-        _ => Ok(()),
     }
 }

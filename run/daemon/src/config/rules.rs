@@ -19,7 +19,7 @@ const COUNT_MAX: usize = 1 << 20;
 /// The native protocol adds windows up in 31 bits.
 const WINDOW_BYTES_MAX: u64 = (1 << 31) - 1;
 /// Ten seconds: looking or holding for longer is never meant.
-const PAUSE_US_MAX: u64 = 10_000_000;
+pub(super) const PAUSE_US_MAX: u64 = 10_000_000;
 /// What servers of gRPC permit (gRFC A8).
 const CLIENT_KEEPALIVE_S_MIN: u64 = KeepaliveSettings::CLIENT_AFTER_NS_MIN / 1_000_000_000;
 const HOUR_S: u64 = 3600;
@@ -67,11 +67,7 @@ impl Config {
         check_tenants(&self.tenant)?;
         check_policies(&self.policy)?;
         within("waiting.patience_us_max", self.waiting.patience_us_max, 0, PAUSE_US_MAX)?;
-        within("debug.request_hold_us", self.debug.request_hold_us, 0, PAUSE_US_MAX)?;
-        within("debug.response_hold_us", self.debug.response_hold_us, 0, PAUSE_US_MAX)?;
-        within("debug.read_stall_us", self.debug.read_stall_us, 0, PAUSE_US_MAX)?;
-        within("debug.spin_us", self.debug.spin_us, 0, PAUSE_US_MAX)?;
-        super::recorder::check_spin(&self.debug)
+        self.debug.check()
     }
 
     fn check_daemon(&self) -> Result<(), Breach> {
