@@ -33,6 +33,7 @@ pub struct Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     Target { name: "control", run: control, seeds: control_seeds },
+    Target { name: "relayed", run: relayed, seeds: relayed_seeds },
     Target { name: "descriptors", run: descriptors, seeds: || vec![SCHEMA.descriptor_set().to_vec()] },
     Target { name: "linear", run: linear, seeds: linear_seeds },
     Target { name: "transcode", run: transcode, seeds: wire_seeds },
@@ -193,6 +194,34 @@ fn expression_seeds() -> Vec<Vec<u8>> {
         .zip(seeds.iter().cycle())
         .map(|(tail, seed)| [seed.as_bytes(), &tail].concat())
         .collect()
+}
+
+/// Frames of a relayed session, one after the other.
+fn relayed(mut bytes: &[u8]) {
+    while let Ok(Some((frame, length))) = trunkline_control::Frame::parse(bytes) {
+        let mut again = Vec::new();
+        frame.encode(&mut again);
+        assert_eq!(trunkline_control::Frame::parse(&again).unwrap().unwrap().0, frame);
+        bytes = &bytes[length..];
+    }
+}
+
+fn relayed_seeds() -> Vec<Vec<u8>> {
+    use trunkline_control::{Frame, RelayHello};
+    let mut bytes = Vec::new();
+    for frame in [
+        Frame::Hello(RelayHello::new(7)),
+        Frame::Ping { sent_ns: 1 },
+        Frame::Packet { packet: b"packet", heap: true },
+        Frame::Blob(b"set"),
+        Frame::Bytes { offset: 64, bytes: b"message" },
+        Frame::Entry([1; 8]),
+        Frame::Pong { sent_ns: 1, clock_ns: 2 },
+        Frame::Close("over"),
+    ] {
+        frame.encode(&mut bytes);
+    }
+    vec![bytes]
 }
 
 /// Packets of the control socket, from either side.

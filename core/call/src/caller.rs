@@ -20,6 +20,13 @@ pub enum Caller {
         /// The user it runs as, by the kernel's word.
         uid: u32,
     },
+    /// An application on another host, or in another container, that a relay has attached.
+    Relayed {
+        /// The name it has given itself.
+        name: String,
+        /// Who it has proved to be, by its verified certificate.
+        identity: String,
+    },
     /// An application on another host, through the daemon there.
     Daemon {
         /// Where its connection comes from.
@@ -61,11 +68,15 @@ impl Caller {
         let _ = metadata.insert(CALLER_KEY, self.text());
     }
 
-    /// The application with this label (`name[pid]`) and identity (`uid:0`), as sessions have them.
+    /// The application with this label (`name[pid]`) and identity (`uid:0`, or what a relay says), as sessions have them.
     pub fn application(label: &str, identity: &str) -> Self {
         let (name, pid) =
             label.strip_suffix(']').and_then(|label| label.rsplit_once('[')).unwrap_or((label, ""));
-        let uid = identity.strip_prefix("uid:").unwrap_or_default();
+        let uid = identity.strip_prefix("uid:");
+        if uid.is_none() && !identity.is_empty() {
+            return Self::Relayed { name: name.to_owned(), identity: identity.to_owned() };
+        }
+        let uid = uid.unwrap_or_default();
         // Nobody's number, where there is none.
         let number = |text: &str| text.parse().unwrap_or(u32::MAX);
         Self::Application { name: name.to_owned(), pid: number(pid), uid: number(uid) }
@@ -85,6 +96,7 @@ impl Caller {
             Self::Application { name, pid, uid } => {
                 write("application", &[&uid.to_string(), &pid.to_string(), name]);
             }
+            Self::Relayed { name, identity } => write("relayed", &[identity, name]),
             Self::Daemon { address, node, identity, vouched: None } => {
                 write("daemon", &[address, node, identity]);
             }
@@ -121,6 +133,10 @@ impl Caller {
                 });
                 Some(Self::Daemon { address, node, identity, vouched: vouched.map(Box::new) })
             }
+            "relayed" => {
+                let identity = next()?;
+                Some(Self::Relayed { name: next()?, identity })
+            }
             "grpc" => Some(Self::Grpc { address: next()?, identity: next()?, encrypted: next()? == "tls" }),
             "r2p2" => Some(Self::R2p2 { address: next()? }),
             _ => None,
@@ -132,6 +148,7 @@ impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Application { name, pid, uid } => write!(f, "application {name} (pid {pid}, uid {uid})"),
+            Self::Relayed { name, identity } => write!(f, "application {name} of {identity}, by a relay"),
             Self::Daemon { address, node, identity, vouched } => {
                 if let Some(vouched) = vouched {
                     write!(f, "{vouched} by the word of ")?;
@@ -189,10 +206,11 @@ mod tests {
     //! Shows that callers survive metadata, whatever their names are, and that there is one of them.
     use super::*;
 
-    fn all(name: &str) -> [Caller; 6] {
+    fn all(name: &str) -> [Caller; 7] {
         let text = || name.to_owned();
         [
             Caller::Application { name: text(), pid: 77, uid: 1000 },
+            Caller::Relayed { name: text(), identity: text() },
             Caller::Daemon { address: text(), node: text(), identity: text(), vouched: None },
             Caller::Daemon {
                 address: text(),
@@ -243,6 +261,9 @@ mod tests {
         assert_eq!(caller, Caller::Application { name: "a[b]c".into(), pid: 77, uid: 1000 });
         let unknown = Caller::application("app0", "");
         assert_eq!(unknown, Caller::Application { name: "app0".into(), pid: u32::MAX, uid: u32::MAX });
+        let relayed = Caller::application("till[spiffe://corp/till]", "spiffe://corp/till");
+        let identity = "spiffe://corp/till".to_owned();
+        assert_eq!(relayed, Caller::Relayed { name: "till".into(), identity });
     }
 
     #[test]

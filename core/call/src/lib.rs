@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+mod carried;
 mod choice;
 mod encoded;
 pub mod entry;
@@ -47,6 +48,7 @@ mod trailers;
 mod vouched;
 
 pub use caller::{CALLER_KEY, Caller};
+pub use carried::ClockShift;
 pub use choice::{STICKY_KEY, WORKER_CLASS_KEY, WorkerChoice};
 pub use encoded::{MetadataReader, MetadataWriter};
 pub use fault::{Blame, Fault, NOBODY_SERVES};

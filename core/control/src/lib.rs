@@ -18,6 +18,8 @@
 //!
 //! A request is answered in order; `tag` is echoed, so that a client may pipeline.
 //!
+//! An application on another host or in another container says the same through a relay, in [`Frame`]s.
+//!
 //! # Limits
 //! * [`PACKET_BYTES_MAX`]: one packet. Larger things travel in a memfd.
 //! * [`DESCRIPTOR_SET_BYTES_MAX`]: one descriptor set.
@@ -29,11 +31,16 @@
 
 mod decode;
 mod messages;
+mod relayed;
 
 pub use decode::{ControlError, decode_reply, decode_request};
 pub use messages::{
     Attach, Attached, AttachedFds, Bind, Bound, BoundMethod, CallMethod, Detached, Moved, Reply, Request,
     reply, request,
+};
+pub use relayed::{
+    CLOSE_BYTES_MAX, FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_PART_BYTES_MAX, Frame, FrameError,
+    RELAY_VERSION, RelayHello,
 };
 
 /// Version of rings, entries, heaps and control messages together. Both sides must name the same.

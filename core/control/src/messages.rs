@@ -87,6 +87,10 @@ pub struct Attach {
     /// The metadata of calls delivered here is to say who makes them.
     #[prost(bool, tag = "9")]
     pub tells_callers: bool,
+    /// By a relay: who the application has proved to be, by its certificate. Only those may say it who are named in
+    /// `relay.by` of the daemon's configuration.
+    #[prost(string, tag = "10")]
+    pub identity: String,
 }
 
 /// The session as it is.
@@ -123,6 +127,10 @@ pub struct Attached {
     /// daemon's. Without this it is an application's like any other.
     #[prost(bool, tag = "10")]
     pub tells_callers: bool,
+    /// Whom the daemon takes the application for, as a relay said. Empty from daemons that do not know of relays: the
+    /// session has the relay's own rights then.
+    #[prost(string, tag = "11")]
+    pub identity: String,
 }
 
 /// The descriptors that come with [`Attached`], in this order.

@@ -11,6 +11,9 @@
 //! in an entry of the other ring, and the application frees it. Answers come the same way through the daemon's [`Heap`]
 //! and the application's [`ReceivedHeap`], whose blocks queue their return when dropped.
 //!
+//! A session whose application is elsewhere has two others in their places, a [`RelayedAppEnd`] beside the daemon and a
+//! [`RelayedDaemonEnd`] beside the application: they allocate nothing, and write where entries say ([`RelayedHeap`]).
+//!
 //! # What this room does not know
 //! What an entry means (`trunkline_call`), what a control packet says (`trunkline_control`), messages, calls, sockets
 //! to other hosts, threads. It starts nothing and owns no loop; it blocks only where its name says so ([`sleep_on`],
@@ -95,6 +98,8 @@ mod region;
 #[cfg(not(loom))]
 mod regions;
 #[cfg(not(loom))]
+mod relayed;
+#[cfg(not(loom))]
 mod session;
 #[cfg(not(loom))]
 mod sleep;
@@ -112,7 +117,7 @@ pub use self::{
     alleged::{AllegedHeap, SharedSlice},
     allocator::{BlockAllocator, BlockState, FreeError, GRANULE_BYTES},
     blob::{BLOB_BYTES_MAX, BlobError, create_blob, read_blob},
-    clock::{cycle_ticks, monotonic_ns, thread_cpu_ns},
+    clock::{clock_id, cycle_ticks, monotonic_ns, thread_cpu_ns},
     config::{
         HEAP_BYTES_MAX, HEAP_BYTES_MIN, RING_ENTRIES_MAX, RING_ENTRIES_MIN, SESSION_FDS, SessionConfig,
         SessionError, usual_bytes,
@@ -130,6 +135,10 @@ pub use self::{
     received::{HEAP_NUMBERS, ReceivedBlock, ReceivedHeap, SpanError, first_byte, heap_number},
     region::RegionFault,
     regions::{create_receive_heap, open_receive_heap, open_successor_heap},
+    relayed::{
+        RelayedAppEnd, RelayedDaemonEnd, RelayedHeap, create_relayed_heap, create_relayed_session,
+        open_relayed_heap, open_relayed_session,
+    },
     session::{AppEnd, DaemonEnd, SessionFds, SessionRegions, create_session, open_session},
     sleep::{SLEEP_FDS_MAX, WaitError, Woken, sleep_on, wait_for_entries},
 };

@@ -92,6 +92,16 @@ impl SessionFds {
             fds.map_err(|fds| SessionError::DescriptorCount { found: fds.len() })?;
         Ok(SessionFds { rings, send_heap, receive_heap, daemon_doorbell, app_doorbell })
     }
+
+    /// The send heap and the receive heap.
+    pub(crate) fn heaps(&self) -> [&OwnedFd; 2] {
+        [&self.send_heap, &self.receive_heap]
+    }
+
+    /// The same session with another receive heap.
+    pub(crate) fn with_receive_heap(self, receive_heap: OwnedFd) -> SessionFds {
+        SessionFds { receive_heap, ..self }
+    }
 }
 
 /// Creates a session: three fresh regions, sealed, and two doorbells.

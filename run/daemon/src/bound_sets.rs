@@ -3,6 +3,7 @@
 //! A schema takes about twelve times the memory of its set. Sets that are the same are one, however many connections
 //! have bound them: a user pays for each once, and so does the host.
 
+use crate::clients::UserKey;
 use crate::config::Sessions;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use trunkline_engine::BoundSchema;
 pub(crate) struct BoundSets {
     user_bytes_max: u64,
     bytes_max: u64,
-    of_connection: HashMap<u64, (u32, Vec<Arc<BoundSchema>>)>,
-    of_user: HashMap<u32, Uses>,
+    of_connection: HashMap<u64, (UserKey, Vec<Arc<BoundSchema>>)>,
+    of_user: HashMap<UserKey, Uses>,
     all: Uses,
 }
 
@@ -39,7 +40,12 @@ impl BoundSets {
     ///
     /// # Errors
     /// The limit, in a sentence for the application.
-    pub fn may_have(&self, user: u32, known: Option<&Arc<BoundSchema>>, bytes: u64) -> Result<(), String> {
+    pub fn may_have(
+        &self,
+        (user, name): (UserKey, &str),
+        known: Option<&Arc<BoundSchema>>,
+        bytes: u64,
+    ) -> Result<(), String> {
         let new_for = |uses: Option<&Uses>| {
             let has = known.is_some_and(|schema| uses.is_some_and(|uses| uses.has(schema)));
             let held = uses.map_or(0, |uses| uses.bytes);
@@ -50,7 +56,7 @@ impl BoundSets {
         };
         if let Some(wanted) = new_for(self.of_user.get(&user)).filter(|wanted| *wanted > self.user_bytes_max)
         {
-            let whose = format!("the applications of user {user}");
+            let whose = format!("the applications of {name}");
             let key = "sessions.descriptor_bytes_per_user_max";
             return Err(refuse(&whose, wanted, key, self.user_bytes_max));
         }
@@ -62,7 +68,7 @@ impl BoundSets {
     }
 
     /// A connection of this user has bound a set.
-    pub fn enter(&mut self, user: u32, connection: u64, schema: &Arc<BoundSchema>) {
+    pub fn enter(&mut self, user: UserKey, connection: u64, schema: &Arc<BoundSchema>) {
         let (_, own) = self.of_connection.entry(connection).or_insert_with(|| (user, Vec::new()));
         if own.iter().any(|known| Arc::ptr_eq(known, schema)) {
             return;
@@ -144,18 +150,18 @@ mod tests {
             sets.enter(7, connection, &one);
             sets.enter(7, connection, &one);
         }
-        assert_eq!(sets.may_have(7, Some(&one), 40), Ok(()));
-        assert_eq!(sets.may_have(7, None, 20), Ok(()));
-        let refused = sets.may_have(7, Some(&other), 30).unwrap_err();
+        assert_eq!(sets.may_have((7, "user"), Some(&one), 40), Ok(()));
+        assert_eq!(sets.may_have((7, "user"), None, 20), Ok(()));
+        let refused = sets.may_have((7, "user"), Some(&other), 30).unwrap_err();
         assert!(refused.contains("sessions.descriptor_bytes_per_user_max"), "{refused}");
         sets.enter(8, 3, &one);
-        assert_eq!(sets.may_have(8, None, 20), Ok(()));
+        assert_eq!(sets.may_have((8, "user"), None, 20), Ok(()));
         sets.enter(8, 3, &set(20));
         sets.enter(9, 4, &set(30));
-        let refused = sets.may_have(9, None, 20).unwrap_err();
+        let refused = sets.may_have((9, "user"), None, 20).unwrap_err();
         assert!(refused.contains("sessions.descriptor_bytes_max"), "{refused}");
         sets.leave(1);
-        assert!(sets.may_have(7, Some(&other), 30).is_err(), "another connection has it");
+        assert!(sets.may_have((7, "user"), Some(&other), 30).is_err(), "another connection has it");
         [2, 3, 4, 4].into_iter().for_each(|connection| sets.leave(connection));
         assert!(sets.of_user.is_empty() && sets.of_connection.is_empty() && sets.all.of_set.is_empty());
         assert_eq!(sets.all.bytes, 0);

@@ -15,6 +15,7 @@ use crate::shard_places::ShardPlaces;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::time::{Duration, Instant};
 use trunkline_control::{Detached, Moved, Reply, reply};
@@ -30,6 +31,8 @@ pub(crate) struct Client {
     socket: ControlSocket,
     /// Whose it is, by the kernel's word; `None` if it does not say.
     peer: Option<PeerCredentials>,
+    /// Whom its certificate names, if a relay has attached it.
+    identity: Option<Box<str>>,
     session: Option<AttachedSession>,
     /// Where that was before it moved last: something may still be said of it under that name.
     was_at: Option<AttachedSession>,
@@ -65,7 +68,9 @@ pub(crate) struct Clients {
     limits: Sessions,
     all: BTreeMap<u64, Client>,
     last: u64,
-    users: HashMap<u32, UserConnections>,
+    users: HashMap<UserKey, UserConnections>,
+    /// Identities are users, too: their numbers are made with this, so that nobody can have another's.
+    identity_hash: RandomState,
     /// Of all receive heaps.
     heap_bytes: u64,
     of_session: HashMap<AttachedSession, u64>,
@@ -73,7 +78,7 @@ pub(crate) struct Clients {
     were_at: HashMap<AttachedSession, u64>,
     /// Until when those that have not attached may; the oldest first.
     unattached: BTreeMap<u64, Instant>,
-    packets: FairQueue<u32, u64>,
+    packets: FairQueue<UserKey, u64>,
     places: ShardPlaces,
 }
 
@@ -85,8 +90,13 @@ struct UserConnections {
     unattached: BTreeSet<u64>,
 }
 
+/// Whose connections are counted together: a user of this host by its number, or an identity by a hash with this bit
+/// set.
+pub(crate) type UserKey = u64;
+const IDENTITY_BIT: u64 = 1 << 63;
+
 /// The user of connections of which the kernel does not say whose they are.
-const NOBODY: u32 = u32::MAX;
+const NOBODY: UserKey = u32::MAX as UserKey;
 
 impl Clients {
     pub fn new(limits: Sessions) -> Self {
@@ -95,6 +105,7 @@ impl Clients {
             all: BTreeMap::new(),
             last: FIRST_NUMBER,
             users: HashMap::new(),
+            identity_hash: RandomState::new(),
             heap_bytes: 0,
             of_session: HashMap::new(),
             were_at: HashMap::new(),
@@ -113,7 +124,7 @@ impl Clients {
         let number = self.last;
         client.socket.set_nonblocking(true).map_err(io::Error::other)?;
         poller.add(&client.socket, Token(number), Interest::Read)?;
-        let user = self.users.entry(client.user()).or_default();
+        let user = self.users.entry(self.user_of(&client)).or_default();
         match client.session {
             Some(session) => {
                 user.attached += 1;
@@ -139,7 +150,7 @@ impl Clients {
         let _ = poller.remove(&client.socket);
         self.forget_session(&client);
         self.unattached.remove(&number);
-        let user = client.user();
+        let user = self.user_of(&client);
         if let Some(connections) = self.users.get_mut(&user) {
             connections.unattached.remove(&number);
             if client.session.is_some() {
@@ -147,20 +158,49 @@ impl Clients {
                 connections.heap_bytes -= client.counted_heap_bytes();
                 self.heap_bytes -= client.counted_heap_bytes();
             }
-            if connections.attached == 0 && connections.unattached.is_empty() {
-                self.users.remove(&user);
-                self.packets.forget(user);
-            }
         }
+        self.forget_user(user);
         Some(client)
+    }
+
+    /// A user without connections is not kept.
+    fn forget_user(&mut self, user: UserKey) {
+        let is_over = |user: &UserConnections| user.attached == 0 && user.unattached.is_empty();
+        if self.users.get(&user).is_some_and(is_over) {
+            self.users.remove(&user);
+            self.packets.forget(user);
+        }
+    }
+
+    /// With whose connections one is counted.
+    fn user_of(&self, client: &Client) -> UserKey {
+        match &client.identity {
+            Some(identity) => self.user_of_identity(identity),
+            None => client.peer.map_or(NOBODY, |peer| peer.uid.into()),
+        }
+    }
+
+    fn user_of_identity(&self, identity: &str) -> UserKey {
+        self.identity_hash.hash_one(identity) | IDENTITY_BIT
+    }
+
+    /// With whose descriptor sets those of a connection are counted, and how that one is called.
+    pub fn user(&self, number: u64) -> (UserKey, String) {
+        let Some(client) = self.all.get(&number) else { return (NOBODY, "nobody".into()) };
+        let name = match (&client.identity, client.peer) {
+            (Some(identity), _) => identity.to_string(),
+            (None, peer) => format!("user {}", peer.map_or(u32::MAX, |peer| peer.uid)),
+        };
+        (self.user_of(client), name)
     }
 
     /// It has something to be read: it waits for its turn, and the poller does not tell of it again.
     pub fn wait(&mut self, poller: &Poller, number: u64) {
+        let Some(user) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
         let Some(client) = self.all.get_mut(&number) else { return };
         if !std::mem::replace(&mut client.waits, true) {
             let _ = poller.set_interest(&client.socket, Token(number), Interest::Nothing);
-            self.packets.push(client.user(), number);
+            self.packets.push(user, number);
         }
     }
 
@@ -194,7 +234,7 @@ impl Clients {
     /// Its turn is over and took so long. It may have more, or else the poller tells when it has.
     pub fn turn_over(&mut self, poller: &Poller, number: u64, may_have_more: bool, took: Duration) {
         let Some(client) = self.all.get(&number) else { return };
-        self.packets.charge(client.user(), u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        self.packets.charge(self.user_of(client), u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if may_have_more {
             self.wait(poller, number);
         } else {
@@ -207,7 +247,7 @@ impl Clients {
     pub fn one_to_give_way(&self, number: u64) -> Option<(u64, String)> {
         let client = self.all.get(&number).filter(|client| !client.is_own_process())?;
         let idle = |number: &&u64| self.all.get(number).is_some_and(|client| !client.waits);
-        let own = &self.users.get(&client.user())?.unattached;
+        let own = &self.users.get(&self.user_of(client))?.unattached;
         let Sessions { unattached_per_user_max, count_max, .. } = self.limits;
         if own.len() > unattached_per_user_max {
             let why = format!(
@@ -238,11 +278,12 @@ impl Clients {
         self.unattached.first_key_value().map(|(_, until)| *until)
     }
 
-    /// Whether a connection may attach, with a receive heap of so many bytes.
+    /// Whether a connection may attach, with a receive heap of so many bytes, in the name of an identity if a relay says
+    /// so.
     ///
     /// # Errors
     /// The limit, in a sentence for the application.
-    pub fn may_attach(&self, number: u64, heap_bytes: u64) -> Result<(), String> {
+    pub fn may_attach(&self, number: u64, identity: Option<&str>, heap_bytes: u64) -> Result<(), String> {
         let Some(client) = self.all.get(&number) else { return Err("the connection has ended".into()) };
         let (count_max, user_max) = (self.limits.count_max, self.limits.of_user_max());
         if client.session.is_some() {
@@ -251,10 +292,11 @@ impl Clients {
         if self.of_session.len() >= count_max {
             return Err(format!("daemon serves at most {count_max} sessions (sessions.count_max)"));
         }
-        if client.is_own_process() {
+        if client.is_own_process() && identity.is_none() {
             return Ok(());
         }
-        let user = self.users.get(&client.user());
+        let user = identity.map_or_else(|| self.user_of(client), |identity| self.user_of_identity(identity));
+        let user = self.users.get(&user);
         if user.is_some_and(|user| user.attached >= user_max) {
             return Err(format!(
                 "daemon serves at most {user_max} sessions of one user (sessions.per_user_max)"
@@ -299,20 +341,26 @@ impl Clients {
         number: u64,
         session: AttachedSession,
         heap_bytes: u64,
-        name: Box<str>,
+        (name, identity): (Box<str>, Option<Box<str>>),
         may_move: bool,
     ) {
+        let Some(before) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
         let Some(client) = self.all.get_mut(&number) else { return };
         self.places.enter(session.shard, &name, client.process());
         (client.session, client.name, client.may_move) = (Some(session), name, may_move);
-        client.heap_bytes = heap_bytes;
-        self.heap_bytes += client.counted_heap_bytes();
+        (client.heap_bytes, client.identity) = (heap_bytes, identity);
+        let counted_bytes = client.counted_heap_bytes();
+        self.heap_bytes += counted_bytes;
         self.of_session.insert(session, number);
         self.unattached.remove(&number);
-        let user = self.users.entry(client.user()).or_default();
-        user.unattached.remove(&number);
-        user.attached += 1;
-        user.heap_bytes += client.counted_heap_bytes();
+        if let Some(user) = self.users.get_mut(&before) {
+            user.unattached.remove(&number);
+        }
+        let Some(user) = self.all.get(&number).map(|client| self.user_of(client)) else { return };
+        let connections = self.users.entry(user).or_default();
+        connections.attached += 1;
+        connections.heap_bytes += counted_bytes;
+        self.forget_user(before);
     }
 
     /// The session of a connection is on another shard now.
@@ -363,6 +411,7 @@ impl Client {
         Self {
             socket,
             peer,
+            identity: None,
             session: None,
             was_at: None,
             name,
@@ -374,9 +423,19 @@ impl Client {
     }
 
     /// A connection another daemon had, with the session it has there, by shard.
-    pub fn of_another(socket: ControlSocket, session: Option<(usize, SessionKey)>, may_move: bool) -> Self {
+    pub fn of_another(
+        socket: ControlSocket,
+        session: Option<(usize, SessionKey)>,
+        may_move: bool,
+        identity: Option<Box<str>>,
+    ) -> Self {
         let session = session.map(|(shard, key)| AttachedSession { shard, key });
-        Self { session, may_move, ..Self::new(socket) }
+        Self { session, may_move, identity, ..Self::new(socket) }
+    }
+
+    /// Whom its certificate names, if a relay has attached it.
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
     }
 
     /// Tells one that another daemon had of its new receive heap: of the descriptor, its bytes and its number, before
@@ -422,7 +481,8 @@ impl Client {
     /// Whether the daemon's own services come by it.
     pub fn is_own_process(&self) -> bool {
         let own = rustix::process::geteuid().as_raw();
-        self.peer.is_some_and(|peer| (peer.pid, peer.uid) == (std::process::id(), own))
+        self.identity.is_none()
+            && self.peer.is_some_and(|peer| (peer.pid, peer.uid) == (std::process::id(), own))
     }
 
     /// Says something. An application that does not read its control socket loses it: nobody waits for it.
@@ -440,10 +500,6 @@ impl Client {
     /// Bytes of its receive heap that its user and the host have.
     fn counted_heap_bytes(&self) -> u64 {
         if self.is_own_process() { 0 } else { self.heap_bytes }
-    }
-
-    fn user(&self) -> u32 {
-        self.peer.map_or(NOBODY, |peer| peer.uid)
     }
 
     fn process(&self) -> u32 {
@@ -490,7 +546,7 @@ mod tests {
         assert_eq!(oldest, numbers[0]);
         assert!(why.contains("sessions.unattached_per_user_max"), "{why}");
         let session = AttachedSession { shard: 1, key: SessionKey::from_bits(7) };
-        clients.attached(numbers[0], session, 0, "a".into(), true);
+        clients.attached(numbers[0], session, 0, ("a".into(), None), true);
         assert_eq!(clients.one_to_give_way(numbers[2]), None, "one has attached");
         assert_eq!(clients.of_session(session), Some(numbers[0]));
         for number in numbers {
@@ -511,20 +567,40 @@ mod tests {
         let connected: Vec<_> = (0..4).map(|_| connect(&mut clients, &poller)).collect();
         let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
         let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
-        clients.attached(numbers[0], session(1), 400, "a".into(), true);
-        assert_eq!(clients.may_attach(numbers[1], 200), Ok(()));
-        let refused = clients.may_attach(numbers[1], 201).unwrap_err();
+        clients.attached(numbers[0], session(1), 400, ("a".into(), None), true);
+        assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
+        let refused = clients.may_attach(numbers[1], None, 201).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_per_user_max is 600"), "{refused}");
         // Another user's, which another daemon had.
         let (ours, _theirs) = ControlSocket::pair().unwrap();
-        let mut moved = Client::of_another(ours, Some((0, SessionKey::from_bits(2))), true);
+        let mut moved = Client::of_another(ours, Some((0, SessionKey::from_bits(2))), true, None);
         moved.peer = moved.peer.map(|peer| PeerCredentials { uid: peer.uid + 1, ..peer });
         moved.heap_bytes = 500;
         let other = clients.insert(&poller, moved).unwrap();
-        let refused = clients.may_attach(numbers[1], 200).unwrap_err();
+        let refused = clients.may_attach(numbers[1], None, 200).unwrap_err();
         assert!(refused.contains("sessions.receive_heap_bytes_max is 1000"), "{refused}");
         clients.remove(&poller, other);
-        assert_eq!(clients.may_attach(numbers[1], 200), Ok(()));
+        assert_eq!(clients.may_attach(numbers[1], None, 200), Ok(()));
+        numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
+        assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
+    }
+
+    #[test]
+    fn an_identity_is_counted_for_itself_and_not_for_its_relay() {
+        let limits = Sessions { per_user_max: 1, ..Sessions::default() };
+        let (mut clients, poller) = (Clients::new(limits), Poller::new().unwrap());
+        let connected: Vec<_> = (0..3).map(|_| connect(&mut clients, &poller)).collect();
+        let numbers: Vec<u64> = connected.iter().map(|(number, _)| *number).collect();
+        let session = |number: u64| AttachedSession { shard: 0, key: SessionKey::from_bits(number) };
+        let attach = |clients: &mut Clients, number: u64, identity: &str| {
+            clients.attached(number, session(number), 10, ("a".into(), Some(identity.into())), true);
+        };
+        attach(&mut clients, numbers[0], "spiffe://corp/a");
+        assert!(clients.may_attach(numbers[1], Some("spiffe://corp/a"), 10).is_err());
+        assert_eq!(clients.may_attach(numbers[1], Some("spiffe://corp/b"), 10), Ok(()));
+        attach(&mut clients, numbers[1], "spiffe://corp/b");
+        assert_eq!(clients.may_attach(numbers[2], None, 10), Ok(()), "the relay has none of its own");
+        assert_eq!(clients.user(numbers[0]).1, "spiffe://corp/a");
         numbers.iter().for_each(|number| drop(clients.remove(&poller, *number)));
         assert_eq!((clients.heap_bytes, clients.users.len()), (0, 0));
     }

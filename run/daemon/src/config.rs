@@ -15,6 +15,7 @@ mod metrics;
 mod otlp;
 mod r2p2;
 mod recorder;
+mod relay;
 mod rights;
 mod rules;
 mod samples;
@@ -37,6 +38,7 @@ pub use metrics::Metrics;
 pub use otlp::{Collector, Otlp};
 pub use r2p2::{R2p2, R2p2Mode};
 pub use recorder::RecorderKeys;
+pub use relay::RelayKeys;
 pub use rights::{Egress, Reach, ServiceRule};
 pub(crate) use rules::{policy_breach, settle_targets};
 pub use samples::{SampleFile, SampledCalls};
@@ -96,6 +98,8 @@ pub struct Config {
     pub samples: SampleFile,
     /// Where gRPC clients have their calls forwarded.
     pub gateway: Gateway,
+    /// Applications of other hosts and containers, attached over TLS.
+    pub relay: RelayKeys,
     /// The targets applications may name.
     pub egress: Egress,
     /// Where calls go that no application of this host serves, by full service name.

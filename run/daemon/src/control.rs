@@ -171,8 +171,15 @@ impl Control {
         for (number, AttachedSession { shard, key }, peer) in bound_there {
             let bound = self.shards[shard].ask(|reply| Command::Bound { session: key, reply });
             let Some((bound, schemas)) = bound else { continue };
-            schemas.iter().for_each(|schema| self.sets.enter(peer.uid, number, schema));
-            let rights = Rights { config: &self.config, peer };
+            let (user, _) = self.clients.user(number);
+            schemas.iter().for_each(|schema| self.sets.enter(user, number, schema));
+            let identity = self.clients.find(number).and_then(Client::identity);
+            let permitted = identity.map_or(Ok(()), |identity| self.config.relay.permit(peer, identity));
+            if let Err(why) = permitted {
+                self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
+                continue;
+            }
+            let rights = Rights { config: &self.config, peer, identity };
             if let Err(Refused { why, .. }) = rights.keeps(&bound) {
                 self.dismiss(number, 0, format!("the daemon's configuration has changed: {why}"));
             }
@@ -339,7 +346,11 @@ impl Control {
     fn handle_attach(&mut self, number: u64, tag: u64, attach: &Attach) -> Result<(), String> {
         let geometry = self.config.session_geometry(attach);
         let heap_bytes = u64::from(geometry.receive_heap_bytes);
-        self.clients.may_attach(number, heap_bytes)?;
+        let identity = (!attach.identity.is_empty()).then_some(&*attach.identity);
+        if let Some(identity) = identity {
+            self.config.relay.permit(self.peer_of(number)?, identity)?;
+        }
+        self.clients.may_attach(number, identity, heap_bytes)?;
         if attach.abi_version != ABI_VERSION {
             return Err(format!(
                 "application speaks ABI version {}, this daemon {ABI_VERSION}; rebuild the older of the two",
@@ -348,7 +359,10 @@ impl Control {
         }
         let peer = self.peer_of(number)?;
         let name: String = attach.name.chars().filter(|c| !c.is_control()).take(64).collect();
-        let label = format!("{name}[{}]", peer.pid);
+        let label = match identity {
+            Some(identity) => format!("{name}[{identity}]"),
+            None => format!("{name}[{}]", peer.pid),
+        };
         let (end, session_fds) =
             create_session(&geometry).map_err(|e| format!("cannot create session: {e}"))?;
         let shard = self.shard_for(&name, attach.stands_by, peer.pid);
@@ -356,18 +370,21 @@ impl Control {
         let attached = self.shards[shard].ask(|reply| Command::Attach {
             end: Box::new(end),
             label: application,
-            identity: format!("uid:{}", peer.uid),
-            program: program_of(peer.pid),
-            cgroup: cgroup_of(peer.pid),
+            identity: identity.map_or_else(|| format!("uid:{}", peer.uid), str::to_owned),
+            // Of one that a relay has attached, nobody here knows them.
+            program: identity.map_or_else(|| program_of(peer.pid), |_| String::new()),
+            cgroup: identity.map_or_else(|| cgroup_of(peer.pid), |_| String::new()),
             stands_by,
             tells_callers,
             reply,
         });
         let session = AttachedSession { shard, key: attached.ok_or("daemon is stopping")? };
-        self.clients.attached(number, session, heap_bytes, name.into_boxed_str(), attach.may_move);
+        let names = (name.into_boxed_str(), identity.map(Into::into));
+        self.clients.attached(number, session, heap_bytes, names, attach.may_move);
         self.sessions += 1;
         tracing::info!(session = self.sessions, application = %label, uid = peer.uid, shard, "attached");
-        let reply = Attached { tells_callers, ..self.attached(&geometry) };
+        let identity = attach.identity.clone();
+        let reply = Attached { tells_callers, identity, ..self.attached(&geometry) };
         if let Some(client) = self.clients.find_mut(number) {
             client.reply(tag, reply::Kind::Attached(reply), &session_fds.as_fds());
         }
@@ -412,6 +429,7 @@ impl Control {
             stream_window_bytes: self.config.limits().stream_window_bytes,
             node: self.config.node().to_owned(),
             tells_callers: false,
+            identity: String::new(),
         }
     }
 
@@ -441,13 +459,14 @@ impl Control {
     ) -> Result<Result<Binding, Refused>, String> {
         let schema = match (fds.first(), bind.descriptor_set_bytes) {
             (None, 0) => None,
-            (Some(memfd), bytes) => match self.schema_in(peer.uid, memfd, bytes) {
+            (Some(memfd), bytes) => match self.schema_in(number, memfd, bytes) {
                 Ok(schema) => Some(schema),
                 Err(refused) => return Ok(Err(refused)),
             },
             (None, _) => return Err("bind must come with one memfd that holds the descriptor set".into()),
         };
-        let rights = Rights { config: &self.config, peer };
+        let identity = self.clients.find(number).and_then(Client::identity);
+        let rights = Rights { config: &self.config, peer, identity };
         let permitted = match rights.serves(&bind.serves) {
             Ok(permitted) => permitted,
             Err(refused) => return Ok(Err(refused)),
@@ -471,17 +490,18 @@ impl Control {
         }
         let bound = answer.ok_or("daemon is stopping")?.map_err(Refused::from);
         if let (Ok(_), Some(schema)) = (&bound, held) {
-            self.sets.enter(peer.uid, number, &schema);
+            self.sets.enter(self.clients.user(number).0, number, &schema);
         }
         Ok(bound)
     }
 
-    /// The schema of a descriptor set that an application of this user sent: built if its user may have it.
-    fn schema_in(&mut self, user: u32, memfd: &OwnedFd, bytes: u64) -> Result<Arc<BoundSchema>, Refused> {
+    /// The schema of a descriptor set that an application sent by this connection: built if its user may have it.
+    fn schema_in(&mut self, number: u64, memfd: &OwnedFd, bytes: u64) -> Result<Arc<BoundSchema>, Refused> {
         let set = read_memfd(memfd, bytes)?;
         let known = self.schemas.known(&set);
         let full = |why| Refused { code: Code::ResourceExhausted, why };
-        self.sets.may_have(user, known.as_ref(), set.len() as u64).map_err(full)?;
+        let (user, name) = self.clients.user(number);
+        self.sets.may_have((user, &name), known.as_ref(), set.len() as u64).map_err(full)?;
         Ok(known.map_or_else(|| self.schemas.of_bytes(set), Ok)?)
     }
 

@@ -8,7 +8,7 @@ use trunkline_engine::{
     Engine, GatewaySettings, PeerRule, Plant, R2p2Settings, ShardIndex, join_shards, share_limits,
 };
 use trunkline_share::HostLimits;
-use trunkline_shm::monotonic_ns;
+use trunkline_shm::{clock_id, monotonic_ns};
 
 /// The engine of one of the shards that hold these limits together, with nobody attached.
 pub(crate) fn fresh_engine(
@@ -47,64 +47,4 @@ pub(crate) fn fresh_engine(
 /// What a rule says about those that come over the network, if it does.
 fn peer_rule(rule: &ServiceRule) -> Option<PeerRule> {
     Some(PeerRule { service: rule.service.as_str().into(), peers: rule.peers.clone()? })
-}
-
-/// Equal on two daemons exactly if they read the same clock: the same boot of the same kernel, with the same offset of
-/// the monotonic clock in their time namespaces.
-fn clock_id() -> u64 {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // A kernel without time namespaces has no such file, and one clock.
-    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
-    clock_id_of(boot.trim(), &offsets)
-}
-
-/// `offsets` as in time_namespaces(7): a clock's name, seconds and nanoseconds a line. Without an offset the id is that
-/// of the boot alone, as in daemons that know nothing of such namespaces.
-fn clock_id_of(boot: &str, offsets: &str) -> u64 {
-    use std::hash::{BuildHasherDefault, DefaultHasher};
-    if boot.is_empty() {
-        // Unknown: a number of our own, so that nobody takes our clock for theirs.
-        return RandomState::new().hash_one(std::process::id());
-    }
-    let mut lines = offsets.lines().map(str::split_whitespace);
-    let monotonic = lines.find_map(|mut words| (words.next()? == "monotonic").then_some(words));
-    let offset: Vec<&str> = monotonic.map_or_else(Vec::new, Iterator::collect);
-    let hasher = BuildHasherDefault::<DefaultHasher>::default();
-    if offset.iter().all(|part| *part == "0") {
-        hasher.hash_one(boot)
-    } else {
-        hasher.hash_one((boot, offset))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! Shows which daemons take each other's clock for their own.
-    use super::clock_id_of;
-
-    const HOST: &str = "monotonic           0         0\nboottime            0         0\n";
-    const SHIFTED: &str = "monotonic        1000         0\nboottime            0         0\n";
-
-    #[test]
-    fn one_clock_has_one_id() {
-        let id = clock_id_of("b1", HOST);
-        assert_eq!(id, clock_id_of("b1", ""), "a kernel without time namespaces");
-        assert_eq!(id, clock_id_of("b1", "monotonic 0 0\nboottime 50 0\n"), "the other clock is not read");
-        assert_eq!(clock_id_of("b1", SHIFTED), clock_id_of("b1", SHIFTED));
-    }
-
-    #[test]
-    fn another_offset_is_another_clock() {
-        let ids = [
-            clock_id_of("b1", HOST),
-            clock_id_of("b2", HOST),
-            clock_id_of("b1", SHIFTED),
-            clock_id_of("b1", "monotonic 1000 1\n"),
-            clock_id_of("b1", "monotonic -1000 0\n"),
-        ];
-        for (n, id) in ids.iter().enumerate() {
-            assert!(!ids[..n].contains(id), "{n}: {ids:?}");
-        }
-        assert_ne!(clock_id_of("", HOST), clock_id_of("", HOST), "an unknown clock is nobody's");
-    }
 }

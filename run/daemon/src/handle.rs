@@ -11,7 +11,7 @@ use crate::elastic::Elastic;
 use crate::endpoints::Endpoints;
 use crate::fresh::fresh_engine;
 use crate::group::{Group, ThreadOrder, Threaded};
-use crate::handover::{Arrival, Inherited, InheritedShard, TakeOverError};
+use crate::handover::{Arrival, Inherited, InheritedClient, InheritedShard, TakeOverError};
 use crate::heaps::SessionHeaps;
 use crate::http::HttpSockets;
 use crate::keys::{KeySource, START_PATIENCE, TAKEOVER_PATIENCE, TlsKeys};
@@ -161,7 +161,8 @@ impl Daemon {
         for client in inherited.clients {
             let heap = client.session.and_then(|key| heaps.remove(&(client.shard, key)));
             let session = client.session.map(|key| (client.shard, key));
-            let mut client = Client::of_another(client.socket, session, client.may_move);
+            let InheritedClient { socket, may_move, identity, .. } = client;
+            let mut client = Client::of_another(socket, session, may_move, identity);
             client.follow(heap);
             control.take_in(client);
         }

@@ -382,6 +382,11 @@ impl Shard {
                 Ok(true) => match stream.alpn() {
                     Some(Alpn::H2) => Step::Http(Vec::new()),
                     Some(Alpn::Trunkline) => Step::Native(Vec::new()),
+                    // Nobody's choice: it is not among what is taken here.
+                    Some(Alpn::Attach) => Step::Over(
+                        PendingPhase::ServerTls,
+                        "is an application's that belongs to a relay".into(),
+                    ),
                     None => self.detect(stream, Vec::new(), client),
                 },
                 Err(error) => Step::Over(PendingPhase::ServerTls, error.to_string()),

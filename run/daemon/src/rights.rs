@@ -18,6 +18,8 @@ pub(crate) struct Refused {
 pub(crate) struct Rights<'a> {
     pub config: &'a Config,
     pub peer: PeerCredentials,
+    /// Whom its certificate names, if a relay has attached it: it has none of the relay's own rights.
+    pub identity: Option<&'a str>,
 }
 
 /// Paths to call, each with its target in the form all applications share.
@@ -40,6 +42,11 @@ impl Rights<'_> {
             if is_own_service(service) {
                 let why = format!("{service} is the daemon's own: no application may serve it");
                 return Err(Refused { code: Code::FailedPrecondition, why });
+            }
+            if let Some(identity) = self.identity {
+                self.identity_serves(identity, service)?;
+                by_rule.push(service.clone());
+                continue;
             }
             let rule = ServiceRule::of(&self.config.serve, service);
             by_rule.extend(self.obey("serve", service, rule)?.then(|| service.clone()));
@@ -67,6 +74,9 @@ impl Rights<'_> {
     /// The rule for the service a path names, if there is one and it permits.
     fn may_call(&self, path: &str) -> Result<Option<&ServiceRule>, Refused> {
         let service = path.trim_start_matches('/');
+        if let Some(identity) = self.identity {
+            return self.identity_calls(identity, service);
+        }
         if is_own_service(service) {
             let PeerCredentials { uid, gid, .. } = self.peer;
             let permitted = self.config.admin.permit(is_reading(path), uid, gid);
@@ -76,6 +86,36 @@ impl Rights<'_> {
         let rule = ServiceRule::of(&self.config.call, service);
         self.obey("call", service, rule)?;
         Ok(rule)
+    }
+
+    /// Of an application that a relay has attached: what no rule lets it serve, it may not.
+    fn identity_serves(&self, identity: &str, service: &str) -> Result<(), Refused> {
+        let rule = ServiceRule::of_peers(&self.config.serve, service);
+        if rule.is_some_and(|rule| rule.covers_identity(identity)) {
+            return Ok(());
+        }
+        Err(denied(format!(
+            "{identity} may not serve {service}: peers of a [[serve]] rule in the daemon's configuration say which \
+             identities may"
+        )))
+    }
+
+    /// The rule for a service such an application calls, if there is one and it permits.
+    fn identity_calls(&self, identity: &str, service: &str) -> Result<Option<&ServiceRule>, Refused> {
+        if is_own_service(service) {
+            return Err(denied(format!(
+                "{identity} may not call {service}: it is for users of the daemon's host"
+            )));
+        }
+        let service = service.split_once('/').map_or(service, |(service, _)| service);
+        match ServiceRule::of_peers(&self.config.call, service) {
+            Some(rule) if !rule.covers_identity(identity) => Err(denied(format!(
+                "{identity} may not call {service}: [[call]] for {:?} in the daemon's configuration says which \
+                 identities may (peers)",
+                rule.service
+            ))),
+            rule => Ok(rule),
+        }
     }
 
     /// Whether there is a rule, if it permits.
@@ -106,7 +146,11 @@ impl Rights<'_> {
         // An embedded daemon has the rights of its application.
         if !self.is_own_process() {
             let PeerCredentials { uid, gid, .. } = self.peer;
-            self.config.egress.permit(&parsed, uid, gid).map_err(denied)?;
+            let permitted = match self.identity {
+                Some(identity) => self.config.egress.permit_all(&parsed, identity),
+                None => self.config.egress.permit(&parsed, uid, gid),
+            };
+            permitted.map_err(denied)?;
         }
         rule.map_or(Ok(()), |rule| rule.permits_servers(&parsed)).map_err(denied)?;
         Ok(Some(parsed.to_string()))
@@ -116,7 +160,9 @@ impl Rights<'_> {
     /// it may be that of one which connected, left its connection to others and ended, before this daemon was started
     /// to go on with that connection.
     fn is_own_process(&self) -> bool {
-        self.peer.pid == std::process::id() && self.peer.uid == rustix::process::geteuid().as_raw()
+        self.identity.is_none()
+            && self.peer.pid == std::process::id()
+            && self.peer.uid == rustix::process::geteuid().as_raw()
     }
 }
 
@@ -152,6 +198,7 @@ mod tests {
         let of = |uid| Rights {
             config: &config,
             peer: PeerCredentials { pid: std::process::id(), uid, gid: uid },
+            identity: None,
         };
         let serves = ["trunkline.admin.v1.Admin".into()];
         assert_eq!(of(own).serves(&serves), Ok(Vec::new()));
@@ -159,5 +206,41 @@ mod tests {
         let stranger = of(own + 1);
         assert_eq!(stranger.serves(&serves).unwrap_err().code, Code::FailedPrecondition);
         assert_eq!(stranger.target("tcp://127.0.0.1:1", None).unwrap_err().code, Code::PermissionDenied);
+    }
+
+    #[test]
+    fn an_identity_has_the_rights_that_rules_give_it_and_none_of_its_relay() {
+        let rules = r#"
+            [egress]
+            allow = ["10.0.0.7:80"]
+            [[serve]]
+            service = "pay.v1.*"
+            who = ["owner"]
+            [[serve]]
+            service = "pay.v1.Pay"
+            who = []
+            peers = ["spiffe://corp/pay-*"]
+            [[call]]
+            service = "pay.v1.Admin"
+            who = ["*"]
+            peers = ["spiffe://corp/office"]
+        "#;
+        let config = Config::from_toml(rules, "d.toml").unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let peer = PeerCredentials { pid: std::process::id(), uid: own, gid: own };
+        let of = |identity| Rights { config: &config, peer, identity: Some(identity) };
+        let (pay, office) = (of("spiffe://corp/pay-1"), of("spiffe://corp/office"));
+        let code = |refused: Result<Vec<String>, Refused>| refused.unwrap_err().code;
+        assert_eq!(pay.serves(&["pay.v1.Pay".into()]), Ok(vec!["pay.v1.Pay".into()]));
+        assert_eq!(code(pay.serves(&["pay.v1.Admin".into()])), Code::PermissionDenied);
+        assert_eq!(code(office.serves(&["pay.v1.Pay".into()])), Code::PermissionDenied);
+        assert_eq!(code(pay.serves(&["trunkline.admin.v1.Admin".into()])), Code::FailedPrecondition);
+        assert_eq!(pay.one_call("/pay.v1.Pay/Charge", ""), Ok(None));
+        assert_eq!(office.one_call("/pay.v1.Admin/Close", ""), Ok(None));
+        assert!(pay.one_call("/pay.v1.Admin/Close", "").is_err());
+        assert!(office.one_call("/trunkline.admin.v1.Admin/List", "").is_err());
+        assert!(pay.one_call("/pay.v1.Pay/Charge", "tcp://10.0.0.7:80").is_ok());
+        let why = pay.one_call("/pay.v1.Pay/Charge", "tcp://10.0.0.7:81").unwrap_err().why;
+        assert!(why.contains("is not for spiffe://corp/pay-1") && why.contains("egress.allow"), "{why}");
     }
 }

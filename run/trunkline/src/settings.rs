@@ -91,7 +91,7 @@ impl Settings {
     /// Most explicit first: code before environment, a socket before the mode.
     fn daemon_with(&self, variable: impl Fn(&str) -> Option<OsString>, places: Places) -> Daemon {
         if let Some(socket) = &self.socket {
-            return Daemon::Attached(Places::Named(socket.clone()));
+            return named(socket.clone());
         }
         let environment = match variable(EMBEDDED_VARIABLE).as_deref().and_then(|value| value.to_str()) {
             Some("1" | "true" | "yes") => Some(true),
@@ -100,11 +100,24 @@ impl Settings {
         };
         match self.embedded.or(environment) {
             Some(true) => Daemon::Embedded,
-            Some(false) => Daemon::Attached(places),
             // A socket that was named is meant; falling back to another daemon would hide that it is not there.
-            None if matches!(places, Places::Named(_)) => Daemon::Attached(places),
-            None => Daemon::Either(places),
+            said => match places {
+                Places::Named(path) => named(path),
+                places if said == Some(false) => Daemon::Attached(places),
+                places => Daemon::Either(places),
+            },
         }
+    }
+}
+
+/// What the address of a relay begins with.
+const REMOTE_SCHEME: &str = "tcp+tls://";
+
+/// The daemon at a socket's path, or beyond a relay.
+fn named(path: PathBuf) -> Daemon {
+    match path.to_str().filter(|text| text.starts_with(REMOTE_SCHEME)) {
+        Some(place) => Daemon::Remote(place.to_owned()),
+        None => Daemon::Attached(Places::Named(path)),
     }
 }
 
@@ -168,6 +181,8 @@ mod tests {
         }
     }
 
+    const RELAY: &str = "tcp+tls://relay.internal:7979";
+
     #[test]
     fn code_before_environment_before_default() {
         let named = || Places::Named("/env.sock".into());
@@ -183,6 +198,8 @@ mod tests {
             (None, None, Some("1"), named(), Daemon::Embedded),
             (None, None, Some("0"), default(), Daemon::Attached(default())),
             (None, None, None, named(), at("/env.sock")),
+            (None, None, None, Places::Named(RELAY.into()), Daemon::Remote(RELAY.into())),
+            (Some(RELAY.into()), Some(true), None, named(), Daemon::Remote(RELAY.into())),
             (None, None, Some("maybe"), default(), Daemon::Either(default())),
         ];
         for (socket, embedded, variable, places, expected) in table {

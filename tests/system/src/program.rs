@@ -2,6 +2,7 @@
 
 mod floods;
 mod forks;
+mod relay;
 mod router;
 mod soaks;
 pub mod upgrade;
@@ -36,7 +37,7 @@ pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
 pub const LOG_VARIABLE: &str = "PROBE_LOG";
 
 /// The parts.
-const PARTS: &str = "daemon CONFIG | healthy CONFIG | router LISTEN CONTROL | server | failing | hanging | older | \
+const PARTS: &str = "daemon CONFIG | healthy CONFIG | relay CONFIG [LISTEN] | router LISTEN CONTROL | server | failing | hanging | older | \
      newer | client | both | forker | forker-embedded";
 
 /// Plays the part named by `arguments`.
@@ -56,6 +57,8 @@ pub fn play(arguments: &[String]) -> Result<(), String> {
         ["hanging"] => server(&start_server(Echoes::Hangs)?),
         ["older"] => server(&start(Server::builder().add_service(OlderNotes::new(Notes)))?),
         ["newer"] => server(&start(Server::builder().add_service(NewerNotes::new(Notes)))?),
+        ["relay", config] => relay::relay(config, None),
+        ["relay", config, listen] => relay::relay(config, Some(listen)),
         ["router", listen, control] => router::router(listen, control),
         ["client"] => client(),
         ["both"] => {

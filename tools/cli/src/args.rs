@@ -52,6 +52,8 @@ pub enum Verb {
     Top(TopArgs),
     /// Run the R2P2 router in front of many workers until SIGINT or SIGTERM
     Router(RouterArgs),
+    /// Attach applications of other hosts and containers over TLS, until SIGINT or SIGTERM
+    Relay(RelayArgs),
     /// Simulate dispatch policies: p99 against load, beside the bound
     Sim(SimArgs),
     /// Show the policies calls pass, and change them while calls are in flight
@@ -116,6 +118,17 @@ pub struct DoctorArgs {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `trunkline relay`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It runs beside the daemon and reads the same file: [relay] says where it listens, [tls] with which certificate.
+Applications name it in TRUNKLINE_SOCKET=tcp+tls://HOST:PORT.")]
+pub struct RelayArgs {
+    /// Configuration file of the daemon [default: $TRUNKLINE_CONFIG, else /etc/trunkline/daemon.toml if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 /// `trunkline router`

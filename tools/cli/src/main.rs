@@ -13,7 +13,8 @@
 //! * `insight.rs` leaves the verbs that keep records of calls to `trunkline-insight` (tools/insight).
 //! * `doctor/` looks at this host: socket, rights, limits, kernel, certificates, configuration, clock.
 //! * `manual.rs` makes manual pages and completion scripts of the command line.
-//! * `router.rs` runs the R2P2 router, `sim.rs` simulates its policies.
+//! * `relay.rs` runs the relay for applications of other hosts, `router.rs` the R2P2 router, whose policies `sim.rs`
+//!   simulates.
 //! * `demo/` starts everything on this machine and shows it at work.
 //!
 //! The room decides nothing about calls. It knows the library, the daemon's handle and what it lets be observed, and
@@ -39,6 +40,7 @@ mod metrics;
 mod packaging;
 mod past;
 mod policy;
+mod relay;
 mod router;
 mod shards;
 mod sim;
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error.to_string()),
         },
+        Verb::Relay(args) => relay::relay(&args, socket),
         Verb::Router(args) => router::router(&args),
         Verb::Sim(args) => sim::sim(&args),
         Verb::Completions(args) => {

@@ -94,8 +94,17 @@ impl TlsServer {
         (config.enable_secret_extraction, config.key_log) = (true, Arc::new(Capture));
         let mut grpc = config.clone();
         grpc.alpn_protocols = vec![Alpn::H2.name().to_vec()];
-        config.alpn_protocols = Alpn::ALL.iter().map(|alpn| alpn.name().to_vec()).collect();
+        config.alpn_protocols = Alpn::OF_DAEMONS.iter().map(|alpn| alpn.name().to_vec()).collect();
         Ok(Self { config: Arc::new(config), grpc: Arc::new(grpc) })
+    }
+
+    /// These keys for a relay, with which nothing but relayed sessions is spoken.
+    #[must_use]
+    pub fn for_relay(&self) -> Self {
+        let mut config = ServerConfig::clone(&self.config);
+        config.alpn_protocols = vec![Alpn::Attach.name().to_vec()];
+        let config = Arc::new(config);
+        Self { config: Arc::clone(&config), grpc: config }
     }
 
     /// These keys for connections on which nothing but gRPC is spoken, whatever else the other side offers.

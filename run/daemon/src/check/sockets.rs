@@ -20,6 +20,7 @@ pub(super) fn check(config: &Config) -> Result<(), Breach> {
     listeners("daemon.listen", &config.daemon.listen)?;
     listeners("admin.listen", &config.admin.listen)?;
     listeners("gateway.listen", &config.gateway.listen)?;
+    listeners("relay.listen", &config.relay.listen)?;
     listeners("metrics.listen", &config.metrics.listen)?;
     twice(config)?;
     let r2p2 = config.r2p2.listen.0.map(SocketAddr::V4);
@@ -54,6 +55,7 @@ fn twice(config: &Config) -> Result<(), Breach> {
         named("daemon.listen", &config.daemon.listen),
         named("admin.listen", &config.admin.listen),
         named("gateway.listen", &config.gateway.listen),
+        named("relay.listen", &config.relay.listen),
     ];
     let all = all.concat();
     for (key, endpoint) in all {

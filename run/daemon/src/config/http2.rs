@@ -107,6 +107,11 @@ impl Tls {
         set(&self.certificate).is_some() || self.workload_api.0.is_some()
     }
 
+    /// Whether clients are asked for certificates, too.
+    pub(super) fn asks_clients(&self) -> bool {
+        self.is_served() && (set(&self.client_ca).is_some() || self.workload_api.0.is_some())
+    }
+
     pub(crate) fn versions(&self) -> TlsVersions {
         TlsVersions { min: self.version_min.into(), max: self.version_max.into() }
     }

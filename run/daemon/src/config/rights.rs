@@ -27,8 +27,9 @@ pub struct ServiceRule {
     pub service: String,
     /// Who may, of this host. Empty: nobody.
     pub who: Vec<Principal>,
-    /// `[[call]]`: who may, of those that come over the network, by identity, whole or up to a `*`. Without it the rule
-    /// says nothing about them.
+    /// Who may, of those that prove who they are by a certificate, by identity, whole or up to a `*`. `[[call]]`: of
+    /// those that come over the network, and of applications that a relay has attached; without it the rule says
+    /// nothing about them. `[[serve]]`: of the latter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<Vec<String>>,
     /// `[[call]]`: what the certificate of the server that a target names must say, where an application names one:
@@ -72,6 +73,14 @@ impl Egress {
         if self.unrestricted.iter().any(|principal| principal.covers(uid, gid)) {
             return Ok(());
         }
+        self.permit_all(target, &format!("applications of uid {uid}"))
+    }
+
+    /// Whether everybody's applications may name a target; `whose` it is for that asks.
+    ///
+    /// # Errors
+    /// As [`Egress::permit`].
+    pub(crate) fn permit_all(&self, target: &Target, whose: &str) -> Result<(), String> {
         let entry = match target {
             Target::Name(name) if !self.allow.iter().any(|reach| reach.covers_name(name)) => {
                 format!("{}:{}", name.host, name.port)
@@ -84,7 +93,7 @@ impl Egress {
             }
         };
         Err(format!(
-            "target {target} is not for applications of uid {uid}: the daemon would connect with its own rights, and \
+            "target {target} is not for {whose}: the daemon would connect with its own rights, and \
              egress.allow in its configuration does not have {entry:?}; call the service without a target, or have \
              the target allowed"
         ))
@@ -106,6 +115,20 @@ impl ServiceRule {
     /// Whether this user is among those who may.
     pub(crate) fn covers(&self, uid: u32, gid: u32) -> bool {
         self.who.iter().any(|principal| principal.covers(uid, gid))
+    }
+
+    /// Whether one that has proved to be this is among those who may.
+    pub(crate) fn covers_identity(&self, identity: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix('*') {
+            Some(prefix) => identity.starts_with(prefix),
+            None => pattern == identity,
+        };
+        self.peers.iter().flatten().any(fits)
+    }
+
+    /// The rule that decides about a service for those that prove who they are: the first that says anything of them.
+    pub(crate) fn of_peers<'a>(rules: &'a [Self], service: &str) -> Option<&'a Self> {
+        rules.iter().find(|rule| rule.peers.is_some() && rule.names(service))
     }
 
     /// Whether every server of a target must prove to be one of those the rule names.

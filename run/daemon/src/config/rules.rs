@@ -49,16 +49,14 @@ impl Config {
         self.recorder.check()?;
         self.samples.check(&self.sample)?;
         self.gateway.check(self.tls.is_served())?;
+        self.relay.check(self.tls.asks_clients())?;
         if let Some(problem) = level::problem(&self.log.level) {
             return Err(breach("log.level", problem, level::ADVICE));
         }
         check_service_rules("serve", &self.serve)?;
         check_service_rules("call", &self.call)?;
-        check_peers(&self.call)?;
-        if let Some(index) = self.serve.iter().position(|rule| rule.peers.is_some()) {
-            let problem = "means nothing: who serves is of this host".into();
-            return Err(breach(&format!("serve[{index}].peers"), problem, "write who, or leave it out"));
-        }
+        check_peers("call", &self.call)?;
+        check_peers("serve", &self.serve)?;
         if let Some(index) = self.serve.iter().position(|rule| !rule.server_identity.is_empty()) {
             let problem = "means nothing: it is about the targets of calls".into();
             let advice = "write it in [[call]], or leave it out";
@@ -326,15 +324,15 @@ fn check_service_rules(key: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
 }
 
 /// Who comes over the network, in `[[call]]`.
-fn check_peers(rules: &[ServiceRule]) -> Result<(), Breach> {
+fn check_peers(kind: &str, rules: &[ServiceRule]) -> Result<(), Breach> {
     for (index, rule) in rules.iter().enumerate() {
-        check_identities(&format!("call[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
+        check_identities(&format!("{kind}[{index}].peers"), rule.peers.as_deref().unwrap_or_default())?;
         // What a connection is held against is the whole name.
         if let Some(pattern) = rule.server_identity.iter().find(|name| name.is_empty() || name.contains('*'))
         {
             let problem = format!("has {pattern:?}, which no target can name");
             let advice = "write whole SPIFFE ids or names of certificates";
-            return Err(breach(&format!("call[{index}].server_identity"), problem, advice));
+            return Err(breach(&format!("{kind}[{index}].server_identity"), problem, advice));
         }
     }
     Ok(())

@@ -109,6 +109,24 @@ const MISTAKES: &[(&str, &str)] = &[
         "d.toml:2:10: gateway.listen: has \"r2p2://10.0.0.7:1\", which is no place to listen at for gRPC; write \
          tcp://, or unix: and a path",
     ),
+    (
+        "[relay]\nlisten = [\"unix:/run/relay.sock\"]",
+        "d.toml:2:10: relay.listen: has \"unix:///run/relay.sock\", which is no TCP port; write tcp://ADDRESS:PORT; TLS \
+         is spoken there always",
+    ),
+    (
+        "[relay]\nlisten = [\"tcp://0.0.0.0:7979\"]\n[tls]\ncertificate = \"/a\"\nkey = \"/b\"",
+        "d.toml:2:10: relay.listen: would attach nobody: who an application is, its certificate says; write \
+         tls.certificate, tls.key and tls.client_ca, too, or tls.workload_api",
+    ),
+    (
+        "relay.connections_per_identity_max = 0",
+        "d.toml:1:38: relay.connections_per_identity_max: is 0; write a number from 1 to 4096",
+    ),
+    (
+        "relay.heap_bytes = \"1 KiB\"",
+        "d.toml:1:20: relay.heap_bytes: is 1024; write a multiple of 64 KiB, from 64 KiB to 2 GiB",
+    ),
     ("gateway.hops_max = 0", "d.toml:1:20: gateway.hops_max: is 0; write a number from 1 to 16"),
     (
         "[gateway]\nschemas = [\"a.binpb\"]",

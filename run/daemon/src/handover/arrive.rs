@@ -82,6 +82,7 @@ pub(crate) struct InheritedClient {
     pub shard: usize,
     pub session: Option<SessionKey>,
     pub may_move: bool,
+    pub identity: Option<Box<str>>,
 }
 
 /// What one shard had.
@@ -199,11 +200,12 @@ impl Inherited {
                 self.listener = Some(listener);
                 self.sessions = sessions;
             }
-            Word::Client { shard, session, may_move } => {
+            Word::Client { shard, session, may_move, identity } => {
                 let [socket] = exactly(fds)?;
                 let session = session.map(SessionKey::from_bits);
                 self.shard(shard)?;
-                self.clients.push(InheritedClient { socket: socket.into(), shard, session, may_move });
+                let socket = socket.into();
+                self.clients.push(InheritedClient { socket, shard, session, may_move, identity });
             }
             Word::Listener { shard, configured, endpoint } => {
                 let [socket] = exactly(fds)?;

@@ -51,7 +51,7 @@ mod settle;
 mod wire;
 
 pub use arrive::{Arrival, TakeOverError};
-pub(crate) use arrive::{Inherited, InheritedShard};
+pub(crate) use arrive::{Inherited, InheritedClient, InheritedShard};
 pub use leave::{HandOver, HandOverError, Handed, Step};
 pub(crate) use order::{Leave, Stand, Standing};
 pub(crate) use parts::{go_on, hand_over, stand};

@@ -33,7 +33,8 @@ impl Control {
             let (shard, session) = client.session().map_or((0, None), |at| (at.shard, Some(at.key)));
             let may_move = client.may_move();
             moved.sessions += usize::from(session.is_some() && may_move);
-            let word = Word::Client { shard, session: session.map(|key| key.to_bits()), may_move };
+            let (session, identity) = (session.map(|key| key.to_bits()), client.identity().map(Into::into));
+            let word = Word::Client { shard, session, may_move, identity };
             channel.send(&word, &[client.socket().as_fd()])?;
         }
         Ok(moved)

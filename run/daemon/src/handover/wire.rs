@@ -49,7 +49,14 @@ pub enum Word {
     /// Old: the control socket at this path. Descriptors: the listener, its lock.
     Socket { path: String, sessions: u64 },
     /// Old: a connection of an application. Descriptor: its socket.
-    Client { shard: usize, session: Option<u64>, may_move: bool },
+    Client {
+        shard: usize,
+        session: Option<u64>,
+        may_move: bool,
+        /// Of one that a relay has attached.
+        #[serde(default)]
+        identity: Option<Box<str>>,
+    },
     /// Old: where peers connect, as configured and as it is. Descriptor: the listener.
     Listener { shard: usize, configured: String, endpoint: String },
     /// Old: a port of R2P2, where replies arrive or requests. Descriptor: its socket.

@@ -1,4 +1,4 @@
-//! Reaching the daemon: at a socket, inside this process, or whichever there is.
+//! Reaching the daemon: at a socket, through a relay, inside this process, or whichever there is.
 
 use crate::refusals::unavailable;
 use trunkline_call::Status;
@@ -9,6 +9,8 @@ use trunkline_shm::{ControlSocket, Places};
 pub(crate) enum Daemon {
     /// At one of these sockets, now or later.
     Attached(Places),
+    /// Beyond the relay at this address (`tcp+tls://…`), as it was written.
+    Remote(String),
     /// In this process.
     Embedded,
     /// At one of these sockets if a daemon answers there when first asked, else in this process.
@@ -31,6 +33,7 @@ impl Daemon {
     pub(crate) fn dial(&mut self) -> Result<Dialled, Status> {
         let (socket, settled, alone) = match self {
             Self::Attached(places) => return Ok(Dialled { socket: connect(places)?, alone: None }),
+            Self::Remote(place) => return Ok(Dialled { socket: remote(place)?, alone: None }),
             Self::Embedded => return Ok(Dialled { socket: embedded()?, alone: None }),
             Self::Either(places) => match connect(places) {
                 Ok(socket) => (socket, Self::Attached(places.clone()), None),
@@ -57,6 +60,18 @@ fn connect(places: &Places) -> Result<ControlSocket, Status> {
         };
         unavailable(&format!("no daemon at {place}: {error}"))
     })
+}
+
+#[cfg(feature = "remote")]
+fn remote(place: &str) -> Result<ControlSocket, Status> {
+    let place: trunkline_relay::RemotePlace =
+        place.parse().map_err(|error: trunkline_relay::PlaceError| unavailable(&error.to_string()))?;
+    trunkline_relay::attach(&place).map_err(|error| unavailable(&format!("{place}: {error}")))
+}
+
+#[cfg(not(feature = "remote"))]
+fn remote(place: &str) -> Result<ControlSocket, Status> {
+    Err(unavailable(&format!("{place}: this build reaches no daemon over TLS (cargo feature `remote`)")))
 }
 
 #[cfg(feature = "embedded")]

@@ -6,7 +6,7 @@ use super::shared::{Shared, Stop};
 use super::tasks::Tasks;
 use crate::clock;
 use crate::context::{self, Parent};
-use crate::hub::{Lane, Patience, ReactorHandle, SessionWait};
+use crate::hub::{Lane, Patience, ReactorHandle, SessionWait, Sleep};
 use crate::kick::Kick;
 use crate::session::{Session, Work};
 use crate::wait::block_on;
@@ -27,6 +27,9 @@ const UNANSWERED_NS: u64 = 1_000_000_000;
 
 /// How long the daemon may take to take the last entries after the last answer.
 const LEAVE_NS: u64 = 100_000_000;
+
+/// How long a worker waits after the daemon has refused a service, before it asks again.
+const REFUSED_REST_NS: u64 = 1_000_000_000;
 
 /// A worker's thread.
 pub(super) struct Worker {
@@ -83,6 +86,15 @@ impl Worker {
             let routes = match bound {
                 None => break,
                 Some(Ok(routes)) => routes,
+                // Whose a name is, and what rules say, may change while this server waits.
+                Some(Err(status)) if status.code() == Code::PermissionDenied => {
+                    tracing::warn!(%status, "the daemon refuses a service; it is asked again in a second");
+                    session.lose(status.message());
+                    if self.rest().is_none() {
+                        break;
+                    }
+                    continue;
+                }
                 // Anything but the daemon's own refusal is the session's end, noticed here before the reactor
                 // noticed it.
                 Some(Err(status)) if status.code() != Code::FailedPrecondition => {
@@ -115,6 +127,11 @@ impl Worker {
         let mut wait = SessionWait::new(Patience::UntilReady);
         let attached = poll_fn(|cx| wait.poll(&self.reactor, &self.lane, cx));
         self.unless_stopped(attached)?.ok()
+    }
+
+    /// Waits before the daemon is asked again; `None` when the server stops first.
+    fn rest(&self) -> Option<()> {
+        self.unless_stopped(Sleep::until(&self.reactor, clock::now().plus_ns(REFUSED_REST_NS)))
     }
 
     fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {

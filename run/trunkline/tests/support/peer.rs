@@ -43,6 +43,7 @@ impl Peer {
             stream_window_bytes: WINDOW_BYTES,
             node: "stand-in".into(),
             tells_callers: false,
+            identity: String::new(),
         };
         let packet = Reply { tag, kind: Some(reply::Kind::Attached(attached)) }.encode_to_vec();
         control.send(&packet, &fds.as_fds()).unwrap();

@@ -13,7 +13,7 @@ fn numbers(lines: &[String], word: &str) -> Vec<u64> {
 }
 
 /// Holds what the client was told against what the servers did.
-fn are_true(lines: &[String], host: &Host) {
+pub fn are_true(lines: &[String], host: &Host) {
     let log = std::fs::read_to_string(host.log()).unwrap();
     are_true_of_a_log(&log, &numbers(lines, "answered"), &numbers(lines, "not-executed"));
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use trunkline_system_tests::scenario::ALL;
 
 /// What every scenario says when everything happens inside one process.
-fn embedded() -> &'static [String] {
+pub fn embedded() -> &'static [String] {
     static SAID: OnceLock<Vec<String>> = OnceLock::new();
     SAID.get_or_init(|| run(&mut Process::start(&["both"], &[("TRUNKLINE_EMBEDDED", "1".into())])))
 }

@@ -189,6 +189,16 @@ impl Command {
         Self(self.0.iter().cloned().chain(arguments.iter().map(OsString::from)).collect())
     }
 
+    /// With another program and its arguments behind these.
+    pub fn and(&self, Self(others): &Self) -> Self {
+        Self(self.0.iter().chain(others).cloned().collect())
+    }
+
+    /// Its arguments.
+    pub fn arguments(&self) -> &[OsString] {
+        &self.0[1..]
+    }
+
     /// The program.
     pub fn program(&self) -> &OsString {
         &self.0[0]
