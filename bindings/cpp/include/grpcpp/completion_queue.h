@@ -13,14 +13,18 @@ class CompletionQueue {
   public:
     enum NextStatus { SHUTDOWN, GOT_EVENT, TIMEOUT };
 
-    CompletionQueue() { tl_queue_new(&queue_, nullptr); }
-    // It should be shut down and empty, as gRPC demands. What has ended is let go of; what is still under way of a
-    // queue that was not emptied stays with the process.
+    CompletionQueue() {
+        tl_queue_new(&queue_, nullptr);
+        internal::UnderWay::Keep(queue_);
+    }
+    // It should be shut down and empty, as gRPC demands. What is still under way in one that is not is let go of:
+    // calls are cancelled, and nothing is told of them.
     virtual ~CompletionQueue() {
         tl_event event;
         size_t count = 0;
         while (tl_queue_next(queue_, &event, 1, 0, &count, nullptr) == TL_OK && count == 1) internal::Dispatch(event);
         tl_queue_release(queue_);
+        internal::UnderWay::LetGo(queue_);
     }
     CompletionQueue(const CompletionQueue &) = delete;
     CompletionQueue &operator=(const CompletionQueue &) = delete;

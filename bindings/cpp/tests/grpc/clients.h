@@ -431,4 +431,30 @@ inline void alarms() {
     CHECK(!queue.Next(&tag, &ok));
 }
 
+#ifdef TRUNKLINE_HPP
+// A queue that goes while operations are under way in it takes along what they hold: calls end, and no handle stays.
+// gRPC's own forbids it.
+inline void abandoned(const std::string &target) {
+    auto stub = v1::Exam::NewStub(grpc::CreateChannel(target, grpc::InsecureChannelCredentials()));
+    v1::Text hello, back;
+    hello.set_text("wait");
+    uint64_t before = tl_handles_open();
+    for (int round = 0; round < 10; round++) {
+        grpc::ClientContext waits, talks;
+        grpc::Status status;
+        v1::Text answer, word;
+        auto queue = std::make_unique<grpc::CompletionQueue>();
+        auto call = stub->AsyncEcho(&waits, hello, queue.get());
+        call->Finish(&answer, &status, &answer);
+        auto stream = stub->AsyncTalk(&talks, queue.get(), &stub);
+        void *tag = nullptr;
+        bool ok = false;
+        CHECK(queue->Next(&tag, &ok) && ok && tag == &stub);
+        stream->Read(&word, &word);
+        queue.reset();
+    }
+    CHECK(tl_handles_open() == before);
+}
+#endif
+
 } // namespace exam

@@ -22,6 +22,9 @@ static void call(const std::string &target) {
     exam::QueuedExaminer(channel).examine();
     exam::InterceptedExaminer<exam::QueuedExaminer>(target).examine();
     exam::alarms();
+#ifdef TRUNKLINE_HPP
+    exam::abandoned(target);
+#endif
     say("queued");
 }
 

@@ -233,7 +233,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
         std::unique_lock<std::mutex> lock(mutex_);
         Refuse(prepared_.status());
         if (refused_.ok()) {
-            uint64_t tag = TagOf([self = shared_from_this()](tl_event &event) { self->Opened(event); });
+            uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) { self->Opened(event); });
             tl_status failed{};
             // Its event may be taken by another thread before this returns; it waits for the lock.
             if (begin(tag, &failed) != TL_OK) {
@@ -302,7 +302,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     }
 
     void BeginSend(Sending &next, Then &then) {
-        uint64_t tag = TagOf([self = shared_from_this(), done = next.done](tl_event &event) {
+        uint64_t tag = TagOf(queue_, [self = shared_from_this(), done = next.done](tl_event &event) {
             std::unique_lock<std::mutex> lock(self->mutex_);
             self->is_sending_ = false;
             Then then{{done, event.code == TL_OK}};
@@ -356,7 +356,7 @@ class ClientCall : public std::enable_shared_from_this<ClientCall> {
     }
 
     void BeginReceive(Then &then) {
-        uint64_t tag = TagOf([self = shared_from_this()](tl_event &event) { self->Received(event); });
+        uint64_t tag = TagOf(queue_, [self = shared_from_this()](tl_event &event) { self->Received(event); });
         is_receiving_ = true;
         tl_status failed{};
         if (tl_call_receive(call_, queue_, tag, nullptr, &failed) == TL_OK) return;

@@ -25,7 +25,7 @@ class EventLoop {
 
     // Runs `act` on a thread of the loop.
     void Post(std::function<void()> act) {
-        uint64_t tag = TagOf([act = std::move(act)](tl_event &) { act(); });
+        uint64_t tag = TagOf(queue_, [act = std::move(act)](tl_event &) { act(); });
         if (tl_queue_post(queue_, tag, nullptr) != TL_OK) Forget(tag);
     }
 

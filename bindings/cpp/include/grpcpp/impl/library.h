@@ -15,6 +15,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 namespace grpc::internal {
@@ -98,6 +99,71 @@ class Operation {
     virtual ~Operation() = default;
     // Ends this, too.
     virtual void Arrived(tl_event &event) = 0;
+
+  private:
+    friend class UnderWay;
+    // Its neighbours among what is under way in its queue, if that one is kept account of.
+    Operation *before_ = nullptr, *after_ = nullptr;
+    uint64_t queue_ = 0;
+};
+
+// What is under way in the program's queues: one that goes before it has ended takes along what it holds. The queue of
+// the event loop stays, and is not among them.
+class UnderWay {
+  public:
+    // From now on, or not any more: what is under way then is let go of. Nobody takes the queue's events meanwhile.
+    static void Keep(tl_queue queue) {
+        Shard &shard = Of(queue.id);
+        std::lock_guard<std::mutex> lock(shard.mutex);
+        shard.first.emplace(queue.id, nullptr);
+    }
+    static void LetGo(tl_queue queue) {
+        Shard &shard = Of(queue.id);
+        std::unique_lock<std::mutex> lock(shard.mutex);
+        auto found = shard.first.find(queue.id);
+        Operation *next = found == shard.first.end() ? nullptr : found->second;
+        if (found != shard.first.end()) shard.first.erase(found);
+        for (Operation *each = next; each != nullptr; each = each->after_) each->queue_ = 0;
+        // What they hold may begin or end something else.
+        lock.unlock();
+        while (next != nullptr) delete std::exchange(next, next->after_);
+    }
+
+    static void Enter(tl_queue queue, Operation *operation) {
+        Shard &shard = Of(queue.id);
+        std::lock_guard<std::mutex> lock(shard.mutex);
+        auto found = shard.first.find(queue.id);
+        if (found == shard.first.end()) return;
+        operation->queue_ = queue.id;
+        operation->after_ = found->second;
+        if (found->second != nullptr) found->second->before_ = operation;
+        found->second = operation;
+    }
+    static void Leave(Operation *operation) {
+        if (operation->queue_ == 0) return;
+        Shard &shard = Of(operation->queue_);
+        std::lock_guard<std::mutex> lock(shard.mutex);
+        if (operation->after_ != nullptr) operation->after_->before_ = operation->before_;
+        if (operation->before_ != nullptr) {
+            operation->before_->after_ = operation->after_;
+        } else if (auto found = shard.first.find(operation->queue_); found != shard.first.end()) {
+            found->second = operation->after_;
+        }
+        operation->queue_ = 0;
+    }
+
+  private:
+    // By queue, so that queues of different threads seldom wait for each other here.
+    struct Shard {
+        std::mutex mutex;
+        std::unordered_map<uint64_t, Operation *> first;
+    };
+
+    static Shard &Of(uint64_t queue) {
+        // Operations may end until the process does.
+        static Shard *shards = new Shard[16];
+        return shards[(queue ^ queue >> 32) % 16];
+    }
 };
 
 template <class Act> class ActOperation final : public Operation {
@@ -113,16 +179,26 @@ template <class Act> class ActOperation final : public Operation {
     Act act_;
 };
 
-// The tag of an operation that ends in `act(tl_event &)`.
-template <class Act> uint64_t TagOf(Act act) {
-    return reinterpret_cast<uint64_t>(static_cast<Operation *>(new ActOperation<Act>(std::move(act))));
+// The tag of an operation in `queue` that ends in `act(tl_event &)`.
+template <class Act> uint64_t TagOf(tl_queue queue, Act act) {
+    Operation *operation = new ActOperation<Act>(std::move(act));
+    UnderWay::Enter(queue, operation);
+    return reinterpret_cast<uint64_t>(operation);
 }
 
 // An operation could not be begun: no event comes.
-inline void Forget(uint64_t tag) { delete reinterpret_cast<Operation *>(tag); }
+inline void Forget(uint64_t tag) {
+    auto *operation = reinterpret_cast<Operation *>(tag);
+    UnderWay::Leave(operation);
+    delete operation;
+}
 
 inline void Dispatch(tl_event &event) {
-    if (event.tag != 0) reinterpret_cast<Operation *>(event.tag)->Arrived(event);
+    if (event.tag != 0) {
+        auto *operation = reinterpret_cast<Operation *>(event.tag);
+        UnderWay::Leave(operation);
+        operation->Arrived(event);
+    }
     tl_event_clear(&event);
 }
 

@@ -29,7 +29,10 @@ class AsyncCallRequest final : public AsyncRequest {
 
     void Give(std::shared_ptr<ServerCall> call) override {
         if (!take_) return Given(std::move(call));
-        auto received = [this, call](bool ok) {
+        // Its queue may go before the request has come, and this with it.
+        auto owner = std::make_shared<std::unique_ptr<AsyncCallRequest>>(this);
+        auto received = [this, owner, call](bool ok) {
+            owner->release();
             if (ok) return Given(call);
             // Its caller is told; this waits for the next.
             Status none(StatusCode::INTERNAL, "there is no request");

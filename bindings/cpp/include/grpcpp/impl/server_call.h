@@ -86,7 +86,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
 
     // Receives one request. One at a time.
     void Receive(tl_queue queue, Take take, Done done) {
-        uint64_t tag = TagOf([self = shared_from_this(), take = std::move(take), done](tl_event &event) {
+        uint64_t tag = TagOf(queue, [self = shared_from_this(), take = std::move(take), done](tl_event &event) {
             done(self->Taken(event, take));
         });
         if (tl_call_receive(call_, queue, tag, nullptr, nullptr) == TL_OK) return;
@@ -108,7 +108,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
 
     // Tells when the call is over, once.
     void Watch(tl_queue queue, std::function<void()> over) {
-        uint64_t tag = TagOf([self = shared_from_this(), over](tl_event &) { over(); });
+        uint64_t tag = TagOf(queue, [self = shared_from_this(), over](tl_event &) { over(); });
         if (tl_call_watch(call_, queue, tag, nullptr) == TL_OK) return;
         Forget(tag);
         over();
@@ -163,7 +163,7 @@ class ServerCall : public std::enable_shared_from_this<ServerCall> {
         while (!sends_.empty() && !is_sending_) {
             Sending next = std::move(sends_.front());
             sends_.pop_front();
-            uint64_t tag = TagOf([self = shared_from_this(), queue, done = next.done](tl_event &event) {
+            uint64_t tag = TagOf(queue, [self = shared_from_this(), queue, done = next.done](tl_event &event) {
                 std::unique_lock<std::mutex> lock(self->mutex_);
                 self->is_sending_ = false;
                 self->Pump(queue, lock);
