@@ -198,26 +198,26 @@ fn expression_seeds() -> Vec<Vec<u8>> {
 
 /// Frames of a relayed session, one after the other.
 fn relayed(mut bytes: &[u8]) {
-    while let Ok(Some((frame, length))) = trunkline_control::Frame::parse(bytes) {
+    while let Ok(Some((frame, length))) = trunkline_control::LinkFrame::parse(bytes) {
         let mut again = Vec::new();
         frame.encode(&mut again);
-        assert_eq!(trunkline_control::Frame::parse(&again).unwrap().unwrap().0, frame);
+        assert_eq!(trunkline_control::LinkFrame::parse(&again).unwrap().unwrap().0, frame);
         bytes = &bytes[length..];
     }
 }
 
 fn relayed_seeds() -> Vec<Vec<u8>> {
-    use trunkline_control::{Frame, RelayHello};
+    use trunkline_control::{LinkFrame, RelayHello};
     let mut bytes = Vec::new();
     for frame in [
-        Frame::Hello(RelayHello::new(7)),
-        Frame::Ping { sent_ns: 1 },
-        Frame::Packet { packet: b"packet", heap: true },
-        Frame::Blob(b"set"),
-        Frame::Bytes { offset: 64, bytes: b"message" },
-        Frame::Entry([1; 8]),
-        Frame::Pong { sent_ns: 1, clock_ns: 2 },
-        Frame::Close("over"),
+        LinkFrame::Hello(RelayHello::new(7)),
+        LinkFrame::Ping { sent_ns: 1 },
+        LinkFrame::Packet { packet: b"packet", heap: true },
+        LinkFrame::Blob(b"set"),
+        LinkFrame::Bytes { offset: 64, bytes: b"message" },
+        LinkFrame::Entry([1; 8]),
+        LinkFrame::Pong { sent_ns: 1, clock_ns: 2 },
+        LinkFrame::Close("over"),
     ] {
         frame.encode(&mut bytes);
     }

@@ -40,7 +40,8 @@ macro_rules! tests {
 }
 
 tests!(
-    control relayed descriptors linear transcode native r2p2 r2p2_seal r2p2_envelope r2p2_events r2p2_routed entries metadata
+    control relayed
+    descriptors linear transcode native r2p2 r2p2_seal r2p2_envelope r2p2_events r2p2_routed entries metadata
     config
     policies expression modules endpoint first http2 grpc service_config load_report target r2p2_state tls_records
     tls_svid engine_state records samples sampled reflection

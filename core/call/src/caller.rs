@@ -68,7 +68,8 @@ impl Caller {
         let _ = metadata.insert(CALLER_KEY, self.text());
     }
 
-    /// The application with this label (`name[pid]`) and identity (`uid:0`, or what a relay says), as sessions have them.
+    /// The application with this label (`name[pid]`) and identity (`uid:0`, or what a relay says), as sessions have
+    /// them.
     pub fn application(label: &str, identity: &str) -> Self {
         let (name, pid) =
             label.strip_suffix(']').and_then(|label| label.rsplit_once('[')).unwrap_or((label, ""));

@@ -18,7 +18,7 @@
 //!
 //! A request is answered in order; `tag` is echoed, so that a client may pipeline.
 //!
-//! An application on another host or in another container says the same through a relay, in [`Frame`]s.
+//! An application on another host or in another container says the same through a relay, in [`LinkFrame`]s.
 //!
 //! # Limits
 //! * [`PACKET_BYTES_MAX`]: one packet. Larger things travel in a memfd.
@@ -39,8 +39,8 @@ pub use messages::{
     reply, request,
 };
 pub use relayed::{
-    CLOSE_BYTES_MAX, FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_PART_BYTES_MAX, Frame, FrameError,
-    RELAY_VERSION, RelayHello,
+    CLOSE_BYTES_MAX, FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, FRAME_PART_BYTES_MAX, LinkFrame,
+    LinkFrameError, RELAY_VERSION, RelayHello,
 };
 
 /// Version of rings, entries, heaps and control messages together. Both sides must name the same.

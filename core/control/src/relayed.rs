@@ -2,7 +2,7 @@
 //! stream between it and a relay on the daemon's host (docs/remote.md).
 //!
 //! A frame is a header of eight bytes and a body: `kind: u8 | flags: u8 | zero: u16 | body bytes: u32`, little-endian.
-//! Everything here comes over the network: [`Frame::parse`] accepts any bytes and refuses what no version says.
+//! Everything here comes over the network: [`LinkFrame::parse`] accepts any bytes and refuses what no version says.
 
 use crate::PACKET_BYTES_MAX;
 
@@ -12,7 +12,7 @@ pub const FRAME_HEADER_BYTES: usize = 8;
 pub const FRAME_PART_BYTES_MAX: usize = 64 * 1024;
 /// Longest body: a control packet, or a part of a heap with its place.
 pub const FRAME_BODY_BYTES_MAX: usize = FRAME_PART_BYTES_MAX + 4;
-/// Longest reason in a [`Frame::Close`].
+/// Longest reason in a [`LinkFrame::Close`].
 pub const CLOSE_BYTES_MAX: usize = 1024;
 /// Version of these frames.
 pub const RELAY_VERSION: u16 = 1;
@@ -29,7 +29,7 @@ const _: () = assert!(PACKET_BYTES_MAX <= FRAME_BODY_BYTES_MAX, "a control packe
 
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub enum LinkFrame<'a> {
     /// The first of both sides.
     Hello(RelayHello),
     /// A control packet. `heap`: a descriptor of a receive heap came with it.
@@ -79,7 +79,7 @@ pub struct RelayHello {
 
 /// Why bytes are no frame. The connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FrameError {
+pub enum LinkFrameError {
     /// A kind, or flags, of no version known here.
     #[error("frame of kind {kind} with flags {flags:#x} is not one of version {RELAY_VERSION}")]
     Unknown {
@@ -115,7 +115,7 @@ mod kind {
     pub const CLOSE: u8 = 8;
 }
 
-/// Of [`Frame::Packet`].
+/// Of [`LinkFrame::Packet`].
 const HEAP_FLAG: u8 = 1;
 
 impl RelayHello {
@@ -130,12 +130,12 @@ impl RelayHello {
     }
 }
 
-impl<'a> Frame<'a> {
+impl<'a> LinkFrame<'a> {
     /// The first frame of `bytes` and its length; `None` while it is not whole.
     ///
     /// # Errors
-    /// [`FrameError`], as soon as the header shows it.
-    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, FrameError> {
+    /// [`LinkFrameError`], as soon as the header shows it.
+    pub fn parse(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, LinkFrameError> {
         let Some((header, rest)) = bytes.split_first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(None) };
         let (kind, flags) = (header[0], header[1]);
         let body_bytes = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
@@ -143,9 +143,9 @@ impl<'a> Frame<'a> {
             && flags & !(if kind == kind::PACKET { HEAP_FLAG } else { 0 }) == 0
             && header[2..4] == [0, 0];
         if !is_known {
-            return Err(FrameError::Unknown { kind, flags });
+            return Err(LinkFrameError::Unknown { kind, flags });
         }
-        let length = FrameError::Length { kind, bytes: body_bytes };
+        let length = LinkFrameError::Length { kind, bytes: body_bytes };
         if !lengths(kind).contains(&body_bytes) {
             return Err(length);
         }
@@ -167,7 +167,7 @@ impl<'a> Frame<'a> {
             }
             kind::PING => Self::Ping { sent_ns: word(body, 0) },
             kind::PONG => Self::Pong { sent_ns: word(body, 0), clock_ns: word(body, 8) },
-            _ => Self::Close(std::str::from_utf8(body).map_err(|_| FrameError::Text)?),
+            _ => Self::Close(std::str::from_utf8(body).map_err(|_| LinkFrameError::Text)?),
         };
         Ok(Some((frame, FRAME_HEADER_BYTES + body_bytes)))
     }
@@ -231,10 +231,10 @@ fn lengths(kind: u8) -> std::ops::RangeInclusive<usize> {
     }
 }
 
-fn hello(body: &[u8]) -> Result<RelayHello, FrameError> {
+fn hello(body: &[u8]) -> Result<RelayHello, LinkFrameError> {
     let first = word(body, 0);
     if first as u32 != MAGIC {
-        return Err(FrameError::Magic);
+        return Err(LinkFrameError::Magic);
     }
     Ok(RelayHello { newest: (first >> 32) as u16, oldest: (first >> 48) as u16, clock_id: word(body, 8) })
 }
@@ -256,16 +256,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all() -> Vec<Frame<'static>> {
+    fn all() -> Vec<LinkFrame<'static>> {
         vec![
-            Frame::Hello(RelayHello { newest: 3, oldest: 1, clock_id: 7 << 40 }),
-            Frame::Packet { packet: b"packet", heap: true },
-            Frame::Blob(b"blob"),
-            Frame::Bytes { offset: 64, bytes: b"x" },
-            Frame::Entry([1, 2, 3, 4, 5, 6, 7, u64::MAX]),
-            Frame::Ping { sent_ns: 5 },
-            Frame::Pong { sent_ns: 5, clock_ns: u64::MAX },
-            Frame::Close("done"),
+            LinkFrame::Hello(RelayHello { newest: 3, oldest: 1, clock_id: 7 << 40 }),
+            LinkFrame::Packet { packet: b"packet", heap: true },
+            LinkFrame::Blob(b"blob"),
+            LinkFrame::Bytes { offset: 64, bytes: b"x" },
+            LinkFrame::Entry([1, 2, 3, 4, 5, 6, 7, u64::MAX]),
+            LinkFrame::Ping { sent_ns: 5 },
+            LinkFrame::Pong { sent_ns: 5, clock_ns: u64::MAX },
+            LinkFrame::Close("done"),
         ]
     }
 
@@ -275,27 +275,27 @@ mod tests {
             let mut bytes = Vec::new();
             frame.encode(&mut bytes);
             for short in 0..bytes.len() {
-                assert_eq!(Frame::parse(&bytes[..short]), Ok(None), "{frame:?}");
+                assert_eq!(LinkFrame::parse(&bytes[..short]), Ok(None), "{frame:?}");
             }
             let length = bytes.len();
             bytes.push(0xff);
-            assert_eq!(Frame::parse(&bytes), Ok(Some((frame, length))));
+            assert_eq!(LinkFrame::parse(&bytes), Ok(Some((frame, length))));
         }
     }
 
     #[test]
     fn what_no_version_says_is_refused_by_its_header() {
-        let refused = |header: [u8; 8]| Frame::parse(&header).unwrap_err();
-        assert_eq!(refused([9, 0, 0, 0, 0, 0, 0, 0]), FrameError::Unknown { kind: 9, flags: 0 });
-        assert_eq!(refused([5, 1, 0, 0, 64, 0, 0, 0]), FrameError::Unknown { kind: 5, flags: 1 });
-        assert_eq!(refused([5, 0, 0, 0, 65, 0, 0, 0]), FrameError::Length { kind: 5, bytes: 65 });
+        let refused = |header: [u8; 8]| LinkFrame::parse(&header).unwrap_err();
+        assert_eq!(refused([9, 0, 0, 0, 0, 0, 0, 0]), LinkFrameError::Unknown { kind: 9, flags: 0 });
+        assert_eq!(refused([5, 1, 0, 0, 64, 0, 0, 0]), LinkFrameError::Unknown { kind: 5, flags: 1 });
+        assert_eq!(refused([5, 0, 0, 0, 65, 0, 0, 0]), LinkFrameError::Length { kind: 5, bytes: 65 });
         let longest = (FRAME_BODY_BYTES_MAX as u32 + 1).to_le_bytes();
         let header = [4, 0, 0, 0, longest[0], longest[1], longest[2], longest[3]];
-        assert!(matches!(refused(header), FrameError::Length { kind: 4, .. }));
+        assert!(matches!(refused(header), LinkFrameError::Length { kind: 4, .. }));
         let mut other = Vec::new();
-        Frame::Hello(RelayHello::new(1)).encode(&mut other);
+        LinkFrame::Hello(RelayHello::new(1)).encode(&mut other);
         other[8] = b'X';
-        assert_eq!(Frame::parse(&other), Err(FrameError::Magic));
+        assert_eq!(LinkFrame::parse(&other), Err(LinkFrameError::Magic));
     }
 
     #[test]
@@ -308,9 +308,9 @@ mod tests {
     #[test]
     fn long_reasons_are_cut_between_characters() {
         let mut bytes = Vec::new();
-        Frame::Close(&"ü".repeat(CLOSE_BYTES_MAX)).encode(&mut bytes);
-        let parsed = Frame::parse(&bytes).unwrap().unwrap().0;
-        assert_eq!(parsed, Frame::Close(&"ü".repeat(CLOSE_BYTES_MAX / 2)));
+        LinkFrame::Close(&"ü".repeat(CLOSE_BYTES_MAX)).encode(&mut bytes);
+        let parsed = LinkFrame::parse(&bytes).unwrap().unwrap().0;
+        assert_eq!(parsed, LinkFrame::Close(&"ü".repeat(CLOSE_BYTES_MAX / 2)));
     }
 
     proptest! {
@@ -320,11 +320,11 @@ mod tests {
             if let Some(first) = bytes.first_mut() {
                 *first = kind;
             }
-            if let Ok(Some((frame, length))) = Frame::parse(&bytes) {
+            if let Ok(Some((frame, length))) = LinkFrame::parse(&bytes) {
                 prop_assert!(length <= bytes.len());
                 let mut again = Vec::new();
                 frame.encode(&mut again);
-                prop_assert_eq!(Frame::parse(&again).unwrap().unwrap().0, frame);
+                prop_assert_eq!(LinkFrame::parse(&again).unwrap().unwrap().0, frame);
             }
         }
     }

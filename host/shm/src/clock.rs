@@ -34,8 +34,8 @@ fn read_ns(clock: ClockId) -> u64 {
     (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64)
 }
 
-/// Equal in two processes exactly if they read the same monotonic clock: the same boot of the same kernel, with the same
-/// offset of that clock in their time namespaces.
+/// Equal in two processes exactly if they read the same monotonic clock: the same boot of the same kernel, with the
+/// same offset of that clock in their time namespaces.
 #[must_use]
 pub fn clock_id() -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();

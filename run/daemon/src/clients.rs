@@ -278,8 +278,8 @@ impl Clients {
         self.unattached.first_key_value().map(|(_, until)| *until)
     }
 
-    /// Whether a connection may attach, with a receive heap of so many bytes, in the name of an identity if a relay says
-    /// so.
+    /// Whether a connection may attach, with a receive heap of so many bytes, in the name of an identity if a relay
+    /// says so.
     ///
     /// # Errors
     /// The limit, in a sentence for the application.

@@ -3,10 +3,10 @@
 use crate::ends::{SessionEnd, TakenEntry};
 use crate::error::LinkError;
 use crate::lent::{LentBlocks, place_of};
-use crate::offset::ClockOffset;
-use crate::output::Output;
+use crate::offset::LinkClock;
+use crate::output::LinkOutput;
 use crate::place::RemotePlace;
-use crate::pump::Pump;
+use crate::pump::LinkPump;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trunkline_call::entry::{Completion, Entry, Span, Submission};
 use trunkline_control::{
-    Attached, DESCRIPTOR_SET_BYTES_MAX, Detached, FRAME_PART_BYTES_MAX, Frame, Moved, Reply, decode_reply,
-    reply,
+    Attached, DESCRIPTOR_SET_BYTES_MAX, Detached, FRAME_PART_BYTES_MAX, LinkFrame, Moved, Reply,
+    decode_reply, reply,
 };
 use trunkline_net::{Alpn, ClientFiles, Endpoint, Interest, Poller, Stream, TlsClient, Token};
 use trunkline_shm::{
@@ -25,8 +25,8 @@ use trunkline_shm::{
     create_relayed_session, monotonic_ns, read_blob,
 };
 
-/// Environment variables: the application's certificate and key, and the roots of relays' certificates (the system's, if
-/// it is not set). PEM.
+/// Environment variables: the application's certificate and key, and the roots of relays' certificates (the system's,
+/// if it is not set). PEM.
 const CERTIFICATE_VARIABLE: &str = "TRUNKLINE_TLS_CERTIFICATE";
 const KEY_VARIABLE: &str = "TRUNKLINE_TLS_KEY";
 const CA_VARIABLE: &str = "TRUNKLINE_TLS_CA";
@@ -50,7 +50,7 @@ pub fn attach(place: &RemotePlace) -> io::Result<ControlSocket> {
                 let end = AppSide::default();
                 let copy = ours.as_fd().try_clone_to_owned().map(ControlSocket::from);
                 let pump = copy.map_err(LinkError::from).and_then(|control| {
-                    Pump::new(end, stream, control, true, Arc::new(AtomicBool::new(false)))
+                    LinkPump::new(end, stream, control, true, Arc::new(AtomicBool::new(false)))
                 });
                 match pump {
                     Ok(pump) => pump.run().0,
@@ -133,7 +133,7 @@ fn wait(poller: &Poller, until_ns: u64) -> io::Result<()> {
 #[derive(Debug, Default)]
 pub(crate) struct AppSide {
     session: Option<NearSession>,
-    offset: Option<ClockOffset>,
+    offset: Option<LinkClock>,
     packet: Vec<u8>,
 }
 
@@ -205,7 +205,7 @@ impl NearSession {
 
 impl SessionEnd for AppSide {
     fn greeted(&mut self, same_clock: bool) {
-        self.offset = Some(ClockOffset::new(same_clock));
+        self.offset = Some(LinkClock::new(same_clock));
     }
 
     fn clock_told(&mut self, sent_ns: u64, clock_ns: u64) {
@@ -215,7 +215,7 @@ impl SessionEnd for AppSide {
     }
 
     fn take(&mut self) -> Result<Option<TakenEntry>, LinkError> {
-        let shift = self.offset.as_ref().map(ClockOffset::shift).unwrap_or_default();
+        let shift = self.offset.as_ref().map(LinkClock::shift).unwrap_or_default();
         let Some(session) = &mut self.session else { return Ok(None) };
         let Some(entry) = session.end.submissions.pop()? else { return Ok(None) };
         let submission = Submission::decode(&entry)
@@ -246,7 +246,7 @@ impl SessionEnd for AppSide {
     }
 
     fn put(&mut self, entry: Entry) -> Result<bool, LinkError> {
-        let shift = self.offset.as_ref().map(ClockOffset::shift).unwrap_or_default().reversed();
+        let shift = self.offset.as_ref().map(LinkClock::shift).unwrap_or_default().reversed();
         let session = self.session()?;
         if session.end.completions.is_full()? {
             return Ok(false);
@@ -280,7 +280,7 @@ impl SessionEnd for AppSide {
         self.session.as_ref().map(|session| session.end.own_doorbell.as_fd())
     }
 
-    fn say(&mut self, control: &ControlSocket, output: &mut Output) -> Result<bool, LinkError> {
+    fn say(&mut self, control: &ControlSocket, output: &mut LinkOutput) -> Result<bool, LinkError> {
         let mut packet = std::mem::take(&mut self.packet);
         let fds = match control.recv(&mut packet, 1) {
             Ok(Some(fds)) => fds,
@@ -294,9 +294,9 @@ impl SessionEnd for AppSide {
         if let Some(fd) = fds.first() {
             let set = read_blob(fd, DESCRIPTOR_SET_BYTES_MAX)
                 .map_err(|error| LinkError::Protocol(format!("descriptor set: {error}")))?;
-            set.chunks(FRAME_PART_BYTES_MAX).for_each(|part| output.push(&Frame::Blob(part)));
+            set.chunks(FRAME_PART_BYTES_MAX).for_each(|part| output.push(&LinkFrame::Blob(part)));
         }
-        output.push(&Frame::Packet { packet: &packet, heap: false });
+        output.push(&LinkFrame::Packet { packet: &packet, heap: false });
         self.packet = packet;
         Ok(true)
     }

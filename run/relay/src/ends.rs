@@ -1,7 +1,7 @@
 //! What a relayed session's two sides have in common: rings, heaps and a control socket of this host.
 
 use crate::error::LinkError;
-use crate::output::Output;
+use crate::output::LinkOutput;
 use rustix::fd::BorrowedFd;
 use trunkline_call::entry::{Entry, Span};
 use trunkline_shm::ControlSocket;
@@ -46,7 +46,7 @@ pub(crate) trait SessionEnd {
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
     /// Carries over what the control socket has. Whether it had anything.
-    fn say(&mut self, control: &ControlSocket, output: &mut Output) -> Result<bool, LinkError>;
+    fn say(&mut self, control: &ControlSocket, output: &mut LinkOutput) -> Result<bool, LinkError>;
 
     /// A control packet from the other side, with the descriptor set that came before it.
     fn hear(

@@ -1,7 +1,7 @@
 //! Why a relayed session ends.
 
 use std::io;
-use trunkline_control::FrameError;
+use trunkline_control::LinkFrameError;
 use trunkline_shm::{ControlError, RingError, SessionError, SpanError};
 
 /// Why a relayed session ends, for the log and for the side that is told.
@@ -39,8 +39,8 @@ pub enum LinkError {
     Left(&'static str),
 }
 
-impl From<FrameError> for LinkError {
-    fn from(error: FrameError) -> Self {
+impl From<LinkFrameError> for LinkError {
+    fn from(error: LinkFrameError) -> Self {
         Self::Protocol(error.to_string())
     }
 }

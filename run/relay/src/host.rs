@@ -3,14 +3,14 @@
 use crate::ends::{SessionEnd, TakenEntry};
 use crate::error::LinkError;
 use crate::lent::place_of;
-use crate::output::Output;
+use crate::output::LinkOutput;
 use prost::Message;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeSet;
 use std::io;
 use trunkline_call::entry::{Completion, Entry, Span, Submission};
 use trunkline_control::{
-    Attach, Attached, Bind, Frame, Moved, Request, decode_reply, decode_request, reply, request,
+    Attach, Attached, Bind, LinkFrame, Moved, Request, decode_reply, decode_request, reply, request,
 };
 use trunkline_shm::{
     AllegedHeap, ControlSocket, HEAP_BYTES_MIN, RelayedAppEnd, SESSION_FDS, SessionConfig, SessionFds,
@@ -82,9 +82,7 @@ impl HostSide {
             return Err(LinkError::Protocol("the daemon attached twice".into()));
         }
         if attached.identity != self.identity {
-            return Err(LinkError::Left(
-                "the daemon does not know of relays: it is older than this relay, or its configuration has no relay.listen",
-            ));
+            return Err(LinkError::Left("the daemon does not know of relays: it is older than this relay"));
         }
         let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
         let config = SessionConfig {
@@ -219,7 +217,7 @@ impl SessionEnd for HostSide {
         self.session.as_ref().map(|session| session.end.own_doorbell.as_fd())
     }
 
-    fn say(&mut self, control: &ControlSocket, output: &mut Output) -> Result<bool, LinkError> {
+    fn say(&mut self, control: &ControlSocket, output: &mut LinkOutput) -> Result<bool, LinkError> {
         let mut packet = std::mem::take(&mut self.packet);
         let fds = match control.recv(&mut packet, SESSION_FDS) {
             Ok(Some(fds)) => fds,
@@ -239,7 +237,7 @@ impl SessionEnd for HostSide {
             (_, reply::Kind::Moved(moved)) => self.moved(&moved, &fds)?,
             (_, reply::Kind::Bound(_) | reply::Kind::Detached(_)) => false,
         };
-        output.push(&Frame::Packet { packet: &packet, heap });
+        output.push(&LinkFrame::Packet { packet: &packet, heap });
         self.packet = packet;
         Ok(true)
     }

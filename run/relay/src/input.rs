@@ -1,7 +1,7 @@
 //! What has come from the connection and was not looked at.
 
 use std::io;
-use trunkline_control::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError};
+use trunkline_control::{FRAME_BODY_BYTES_MAX, FRAME_HEADER_BYTES, LinkFrame, LinkFrameError};
 use trunkline_net::{Stream, Transfer};
 
 /// Two of the longest frames: one may be half here.
@@ -9,13 +9,13 @@ const INPUT_BYTES: usize = 2 * (FRAME_HEADER_BYTES + FRAME_BODY_BYTES_MAX);
 
 /// Bytes read ahead of frames.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct LinkInput {
     bytes: Box<[u8]>,
     taken: usize,
     filled: usize,
 }
 
-impl Input {
+impl LinkInput {
     pub fn new() -> Self {
         Self { bytes: vec![0; INPUT_BYTES].into(), taken: 0, filled: 0 }
     }
@@ -44,8 +44,8 @@ impl Input {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
-        let Some((frame, bytes)) = Frame::parse(&self.bytes[self.taken..self.filled])? else {
+    pub fn next(&mut self) -> Result<Option<LinkFrame<'_>>, LinkFrameError> {
+        let Some((frame, bytes)) = LinkFrame::parse(&self.bytes[self.taken..self.filled])? else {
             return Ok(None);
         };
         self.taken += bytes;

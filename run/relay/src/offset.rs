@@ -8,7 +8,7 @@ const SAMPLES: usize = 8;
 
 /// The estimate.
 #[derive(Debug)]
-pub(crate) struct ClockOffset {
+pub(crate) struct LinkClock {
     /// Both sides read one clock.
     same: bool,
     /// Round trip and shift of the last answers.
@@ -16,7 +16,7 @@ pub(crate) struct ClockOffset {
     next: usize,
 }
 
-impl ClockOffset {
+impl LinkClock {
     /// Nothing is known, but whether the clocks are one.
     pub fn new(same: bool) -> Self {
         Self { same, samples: [None; SAMPLES], next: 0 }
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_quickest_answer_counts() {
-        let mut offset = ClockOffset::new(false);
+        let mut offset = LinkClock::new(false);
         assert_eq!(offset.shift(), ClockShift(0));
         offset.answered(1_000, 51_500, 3_000);
         assert_eq!(offset.shift(), ClockShift(49_500));
@@ -58,7 +58,7 @@ mod tests {
             offset.answered(10_000, 40, 10_080);
         }
         assert_eq!(offset.shift(), ClockShift(-10_000), "older answers are forgotten");
-        let mut same = ClockOffset::new(true);
+        let mut same = LinkClock::new(true);
         same.answered(1_000, u64::MAX, 3_000);
         assert_eq!(same.shift(), ClockShift(0));
     }

@@ -1,7 +1,7 @@
 //! What waits for the connection.
 
 use std::io::{self, IoSlice};
-use trunkline_control::Frame;
+use trunkline_control::LinkFrame;
 use trunkline_net::{Stream, Transfer};
 
 /// Bytes that wait for the connection before entries stay in their ring. A control packet and its descriptor set may
@@ -10,13 +10,13 @@ pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// Frames on their way out.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct LinkOutput {
     bytes: Vec<u8>,
     written: usize,
 }
 
-impl Output {
-    pub fn push(&mut self, frame: &Frame<'_>) {
+impl LinkOutput {
+    pub fn push(&mut self, frame: &LinkFrame<'_>) {
         frame.encode(&mut self.bytes);
     }
 

@@ -1,20 +1,20 @@
 //! Carries one session between this host's side and a connection, on a thread of its own.
 //!
-//! What is taken out of the ring goes behind the bytes it names, in parts; as long as too much waits for the connection,
-//! entries stay in the ring, and whoever made them feels it as a full ring. What comes in for a ring that is full waits
-//! in the connection the same way.
+//! What is taken out of the ring goes behind the bytes it names, in parts; as long as too much waits for the
+//! connection, entries stay in the ring, and whoever made them feels it as a full ring. What comes in for a ring that
+//! is full waits in the connection the same way.
 
 use crate::ends::{SessionEnd, TakenEntry};
 use crate::error::LinkError;
-use crate::input::Input;
-use crate::output::Output;
+use crate::input::LinkInput;
+use crate::output::LinkOutput;
 use rustix::fd::AsFd;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_call::entry::{Entry, Span};
-use trunkline_control::{DESCRIPTOR_SET_BYTES_MAX, FRAME_PART_BYTES_MAX, Frame, RelayHello};
+use trunkline_control::{DESCRIPTOR_SET_BYTES_MAX, FRAME_PART_BYTES_MAX, LinkFrame, RelayHello};
 use trunkline_net::{Interest, Poller, Ready, Stream, Token};
 use trunkline_shm::{ControlSocket, clock_id, monotonic_ns};
 
@@ -36,13 +36,13 @@ const CONTROL: Token = Token(1);
 const DOORBELL: Token = Token(2);
 
 /// One session between here and there.
-pub(crate) struct Pump<E> {
+pub(crate) struct LinkPump<E> {
     pub end: E,
     stream: Stream,
     control: ControlSocket,
     poller: Poller,
-    input: Input,
-    output: Output,
+    input: LinkInput,
+    output: LinkOutput,
     /// The entry whose bytes are on their way out, and how many of which span have gone.
     carried: Option<(TakenEntry, usize, u32)>,
     /// An entry for which the ring had no room.
@@ -60,7 +60,7 @@ pub(crate) struct Pump<E> {
     stop: Arc<AtomicBool>,
 }
 
-impl<E: SessionEnd> Pump<E> {
+impl<E: SessionEnd> LinkPump<E> {
     /// Over a connection that is ready. `asks`: this side is the application's. Ends when `stop` is set.
     ///
     /// # Errors
@@ -76,14 +76,14 @@ impl<E: SessionEnd> Pump<E> {
         control.set_nonblocking(true)?;
         poller.add(&control, CONTROL, Interest::Read)?;
         poller.add(&stream, STREAM, Interest::Read)?;
-        let mut output = Output::default();
-        output.push(&Frame::Hello(RelayHello::new(clock_id())));
+        let mut output = LinkOutput::default();
+        output.push(&LinkFrame::Hello(RelayHello::new(clock_id())));
         Ok(Self {
             end,
             stream,
             control,
             poller,
-            input: Input::new(),
+            input: LinkInput::new(),
             output,
             carried: None,
             put_back: None,
@@ -123,7 +123,7 @@ impl<E: SessionEnd> Pump<E> {
         let now_ns = monotonic_ns();
         if self.asks && now_ns.saturating_sub(self.asked_ns) >= PING_EVERY_NS {
             self.asked_ns = now_ns;
-            self.output.push(&Frame::Ping { sent_ns: now_ns });
+            self.output.push(&LinkFrame::Ping { sent_ns: now_ns });
         }
         let mut any = self.hear()?;
         any |= self.end.say(&self.control, &mut self.output)?;
@@ -167,12 +167,12 @@ impl<E: SessionEnd> Pump<E> {
     fn take_frame(&mut self) -> Result<bool, LinkError> {
         let Self { end, input, output, control, blob, put_back, is_greeted, .. } = self;
         let Some(frame) = input.next()? else { return Ok(false) };
-        if !*is_greeted && !matches!(frame, Frame::Hello(_) | Frame::Close(_)) {
+        if !*is_greeted && !matches!(frame, LinkFrame::Hello(_) | LinkFrame::Close(_)) {
             return Err(LinkError::Protocol("it does not begin with HELLO".into()));
         }
         match frame {
-            Frame::Hello(_) if *is_greeted => return Err(LinkError::Protocol("HELLO twice".into())),
-            Frame::Hello(hello) => {
+            LinkFrame::Hello(_) if *is_greeted => return Err(LinkError::Protocol("HELLO twice".into())),
+            LinkFrame::Hello(hello) => {
                 let own = RelayHello::new(clock_id());
                 if !own.agrees_with(&hello) {
                     let RelayHello { newest, oldest, .. } = hello;
@@ -183,19 +183,21 @@ impl<E: SessionEnd> Pump<E> {
                 *is_greeted = true;
                 end.greeted(own.clock_id == hello.clock_id);
             }
-            Frame::Packet { packet, heap } => end.hear(packet, heap, std::mem::take(blob), control)?,
-            Frame::Blob(part) => {
+            LinkFrame::Packet { packet, heap } => end.hear(packet, heap, std::mem::take(blob), control)?,
+            LinkFrame::Blob(part) => {
                 if blob.len() + part.len() > DESCRIPTOR_SET_BYTES_MAX {
                     let why = format!("a descriptor set of more than {DESCRIPTOR_SET_BYTES_MAX} bytes");
                     return Err(LinkError::Protocol(why));
                 }
                 blob.extend_from_slice(part);
             }
-            Frame::Bytes { offset, bytes } => end.write(offset, bytes)?,
-            Frame::Entry(entry) => *put_back = Some(entry),
-            Frame::Ping { sent_ns } => output.push(&Frame::Pong { sent_ns, clock_ns: monotonic_ns() }),
-            Frame::Pong { sent_ns, clock_ns } => end.clock_told(sent_ns, clock_ns),
-            Frame::Close(reason) => return Err(LinkError::Closed(reason.to_owned())),
+            LinkFrame::Bytes { offset, bytes } => end.write(offset, bytes)?,
+            LinkFrame::Entry(entry) => *put_back = Some(entry),
+            LinkFrame::Ping { sent_ns } => {
+                output.push(&LinkFrame::Pong { sent_ns, clock_ns: monotonic_ns() })
+            }
+            LinkFrame::Pong { sent_ns, clock_ns } => end.clock_told(sent_ns, clock_ns),
+            LinkFrame::Close(reason) => return Err(LinkError::Closed(reason.to_owned())),
         }
         Ok(true)
     }
@@ -226,7 +228,7 @@ impl<E: SessionEnd> Pump<E> {
         (taken, span, gone): (TakenEntry, usize, u32),
     ) -> Result<Option<(TakenEntry, usize, u32)>, LinkError> {
         let Some(Span { offset, len }) = taken.spans.get(span).copied() else {
-            self.output.push(&Frame::Entry(taken.entry));
+            self.output.push(&LinkFrame::Entry(taken.entry));
             return Ok(None);
         };
         let bytes = len.saturating_sub(gone).min(FRAME_PART_BYTES_MAX as u32);
@@ -236,7 +238,7 @@ impl<E: SessionEnd> Pump<E> {
         let at = offset.saturating_add(gone);
         let part = &mut self.part[..bytes as usize];
         self.end.copy_out(at, part)?;
-        self.output.push(&Frame::Bytes { offset: at, bytes: part });
+        self.output.push(&LinkFrame::Bytes { offset: at, bytes: part });
         Ok(Some((taken, span, gone + bytes)))
     }
 
@@ -287,7 +289,7 @@ impl<E: SessionEnd> Pump<E> {
             }
         }
         if !matches!(why, LinkError::Closed(_)) {
-            self.output.push(&Frame::Close(&why.to_string()));
+            self.output.push(&LinkFrame::Close(&why.to_string()));
         }
         while monotonic_ns() < until_ns && self.output.flush(&mut self.stream).is_ok() {
             if self.output.is_empty() && !self.stream.wants_write() {

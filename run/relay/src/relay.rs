@@ -1,7 +1,7 @@
 //! The relay beside a daemon: accepts applications, asks their certificates who they are, and has them attached.
 
 use crate::host::HostSide;
-use crate::pump::Pump;
+use crate::pump::LinkPump;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fmt;
@@ -161,7 +161,7 @@ fn serve(shared: &Shared, mut stream: Stream, peer: &str) -> Result<(), String> 
     let counted = shared.count(&identity)?;
     let control = shared.settings.daemon.connect().map_err(|error| format!("no daemon: {error}"))?;
     let end = HostSide::new(identity.clone(), shared.settings.heap_bytes_max);
-    let pump = Pump::new(end, stream, control, false, Arc::clone(&shared.stop));
+    let pump = LinkPump::new(end, stream, control, false, Arc::clone(&shared.stop));
     let pump = pump.map_err(|error| error.to_string())?;
     tracing::info!(%peer, %identity, "application of another host connected");
     let (why, _) = pump.run();

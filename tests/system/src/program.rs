@@ -37,8 +37,8 @@ pub const TARGET_VARIABLE: &str = "PROBE_TARGET";
 pub const LOG_VARIABLE: &str = "PROBE_LOG";
 
 /// The parts.
-const PARTS: &str = "daemon CONFIG | healthy CONFIG | relay CONFIG [LISTEN] | router LISTEN CONTROL | server | failing | hanging | older | \
-     newer | client | both | forker | forker-embedded";
+const PARTS: &str = "daemon CONFIG | healthy CONFIG | relay CONFIG [LISTEN] | router LISTEN CONTROL | server | \
+     failing | hanging | older | newer | client | both | forker | forker-embedded";
 
 /// Plays the part named by `arguments`.
 ///

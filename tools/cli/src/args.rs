@@ -3,6 +3,8 @@
 use crate::bench::Form;
 use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
+use crate::relay::RelayArgs;
+use crate::sim::SimArgs;
 pub use crate::times::duration;
 use clap::{Args, Parser, Subcommand};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -120,17 +122,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// `trunkline relay`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-It runs beside the daemon and reads the same file: [relay] says where it listens, [tls] with which certificate.
-Applications name it in TRUNKLINE_SOCKET=tcp+tls://HOST:PORT.")]
-pub struct RelayArgs {
-    /// Configuration file of the daemon [default: $TRUNKLINE_CONFIG, else /etc/trunkline/daemon.toml if it exists]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
-
 /// `trunkline router`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -184,45 +175,6 @@ pub struct RouterArgs {
     /// Show queue, workers, delays and drops every second
     #[arg(long)]
     pub live: bool,
-}
-
-/// `trunkline sim`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  trunkline sim --workers 16 --service bimodal:5ms --travel 100us --load 50,70,90 --plot sim.html")]
-pub struct SimArgs {
-    /// Workers, each with one server
-    #[arg(long, default_value_t = 16, value_parser = count_within(1, 65_536))]
-    pub workers: usize,
-    /// Service times: fixed, exponential, bimodal (one in ten takes ten times as long) or heavy, with their mean
-    #[arg(long, value_name = "SHAPE:MEAN", default_value = "bimodal:5ms")]
-    pub service: trunkline_sim::Service,
-    /// From router to worker and back
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
-    pub travel: Duration,
-    /// Loads, in hundredths of what the workers can do
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,60,70,80,85,90,95")]
-    pub load: Vec<u32>,
-    /// Policies to compare
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "random,round-robin,power-of-two,jsq,jbsq(1),jbsq(2),jbsq(3),jbsq(auto)"
-    )]
-    pub policy: Vec<trunkline_dispatch::Policy>,
-    /// Requests of one run
-    #[arg(long, default_value_t = 400_000, value_parser = count_within(100, 100_000_000))]
-    pub requests: usize,
-    /// Where drawing begins
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Say up to which load p99 stays within this time
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub within: Option<Duration>,
-    /// Write a page with the curves
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `trunkline shards`
@@ -574,11 +526,6 @@ fn worker(text: &str) -> Result<(SocketAddrV4, u16), String> {
     let (address, slots) = text.split_once('*').unwrap_or((text, "1"));
     let slots = slots.parse().ok().filter(|slots| *slots > 0).ok_or_else(wrong)?;
     Ok((address.parse().map_err(|_| wrong())?, slots))
-}
-
-/// Reads a number with both ends of its range allowed.
-fn count_within(least: u64, most: u64) -> clap::builder::RangedU64ValueParser<usize> {
-    clap::builder::RangedU64ValueParser::new().range(least..=most)
 }
 
 /// Reads `10.0.0.0/24`.

@@ -36,6 +36,7 @@ mod insight;
 mod list;
 mod manual;
 mod metrics;
+mod numbers;
 #[cfg(test)]
 mod packaging;
 mod past;

@@ -1,7 +1,7 @@
 //! `trunkline relay`: applications of other hosts and containers attach through it, until SIGINT or SIGTERM.
 
-use crate::args::RelayArgs;
 use crate::daemon::{Loaded, settle_log, start_log};
+use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,6 +9,17 @@ use std::time::{Duration, Instant};
 use trunkline_daemon::{Config, ServerKeys};
 use trunkline_relay::{Relay, RelaySettings};
 use trunkline_shm::Places;
+
+/// `trunkline relay`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+It runs beside the daemon and reads the same file: [relay] says where it listens, [tls] with which certificate.
+Applications name it in TRUNKLINE_SOCKET=tcp+tls://HOST:PORT.")]
+pub struct RelayArgs {
+    /// Configuration file of the daemon [default: $TRUNKLINE_CONFIG, else /etc/trunkline/daemon.toml if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
 
 /// How often is looked for other keys, as the daemon does.
 const KEYS_EVERY: Duration = Duration::from_secs(2);

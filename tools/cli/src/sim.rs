@@ -1,7 +1,50 @@
 //! `trunkline sim`: dispatch policies against each other and against the bound, simulated.
 
-use crate::args::SimArgs;
+use crate::numbers::count_within;
+use crate::times::duration;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
 use trunkline_sim::{Curve, Scenario, Sweep, page};
+
+/// `trunkline sim`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  trunkline sim --workers 16 --service bimodal:5ms --travel 100us --load 50,70,90 --plot sim.html")]
+pub struct SimArgs {
+    /// Workers, each with one server
+    #[arg(long, default_value_t = 16, value_parser = count_within(1, 65_536))]
+    pub workers: usize,
+    /// Service times: fixed, exponential, bimodal (one in ten takes ten times as long) or heavy, with their mean
+    #[arg(long, value_name = "SHAPE:MEAN", default_value = "bimodal:5ms")]
+    pub service: trunkline_sim::Service,
+    /// From router to worker and back
+    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
+    pub travel: Duration,
+    /// Loads, in hundredths of what the workers can do
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,60,70,80,85,90,95")]
+    pub load: Vec<u32>,
+    /// Policies to compare
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "random,round-robin,power-of-two,jsq,jbsq(1),jbsq(2),jbsq(3),jbsq(auto)"
+    )]
+    pub policy: Vec<trunkline_dispatch::Policy>,
+    /// Requests of one run
+    #[arg(long, default_value_t = 400_000, value_parser = count_within(100, 100_000_000))]
+    pub requests: usize,
+    /// Where drawing begins
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Say up to which load p99 stays within this time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub within: Option<Duration>,
+    /// Write a page with the curves
+    #[arg(long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+}
 
 /// Runs the sweep, prints its table, writes its page.
 pub fn sim(args: &SimArgs) -> Result<(), String> {

@@ -111,8 +111,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[relay]\nlisten = [\"unix:/run/relay.sock\"]",
-        "d.toml:2:10: relay.listen: has \"unix:///run/relay.sock\", which is no TCP port; write tcp://ADDRESS:PORT; TLS \
-         is spoken there always",
+        "d.toml:2:10: relay.listen: has \"unix:///run/relay.sock\", which is no TCP port; write tcp://ADDRESS:PORT; \
+         TLS is spoken there always",
     ),
     (
         "[relay]\nlisten = [\"tcp://0.0.0.0:7979\"]\n[tls]\ncertificate = \"/a\"\nkey = \"/b\"",

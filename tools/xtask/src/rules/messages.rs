@@ -7,9 +7,10 @@ const RULE: &str = "messages";
 const PAGE: &str = "docs/operating.md";
 const CATALOGUE: &str = "## Log catalogue";
 const RUNBOOK: &str = "## Runbook by error text";
-/// Where the daemon and the router log.
-const LOGGING: [&str; 6] = [
+/// Where the daemon, the relay and the router log.
+const LOGGING: [&str; 7] = [
     "run/daemon/src/",
+    "run/relay/src/",
     "run/router/src/",
     "run/otlp/src/",
     "tools/cli/src/daemon/",
