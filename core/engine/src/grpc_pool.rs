@@ -101,12 +101,13 @@ impl Engine {
     pub(crate) fn grpc_ready(&mut self, key: GrpcKey, streams_max: u32) {
         let Some(peer) = self.grpc_peers.find_mut(key) else { return };
         peer.streams_max = streams_max;
-        if let Some(remote_key) = peer.remote.filter(|_| !std::mem::replace(&mut peer.ready, true))
+        // One that leaves already takes no calls.
+        let is_new = !peer.leaving && !std::mem::replace(&mut peer.ready, true);
+        if let Some(remote_key) = peer.remote.filter(|_| is_new)
             && let Some(remote) = self.remotes.find_mut(remote_key)
         {
             remote.connected(Speaks::Grpc);
-            remote.pool.dialling = remote.pool.dialling.filter(|dialling| *dialling != key);
-            remote.pool.open.push(key);
+            remote.pool.dialled(key);
         }
         self.touch(key);
         self.forget_unwanted();
@@ -128,6 +129,9 @@ impl Engine {
         let Some(remote_key) = remote_key else { return };
         if let Some(remote) = self.remotes.find_mut(remote_key) {
             remote.pool.open.retain(|open| *open != key);
+            if remote.pool.dialling == Some(key) && !remote.pool.excuse_dialling() {
+                self.remotes.dial_failed(turn.now, remote_key, "it takes connections and leaves at once");
+            }
         }
         if self.unlearn_unused(remote_key) {
             self.serve_line(turn, remote_key);

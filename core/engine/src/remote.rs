@@ -83,6 +83,8 @@ pub(crate) struct Pool {
     /// Those that are up and not leaving.
     pub open: Vec<GrpcKey>,
     pub dialling: Option<GrpcKey>,
+    /// A peer took a connection and left before it was up, and none was up since.
+    left_early: bool,
 }
 
 impl Pool {
@@ -102,6 +104,20 @@ impl Pool {
 
     pub fn is_dialling(&self) -> bool {
         self.dialling.is_some()
+    }
+
+    /// What is dialled leaves before it is up. Whether that says nothing of the endpoint: a peer that leaves in good
+    /// order, as one that is replaced does, is no peer that cannot be reached. It counts once, until one is up again.
+    pub fn excuse_dialling(&mut self) -> bool {
+        self.dialling = None;
+        !std::mem::replace(&mut self.left_early, true)
+    }
+
+    /// What was dialled is up.
+    pub fn dialled(&mut self, key: GrpcKey) {
+        self.dialling = self.dialling.filter(|dialling| *dialling != key);
+        self.open.push(key);
+        self.left_early = false;
     }
 }
 

@@ -510,6 +510,46 @@ fn a_server_that_leaves_finishes_what_it_has_and_gets_no_more() {
     scene.nothing_left();
 }
 
+/// A daemon that is being replaced takes a connection and leaves: nothing was asked of it yet, and its successor is
+/// there. Who does so again cannot be reached.
+#[test]
+fn a_server_that_leaves_before_it_is_up_is_dialled_once_more() {
+    for says_settings in [false, true] {
+        let mut scene = Scene::new();
+        let leave = |scene: &mut Scene, web: usize| {
+            scene.world.http(web, Event::GoAway { reason: Reason::NO_ERROR, debug: Default::default() });
+            if says_settings {
+                scene.world.http(web, Event::Ready { streams_max: 100 });
+            }
+            scene.settle();
+            assert_eq!(scene.world.webs[web].open().count(), 0, "no call goes to who leaves");
+            scene.world.hang_up(web);
+            scene.settle();
+        };
+        for _ in 0..2 {
+            let first = scene.world.webs.len();
+            let call = scene.call(0, b"x", Deadline::NONE);
+            assert_eq!(scene.world.webs.len(), first + 1);
+            leave(&mut scene, first);
+            assert_eq!(scene.world.webs.len(), first + 2, "it is dialled once more, and at once");
+            scene.ready(first + 1, 100);
+            let tag = scene.world.webs[first + 1].newest();
+            scene.respond(first + 1, tag, b"y");
+            scene.conclude(call, Code::Ok);
+            scene.world.hang_up(first + 1);
+            scene.settle();
+        }
+        let first = scene.world.webs.len();
+        let call = scene.call(0, b"x", Deadline::NONE);
+        leave(&mut scene, first);
+        leave(&mut scene, first + 1);
+        let (finish, ..) = scene.conclude(call, Code::Unavailable);
+        assert_eq!(finish.execution, Execution::NotExecuted);
+        assert_eq!(scene.world.webs.len(), first + 2);
+        scene.nothing_left();
+    }
+}
+
 /// Before the daemon is replaced: what is under way ends, what comes waits in line, and goes on in the engine that
 /// takes over, or in this one if none does.
 #[test]

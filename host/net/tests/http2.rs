@@ -359,6 +359,23 @@ fn an_answer_is_read_though_nobody_takes_more() {
     assert_eq!(body_of(&client, stream), (body, true));
 }
 
+/// A server that ends in good order with nothing under way leaves, also if it does not say so first.
+#[test]
+fn a_server_that_hangs_up_leaves() {
+    let (server, client) = settings();
+    let (mut server, mut client) = pair(server, client);
+    (0..10).for_each(|_| {
+        client.turn();
+        server.turn();
+    });
+    drop(server.http.take().unwrap());
+    client.events.clear();
+    let ended = until(&mut server, &mut client, |_, client| client.over.clone());
+    assert_eq!(ended.reason, Reason::NO_ERROR, "{ended:?}");
+    let kinds: Vec<&str> = client.events.iter().map(kind).collect();
+    assert_eq!(kinds, ["go away"]);
+}
+
 #[test]
 fn closing_tells_the_peer_why() {
     let (server, client) = settings();

@@ -112,6 +112,7 @@ impl Http2 {
             self.count_pings(now, seen.pings);
             let written = self.write(&mut budget);
             if let Some(ended) = ended {
+                self.tell_hang_up(&ended, events);
                 return State::Over(ended);
             }
             match written {
@@ -231,6 +232,13 @@ impl Http2 {
         self.leaving.last_stream = Some(last_stream);
         self.too_many_pings |= reason == Reason::ENHANCE_YOUR_CALM && &*debug == TOO_MANY_PINGS.as_bytes();
         events.push(Event::GoAway { reason, debug });
+    }
+
+    /// The peer has hung up in good order: it leaves, whether it said so or not.
+    fn tell_hang_up(&mut self, ended: &Ended, events: &mut Vec<Event>) {
+        if ended.reason == Reason::NO_ERROR && self.leaving.last_stream.is_none() && !self.link.is_server() {
+            events.push(Event::GoAway { reason: Reason::NO_ERROR, debug: Bytes::new() });
+        }
     }
 
     /// The peer's settings came (client role): it is up, or takes another number of streams.
