@@ -4,11 +4,12 @@
 mod raw;
 
 use bytes::{Buf, Bytes};
-use raw::{Keys, PROTO, RawApp, WATCHDOG, echo_in_thread};
+use raw::{Keys, PROTO, RawApp, WATCHDOG, captured, echo_in_thread, http2_kinds};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant as Clock};
 use trunkline_call::{Code, Instant};
 use trunkline_daemon::{Config, Daemon};
@@ -77,12 +78,14 @@ struct Caller {
     buffers: Buffers,
     next: u64,
     events: Vec<Event>,
+    /// Names of headers and trailers of answers.
+    heard: BTreeSet<String>,
 }
 
 impl Caller {
     fn new(stream: Stream) -> Self {
         let http = Http2::client(stream, Arc::new(Http2Settings::client()), Instant(0));
-        Self { http, buffers: Buffers::new(), next: 0, events: Vec::new() }
+        Self { http, buffers: Buffers::new(), next: 0, events: Vec::new(), heard: BTreeSet::new() }
     }
 
     fn turn(&mut self) {
@@ -106,6 +109,7 @@ impl Caller {
             self.turn();
             let mut found = None;
             for event in std::mem::take(&mut self.events) {
+                note_names(&event, &mut self.heard);
                 match event {
                     Event::Response { head, end: true, .. } => found = Some(code(&head.headers)),
                     Event::Trailers { trailers, .. } => found = Some(code(&trailers)),
@@ -197,6 +201,8 @@ struct GrpcServer {
     stop: Arc<AtomicBool>,
     /// Requests are refused before they have arrived.
     refuses: Arc<AtomicBool>,
+    /// Names of headers of requests.
+    heard: Arc<Mutex<BTreeSet<String>>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -208,8 +214,12 @@ impl GrpcServer {
         let endpoint = listener.endpoint().to_string();
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || serve_grpc(&listener, tls.as_ref(), &stopping, &refusing));
-        Self { endpoint, stop, refuses, thread: Some(thread) }
+        let heard = Arc::<Mutex<BTreeSet<String>>>::default();
+        let hears = Arc::clone(&heard);
+        let note = move |event: &Event| note_names(event, &mut hears.lock().unwrap());
+        let thread =
+            std::thread::spawn(move || serve_grpc(&listener, tls.as_ref(), &stopping, &refusing, note));
+        Self { endpoint, stop, refuses, heard, thread: Some(thread) }
     }
 }
 
@@ -222,7 +232,24 @@ impl Drop for GrpcServer {
     }
 }
 
-fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool, refuses: &AtomicBool) {
+/// Names of headers and trailers.
+fn note_names(event: &Event, heard: &mut BTreeSet<String>) {
+    let headers = match event {
+        Event::Request { head, .. } => &head.headers,
+        Event::Response { head, .. } => &head.headers,
+        Event::Trailers { trailers, .. } => trailers,
+        _ => return,
+    };
+    heard.extend(headers.keys().map(ToString::to_string));
+}
+
+fn serve_grpc(
+    listener: &Listener,
+    tls: Option<&TlsServer>,
+    stop: &AtomicBool,
+    refuses: &AtomicBool,
+    note: impl Fn(&Event),
+) {
     let mut buffers = Buffers::new();
     let (mut shaking, mut open) = (Vec::<Stream>::new(), Vec::<Http2>::new());
     let settings = Arc::new(Http2Settings::server());
@@ -245,6 +272,7 @@ fn serve_grpc(listener: &Listener, tls: Option<&TlsServer>, stop: &AtomicBool, r
             let mut events = Vec::new();
             let state = http.turn(Instant(0), &mut buffers, &mut events);
             let refuses = refuses.load(Ordering::Relaxed);
+            events.iter().for_each(&note);
             events
                 .into_iter()
                 .for_each(|event| if refuses { refuse(http, event) } else { echo(http, event) });
@@ -326,6 +354,41 @@ fn an_application_calls_a_grpc_server() {
     let mut app = RawApp::attach(&daemon, &server.endpoint, false);
     for size in [0, 5, 3000, 200_000] {
         assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
+    }
+}
+
+/// Stamps, subtrees and processor times are for daemons: no header, frame or setting of ours reaches a peer that speaks
+/// gRPC, whatever is recorded here.
+#[test]
+fn a_grpc_peer_hears_nothing_of_ours() {
+    let server = GrpcServer::start(None);
+    let (at, called) = captured(server.endpoint.strip_prefix("tcp://").unwrap());
+    let traced = "[recorder]\ntraces = true\nsample = 1.0\n[services.\"raw.Echo\"]\n";
+    let near = format!("{traced}endpoints = [\"tcp://{at}\"]\n");
+    let near = Daemon::embedded(Config::from_toml(&near, "test").unwrap()).unwrap();
+    let mut app = RawApp::attach(&near, "", false);
+    let host = daemon("[recorder]\ntraces = true\nsample = 1.0\n");
+    let (at, answered) = captured(address(&host));
+    let mut caller = Caller::new(connected(&at, None).unwrap());
+    for size in [0, 3000, 100_000] {
+        assert_eq!(app.unary(&vec![3; size]).code, Code::Ok, "{size} bytes");
+        assert_eq!(caller.call("/raw.Echo/Once", message(&vec![7; size])).0, "0");
+    }
+    let known = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    let heard = server.heard.lock().unwrap().clone();
+    let requests =
+        ["content-type", "grpc-accept-encoding", "grpc-timeout", "te", "traceparent", "user-agent"];
+    assert!(heard.is_subset(&known(&requests)), "a server hears {heard:?}");
+    assert!(heard.contains("traceparent"), "the call was traced: {heard:?}");
+    let answers = ["content-type", "date", "grpc-accept-encoding", "grpc-encoding", "grpc-status"];
+    assert!(caller.heard.is_subset(&known(&answers)), "a client hears {:?}", caller.heard);
+    for (who, said) in [("to a server", &called[0]), ("to a client", &answered[1])] {
+        let (frames, settings) = http2_kinds(&said.lock().unwrap());
+        assert!(frames.contains(&0) && frames.contains(&1), "{who}: {frames:?}");
+        assert!(frames.iter().all(|kind| *kind <= 9), "{who}: frames of HTTP/2 alone, not {frames:?}");
+        // But for the question whether a server is a daemon (docs/native-protocol.md), which others ignore.
+        let is_known = |id: &u16| (1..=8).contains(id) || (*id == 0xf54b && who == "to a server");
+        assert!(settings.iter().all(is_known), "{who}: settings {settings:?}");
     }
 }
 

@@ -218,7 +218,9 @@ fn expect(component: Component, ns: u64, calls: usize, has: impl Fn(usize) -> bo
         let seen = stage.run(calls, component, ns, &has);
         let samples = samples(&stage.near, calls);
         for (seen, sample) in seen.iter().zip(&samples) {
-            assert_eq!(sample.total_ns(), seen.total_ns, "the nine are what the application saw");
+            // A row is exact to one in 2³¹ beyond 4.29 s, which is what a host that stood still makes of a call.
+            let off_ns = seen.total_ns.abs_diff(sample.total_ns());
+            assert!(off_ns <= seen.total_ns >> 28, "the nine are what the application saw: {off_ns} ns off");
         }
         let moved = moved(component, &seen, &samples);
         if moved.iter().all(|ns| ns.abs() <= tolerated) {

@@ -116,7 +116,7 @@ pub struct CharacterizeArgs {
     /// File of published numbers [default: the study's]
     #[arg(long, value_name = "FILE", requires = "check")]
     pub targets: Option<PathBuf>,
-    /// Write the check as a page for the documentation, fleet.md, and a few of the figures, to this folder
+    /// Write the check as a page for the documentation, fleet.md, with every figure, to this folder
     #[arg(long, value_name = "FOLDER", requires = "check")]
     pub publish: Option<PathBuf>,
 }

@@ -1,20 +1,13 @@
-//! The check as a page of the documentation, with a few of the figures.
+//! The check as a page of the documentation, with every figure.
 
 use std::fmt::Write;
-use trunkline_insight::{Checked, Drawing, Fleet, basis, check_rows, figures, summary};
+use trunkline_insight::{Checked, Drawing, Fleet, StudyFigure, basis, check_rows, figures, summary};
 use trunkline_plot::standalone;
 
-/// A figure, which of its charts, and what stands beneath it. Heat maps are too large for a repository.
-const SHOWN: [(u8, usize, &str); 8] = [
-    (2, 1, "Completion time: percentiles of methods' calls over methods"),
-    (3, 1, "Calls and time, methods by their median, fastest first"),
-    (4, 1, "Calls below a call"),
-    (7, 1, "Response size ÷ request size"),
-    (8, 0, "Services by calls"),
-    (10, 0, "Application and latency tax"),
-    (15, 0, "What if one component were never above its median"),
-    (23, 0, "Errors"),
-];
+/// Figures of which the second chart is shown, or another: the first is a heat map, which is too large for a
+/// repository, or says less.
+const PLACES: [(u8, usize); 11] =
+    [(2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (11, 1), (12, 1), (13, 1), (14, 1), (21, 1)];
 
 /// What stands above everything else on the page of a generated fleet.
 const GENERATED: &str = "\
@@ -31,14 +24,16 @@ trunkline characterize fleet.rec --check --publish docs/measured
 
 /// The pictures, each with its file's name.
 pub fn pictures(fleet: &Fleet) -> Vec<(String, String)> {
-    let figures = figures(fleet);
-    let picture = |(number, place, _): &(u8, usize, &str)| {
-        let figure = figures.iter().find(|figure| figure.number == *number)?;
-        let Drawing::Charts(charts, _) = &figure.drawing else { return None };
-        let chart = charts.get(*place).filter(|chart| !chart.is_empty())?;
-        Some((file(*number), standalone(chart)))
-    };
-    SHOWN.iter().filter_map(picture).collect()
+    let pictures = figures(fleet);
+    pictures.iter().filter_map(|figure| Some((file(figure.number), standalone(chart(figure)?)))).collect()
+}
+
+/// The chart of a figure that is shown; `None` if nothing was drawn.
+fn chart(figure: &StudyFigure) -> Option<&String> {
+    let Drawing::Charts(charts, _) = &figure.drawing else { return None };
+    let wanted = PLACES.iter().find(|(number, _)| *number == figure.number).map_or(0, |(_, place)| *place);
+    let drawn = |chart: &&String| !chart.is_empty();
+    charts.get(wanted).filter(drawn).or_else(|| charts.iter().find(drawn))
 }
 
 fn file(number: u8) -> String {
@@ -53,8 +48,15 @@ pub fn page(fleet: &Fleet, checked: &[Checked]) -> String {
     }
     // Writing to a string does not fail.
     let _ = writeln!(out, "{}\n\n{}.\n", summary(checked), basis(fleet));
-    for (number, _, words) in SHOWN {
-        let _ = writeln!(out, "![{words}]({})\n\nFigure {number}. {words}.\n", file(number));
+    for figure in figures(fleet) {
+        let StudyFigure { number, title, ref drawing } = figure;
+        let _ = match (chart(&figure), drawing) {
+            (Some(_), _) => {
+                writeln!(out, "![{title}]({})\n\nFigure {number}. {title}.\n", file(number))
+            }
+            (None, Drawing::Missing(why)) => writeln!(out, "Figure {number}. {title}: {why}.\n"),
+            (None, Drawing::Charts(..)) => writeln!(out, "Figure {number}. {title}: nothing to draw.\n"),
+        };
     }
     out += "| figure | target | wanted | got | distance | |\n|---|---|---|---|---|---|\n";
     for row in check_rows(checked) {

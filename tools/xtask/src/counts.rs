@@ -67,13 +67,22 @@ const fn routed(name: &'static str, words: &'static [&'static str]) -> Case {
     Case { name, program, words, times: 20_000 }
 }
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 27] = [
     calls("call, one host, 1 at once", &["one-host", "none", "1"]),
     calls("call, one host, 128 at once", &["one-host", "none", "128"]),
     calls("call, two hosts, 1 at once", &["two-hosts", "none", "1"]),
     calls("call, two hosts, 128 at once", &["two-hosts", "none", "128"]),
     calls("call, two hosts, 1 at once, a policy that does nothing", &["two-hosts", "null", "1"]),
     calls("call, two hosts, 1 at once, a policy that reads a field", &["two-hosts", "content", "1"]),
+    calls("call, one host, 1 at once, not recorded", &["one-host", "none", "1", "unrecorded"]),
+    calls("call, one host, 128 at once, not recorded", &["one-host", "none", "128", "unrecorded"]),
+    calls("call, two hosts, 128 at once, not recorded", &["two-hosts", "none", "128", "unrecorded"]),
+    calls("call, two hosts, 128 at once, each with a trace", &["two-hosts", "none", "128", "traced"]),
+    calls(
+        "call, two hosts, 128 at once, each kept with its messages",
+        &["two-hosts", "none", "128", "sampled"],
+    ),
+    calls("call, two hosts, 1 at once, every stage measured", &["two-hosts", "none", "1", "stages"]),
     codec("small: protobuf to linear", &["small", "decode"], 2000),
     codec("small: linear to protobuf", &["small", "encode"], 2000),
     codec("small: check", &["small", "check"], 2000),

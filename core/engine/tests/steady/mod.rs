@@ -1,18 +1,20 @@
 //! Calls that go on as they went before: a world that takes no memory of its own once it is warm, so that whatever is
 //! taken is the engine's. Every buffer here is kept, and heaps are blocks of one size with a list of the free ones.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::entry::{Call, Completion, Finish, Payload, Span, Submission};
 use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, RouteIndex};
 use trunkline_engine::{
-    BindRequest, BoundSchema, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, SessionKey,
-    ShardIndex, Turn, handle_crossing, join_shards, send_crossings, share_limits,
+    BindRequest, BoundSchema, Crossing, Dialled, Engine, Heaps, Limits, PeerKey, Piece, Plant, SampleRule,
+    SessionKey, ShardIndex, Turn, handle_crossing, join_shards, send_crossings, share_limits,
 };
-use trunkline_message::{AlignedBuf, Extent};
+use trunkline_message::{AlignedBuf, Extent, Redaction};
 use trunkline_policy::{Chain, Definition, Kind, Side};
 use trunkline_schema::Schema;
 use trunkline_share::HostLimits;
+use trunkline_telemetry::{TaxClocks, TaxSetup, begin_tax, begin_tax_round};
 
 const PROTO: &str = r#"
 syntax = "proto3";
@@ -28,6 +30,16 @@ const BLOCKS: u32 = 512;
 const BLOCK_BYTES: u32 = 256;
 /// Virtual time between two looks at anything.
 const STEP_NS: u64 = 1000;
+
+thread_local! {
+    static TICKS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A clock that costs next to nothing: what it is read for is counted, not what it says.
+fn tick() -> u64 {
+    TICKS.set(TICKS.get() + 100);
+    TICKS.get()
+}
 
 /// Policies by name: `none`; `null`, one that lets everything pass; `content`, one that reads a field.
 pub fn chain(name: &str) -> Chain {
@@ -121,8 +133,33 @@ impl Steady {
         steady
     }
 
+    /// What is seen of the calls beside what every daemon sees: `unrecorded`, nothing at all; `traced`, each begins a
+    /// trace; `sampled`, each is kept with its messages, and taken; `stages`, every round says what its time went into.
+    #[allow(dead_code, reason = "the test of allocations leaves it out: what is kept is copied")]
+    pub fn watch(&mut self, how: &str) {
+        for Host { engine, .. } in &mut self.hosts {
+            match how {
+                "unrecorded" => engine.plant(Plant { unrecorded: true, ..Plant::default() }),
+                "traced" => engine.trace_calls(1.0, 7),
+                "sampled" => engine.sample_calls(vec![SampleRule {
+                    service: "steady.Echo".to_owned(),
+                    methods: Vec::new(),
+                    per_second: 1e9,
+                    message_bytes_max: 1024,
+                    redaction: Arc::new(Redaction::new([])),
+                }]),
+                "stages" => begin_tax(
+                    TaxClocks { ticks: tick, wall_ns: tick, cpu_ns: tick },
+                    TaxSetup { one_in: 1, spin: None, times: Arc::default() },
+                ),
+                other => panic!("{other} is not unrecorded, traced, sampled or stages"),
+            }
+        }
+    }
+
     /// So many calls at once, from submission to release.
     pub fn calls(&mut self, outstanding: u32) {
+        begin_tax_round();
         for block in 0..outstanding {
             self.calls += 1;
             let call = self.call(CallId(self.calls), block);
@@ -140,6 +177,7 @@ impl Steady {
         }
         for Host { engine, heaps } in &mut self.hosts {
             engine.handle_timeout(&mut Turn { now: self.now, heaps });
+            while engine.take_sample().is_some() {}
         }
     }
 
@@ -176,7 +214,7 @@ impl Steady {
         self.take_completions(self.server);
         for index in 0..self.completed.len() {
             let Completion::Call(call) = self.completed[index] else { continue };
-            self.release(self.server, call.call, call.payload, 0);
+            self.release(self.server, call.call, (call.payload, call.metadata), 0);
             let reply = self.message(self.server, index as u32 % BLOCKS);
             let (taken, published) = (self.now, self.now.plus_ns(STEP_NS));
             let finish = Finish {
@@ -201,15 +239,15 @@ impl Steady {
         for index in 0..self.completed.len() {
             let Completion::Finish(finish) = self.completed[index] else { continue };
             assert_eq!(finish.code, Code::Ok);
-            self.release(self.client, finish.call, finish.payload, self.now.0);
+            self.release(self.client, finish.call, (finish.payload, finish.metadata), self.now.0);
             answered += 1;
         }
         answered
     }
 
-    fn release(&mut self, app: App, call: CallId, payload: Option<Payload>, a18: u64) {
+    fn release(&mut self, app: App, call: CallId, (payload, metadata): (Option<Payload>, Span), a18: u64) {
         let block = payload.map_or(Span::default(), |payload| payload.block());
-        let release = Submission::Release { call, block, metadata: Span::default(), a18: Instant(a18) };
+        let release = Submission::Release { call, block, metadata, a18: Instant(a18) };
         self.submit(app, release);
     }
 

@@ -2,8 +2,10 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+mod capture;
 mod keys;
 
+pub use capture::{captured, http2_kinds};
 pub use keys::Keys;
 use prost::Message;
 use rustix::fd::AsFd;
