@@ -25,10 +25,13 @@ pub struct TimerTable<T> {
     /// When the last of each line is due; zero for an empty one.
     lasts: [Instant; LINES],
     rest: BinaryHeap<Reverse<Entry>>,
-    /// The earliest of all: it is asked for more often than it changes.
+    /// The earliest of all, or one before it that was cancelled: most are, each the earliest when it is, so that the
+    /// next is looked for when somebody asks.
     first: Option<Entry>,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    /// Entries of timers that are gone.
+    dead: usize,
     /// Timers ever inserted.
     inserted: u64,
     /// Where timers are that came with a hand-over, whose keys were given out by another table.
@@ -56,8 +59,6 @@ struct Slot<T> {
     key: TimerKey,
     /// The number of its entry.
     number: u64,
-    /// The line its entry is in; [`LINES`] for the heap.
-    line: usize,
     what: Option<T>,
 }
 
@@ -97,6 +98,7 @@ impl<T> TimerTable<T> {
             first: None,
             slots: Vec::new(),
             free: Vec::new(),
+            dead: 0,
             inserted: 0,
             adopted: KeyedMap::default(),
         }
@@ -121,7 +123,7 @@ impl<T> TimerTable<T> {
             self.first = Some(entry);
         }
         let key = TimerKey::new(number, index);
-        let slot = Slot { key, number, line, what: Some(what) };
+        let slot = Slot { key, number, what: Some(what) };
         match self.slots.get_mut(index) {
             Some(free) => *free = slot,
             None => self.slots.push(slot),
@@ -140,8 +142,9 @@ impl<T> TimerTable<T> {
         while self.lines[line].back().is_some_and(|entry| entry.at > at) {
             let Some(entry) = self.lines[line].pop_back() else { break };
             if is_live(&self.slots, &entry) {
-                self.slots[entry.slot as usize].line = LINES;
                 self.rest.push(Reverse(entry));
+            } else {
+                self.dead -= 1;
             }
         }
         line
@@ -150,8 +153,7 @@ impl<T> TimerTable<T> {
     /// Takes a timer out, unless [`TimerTable::due`] has returned it.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let cancelled = self.find(key).and_then(|index| self.take(index))?;
-        let entries = self.rest.len() + self.lines.iter().map(VecDeque::len).sum::<usize>();
-        if entries > 2 * self.len() + Self::SWEEP_MIN {
+        if self.dead > self.len() + Self::SWEEP_MIN {
             self.sweep();
         }
         Some(cancelled)
@@ -160,19 +162,28 @@ impl<T> TimerTable<T> {
     /// Takes the earliest timer that is due at `now`.
     pub fn due(&mut self, now: Instant) -> Option<T> {
         let first = self.first.filter(|first| first.at <= now)?;
-        self.take(first.slot as usize)
+        let first = if is_live(&self.slots, &first) { first } else { self.settle_first()? };
+        if first.at > now {
+            return None;
+        }
+        let due = self.take(first.slot as usize);
+        self.settle_first();
+        due
     }
 
     /// The earliest timer, which stays.
-    pub fn first(&self) -> Option<(Instant, &T)> {
+    pub fn first(&mut self) -> Option<(Instant, &T)> {
+        self.next_due()?;
         let entry = self.first?;
         Some((entry.at, self.slots.get(entry.slot as usize)?.what.as_ref()?))
     }
 
     /// When the next timer is due.
     #[inline]
-    pub fn next_due(&self) -> Option<Instant> {
-        self.first.map(|entry| entry.at)
+    pub fn next_due(&mut self) -> Option<Instant> {
+        let first = self.first?;
+        let first = if is_live(&self.slots, &first) { first } else { self.settle_first()? };
+        Some(first.at)
     }
 
     /// Number of live timers.
@@ -199,58 +210,62 @@ impl<T> TimerTable<T> {
         self.adopted.get(&key).map(|index| *index as usize).filter(names)
     }
 
-    /// Takes a timer out of its slot.
+    /// Takes a timer out of its slot. Its entry stays, dead.
     fn take(&mut self, index: usize) -> Option<T> {
         let slot = self.slots.get_mut(index)?;
         let what = slot.what.take()?;
-        let (key, number, line) = (slot.key, slot.number, slot.line);
+        self.dead += 1;
         self.free.push(index as u32);
         if !self.adopted.is_empty() {
+            let key = self.slots.get(index)?.key;
             self.adopted.remove(&key);
-        }
-        self.drop_dead(line);
-        if self.first.is_some_and(|first| first.number == number) {
-            self.first = self.earliest();
         }
         Some(what)
     }
 
-    /// The earliest of those that come first.
-    fn earliest(&self) -> Option<Entry> {
+    /// Looks for the earliest timer, where the one that was is gone.
+    fn settle_first(&mut self) -> Option<Entry> {
+        self.drop_dead();
         let mut earliest = self.rest.peek().map(|Reverse(entry)| *entry);
         for front in self.lines.iter().filter_map(|line| line.front()) {
             if earliest.is_none_or(|entry| front.comes_before(&entry)) {
                 earliest = Some(*front);
             }
         }
+        self.first = earliest;
         earliest
     }
 
-    /// Has the first of a line be a live one.
-    fn drop_dead(&mut self, line: usize) {
-        let Self { lines, lasts, rest, slots, .. } = self;
-        let Some(entries) = lines.get_mut(line) else {
-            while rest.peek().is_some_and(|Reverse(entry)| !is_live(slots, entry)) {
-                rest.pop();
+    /// Has the first of every line, and of the heap, be a live one.
+    fn drop_dead(&mut self) {
+        let Self { lines, lasts, rest, slots, dead, .. } = self;
+        for (line, last) in lines.iter_mut().zip(lasts) {
+            while line.front().is_some_and(|entry| !is_live(slots, entry)) {
+                line.pop_front();
+                *dead -= 1;
             }
-            return;
-        };
-        while entries.front().is_some_and(|entry| !is_live(slots, entry)) {
-            entries.pop_front();
+            if line.is_empty() {
+                *last = Instant::default();
+            }
         }
-        if entries.is_empty() {
-            lasts[line] = Instant::default();
+        while rest.peek().is_some_and(|Reverse(entry)| !is_live(slots, entry)) {
+            rest.pop();
+            *dead -= 1;
         }
     }
 
-    /// Throws the dead out.
+    /// Throws the dead out: those that come first, as nearly all do, and the others if they are too many by themselves.
     fn sweep(&mut self) {
-        let Self { lines, lasts, rest, slots, .. } = self;
-        for (line, last) in lines.iter_mut().zip(lasts) {
-            line.retain(|entry| is_live(slots, entry));
-            *last = line.back().map_or(Instant::default(), |entry| entry.at);
+        self.drop_dead();
+        if self.dead > self.len() + Self::SWEEP_MIN / 2 {
+            let Self { lines, lasts, rest, slots, .. } = self;
+            for (line, last) in lines.iter_mut().zip(lasts) {
+                line.retain(|entry| is_live(slots, entry));
+                *last = line.back().map_or(Instant::default(), |entry| entry.at);
+            }
+            rest.retain(|Reverse(entry)| is_live(slots, entry));
+            self.dead = 0;
         }
-        rest.retain(|Reverse(entry)| is_live(slots, entry));
     }
 }
 

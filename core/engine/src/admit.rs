@@ -94,6 +94,12 @@ impl Engine {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
             return self.pass_on(turn, key, Direction::Request, opening);
         };
+        if policies.only_refuse() {
+            return match self.admission.permit(turn.now, policies, opening) {
+                Ok(()) => self.pass_on(turn, key, Direction::Request, opening),
+                Err(denied) => self.deny(turn, key, denied, opening),
+            };
+        }
         let mut admission = Admission::default();
         if !policies.reads_messages() {
             let judged = self.judge(turn, key, &policies, opening, None, &mut admission);

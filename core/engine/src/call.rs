@@ -5,11 +5,10 @@ use crate::attempts::CallAttempts;
 use crate::cluster::{ClusterKey, Placed};
 use crate::registry::{MethodKey, MethodTypes};
 use crate::shard::{Origin, ShardIndex, ShardStage};
-use crate::shares::Share;
+use crate::table::Renewed;
 use crate::trace::Trace;
 use crate::workers::{Place, Queued};
 use crate::{CallKey, GrpcKey, PeerKey, RemoteKey, SessionKey};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use trunkline_call::{
     CallId, ClientStamps, Code, Deadline, Execution, Instant, RouteIndex, ServerStamps, Step, Steps,
@@ -21,6 +20,7 @@ use trunkline_native::StreamId;
 use trunkline_r2p2::{CallName, RequestKey};
 use trunkline_telemetry::{CallTrace, PeerIndex};
 
+pub(crate) use crate::half::Half;
 pub(crate) use crate::item::{Body, Direction, Item, KeptBody};
 
 /// A call in flight: two ends and two directions.
@@ -209,49 +209,90 @@ pub(crate) enum ServerEnd {
     },
 }
 
-/// One direction of a call.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Half {
-    /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
-    pub backlog: VecDeque<Item<'static>>,
-    /// What has come of a message that the receiver gets as one item (`gather.rs`).
-    pub gathered: Option<Box<Item<'static>>>,
-    /// Since when the backlog's head waits.
-    pub waiting_since: Option<Instant>,
-    /// The backlog's head waits for its turn until then, or has had it (`pace.rs`).
-    pub paced_until: Option<Instant>,
-    /// No more messages come.
-    pub ended: bool,
-    /// Its headers have come (response only); there are none after them.
-    pub introduced: bool,
-    /// What a sending session's messages took from its window and was not given back. Below zero if its call came with
-    /// a message, which takes nothing and is given back all the same.
-    pub charged: i64,
-    /// Messages passed on whose bytes have not been released by the receiver: (charged by the sender, by the receiver).
-    pub unreleased: VecDeque<(u32, u32)>,
-    /// What its messages hold of the receiver's heap.
-    #[serde(default)]
-    pub share: Share,
-    /// The connection that still pays for the large messages in the backlog.
-    #[serde(default)]
-    pub large_of: Option<PeerKey>,
-    /// The large messages in the backlog are answers, for which the caller pays.
-    #[serde(default)]
-    pub large_waits: bool,
-    /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
-    pub released_bytes: u64,
-    /// Message bytes passed on, as the sender counted them.
-    pub bytes: u64,
-    /// Messages passed on.
-    pub messages: u64,
-}
-
 fn local() -> PeerIndex {
     PeerIndex::LOCAL
 }
 
 fn everything() -> Accepts {
     Accepts::ALL
+}
+
+impl Renewed for Call {
+    fn blank() -> Self {
+        Self::new(MethodKey::NOTHING, ClientEnd::VACANT, ServerEnd::Nobody, Deadline::NONE)
+    }
+
+    /// What was said when it began is said again of the next: its method, its deadline.
+    fn clear(&mut self) {
+        let Self {
+            method: _,
+            client,
+            server,
+            request,
+            response,
+            deadline: _,
+            timer,
+            parent,
+            children,
+            trace,
+            spans,
+            waits_for_ready,
+            message_bytes_max,
+            client_stamps,
+            server_stamps,
+            receive_wait_ns,
+            attempt_began,
+            subtree_below,
+            last_step,
+            server_measured,
+            admitted,
+            choice,
+            request_encoding,
+            keeps_encoding,
+            accepts,
+            placed,
+            attempts,
+            tried,
+            resent,
+            handed_over,
+            caller,
+            offered,
+            agreed,
+            path,
+            peer_index,
+            policies,
+            place,
+            kept_at,
+            queued,
+            served_as,
+            known_as,
+            outcome,
+        } = self;
+        (*client, *server) = (ClientEnd::VACANT, ServerEnd::Nobody);
+        request.clear();
+        response.clear();
+        (*timer, *parent, *trace, *spans) = (None, None, None, None);
+        if children.capacity() > 0 {
+            *children = Vec::new();
+        }
+        if tried.capacity() > 0 {
+            *tried = Vec::new();
+        }
+        (*waits_for_ready, *server_measured, *admitted, *keeps_encoding) = (false, false, false, false);
+        (*message_bytes_max, *accepts) = ([u32::MAX; 2], Accepts::ALL);
+        (*client_stamps, *server_stamps) = (ClientStamps::default(), ServerStamps::default());
+        (*receive_wait_ns, *subtree_below, *resent, *handed_over) = (0, 0, 0, false);
+        (*attempt_began, *last_step, *choice) = (Instant::default(), None, WorkerChoice::default());
+        (*request_encoding, *placed, *attempts) = (None, None, None);
+        (*caller, *offered, *agreed, *path) = (None, None, None, None);
+        (*peer_index, *policies, *place) = (PeerIndex::LOCAL, None, None);
+        (*kept_at, *queued, *served_as, *known_as, *outcome) = (None, None, None, None, None);
+    }
+}
+
+impl ClientEnd {
+    /// Of a call that is over, or has not begun: no connection has this stream.
+    pub const VACANT: Self = Self::Peer { peer: PeerKey::NOTHING, stream: StreamId(0) };
 }
 
 impl Call {
@@ -301,6 +342,12 @@ impl Call {
             known_as: None,
             outcome: None,
         }
+    }
+
+    /// What every call has from the beginning, of one that was blank.
+    #[inline]
+    pub fn begin(&mut self, method: MethodKey, client: ClientEnd, deadline: Deadline) {
+        (self.method, self.client, self.deadline) = (method, client, deadline);
     }
 
     pub fn half(&mut self, direction: Direction) -> &mut Half {
@@ -441,45 +488,53 @@ impl Call {
     }
 }
 
-impl Half {
-    /// Takes out what its receiver has of it, which is on another shard from now on.
-    pub fn take_receiver_side(&mut self) -> Self {
-        Self {
-            unreleased: std::mem::take(&mut self.unreleased),
-            share: std::mem::take(&mut self.share),
-            released_bytes: std::mem::take(&mut self.released_bytes),
-            ..Self::default()
+#[cfg(test)]
+mod tests {
+    //! Shows that nothing of a call is left in the one that is made of it.
+    use super::*;
+    use crate::table::Key;
+
+    fn full() -> Call {
+        let types = || Arc::new(MethodTypes::opaque("/a.B/C", false));
+        let (session, peer, at) = (Key::from_bits(1), Key::from_bits(2), Instant(3));
+        let client = ClientEnd::Session { session, id: CallId(4), types: types() };
+        let server = ServerEnd::Peer { peer, stream: StreamId(5) };
+        let mut call = Call::new(MethodKey::NOTHING, client, server, Deadline::NONE);
+        for direction in [Direction::Request, Direction::Response] {
+            let half = call.half(direction);
+            half.backlog.push_back(Item::HalfClose);
+            half.gathered = Some(Box::new(Item::HalfClose));
+            (half.waiting_since, half.paced_until, half.large_of) = (Some(at), Some(at), Some(peer));
+            (half.ended, half.introduced, half.large_waits) = (true, true, true);
+            half.count(6);
+            half.expect_release(7, 8);
+            half.charged = 9;
+            half.released_bytes = 10;
+            half.share.hold(session, 11);
         }
+        let key = Key::from_bits(12);
+        (call.parent, call.children, call.tried) = (Some(key), vec![key], vec![Key::from_bits(13)]);
+        (call.waits_for_ready, call.server_measured, call.admitted) = (true, true, true);
+        (call.keeps_encoding, call.handed_over, call.resent) = (true, true, 14);
+        (call.message_bytes_max, call.accepts) = ([15; 2], Accepts::default());
+        (call.client_stamps.a18, call.server_stamps.k14, call.attempt_began) = (at, at, at);
+        (call.receive_wait_ns, call.subtree_below, call.peer_index) = (16, 17, PeerIndex::OTHER);
+        call.last_step = Some(Step { at, back: true, message: true });
+        call.choice = WorkerChoice { class: Some(1), sticky: Some(true) };
+        call.request_encoding = Some(Compression::Gzip);
+        (call.caller, call.offered, call.agreed) = (Some(Arc::default()), Some([18; 2]), Some(types()));
+        (call.path, call.kept_at, call.outcome) =
+            (Some("/a.B/C".into()), Some(ShardIndex(1)), Some(Code::Ok));
+        (call.served_as, call.known_as) = (Some(RouteIndex(19)), Some(CallId(20)));
+        call.policies = Some(Box::default());
+        call.spans = Some(Box::default());
+        call
     }
 
-    /// Whether nothing of it waits, is kept, or lies unreleased in its receiver's heap.
-    pub fn is_at_rest(&self) -> bool {
-        self.backlog.is_empty() && self.gathered.is_none() && self.share.held().is_none()
-    }
-
-    /// Counts a message passed on.
-    pub fn count(&mut self, bytes: u32) {
-        self.bytes += u64::from(bytes);
-        self.messages += 1;
-    }
-
-    /// A message of a stream went to a session: once it releases `receiver_bytes`, the sender gets `sender_bytes` back.
-    pub fn expect_release(&mut self, sender_bytes: u32, receiver_bytes: u32) {
-        self.unreleased.push_back((sender_bytes, receiver_bytes));
-    }
-
-    /// The receiver released `bytes` of its own counting: how much credit the sender gets back.
-    pub fn release(&mut self, bytes: u32) -> u32 {
-        self.released_bytes += u64::from(bytes);
-        let mut credit = 0u32;
-        while let Some(&(sender, receiver)) = self.unreleased.front() {
-            if u64::from(receiver) > self.released_bytes {
-                break;
-            }
-            self.released_bytes -= u64::from(receiver);
-            credit = credit.saturating_add(sender);
-            self.unreleased.pop_front();
-        }
-        credit
+    #[test]
+    fn nothing_of_a_call_is_left_in_the_next() {
+        let mut call = full();
+        call.clear();
+        assert_eq!(format!("{call:?}"), format!("{:?}", Call::blank()));
     }
 }

@@ -20,7 +20,6 @@ use crate::call::{Body, Direction};
 use crate::heaps::Heaps;
 use crate::limits::{MESSAGE_BYTES, RECEIVE_HEAP};
 use crate::registry::{Form, MessageType};
-use bytes::Bytes;
 use trunkline_call::entry::{Payload, Span};
 use trunkline_call::{Encoding, Execution, Fault};
 use trunkline_message::transcode::{DecodeError, DecodeErrorKind, DecodeLimits, EncodeError, Encoded};
@@ -236,31 +235,30 @@ pub(crate) fn reencode<'s>(
     encode_headerless(sent, body, &mut scratch.sealed, &mut scratch.wire)
 }
 
-/// A private copy of a body, whose linear form has its header, and how it is encoded.
+/// Writes a private copy of a body, whose linear form has its header, into an empty buffer. How it is encoded.
 pub(crate) fn private(
     heaps: &dyn Heaps,
     sent: Option<&Form>,
     body: &Body<'_>,
-) -> Result<(Bytes, Encoding), ConvertError> {
+    into: &mut Vec<u8>,
+) -> Result<Encoding, ConvertError> {
     if let Some((encoding, bytes)) = body.private() {
-        return Ok((Bytes::copy_from_slice(bytes), encoding));
+        into.extend_from_slice(bytes);
+        return Ok(encoding);
     }
     match body {
         Body::Lent { session, payload } => {
-            let mut bytes = Vec::with_capacity(payload.span.len as usize);
-            seal(heaps, *session, payload.span, &mut bytes)?;
-            Ok((bytes.into(), payload.encoding))
+            seal(heaps, *session, payload.span, into)?;
+            Ok(payload.encoding)
         }
         Body::Wire { bytes, encoding: Encoding::Protobuf, .. } => {
-            Ok((Bytes::copy_from_slice(bytes), Encoding::Protobuf))
+            into.extend_from_slice(bytes);
+            Ok(Encoding::Protobuf)
         }
         Body::Wire { bytes, .. } => {
             let Some(Form::Typed(of)) = sent else { return Err(untyped()) };
-            let mut extent = vec![0; HEADER_BYTES];
-            extent.extend_from_slice(bytes);
-            let total_bytes = u32::try_from(extent.len()).map_err(|_| too_large())?;
-            Header { total_bytes, fingerprint: of.fingerprint }.write(&mut extent);
-            Ok((extent.into(), Encoding::Linear))
+            extend_headerless(into, of, bytes)?;
+            Ok(Encoding::Linear)
         }
         _ => Err(misplaced()),
     }
@@ -338,13 +336,19 @@ fn encode_headerless<'w>(
     wire: &'w mut Encoded,
 ) -> Result<&'w [u8], ConvertError> {
     let _serialization = tax_stage(TaxStage::Serialization);
-    let total_bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| too_large())?;
     extent.clear();
-    extent.resize(HEADER_BYTES, 0);
-    extent.extend_from_slice(body);
-    Header { total_bytes, fingerprint: sent.fingerprint }.write(extent);
+    extend_headerless(extent, sent, body)?;
     let done = sent.schema.transcoder.encode_into(sent.index, extent, wire);
     done.map_err(|error| encode_failed(sent, error))
+}
+
+/// Puts the header that no peer sends before an extent, into an empty buffer.
+fn extend_headerless(extent: &mut Vec<u8>, of: &MessageType, body: &[u8]) -> Result<(), ConvertError> {
+    let total_bytes = u32::try_from(HEADER_BYTES + body.len()).map_err(|_| too_large())?;
+    extent.resize(HEADER_BYTES, 0);
+    extent.extend_from_slice(body);
+    Header { total_bytes, fingerprint: of.fingerprint }.write(extent);
+    Ok(())
 }
 
 /// Same host, both opaque: one copy, and nobody reads it.

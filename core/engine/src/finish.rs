@@ -213,10 +213,9 @@ impl Engine {
         let Some(call) = self.calls.find_mut(key) else { return };
         let (policies, timer, parent) = (call.policies.take(), call.timer, call.parent);
         let subtree = call.server_stamps.subtree.max(1);
-        let client = call.client.clone();
+        let client = std::mem::replace(&mut call.client, ClientEnd::VACANT);
         self.samples.forget(key);
-        // A call is large, and most of what it has is as it was when it began: it is not moved to be dropped.
-        self.calls.discard(key);
+        self.calls.put_by(key);
         if let Some(policies) = policies {
             self.dismiss(key, policies, None);
         }

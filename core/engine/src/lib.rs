@@ -13,8 +13,8 @@
 //! `r2p2_remote.rs`), `session.rs`, `peer.rs` (`assembly.rs`), `grpc_peer.rs` (`grpc_stream.rs`) and `r2p2.rs` one kind
 //! of end each, `held.rs` what may be held for whom, `gateway_client.rs` what the gateway is told, `nested.rs` the
 //! calls that end with others, `invariants.rs` which of our own rules was found broken. `call.rs` is one call,
-//! `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the files that implement it join them:
-//! only they see two. Imports lead downwards.
+//! `half.rs` one of its directions, `item.rs` what travels along it. Above them [`Engine`] is made of owners, and the
+//! files that implement it join them: only they see two. Imports lead downwards.
 //!
 //! # The way of a call
 //! A call joins two *ends*, each a session of this host or a stream of a peer. Everything that travels is an item
@@ -76,6 +76,7 @@ mod grpc_peer;
 mod grpc_pool;
 mod grpc_settings;
 mod grpc_stream;
+mod half;
 mod handover;
 mod heaps;
 mod held;

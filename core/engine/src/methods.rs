@@ -6,7 +6,7 @@ use crate::method_types::MethodTypes;
 use http::uri::PathAndQuery;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use trunkline_call::RouteIndex;
+use trunkline_call::{KeyedMap, RouteIndex};
 use trunkline_policy::Plan;
 use trunkline_telemetry::MethodIndex;
 
@@ -22,6 +22,11 @@ pub fn is_own_service(full_name: &str) -> bool {
 /// Names a path for as long as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct MethodKey(u64);
+
+impl MethodKey {
+    /// Names nothing.
+    pub(crate) const NOTHING: Self = Self(u64::MAX);
+}
 
 /// One session's service of one method.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -52,7 +57,7 @@ const FORGOTTEN_AT_ONCE: usize = 1024;
 pub(crate) struct MethodTable {
     entries: Vec<MethodEntry>,
     #[serde(skip)]
-    by_path: HashMap<Arc<str>, MethodKey>,
+    by_path: KeyedMap<Arc<str>, MethodKey>,
     #[serde(skip)]
     by_service: HashMap<Box<str>, Vec<MethodKey>>,
     #[serde(skip)]

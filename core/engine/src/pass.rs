@@ -2,7 +2,7 @@
 
 use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
 use crate::due::Due;
-use crate::ends::{Blocker, EndOfCall, ItemWay, Refusal};
+use crate::ends::{Blocker, EndOfCall, ItemWay, PeerStream, Refusal, SessionHandler, SessionMaker};
 use crate::engine::{Engine, Turn};
 use crate::gather::Gathered;
 use crate::held::HeldFull;
@@ -13,6 +13,7 @@ use crate::session::Session;
 use crate::{CallKey, SessionKey};
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use trunkline_call::{Encoding, Fault, Instant};
 use trunkline_grpc::framing::FramingFault;
 
@@ -152,6 +153,7 @@ impl Engine {
     }
 
     /// Hands over to the end the direction leads to. `false` if the item waits now or the call has ended.
+    #[inline]
     pub(crate) fn hand_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -178,6 +180,7 @@ impl Engine {
     ///
     /// # Errors
     /// What the item has to wait for, or what ends the call.
+    #[inline]
     pub(crate) fn try_hand_over(
         &mut self,
         turn: &mut Turn<'_>,
@@ -191,9 +194,22 @@ impl Engine {
             self.drop_item(item);
             return Ok(());
         };
-        match way.direction {
-            Direction::Request => call.server.clone().deliver(self, turn, way, item),
-            Direction::Response => call.client.clone().deliver(self, turn, way, item),
+        // Most ends are sessions and native streams; of the others nobody counts what a copy takes.
+        match (way.direction, &call.server, &call.client) {
+            (Direction::Request, ServerEnd::Session { session, types }, _) => {
+                let (session, types) = (*session, Arc::clone(types));
+                SessionHandler { session, types: &types }.deliver(self, turn, way, item)
+            }
+            (Direction::Response, _, ClientEnd::Session { session, id, types }) => {
+                let (session, id, types) = (*session, *id, Arc::clone(types));
+                SessionMaker { session, id, types: &types }.deliver(self, turn, way, item)
+            }
+            (Direction::Request, ServerEnd::Peer { peer, stream }, _)
+            | (Direction::Response, _, ClientEnd::Peer { peer, stream }) => {
+                PeerStream { peer: *peer, stream: *stream }.deliver(self, turn, way, item)
+            }
+            (Direction::Request, server, _) => server.clone().deliver(self, turn, way, item),
+            (Direction::Response, _, client) => client.clone().deliver(self, turn, way, item),
         }
     }
 

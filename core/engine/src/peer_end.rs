@@ -7,7 +7,7 @@ use crate::engine::{Engine, Turn};
 use crate::limits::METHODS_LEARNED;
 use crate::peer::{Announced, Lent};
 use crate::records::record_served;
-use crate::registry::MethodTypes;
+use crate::registry::{Form, MethodTypes};
 use crate::table::Key;
 use crate::vouching::Maker;
 use crate::{CallKey, PeerKey};
@@ -239,13 +239,12 @@ impl Engine {
             self.transmit(peer_key);
             return Ok(done);
         };
-        let call = self.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
-        let types = call.sender_types(direction).ok_or_else(|| Unsent::Fault(untyped()))?;
-        let sent = types.of(direction);
+        let Self { calls, scratch, limits, .. } = self;
+        let call = calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
+        let types = call.types_sent(direction).ok_or_else(|| Unsent::Fault(untyped()))?;
         // What has a checksum must not change any more: it is copied.
-        let inline_max =
-            if peer.connection.has_checksums() { u32::MAX } else { self.limits.inline_body_bytes };
-        let (wire, encoding) = for_wire(turn.heaps, &mut self.scratch, sent, agreed, inline_max, body)
+        let inline_max = if peer.connection.has_checksums() { u32::MAX } else { limits.inline_body_bytes };
+        let (wire, encoding) = for_wire(turn.heaps, scratch, types.of(direction), agreed, inline_max, body)
             .map_err(Unsent::Convert)?;
         let (frame, token) = match wire {
             WireBody::Inline(bytes) => (FrameBody::Inline(bytes), None),
@@ -305,24 +304,24 @@ impl Engine {
 
     /// The number of the call's method on this connection, announced now if it is new there.
     fn announce(&mut self, key: CallKey, peer: PeerKey) -> Result<Announced, Unsent> {
-        let call = self.calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
-        let types = call.sender_types(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
+        let Self { calls, peers, .. } = self;
+        let call = calls.find(key).ok_or(Unsent::Fault(Fault::Ended))?;
+        let types = call.types_sent(Direction::Request).ok_or_else(|| Unsent::Fault(untyped()))?;
         let fingerprints = [types.input.fingerprint(), types.output.fingerprint()];
         if call.path.is_some() {
             // Its method stands for others, too, and has no number that would mean this one.
             let limit = self.limits.methods_learned_per_service as u64;
             return Err(Unsent::Fault(Fault::Limit { name: METHODS_LEARNED, limit }));
         }
-        let (method, path) = (call.method, Arc::clone(&types.path));
-        let Some(peer) = self.peers.find_mut(peer) else {
+        let Some(peer) = peers.find_mut(peer) else {
             return Err(Unsent::Fault(self.connection_gone(key)));
         };
-        let index = match peer.announced.get(&(method, fingerprints)) {
+        let index = match peer.announced.get(&(call.method, fingerprints)) {
             Some(index) => *index,
             None => {
-                let index = peer.connection.announce_schema(&path, fingerprints[0], fingerprints[1]);
+                let index = peer.connection.announce_schema(&types.path, fingerprints[0], fingerprints[1]);
                 let index = index.map_err(Unsent::Refused)?;
-                peer.announced.insert((method, fingerprints), index);
+                peer.announced.insert((call.method, fingerprints), index);
                 index
             }
         };
@@ -464,6 +463,18 @@ impl Call {
         }
     }
 
+    /// The form of the messages the end has that sends in this direction, as far as it is known with the call; linear
+    /// ones of a peer have the type this host told it of.
+    pub fn form_sent(&self, direction: Direction) -> Option<&Form> {
+        let types = match (direction, &self.client) {
+            (Direction::Request, ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. }) => self.agreed.as_ref(),
+            // What it is follows from the gateway's settings.
+            (Direction::Request, ClientEnd::Grpc { .. }) => None,
+            _ => self.types_sent(direction),
+        };
+        types.map(|types| types.of(direction))
+    }
+
     /// Whether messages stream in this direction.
     pub fn streams(&self, direction: Direction) -> bool {
         let types = self.types_sent(direction).or_else(|| self.types_sent(direction.opposite()));
@@ -481,7 +492,7 @@ impl Call {
 
 impl MethodTypes {
     /// The form of messages in this direction.
-    pub fn of(&self, direction: Direction) -> &crate::registry::Form {
+    pub fn of(&self, direction: Direction) -> &Form {
         match direction {
             Direction::Request => &self.input,
             Direction::Response => &self.output,

@@ -1,7 +1,7 @@
 //! What another daemon says, turned into items.
 
 use crate::assembly::Shape;
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::engine::{Engine, Turn};
 use crate::peer::Offered;
 use crate::registry::{Called, MethodKey, MethodTypes};
@@ -136,22 +136,19 @@ impl Engine {
         };
         let deadline =
             incoming.deadline_remaining_ns.map_or(Deadline::NONE, |ns| Deadline::at(turn.now.plus_ns(ns)));
-        let mut call = Call::new(method, ClientEnd::Peer { peer, stream }, ServerEnd::Nobody, deadline);
-        call.server_stamps.k7 = self.arrived;
-        call.server_stamps.d8 = turn.now;
+        let Self { peers, calls, arrived, .. } = self;
+        let (key, call) = calls.renew();
+        call.begin(method, ClientEnd::Peer { peer, stream }, deadline);
+        (call.server_stamps.k7, call.server_stamps.d8) = (*arrived, turn.now);
         call.path = path;
-        call.caller = self
-            .peers
-            .find(peer)
-            .filter(|peer| peer.is_host)
-            .and_then(|peer| incoming.caller.and_then(|number| peer.callers_heard.find(number).cloned()));
         if let Some(offered) = offered {
-            call.offered = Some(offered.fingerprints);
-            call.agreed = offered.agreed;
+            (call.offered, call.agreed) = (Some(offered.fingerprints), offered.agreed);
         }
-        let key = self.calls.insert(call);
-        if let Some(peer) = self.peers.find_mut(peer) {
+        if let Some(peer) = peers.find_mut(peer) {
             peer.connection.set_tag(stream, key.to_bits());
+            if let Some(number) = incoming.caller.filter(|_| peer.is_host) {
+                call.caller = peer.callers_heard.find(number).cloned();
+            }
         }
         let shape = Shape::Open { metadata: incoming.metadata.to_vec(), end: incoming.end };
         match incoming.message {

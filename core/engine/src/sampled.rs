@@ -169,8 +169,9 @@ fn copy_of(
         return Err(Unsampled::Unreadable);
     }
     let Body::Placed { session, block, encoding, .. } = body else {
-        let copied = private(&*turn.heaps, form, body).map_err(|_| Unsampled::Unreadable)?;
-        return Ok((copied.0.to_vec(), copied.1));
+        let mut copy = Vec::new();
+        let encoding = private(&*turn.heaps, form, body, &mut copy).map_err(|_| Unsampled::Unreadable)?;
+        return Ok((copy, encoding));
     };
     let mut bytes = turn.heaps.receive_block(*session, *block).to_vec();
     if let (Encoding::Linear, Some(Form::Typed(of))) = (encoding, form) {

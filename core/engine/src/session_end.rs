@@ -47,9 +47,8 @@ impl EndOfCall for SessionHandler<'_> {
         if matches!(item, Item::Headers { .. } | Item::Finish { .. }) {
             return Err(Refusal::Fault(wrong_way()));
         }
-        let sent = engine.request_form(key);
         let Placed { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Request, &types.input, sent.as_ref(), item)?;
+            engine.place_item(turn, key, session, Direction::Request, &types.input, item)?;
         let call = engine.delivered_id(key);
         let completion = match (&*item, payload) {
             (Item::Open { end, .. }, payload) => {
@@ -101,9 +100,8 @@ impl EndOfCall for SessionMaker<'_> {
         if matches!(item, Item::Open { .. } | Item::HalfClose) {
             return Err(Refusal::Fault(wrong_way()));
         }
-        let sent = engine.response_form(key);
         let Placed { payload, metadata } =
-            engine.place_item(turn, key, session, Direction::Response, &types.output, sent.as_ref(), item)?;
+            engine.place_item(turn, key, session, Direction::Response, &types.output, item)?;
         match (&*item, payload) {
             (Item::Message { end, .. }, Some(payload)) => {
                 engine.complete(session, Completion::Message { call: id, payload, end: *end })
@@ -285,7 +283,6 @@ impl Engine {
     }
 
     /// Moves an item's bytes into the session's receive heap and settles what the sender gets back.
-    #[allow(clippy::too_many_arguments, reason = "who, which way, and the two types; all from two callers")]
     fn place_item(
         &mut self,
         turn: &mut Turn<'_>,
@@ -293,7 +290,6 @@ impl Engine {
         to: SessionKey,
         direction: Direction,
         wanted: &Form,
-        sent: Option<&Form>,
         item: &mut Item<'_>,
     ) -> Result<Placed, Refusal> {
         if let Some(blocker) = self.awaits_share(turn, key, to, direction, item) {
@@ -301,7 +297,7 @@ impl Engine {
         }
         let payload = match item.body() {
             None => None,
-            Some(body) => match place(turn.heaps, &mut self.scratch, to, wanted, sent, body) {
+            Some(body) => match self.place_body(turn, key, to, direction, wanted, body) {
                 Ok(payload) => Some(payload),
                 Err(ConvertError::NoRoom { .. }) => return Err(Refusal::Blocked(Blocker::Session(to))),
                 Err(error) => return Err(Refusal::Fault(conversion_fault(error, direction))),
@@ -321,10 +317,29 @@ impl Engine {
             turn.heaps.publish(to, metadata);
         }
         self.note_passed(key, to, direction, item, payload);
-        if let Some(body) = item.body() {
+        if let Some(body) = item.body_mut() {
             self.used(body);
+            if let Body::Crossed(crossed) = body {
+                self.shards.put_by(std::mem::take(&mut crossed.bytes));
+            }
         }
         Ok(Placed { payload, metadata })
+    }
+
+    /// Moves a message into the session's receive heap, from the form it was sent in.
+    fn place_body(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        to: SessionKey,
+        direction: Direction,
+        wanted: &Form,
+        body: &Body<'_>,
+    ) -> Result<Payload, ConvertError> {
+        let at_gateway = self.form_at_gateway(key, direction);
+        let Self { calls, scratch, .. } = self;
+        let sent = calls.find(key).and_then(|call| call.form_sent(direction)).or(at_gateway.as_ref());
+        place(turn.heaps, scratch, to, wanted, sent, body)
     }
 
     /// Takes a placed body back because its metadata found no room; a body placed by the socket stays where it is.
@@ -480,29 +495,17 @@ impl Engine {
 
     /// The form of the client end's messages; linear ones of a peer have the type this host told it of.
     pub(crate) fn request_form(&self, key: CallKey) -> Option<Form> {
-        let call = self.calls.find(key)?;
-        match &call.client {
-            ClientEnd::Session { types, .. }
-            | ClientEnd::Attempt { types, .. }
-            | ClientEnd::Mirror { types, .. } => Some(types.input.clone()),
-            ClientEnd::Peer { .. } | ClientEnd::R2p2 { .. } => {
-                call.agreed.as_ref().map(|types| types.input.clone())
-            }
-            ClientEnd::Grpc { .. } => self.message_at_gateway(call).map(Form::Typed),
-            ClientEnd::Shard { types, .. } => types.as_ref().map(|types| types.input.clone()),
-        }
+        let sent = self.calls.find(key)?.form_sent(Direction::Request).cloned();
+        sent.or_else(|| self.form_at_gateway(key, Direction::Request))
     }
 
-    fn response_form(&self, key: CallKey) -> Option<Form> {
-        match &self.calls.find(key)?.server {
-            ServerEnd::Session { types, .. } | ServerEnd::Shard { types, .. } => Some(types.output.clone()),
-            ServerEnd::Nobody
-            | ServerEnd::Cluster { .. }
-            | ServerEnd::Attempts
-            | ServerEnd::Peer { .. }
-            | ServerEnd::Grpc { .. }
-            | ServerEnd::R2p2 { .. } => None,
-        }
+    /// The form of a request that comes through the gateway.
+    #[inline]
+    fn form_at_gateway(&self, key: CallKey, direction: Direction) -> Option<Form> {
+        let call = self.calls.find(key).filter(|call| {
+            direction == Direction::Request && matches!(call.client, ClientEnd::Grpc { .. })
+        })?;
+        self.message_at_gateway(call).map(Form::Typed)
     }
 }
 

@@ -48,7 +48,8 @@ impl Engine {
             || !self.touched.is_empty()
             || self.r2p2.is_waited_for()
             || self.workers.may_be_stirred()
-            || !self.shards.is_alone()
+            || !self.unanswered.is_empty()
+            || self.has_more_for_shards()
     }
 
     #[inline(never)]

@@ -1,6 +1,6 @@
 //! Entries from applications: the beginning of a call's way.
 
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item};
 use crate::engine::{Engine, Turn};
 use crate::operator::introduced;
 use crate::records::note_late_handler;
@@ -81,18 +81,18 @@ impl Engine {
             return Err(SessionFault::TooManyCalls(limit));
         }
         let client = ClientEnd::Session { session, id: made.call, types };
-        let mut call = Call::new(method, client, ServerEnd::Nobody, made.deadline);
+        let (key, call) = self.calls.renew();
+        call.begin(method, client, made.deadline);
         call.waits_for_ready = made.wait_for_ready;
         call.client_stamps.a0 = made.entered;
         call.client_stamps.a1 = made.published;
         call.client_stamps.d2 = turn.now;
-        let key = self.calls.insert(call);
         match self.session_mut(session)?.made.entry(made.call) {
             Entry::Vacant(entry) => {
                 entry.insert(key);
             }
             Entry::Occupied(_) => {
-                self.calls.discard(key);
+                self.calls.put_by(key);
                 return Err(SessionFault::CallIdInUse(made.call));
             }
         }

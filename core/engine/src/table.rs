@@ -20,8 +20,50 @@ pub struct Table<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
+    /// Of what is here; with [`FREE`], of what comes next.
     generation: u32,
+    /// In a free slot, a value that was put by for the next one.
     value: Option<T>,
+}
+
+/// Set in the generation of a free slot. No key has it, so what was put by there is found by none.
+const FREE: u32 = 1 << 31;
+
+/// A value that is large, and mostly as it was made when it goes: the next one is made of it where it is.
+pub trait Renewed {
+    /// One without anything.
+    fn blank() -> Self;
+
+    /// Lets go of everything it has: it is blank from here on.
+    fn clear(&mut self);
+}
+
+impl<T: Renewed> Table<T> {
+    /// Finds a slot for a blank value, which is to be made what it should be.
+    #[inline]
+    pub(crate) fn renew(&mut self) -> (Key<T>, &mut T) {
+        let index = self.free_slot();
+        let slot = &mut self.slots[index as usize];
+        slot.generation &= !FREE;
+        let key = Key { index, generation: slot.generation, of: PhantomData };
+        (key, slot.value.get_or_insert_with(T::blank))
+    }
+
+    /// Clears a value where it is, and puts it by for the next; its key and all copies of it are stale from here on.
+    pub(crate) fn put_by(&mut self, key: Key<T>) {
+        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation);
+        let Some(slot) = slot else { return };
+        if let Some(value) = &mut slot.value {
+            value.clear();
+        }
+        slot.generation = next_free(slot.generation);
+        self.free.push(key.index);
+    }
+}
+
+/// The generation of a slot whose value has gone.
+fn next_free(generation: u32) -> u32 {
+    generation.wrapping_add(1) | FREE
 }
 
 impl<T> Table<T> {
@@ -32,31 +74,27 @@ impl<T> Table<T> {
 
     /// Stores a value; reuses slots, so memory follows the largest number alive at once.
     pub fn insert(&mut self, value: T) -> Key<T> {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
-            (self.slots.len() - 1) as u32
-        });
+        let index = self.free_slot();
         let slot = &mut self.slots[index as usize];
+        slot.generation &= !FREE;
         slot.value = Some(value);
         Key { index, generation: slot.generation, of: PhantomData }
+    }
+
+    fn free_slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: FREE, value: None });
+            (self.slots.len() - 1) as u32
+        })
     }
 
     /// Takes a value out; its key and all copies of it are stale from here on.
     pub fn remove(&mut self, key: Key<T>) -> Option<T> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         let value = slot.value.take()?;
-        slot.generation = slot.generation.wrapping_add(1) & Key::<T>::GENERATION_MAX;
+        slot.generation = next_free(slot.generation);
         self.free.push(key.index);
         Some(value)
-    }
-
-    /// Drops a value where it is; its key and all copies of it are stale from here on.
-    pub fn discard(&mut self, key: Key<T>) {
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation);
-        let Some(slot) = slot.filter(|slot| slot.value.is_some()) else { return };
-        slot.value = None;
-        slot.generation = slot.generation.wrapping_add(1) & Key::<T>::GENERATION_MAX;
-        self.free.push(key.index);
     }
 
     /// The value, unless it is gone.
@@ -77,7 +115,7 @@ impl<T> Table<T> {
     pub fn iter(&self) -> impl Iterator<Item = (Key<T>, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
-            slot.value.as_ref().map(|value| (key, value))
+            slot.live().map(|value| (key, value))
         })
     }
 
@@ -87,14 +125,14 @@ impl<T> Table<T> {
         let from = from.min(end);
         let part = self.slots[from..end].iter().zip(from..).filter_map(|(slot, index)| {
             let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
-            slot.value.as_ref().map(|value| (key, value))
+            slot.live().map(|value| (key, value))
         });
         (part, (end < self.slots.len()).then_some(end))
     }
 
     /// Everything alive, in slot order, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key<T>, &mut T)> {
-        self.slots.iter_mut().enumerate().filter_map(|(index, slot)| {
+        self.slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_live()).filter_map(|(index, slot)| {
             let key = Key { index: index as u32, generation: slot.generation, of: PhantomData };
             slot.value.as_mut().map(|value| (key, value))
         })
@@ -111,18 +149,33 @@ impl<T> Table<T> {
     }
 }
 
+impl<T> Slot<T> {
+    fn is_live(&self) -> bool {
+        self.generation & FREE == 0
+    }
+
+    fn live(&self) -> Option<&T> {
+        self.value.as_ref().filter(|_| self.is_live())
+    }
+}
+
 impl<T> Key<T> {
     /// Generations use 31 bits, so that a key fits a delivered call id beside its direction bit.
     const GENERATION_MAX: u32 = u32::MAX >> 1;
+
+    /// Names nothing: no table has so many slots.
+    pub(crate) const NOTHING: Self = Self { index: u32::MAX, generation: 0, of: PhantomData };
 
     /// The key as a number below 2^63.
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The key this number would be; it may name nothing.
+    /// The key this number would be; it may name nothing. One with the topmost bit, which marks what is no key, never
+    /// names anything.
     pub fn from_bits(bits: u64) -> Self {
-        Self { index: bits as u32, generation: (bits >> 32) as u32, of: PhantomData }
+        let index = if bits >> 63 == 0 { bits as u32 } else { u32::MAX };
+        Self { index, generation: (bits >> 32) as u32, of: PhantomData }
     }
 
     /// The slot, dense from zero: for side tables.
@@ -146,7 +199,7 @@ impl<'de, T> Deserialize<'de> for Key<T> {
 /// Slot by slot, empty ones too: keys keep their meaning, and stale ones stay stale.
 impl<T: Serialize> Serialize for Table<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.slots.iter().map(|slot| (slot.generation, &slot.value)))
+        serializer.collect_seq(self.slots.iter().map(|slot| (slot.generation & !FREE, slot.live())))
     }
 }
 
@@ -158,7 +211,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Table<T> {
         }
         let free = (0..).zip(&slots).filter(|(_, (_, value))| value.is_none()).map(|(index, _)| index);
         let free = free.collect();
-        let slots = slots.into_iter().map(|(generation, value)| Slot { generation, value }).collect();
+        let slot = |(generation, value): (u32, Option<T>)| {
+            let free = if value.is_none() { FREE } else { 0 };
+            Slot { generation: generation | free, value }
+        };
+        let slots = slots.into_iter().map(slot).collect();
         Ok(Self { slots, free })
     }
 }
@@ -213,6 +270,37 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(Key::from_bits(second.to_bits()), second);
         assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn what_is_put_by_is_found_by_nobody_and_blank_for_the_next() {
+        #[derive(Debug, PartialEq)]
+        struct Letters(String);
+
+        impl Renewed for Letters {
+            fn blank() -> Self {
+                Self(String::new())
+            }
+
+            fn clear(&mut self) {
+                self.0.clear();
+            }
+        }
+        let mut table = Table::<Letters>::new();
+        let (first, value) = table.renew();
+        value.0.push('a');
+        table.put_by(first);
+        let free = [first.to_bits(), first.to_bits() + (1 << 32)];
+        for bits in free.into_iter().flat_map(|bits| [bits, bits | 1 << 63]) {
+            assert_eq!(table.find(Key::from_bits(bits)), None, "{bits:x}");
+        }
+        assert_eq!((table.len(), table.iter().count(), table.part(0, 9).0.count()), (0, 0, 0));
+        let second = table.renew().0;
+        assert_eq!((first.index(), table.find(first)), (second.index(), None));
+        assert_eq!(table.find(second), Some(&Letters::blank()));
+        let third = table.insert(Letters("b".to_owned()));
+        let removed = [table.remove(third), table.remove(third)];
+        assert_eq!((removed, table.len()), ([Some(Letters("b".to_owned())), None], 1));
     }
 
     #[test]

@@ -199,6 +199,11 @@ impl Workers {
         }
     }
 
+    /// Whether others may be asked to serve calls that wait.
+    pub fn has_grown(&self) -> bool {
+        !self.grown.is_empty()
+    }
+
     /// A service with more calls that wait than others were asked to serve, and a method of it; each is told once.
     pub fn next_grown(&mut self) -> Option<(Key<ServiceWorkers>, MethodKey)> {
         while let Some(key) = self.grown.pop_front() {

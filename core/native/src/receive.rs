@@ -163,8 +163,11 @@ impl Connection {
 
     /// Takes a stream out, with everything that waits on it.
     pub(crate) fn forget(&mut self, id: StreamId) {
-        let Some(mut stream) = self.streams.remove(id) else { return };
-        self.outgoing.purge(&mut stream, &mut self.notices);
+        let Some(stream) = self.streams.find_mut(id) else { return };
+        if !stream.queue.is_empty() {
+            self.outgoing.purge(stream, &mut self.notices);
+        }
+        self.streams.discard(id);
     }
 
     fn handle_hello<'a>(

@@ -56,16 +56,15 @@ impl Streams {
 
     /// Takes a stream out.
     pub fn remove(&mut self, id: StreamId) -> Option<Stream> {
-        let slot = self.slot(id)?;
-        let direct = &mut self.direct[direct_index(id)];
-        if *direct == slot {
-            *direct = EMPTY;
-        } else {
-            self.collided.remove(&id.0);
-        }
-        self.free.push(slot);
-        self.counts[id.0 as usize % 2] -= 1;
+        let slot = self.free(id)?;
         self.slots[slot as usize].take()
+    }
+
+    /// Drops a stream where it is.
+    pub fn discard(&mut self, id: StreamId) {
+        if let Some(slot) = self.free(id) {
+            self.slots[slot as usize] = None;
+        }
     }
 
     pub fn find(&self, id: StreamId) -> Option<&Stream> {
@@ -88,6 +87,20 @@ impl Streams {
 
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Takes an id out, and frees its slot.
+    fn free(&mut self, id: StreamId) -> Option<u32> {
+        let slot = self.slot(id)?;
+        let direct = &mut self.direct[direct_index(id)];
+        if *direct == slot {
+            *direct = EMPTY;
+        } else {
+            self.collided.remove(&id.0);
+        }
+        self.free.push(slot);
+        self.counts[id.0 as usize % 2] -= 1;
+        Some(slot)
     }
 
     fn slot(&self, id: StreamId) -> Option<u32> {

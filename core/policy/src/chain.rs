@@ -41,6 +41,7 @@ pub struct Plan {
     pub(crate) steps: Vec<Step>,
     needs_message: bool,
     needs_facts: bool,
+    only_refuses: bool,
     client_streams: bool,
     choice: WorkerChoice,
 }
@@ -184,8 +185,14 @@ impl Chain {
     pub fn plan(&self, subject: &Subject<'_>) -> (Option<Plan>, Option<PolicyError>) {
         let client_streams = subject.client_streams;
         let choice = WorkerChoice::default();
-        let mut plan =
-            Plan { steps: Vec::new(), needs_message: false, needs_facts: false, client_streams, choice };
+        let mut plan = Plan {
+            steps: Vec::new(),
+            needs_message: false,
+            needs_facts: false,
+            only_refuses: true,
+            client_streams,
+            choice,
+        };
         let mut first = None;
         for (index, rule) in self.rules.iter().enumerate() {
             if !rule.applies_to(subject.side, subject.application, subject.path) {
@@ -199,6 +206,7 @@ impl Chain {
             });
             plan.needs_message |= step.reads_message;
             plan.needs_facts |= step.reads_facts;
+            plan.only_refuses &= matches!(rule.action, Action::Access { .. });
             if let Action::Workers { choice, .. } = rule.action {
                 plan.choice = plan.choice.or(choice);
             }
@@ -239,6 +247,12 @@ impl Plan {
     /// Whether some policy looks at anything of the call beside its message: if none does, nothing of it is asked for.
     pub fn needs_facts(&self) -> bool {
         self.needs_facts
+    }
+
+    /// Whether its policies do nothing but let calls go on or refuse them:
+    /// [`Policies::permit`](crate::Policies::permit) does for it.
+    pub fn only_refuses(&self) -> bool {
+        self.only_refuses
     }
 
     /// Whether requests are streams.

@@ -53,6 +53,11 @@ impl HostPart {
         }
     }
 
+    /// Whether there is anything to tell.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
     /// The next thing to tell, and of which policy.
     pub fn next_notice(&mut self) -> Option<(Option<u16>, Slot)> {
         self.notices.pop_front()

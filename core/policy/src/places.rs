@@ -27,6 +27,12 @@ impl Policies {
         self.host = Some(host);
     }
 
+    /// Whether there is anything to tell other shards.
+    #[inline]
+    pub fn has_notices(&self) -> bool {
+        self.host.as_ref().is_some_and(HostPart::has_notices)
+    }
+
     /// The next thing to tell other shards.
     pub fn poll_notice(&mut self) -> Option<PlaceNotice> {
         let host = self.host.as_mut()?;

@@ -110,6 +110,35 @@ impl Policies {
         Ok(())
     }
 
+    /// Asks every policy of a plan that [only refuses](Plan::only_refuses) about a call that begins, as
+    /// [`Policies::admit`] does: there is nothing else it could say.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn permit(
+        &mut self,
+        plan: &Plan,
+        now: Instant,
+        inputs: &Inputs<'_>,
+        message: bool,
+    ) -> Result<(), Rejection> {
+        self.latest = now;
+        for step in &plan.steps {
+            let Some(state) = self.states.find(step.rule.slot) else { continue };
+            state.figures.seen += 1;
+            if step.reads_message && !message {
+                continue;
+            }
+            let (random, ejected) = (&mut self.random, &mut self.ejected);
+            let mut asked = Asked { step, state, random, ejected, seed: 0, now };
+            if let Err(rejection) = asked.pass(inputs) {
+                asked.state.figures.refused += 1;
+                return Err(rejection);
+            }
+        }
+        Ok(())
+    }
+
     /// Asks the policies that look at messages about a later one.
     ///
     /// # Errors
@@ -301,6 +330,17 @@ struct Asked<'p> {
 }
 
 impl Asked<'_> {
+    /// What a policy says that only refuses.
+    fn pass(&mut self, inputs: &Inputs<'_>) -> Result<(), Rejection> {
+        if self.step.broken.is_some() {
+            return self.ask(inputs, &mut Admission::default());
+        }
+        match self.step.rule.action {
+            Action::Access { passes_if, .. } if self.concerns(inputs) => self.access(inputs, passes_if),
+            _ => Ok(()),
+        }
+    }
+
     fn ask(&mut self, inputs: &Inputs<'_>, admission: &mut Admission) -> Result<(), Rejection> {
         if let Some(broken) = &self.step.broken {
             return Err(self.refusal(Code::Internal, &format!("it does not fit this method: {broken}")));

@@ -251,7 +251,7 @@ impl Leases {
     }
 
     /// When the first lease ends by itself, on the clock leases end by.
-    pub fn next_end(&self) -> Option<Instant> {
+    pub fn next_end(&mut self) -> Option<Instant> {
         self.out.front().map(|first| first.at).into_iter().chain(self.shortened.next_due()).min()
     }
 
@@ -267,7 +267,7 @@ impl Leases {
     }
 
     /// The shortened lease whose time is over, if there is one. It stays.
-    fn next_shortened(&self, attended: Instant) -> Option<RequestKey> {
+    fn next_shortened(&mut self, attended: Instant) -> Option<RequestKey> {
         self.shortened.first().filter(|(at, _)| *at <= attended).map(|(_, key)| *key)
     }
 

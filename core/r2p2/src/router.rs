@@ -181,7 +181,7 @@ impl Router {
     }
 
     /// When to call [`Router::handle_timeout`].
-    pub fn next_timeout(&self) -> Option<Instant> {
+    pub fn next_timeout(&mut self) -> Option<Instant> {
         let attended = [self.leases.next_end(), self.workers.next_look()].into_iter().flatten().min();
         let attended = attended.map(|due| self.attention.real(due));
         let greeting = self.greetings.next_timeout();

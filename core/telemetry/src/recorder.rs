@@ -303,7 +303,10 @@ impl Stratum {
             return;
         }
         self.skipped = 0;
-        grow(&mut self.kept, STRATUM_CALLS);
+        if self.kept.capacity() == 0 {
+            // As with the ring: only what is written is resident.
+            self.kept.reserve_exact(STRATUM_CALLS);
+        }
         self.kept.push(*flight);
         if self.kept.len() == STRATUM_CALLS {
             self.thin();
@@ -386,13 +389,6 @@ impl Flight {
 /// The value with this number.
 fn of<T: Copy>(all: &[T], number: u16) -> T {
     all[usize::from(number).min(all.len() - 1)]
-}
-
-/// Makes room by doubling, but never for more than `max`.
-fn grow(calls: &mut Vec<Flight>, max: usize) {
-    if calls.len() == calls.capacity() {
-        calls.reserve_exact(calls.len().clamp(64, max).min(max - calls.len()));
-    }
 }
 
 fn narrow(bytes: u64) -> u32 {

@@ -81,10 +81,13 @@ impl Series {
             self.clipped += u64::from(call.parts.clipped);
             self.kernel_stamped += u64::from(call.parts.kernel_sent);
             self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
-            self.client_only += u64::from(coverage == Coverage::ClientOnly);
-            self.one_host += u64::from(coverage == Coverage::OneHost);
-            self.stayed += u64::from(coverage == Coverage::Stayed);
             self.note_handler(call.code, call.cpu_ns, call.subtree);
+        }
+        match coverage {
+            Coverage::ClientOnly => self.client_only += calls.clone().count() as u64,
+            Coverage::OneHost => self.one_host += calls.clone().count() as u64,
+            Coverage::Stayed => self.stayed += calls.clone().count() as u64,
+            Coverage::Whole | Coverage::ServerOnly => {}
         }
         self.total.record_all(calls.clone().map(|call| call.total_ns));
         self.request_bytes.record_all(calls.clone().map(|call| call.request_bytes));

@@ -53,8 +53,18 @@ impl CallPolicies {
         if !metadata.is_empty() {
             *metadata = Box::default();
         }
-        *permits = Permits::default();
+        if !permits.is_empty() {
+            *permits = Permits::default();
+        }
         (*log, *class, *held_until, *queued) = (false, None, None, None);
+    }
+
+    /// Whether all they can do is to refuse the call, by nothing but its metadata.
+    pub fn only_refuse(&self) -> bool {
+        self.plans
+            .iter()
+            .flatten()
+            .all(|plan| plan.only_refuses() && !plan.needs_message() && !plan.needs_facts())
     }
 
     /// Whether nothing is to be remembered until the call ends.

@@ -129,6 +129,12 @@ impl AdmissionControl {
         }
     }
 
+    /// Whether the policies of another shard are to be told anything.
+    #[inline]
+    pub fn has_notices(&self) -> bool {
+        self.policies.has_notices()
+    }
+
     /// What the policies of another shard are to be told.
     pub fn poll_notice(&mut self) -> Option<PlaceNotice> {
         self.policies.poll_notice()
@@ -280,6 +286,28 @@ impl AdmissionControl {
         Ok(())
     }
 
+    /// Asks policies that [only refuse](CallPolicies::only_refuse) about a call that begins. They are through with it.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub fn permit(
+        &mut self,
+        now: Instant,
+        policies: Box<CallPolicies>,
+        opening: &Item<'_>,
+    ) -> Result<(), Denied> {
+        let metadata: &[u8] = if let Item::Open { metadata, .. } = opening { metadata } else { &[] };
+        let request_bytes = opening.body().map_or(0, |body| body.len().into());
+        let facts = CallFacts::default();
+        let inputs = inputs_of(&facts, "", metadata, request_bytes, View::EMPTY);
+        for plan in policies.plans.iter().flatten() {
+            let message = opening.body().is_some() || !plan.client_streams();
+            self.policies.permit(plan, now, &inputs, message)?;
+        }
+        self.spare(policies);
+        Ok(())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "what the inputs of a plan are put together from")]
     fn ask(
         &mut self,
@@ -296,17 +324,8 @@ impl AdmissionControl {
             Item::Open { metadata, .. } => metadata,
             _ => &*policies.metadata,
         };
-        let inputs = Inputs {
-            request,
-            metadata,
-            path: facts.path,
-            application,
-            peer_identity: facts.peer_identity,
-            caller: facts.caller,
-            peer_address: &facts.peer_address,
-            deadline: facts.deadline,
-            request_bytes: item.body().map_or(0, |body| body.len().into()),
-        };
+        let request_bytes = item.body().map_or(0, |body| body.len().into());
+        let inputs = inputs_of(facts, application, metadata, request_bytes, request);
         if !matches!(item, Item::Open { .. }) {
             return self.policies.inspect(plan, now, &inputs);
         }
@@ -460,6 +479,27 @@ impl AdmissionControl {
 
     pub fn poll_access_record(&mut self) -> Option<AccessRecord> {
         self.access_log.poll()
+    }
+}
+
+/// What expressions may ask about a call.
+fn inputs_of<'a>(
+    facts: &'a CallFacts<'_>,
+    application: &'a str,
+    metadata: &'a [u8],
+    request_bytes: u64,
+    request: View<'a>,
+) -> Inputs<'a> {
+    Inputs {
+        request,
+        metadata,
+        path: facts.path,
+        application,
+        peer_identity: facts.peer_identity,
+        caller: facts.caller,
+        peer_address: &facts.peer_address,
+        deadline: facts.deadline,
+        request_bytes,
     }
 }
 

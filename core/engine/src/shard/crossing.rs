@@ -4,7 +4,6 @@ use crate::registry::MethodTypes;
 use crate::shared_queue::PlacesAsked;
 use crate::trace::Trace;
 use crate::{GrpcKey, PeerKey, SessionKey};
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trunkline_call::{
@@ -106,7 +105,7 @@ pub(crate) struct ShardFinish {
 pub(crate) struct CrossedBody {
     /// A linear one with its header.
     #[serde(with = "trunkline_call::octets")]
-    pub bytes: Bytes,
+    pub bytes: Vec<u8>,
     pub encoding: Encoding,
     /// What it took of its sender's window.
     pub charged: u32,

@@ -8,7 +8,7 @@ use super::offers::{has_arrived, is_brought, send_back, served_elsewhere, tell_o
 use super::origin::origin_of;
 use super::places;
 use crate::CallKey;
-use crate::call::{Body, Call, ClientEnd, Direction, Item, ServerEnd};
+use crate::call::{Body, ClientEnd, Direction, Item, ServerEnd};
 use crate::convert::{conversion_fault, private};
 use crate::due::Due;
 use crate::ends::{Blocker, Refusal};
@@ -176,19 +176,19 @@ fn cross(
     }
     let Some(body) = item.body() else { return Ok(None) };
     let len = body.len();
-    // What comes from one shard and goes to another is paid for already.
-    let (is_new, payer) = match body {
-        Body::Crossed(crossed) => (false, Some(crossed.payer)),
-        _ => (true, payer_of(engine, key, direction)),
+    let crossed = match body {
+        // What comes from one shard and goes to another is paid for already.
+        Body::Crossed(crossed) => crossed.clone(),
+        body => {
+            let payer = payer_of(engine, key, direction).ok_or(Refusal::Fault(Fault::Ended))?;
+            if !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
+                return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
+            }
+            let crossed = private_copy(engine, turn, key, direction, payer, body).map_err(Refusal::Fault)?;
+            engine.shards.charge(payer, crossed.bytes.len() as u32);
+            crossed
+        }
     };
-    let Some(payer) = payer else { return Err(Refusal::Fault(Fault::Ended)) };
-    if is_new && !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
-        return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
-    }
-    let crossed = private_copy(engine, turn, key, direction, payer, body).map_err(Refusal::Fault)?;
-    if is_new {
-        engine.shards.charge(payer, crossed.bytes.len() as u32);
-    }
     if let Some((session, payload)) = body.lent() {
         engine.give_back(session, payload.span);
     }
@@ -199,20 +199,18 @@ fn cross(
 }
 
 fn private_copy(
-    engine: &Engine,
+    engine: &mut Engine,
     turn: &Turn<'_>,
     key: CallKey,
     direction: Direction,
     payer: Payer,
     body: &Body<'_>,
 ) -> Result<CrossedBody, Fault> {
-    if let Body::Crossed(crossed) = body {
-        return Ok(crossed.clone());
-    }
     let types = sent_types(engine, key, direction);
     let sent = types.as_ref().map(|types| types.of(direction));
-    let (bytes, encoding) =
-        private(turn.heaps, sent, body).map_err(|error| conversion_fault(error, direction))?;
+    let mut bytes = engine.shards.buffer();
+    let encoding =
+        private(turn.heaps, sent, body, &mut bytes).map_err(|error| conversion_fault(error, direction))?;
     let (from, charged) = (engine.shards.own(), body.window_cost());
     Ok(CrossedBody { bytes, encoding, charged, from, payer })
 }
@@ -463,12 +461,12 @@ fn open(engine: &mut Engine, turn: &mut Turn<'_>, from: ShardIndex, opening: Sha
         ..
     } = opening;
     let client = ClientEnd::Shard { shard: from, call: number, types, origin, logged };
-    let mut call = Call::new(method, client, ServerEnd::Nobody, deadline);
-    (call.path, call.trace, call.choice) = (path, trace, choice);
+    let (key, record) = engine.calls.renew();
+    record.begin(method, client, deadline);
+    (record.path, record.trace, record.choice) = (path, trace, choice);
     // Its own shard has admitted it.
-    call.admitted = true;
-    (call.server_stamps.k7, call.server_stamps.d8) = (turn.now, turn.now);
-    let key = engine.calls.insert(call);
+    record.admitted = true;
+    (record.server_stamps.k7, record.server_stamps.d8) = (turn.now, turn.now);
     engine.shards.enter(from, number, key);
     let place = service.and_then(|path| engine.workers.take_kept(service_of(&path), from.0, key));
     let timer = deadline.instant().map(|at| engine.timers.insert(at, Due::Deadline(key)));

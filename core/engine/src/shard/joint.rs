@@ -112,6 +112,17 @@ impl Engine {
         end::give_back(self, key, opening)
     }
 
+    /// Whether other shards are to be told anything, or calls that waited for them may go on.
+    #[inline]
+    pub(crate) fn has_more_for_shards(&self) -> bool {
+        !self.shards.is_alone()
+            && (self.shards.is_stirred()
+                || self.shards.has_parked()
+                || self.shards.has_news(self.registry.version())
+                || self.admission.has_notices()
+                || self.workers.has_grown())
+    }
+
     /// Tells other shards what has changed, and lets those go on that waited for them.
     pub(crate) fn settle_shards(&mut self, turn: &mut Turn<'_>) {
         end::settle(self, turn);

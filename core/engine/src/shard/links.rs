@@ -13,6 +13,10 @@ use trunkline_call::{KeyedMap, Pattern};
 /// takes, so that one turn can fill it.
 pub(crate) const ITEMS_MAX: usize = 1024;
 
+/// Buffers of messages that are kept for others, and how large each may be: 256 KiB.
+const SPARE_MAX: usize = 256;
+const SPARE_BYTES_MAX: usize = 1024;
+
 /// The other shards. One that is alone has none, and pays for none.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ShardLinks {
@@ -29,6 +33,9 @@ pub(crate) struct ShardLinks {
     /// Who the sessions are, for the shards they call.
     #[serde(skip)]
     origins: KeyedMap<SessionKey, Arc<Origin>>,
+    /// Buffers of messages that were used, for those that cross from here.
+    #[serde(skip)]
+    spare: Vec<Vec<u8>>,
     /// The registry's version the others were told of.
     told: Option<u64>,
     /// Lines in which somebody may go on.
@@ -237,6 +244,20 @@ impl ShardLinks {
         }
     }
 
+    /// A buffer for a message that crosses.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// The buffer of a message that was used is one for a message that crosses from here: as many come as go. Large
+    /// ones go back to the allocator.
+    pub fn put_by(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
     /// A call waits in a line.
     pub fn line_up(&mut self, line: ShardLine, call: CallKey, back: bool) {
         match line {
@@ -421,6 +442,11 @@ impl ShardLinks {
     /// Whether the others are to be told what is served, at this version of it; they are, from now on.
     pub fn tells(&mut self, version: u64) -> bool {
         !self.is_alone() && self.told.replace(version) != Some(version)
+    }
+
+    /// Whether they have not been told yet what is served at this version.
+    pub fn has_news(&self, version: u64) -> bool {
+        self.told != Some(version)
     }
 
     /// Everybody but this one.

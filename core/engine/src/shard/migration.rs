@@ -236,7 +236,8 @@ fn privatize(
     let half = call.half(direction);
     for body in half.backlog.iter_mut().chain(half.gathered.as_deref_mut()).filter_map(Item::body_mut) {
         let Some((_, payload)) = body.lent().filter(|(of, _)| *of == session) else { continue };
-        let (bytes, encoding) = private(turn.heaps, form, body).map_err(|_| Stays::Lent)?;
+        let mut bytes = Vec::new();
+        let encoding = private(turn.heaps, form, body, &mut bytes).map_err(|_| Stays::Lent)?;
         engine.shards.charge(payer, bytes.len() as u32);
         freed.push(payload.span);
         *body = Body::Crossed(CrossedBody { bytes, encoding, charged: body.window_cost(), from, payer });

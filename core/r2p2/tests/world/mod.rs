@@ -170,7 +170,7 @@ impl World {
         let clients = clients.filter_map(|(at, client)| Some(awake(at, client.next_timeout()?))).min();
         let servers = self.servers.iter_mut();
         let servers = servers.filter_map(|(at, server)| Some(awake(at, server.next_timeout()?))).min();
-        let routers = self.routers.values().filter_map(Router::next_timeout).min();
+        let routers = self.routers.values_mut().filter_map(Router::next_timeout).min();
         [arrival, clients, servers, routers].into_iter().flatten().min()
     }
 

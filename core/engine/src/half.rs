@@ -1,0 +1,116 @@
+//! One direction of a call: what waits in it, what has passed, and what that holds of its receiver's heap.
+
+use crate::PeerKey;
+use crate::item::Item;
+use crate::shares::Share;
+use std::collections::VecDeque;
+use trunkline_call::Instant;
+
+/// One direction of a call.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Half {
+    /// What could not be passed on yet, in order. Bounded by the sender's window (streams) or to one item (unary).
+    pub backlog: VecDeque<Item<'static>>,
+    /// What has come of a message that the receiver gets as one item (`gather.rs`).
+    pub gathered: Option<Box<Item<'static>>>,
+    /// Since when the backlog's head waits.
+    pub waiting_since: Option<Instant>,
+    /// The backlog's head waits for its turn until then, or has had it (`pace.rs`).
+    pub paced_until: Option<Instant>,
+    /// No more messages come.
+    pub ended: bool,
+    /// Its headers have come (response only); there are none after them.
+    pub introduced: bool,
+    /// What a sending session's messages took from its window and was not given back. Below zero if its call came with
+    /// a message, which takes nothing and is given back all the same.
+    pub charged: i64,
+    /// Messages passed on whose bytes have not been released by the receiver: (charged by the sender, by the receiver).
+    pub unreleased: VecDeque<(u32, u32)>,
+    /// What its messages hold of the receiver's heap.
+    #[serde(default)]
+    pub share: Share,
+    /// The connection that still pays for the large messages in the backlog.
+    #[serde(default)]
+    pub large_of: Option<PeerKey>,
+    /// The large messages in the backlog are answers, for which the caller pays.
+    #[serde(default)]
+    pub large_waits: bool,
+    /// Receiver-side bytes released that do not yet make up the head of `unreleased`.
+    pub released_bytes: u64,
+    /// Message bytes passed on, as the sender counted them.
+    pub bytes: u64,
+    /// Messages passed on.
+    pub messages: u64,
+}
+
+impl Half {
+    /// Lets go of everything in it: nothing has come in this direction yet.
+    pub fn clear(&mut self) {
+        let Self {
+            backlog,
+            gathered,
+            waiting_since,
+            paced_until,
+            ended,
+            introduced,
+            charged,
+            unreleased,
+            share,
+            large_of,
+            large_waits,
+            released_bytes,
+            bytes,
+            messages,
+        } = self;
+        if backlog.capacity() > 0 {
+            *backlog = VecDeque::new();
+        }
+        if unreleased.capacity() > 0 {
+            *unreleased = VecDeque::new();
+        }
+        (*gathered, *waiting_since, *paced_until, *large_of) = (None, None, None, None);
+        (*ended, *introduced, *large_waits, *share) = (false, false, false, Share::default());
+        (*charged, *released_bytes, *bytes, *messages) = (0, 0, 0, 0);
+    }
+
+    /// Takes out what its receiver has of it, which is on another shard from now on.
+    pub fn take_receiver_side(&mut self) -> Self {
+        Self {
+            unreleased: std::mem::take(&mut self.unreleased),
+            share: std::mem::take(&mut self.share),
+            released_bytes: std::mem::take(&mut self.released_bytes),
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing of it waits, is kept, or lies unreleased in its receiver's heap.
+    pub fn is_at_rest(&self) -> bool {
+        self.backlog.is_empty() && self.gathered.is_none() && self.share.held().is_none()
+    }
+
+    /// Counts a message passed on.
+    pub fn count(&mut self, bytes: u32) {
+        self.bytes += u64::from(bytes);
+        self.messages += 1;
+    }
+
+    /// A message of a stream went to a session: once it releases `receiver_bytes`, the sender gets `sender_bytes` back.
+    pub fn expect_release(&mut self, sender_bytes: u32, receiver_bytes: u32) {
+        self.unreleased.push_back((sender_bytes, receiver_bytes));
+    }
+
+    /// The receiver released `bytes` of its own counting: how much credit the sender gets back.
+    pub fn release(&mut self, bytes: u32) -> u32 {
+        self.released_bytes += u64::from(bytes);
+        let mut credit = 0u32;
+        while let Some(&(sender, receiver)) = self.unreleased.front() {
+            if u64::from(receiver) > self.released_bytes {
+                break;
+            }
+            self.released_bytes -= u64::from(receiver);
+            credit = credit.saturating_add(sender);
+            self.unreleased.pop_front();
+        }
+        credit
+    }
+}
