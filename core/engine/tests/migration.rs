@@ -368,3 +368,40 @@ fn a_session_stays_where_it_is_wanted() {
     world.submit(&client, Submission::Drain { answer: false }).unwrap();
     assert_eq!(ask(&mut world, client.key, 1), Err(Stays::Leaving));
 }
+
+/// What waits in its own heap is copied where it moves: more than it may have between shards keeps it where it is,
+/// until that is taken.
+#[test]
+fn a_session_stays_while_much_of_it_waits() {
+    let limits = Limits { parked_bytes_per_session: 1 << 20, ..Limits::default() };
+    let mut world = World::with_shards(limits, 3);
+    world.placed = Some(0);
+    // Room for one of the large messages.
+    let mut server = world.attach_sized(0, PROTO, None, true, 512 << 10);
+    let mut client = attach(&mut world, 0, false);
+    let data = vec![7; 400 << 10];
+    let made: Vec<CallId> = (0..8).map(|_| open(&mut world, &mut client, 0, &data, true)).collect();
+    world.settle(&mut [&mut client, &mut server]);
+    let ask = |world: &mut World, client: &App| {
+        let Host { engine, heaps } = &mut world.hosts[0];
+        release_session(engine, &mut Turn { now: world.now, heaps }, client.key, ShardIndex(1)).map(|_| ())
+    };
+    assert_eq!(ask(&mut world, &client), Err(Stays::Full));
+    let mut answered = 0;
+    while answered < made.len() - 2 {
+        let (calls, ..) = take(&mut world, &mut server);
+        calls.iter().for_each(|call| end(&mut world, &server, *call));
+        answered += calls.len();
+        world.settle(&mut [&mut client, &mut server]);
+    }
+    assert!(world.migrate(&mut client, 2), "two wait at most");
+    while answered < made.len() {
+        let (calls, ..) = take(&mut world, &mut server);
+        calls.iter().for_each(|call| end(&mut world, &server, *call));
+        answered += calls.len();
+        world.settle(&mut [&mut client, &mut server]);
+    }
+    assert_eq!(take(&mut world, &mut client).2.len(), made.len());
+    world.settle(&mut [&mut client, &mut server]);
+    assert_eq!(world.leftovers(), (0, 0));
+}

@@ -209,7 +209,9 @@ fn may_leave(engine: &Engine, key: SessionKey, to: ShardIndex, calls: &[CallKey]
         }
         for half in [&call.request, &call.response] {
             for body in half.backlog.iter().chain(half.gathered.as_deref()).filter_map(Item::body) {
-                waiting_bytes += body.parked_bytes();
+                // What lies in its own heap is copied where it moves.
+                let is_own = body.lent().is_some_and(|(of, _)| of == key);
+                waiting_bytes += if is_own { body.len() as usize } else { body.parked_bytes() };
                 if matches!(body, Body::Placed { session, .. } if *session == key) {
                     return Err(Stays::Lent);
                 }
