@@ -35,9 +35,8 @@ fn slow_connections_of_one_address_share_a_budget() {
     let more = "[limits]\nheld_bytes_per_source = \"64 MiB\"\n";
     let Some(mut stage) = Stage::set("slow", "", more) else { return };
     stage.attack("slow 6");
-    // The budget, 256 KiB and a message for each connection, what h2 and sockets keep of each, and what the allocator
-    // of each shard does.
-    stage.end(64 * MIB + 6 * MIB + 32 * MIB + u64::from(shards()) * 8 * MIB);
+    // The budget, 256 KiB and a message for each connection, and what h2 and sockets keep of each.
+    stage.end(64 * MIB + 6 * MIB + 32 * MIB);
 }
 
 #[test]
