@@ -180,9 +180,17 @@ pub fn message_bytes(entry: &Entry) -> u32 {
     }
 }
 
+/// Bytes of the blocks an entry of an application gives back and does nothing else, as it says; zero if it does not.
+pub fn returned_bytes(entry: &Entry) -> u32 {
+    match entry[0] as u8 {
+        kind::RELEASE => span(entry[2]).len.saturating_add(span(entry[3]).len),
+        _ => 0,
+    }
+}
+
 /// Whether an entry of an application does nothing but give back a block it has been lent.
 pub fn gives_back(entry: &Entry) -> bool {
-    entry[0] as u8 == kind::RELEASE && (span(entry[2]).len != 0 || span(entry[3]).len != 0)
+    returned_bytes(entry) != 0
 }
 
 mod kind {

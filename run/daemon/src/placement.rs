@@ -19,16 +19,18 @@ use trunkline_engine::SessionKey;
 /// How long a shard looks before it says what it was busy with.
 pub(crate) const INTERVAL_NS: u64 = 200_000_000;
 /// A shard is busy, in parts of a thousand of an interval, and would have time for another session.
-const BUSY_PERMILLE: u64 = 600;
+const BUSY_PERMILLE: u64 = 500;
 const HAS_TIME_PERMILLE: u64 = 700;
 /// By so much a shard must be less busy than the one a session leaves, with the session.
 const MARGIN_PERMILLE: u64 = 200;
 /// Calls per second that cross to one shard from which on a session may follow them.
 const CROSSING_PER_SECOND: u64 = 1_000;
 /// From which on a shard that has nobody to give a session to wants another shard.
-const FULL_PERMILLE: u64 = 700;
+const FULL_PERMILLE: u64 = 600;
 /// So much of it is for connections: another shard would accept some of them.
 const CONNECTIONS_PERMILLE: u64 = 300;
+/// What a connection does for a small message takes as long as so many bytes of a large one.
+const MESSAGE_COST_BYTES: u64 = 4096;
 /// A session that has moved stays for so long.
 const REST_NS: u64 = 5_000_000_000;
 const MOVES_PER_SECOND: usize = 8;
@@ -39,11 +41,20 @@ const KEPT_MAX: usize = 256;
 const RESTING_MAX: usize = 4096;
 const SECOND_NS: u64 = 1_000_000_000;
 
+/// What a session has had done in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SessionWork {
+    /// How long its entries have kept the shard busy.
+    pub entries_ns: u64,
+    /// The messages it sent and took, in bytes, each with [`MESSAGE_COST_BYTES`].
+    pub carried_bytes: u64,
+}
+
 /// What a session did in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionLoad {
     pub key: SessionKey,
-    /// How long its entries kept the shard busy.
+    /// How long its entries kept the shard busy, and its messages the connections.
     pub busy_ns: u64,
     /// The shard most of its calls crossed to, and by how many calls more than to all others.
     pub partner: Option<(usize, u64)>,
@@ -54,6 +65,8 @@ pub(crate) struct SessionLoad {
 pub(crate) struct ShardLoad {
     pub interval_ns: u64,
     pub busy_ns: u64,
+    /// How much of it was not for the entries of sessions: what connections take.
+    pub connections_ns: u64,
     pub sessions: Vec<SessionLoad>,
 }
 
@@ -92,7 +105,32 @@ struct Looked {
     pressed: u32,
 }
 
+impl SessionWork {
+    /// An entry has brought a message of so many bytes, or given one back.
+    pub fn carried(&mut self, bytes: u32) {
+        self.carried_bytes += u64::from(bytes) + MESSAGE_COST_BYTES;
+    }
+}
+
 impl ShardLoad {
+    /// What sessions had done on a shard that was busy for so long. What was not for their entries was for connections,
+    /// and is theirs in the measure of the bytes they sent and took: the work of a bulk transfer is there.
+    pub fn shared_out(interval_ns: u64, busy_ns: u64, work: &[(SessionKey, SessionWork)]) -> Self {
+        let entries_ns: u64 = work.iter().map(|(_, work)| work.entries_ns).sum();
+        let carried_bytes: u64 = work.iter().map(|(_, work)| work.carried_bytes).sum();
+        let connections_ns = busy_ns.saturating_sub(entries_ns);
+        let share_of = |bytes: u64| {
+            let share = u128::from(connections_ns) * u128::from(bytes) / u128::from(carried_bytes.max(1));
+            u64::try_from(share).unwrap_or(connections_ns)
+        };
+        let of_session = |(key, work): &(SessionKey, SessionWork)| SessionLoad {
+            key: *key,
+            busy_ns: work.entries_ns + share_of(work.carried_bytes),
+            partner: None,
+        };
+        Self { interval_ns, busy_ns, connections_ns, sessions: work.iter().map(of_session).collect() }
+    }
+
     /// Whether anybody might have to move.
     pub fn is_worth_telling(&self) -> bool {
         let calls_max =
@@ -153,11 +191,9 @@ impl SessionPlacement {
 
     /// Whether somebody would leave for a shard that has nothing to do.
     fn would_use_another(&self, from: usize, own: u64, load: &ShardLoad) -> bool {
-        let of_sessions: u64 = load.sessions.iter().map(|session| session.busy_ns).sum();
-        let of_connections = load.busy_ns.saturating_sub(of_sessions);
         let measured = !load.sessions.is_empty();
         self.least_that_may_leave(from, own, load, 0).is_some()
-            || measured && permille(of_connections, load.interval_ns) >= CONNECTIONS_PERMILLE
+            || measured && permille(load.connections_ns, load.interval_ns) >= CONNECTIONS_PERMILLE
     }
 
     /// A session has moved, and has another name now.
@@ -259,7 +295,24 @@ mod tests {
 
     fn load(sessions: Vec<SessionLoad>) -> ShardLoad {
         let busy_ns = sessions.iter().map(|session| session.busy_ns).sum();
-        ShardLoad { interval_ns: INTERVAL_NS, busy_ns, sessions }
+        ShardLoad { interval_ns: INTERVAL_NS, busy_ns, connections_ns: 0, sessions }
+    }
+
+    /// Bulk over a connection costs the ring nothing to speak of, and is known for what it is.
+    #[test]
+    fn what_connections_do_is_shared_out_by_bytes() {
+        let work =
+            |entries_ms: u64, carried_bytes| SessionWork { entries_ns: entries_ms * MS, carried_bytes };
+        let table = [
+            ("bulk beside small calls", [work(1, 990_000), work(1, 10_000)], [180, 3]),
+            ("no connections", [work(120, 0), work(62, 0)], [120, 62]),
+            ("more entries than the thread says it was busy", [work(150, 10), work(50, 10)], [150, 50]),
+        ];
+        for (why, [one, other], busy_ms) in table {
+            let load = ShardLoad::shared_out(INTERVAL_NS, 182 * MS, &[(key(1), one), (key(2), other)]);
+            let got: Vec<u64> = load.sessions.iter().map(|session| session.busy_ns.div_ceil(MS)).collect();
+            assert_eq!(got, busy_ms, "{why}");
+        }
     }
 
     /// A shard says the same, interval after interval, while others are busy for so long in each: what moves, and when.
@@ -293,7 +346,7 @@ mod tests {
         let table = [
             ("the others are as busy", flooded(), vec![180, 170]),
             ("it is alone", load(vec![session(1, 200, None)]), vec![0, 0]),
-            ("its shard has time", load(vec![session(1, 50, None), session(2, 50, None)]), vec![0, 0]),
+            ("its shard has time", load(vec![session(1, 50, None), session(2, 45, None)]), vec![0, 0]),
             ("the others do nothing", load(vec![session(1, 190, None), session(2, 0, None)]), vec![0, 0]),
             ("what it does would move along", load(vec![session(1, 100, None), session(2, 95, None)]), vec![80, 80]),
         ];
@@ -364,13 +417,14 @@ mod tests {
         let table = [
             ("one shard, and two that keep it busy", load(vec![session(1, 100, None), session(2, 90, None)]), 0, true),
             ("it is alone, and would take as much there", load(vec![session(1, 200, None)]), 0, false),
-            ("it has some time", load(vec![session(1, 70, None), session(2, 65, None)]), 0, false),
+            ("it has some time", load(vec![session(1, 60, None), session(2, 55, None)]), 0, false),
             ("one that is small beside it", load(vec![session(1, 170, None), session(2, 2, None)]), 0, true),
             ("connections keep it busy", load(vec![session(1, 90, None)]), 80, true),
             ("a few connections", load(vec![session(1, 150, None)]), 20, false),
         ];
         for (why, mut load, connections_ms, wanted) in table {
             load.busy_ns += connections_ms * MS;
+            load.connections_ns = connections_ms * MS;
             let mut placement = SessionPlacement::default();
             let decided = [1, 2].map(|interval| {
                 placement.decide(interval * INTERVAL_NS, 0, &load, &[interval * load.busy_ns])

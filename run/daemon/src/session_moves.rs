@@ -6,11 +6,14 @@ use crate::clients::AttachedSession;
 use crate::command::Command;
 use crate::control::Control;
 use crate::placement::{Move, Relief, ShardLoad};
+use crate::session_rings::MovingSession;
 use trunkline_engine::{SessionKey, Stays};
 use trunkline_shm::monotonic_ns;
 
 /// Sessions that leave a shard at one look: each costs the control thread the time of two turns.
 const MOVES_PER_LOOK: usize = 32;
+/// How often a session is asked for whose memory is lent: a small message is written within a few turns.
+const ASKS_MAX: u32 = 16;
 
 impl Control {
     /// A shard is busy, or calls cross from it: a session may have to move.
@@ -71,15 +74,27 @@ impl Control {
         to: usize,
     ) -> Result<AttachedSession, Option<Stays>> {
         let number = self.clients.of_session(session).ok_or(None)?;
-        let released =
-            self.shards[session.shard].ask(|reply| Command::Release { session: session.key, to, reply });
-        let moving = released.ok_or(None)?.map_err(Some)?;
+        let moving = self.release(session, to)?;
         let application = moving.moved.label().to_owned();
         let key = self.shards[to].ask(|reply| Command::Adopt { moving, reply }).ok_or(None)?;
         let now = AttachedSession { shard: to, key };
         self.clients.moved(number, now);
         tracing::info!(application, from = session.shard, to, "session moved to another shard");
         Ok(now)
+    }
+
+    /// The session, as it leaves its shard. Small calls one after another have something lent at most moments, and
+    /// nothing at some; what is lent for longer keeps the session where it is.
+    fn release(&self, session: AttachedSession, to: usize) -> Result<Box<MovingSession>, Option<Stays>> {
+        let mut asked = 1;
+        loop {
+            let released =
+                self.shards[session.shard].ask(|reply| Command::Release { session: session.key, to, reply });
+            match released.ok_or(None)? {
+                Err(Stays::Lent) if asked < ASKS_MAX => asked += 1,
+                released => return released.map_err(Some),
+            }
+        }
     }
 
     /// The same when somebody asks for it, and it stays there for a while. The key the session has there, or why it

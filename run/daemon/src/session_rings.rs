@@ -1,6 +1,7 @@
 //! The rings of the sessions of a shard, and which of them are looked at every turn.
 
 use crate::heaps::MovingHeaps;
+use crate::placement::SessionWork;
 use trunkline_engine::{MovedSession, SessionKey};
 use trunkline_shm::{Consumer, Doorbell, Producer, Ringer};
 
@@ -16,8 +17,8 @@ pub(crate) struct Rings {
     pub idle_turns: u32,
     /// Its entries wait until it has read completions.
     pub is_held_back: bool,
-    /// How long its entries have kept the shard busy in this interval (`load.rs`).
-    pub busy_ns: u64,
+    /// What it has had done in this interval (`placement.rs`).
+    pub work: SessionWork,
 }
 
 /// The sessions of a shard, by slot, and those that are looked at every turn.
@@ -52,7 +53,7 @@ impl Rings {
             active: false,
             idle_turns: 0,
             is_held_back: false,
-            busy_ns: 0,
+            work: SessionWork::default(),
         }
     }
 }
@@ -79,11 +80,11 @@ impl Sessions {
         self.slots[key.index()].take().map(|(_, rings)| rings)
     }
 
-    /// How long the entries of each session have kept the shard busy since this was asked last; of those that did.
-    pub fn take_busy(&mut self) -> Vec<(SessionKey, u64)> {
+    /// What each session has had done since this was asked last; of those that had anything done.
+    pub fn take_work(&mut self) -> Vec<(SessionKey, SessionWork)> {
         let slots = self.slots.iter_mut().flatten();
-        let busy = slots.map(|(key, rings)| (*key, std::mem::take(&mut rings.busy_ns)));
-        busy.filter(|(_, ns)| *ns > 0).collect()
+        let work = slots.map(|(key, rings)| (*key, std::mem::take(&mut rings.work)));
+        work.filter(|(_, work)| *work != SessionWork::default()).collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::listening::{self, Listening};
 use crate::load::LoadMeter;
 use crate::names::Names;
 use crate::pending_connections::PendingConnections;
-use crate::placement::{SessionLoad, ShardLoad, permille};
+use crate::placement::{ShardLoad, permille};
 use crate::reports::{AskedReport, Reports};
 use crate::session_rings::{MovingSession, Rings, Sessions};
 use crate::socket_work::{SocketWork, WorkLeft};
@@ -389,14 +389,13 @@ impl Shard {
 
     /// An interval of its thread is over: what the shard was busy with, if that is worth telling.
     pub fn tell_load(&mut self, (interval_ns, busy_ns): (u64, u64)) {
-        let mut sessions = Vec::new();
-        for (key, busy_ns) in self.sessions.take_busy() {
-            let partner = take_partner(&mut self.engine, key);
-            let partner = partner.map(|(shard, calls)| (usize::from(shard.0), calls));
-            sessions.push(SessionLoad { key, busy_ns, partner });
+        let work = self.sessions.take_work();
+        let mut load = ShardLoad::shared_out(interval_ns, busy_ns, &work);
+        for session in &mut load.sessions {
+            let partner = take_partner(&mut self.engine, session.key);
+            session.partner = partner.map(|(shard, calls)| (usize::from(shard.0), calls));
         }
         self.load.measure_sessions(self.crossings.are_several(), permille(busy_ns, interval_ns));
-        let load = ShardLoad { interval_ns, busy_ns, sessions };
         if load.is_worth_telling() {
             self.notify(Notice::Busy(load));
         }

@@ -13,7 +13,7 @@ use crate::shard::Shard;
 use crate::sockets::NativeSockets;
 use crate::token::Token;
 use trunkline_call::Instant;
-use trunkline_call::entry::{gives_back, message_bytes};
+use trunkline_call::entry::{gives_back, message_bytes, returned_bytes};
 use trunkline_engine::{SessionKey, Turn};
 use trunkline_net::Ready;
 use trunkline_shm::RingError;
@@ -206,7 +206,7 @@ impl Shard {
         let began = now();
         let worked = self.take_entries(key);
         if worked && let Some(rings) = self.sessions.find(key) {
-            rings.busy_ns += now().since_ns(began);
+            rings.work.entries_ns += now().since_ns(began);
         }
         worked
     }
@@ -244,6 +244,9 @@ impl Shard {
             };
             rings.idle_turns = 0;
             let bytes = message_bytes(&entry);
+            if self.load.is_by_session() {
+                rings.work.carried(bytes.saturating_add(returned_bytes(&entry)));
+            }
             left = left.saturating_sub(bytes);
             if is_shared && !gives_back(&entry) {
                 self.tenants.charge(self.engine.on_behalf_of(key, &entry), bytes);
