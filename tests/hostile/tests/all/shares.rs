@@ -15,9 +15,11 @@ const USERS: [u32; 2] = [54_321, 54_322];
 const BY_USER: &str = "[[tenant]]\nuid = 54321\nweight = 3\n";
 /// The same by what its callers serve.
 const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n";
-/// Calls of either user that are queued, as many of both as are compared: the first has some left then.
-/// The largest of them fit into the receive heap of one session.
-const QUEUED: u64 = 1_800;
+/// Calls of either user that are queued, of small ones and of large. Two thirds of them are less than one session may
+/// have under way, and fit into its receive heap.
+const QUEUED: [u64; 2] = [4_000, 1_800];
+/// From so many bytes on they are large.
+const LARGE_BYTES: usize = 4 << 10;
 /// Calls of one that is alone.
 const CALLS: u64 = 20_000;
 
@@ -58,10 +60,14 @@ fn ends(host: &mut Host, pair: Pair, programs: [Process; 2], what: &str) {
 /// program before it attaches.
 ///
 /// Both have a ring full of calls before the daemon looks, and one session serves both: it is told the calls in the
-/// order in which the shard has taken them, whatever else the machine does.
+/// order in which the shard has taken them, whatever else the machine does. Counted from where both have had some.
 fn ratio(what: &str, weights: &str, bytes: usize, prepare: impl FnOnce(&Process)) -> Option<f64> {
     let (mut host, pair, mut programs) = stage(what, weights)?;
     prepare(&programs[0]);
+    let queued = QUEUED[usize::from(bytes >= LARGE_BYTES)];
+    // Either has some left when so many are taken, also if it was alone for the eight turns after which a shard hears of
+    // a ring that was at rest.
+    let compared = queued * 2 / 3;
     let wants = Attach { submission_entries: 8192, completion_entries: 8192, ..Attach::default() };
     let mut server = Application::attach_as(&host.socket(), wants).unwrap();
     let routes = USERS.map(|user| {
@@ -70,15 +76,19 @@ fn ratio(what: &str, weights: &str, bytes: usize, prepare: impl FnOnce(&Process)
     });
     programs.iter_mut().for_each(|program| _ = order(program, &format!("client {bytes}")));
     host.daemon().stop_for(|| {
-        programs.iter_mut().for_each(|program| _ = order(program, &format!("fill {QUEUED}")));
+        programs.iter_mut().for_each(|program| _ = order(program, &format!("fill {queued}")));
     });
     let mut had = [0_u64; 2];
+    let mut first = None;
     until("as many calls as one of them has", || {
-        while let Some(completion) = server.hear().unwrap().filter(|_| had[0] + had[1] < QUEUED) {
+        while let Some(completion) = server.hear().unwrap().filter(|_| had[0] + had[1] < compared) {
             let Completion::Call(call) = completion else { continue };
-            had[usize::from(call.route == routes[1])] += 1;
+            // Of a ring that is at rest a shard hears some turns later; until then the other is alone.
+            if call.route != *first.get_or_insert(call.route) || had != [0, 0] {
+                had[usize::from(call.route == routes[1])] += 1;
+            }
         }
-        (had[0] + had[1] == QUEUED).then_some(())
+        (had[0] + had[1] == compared).then_some(())
     });
     let ratio = had[0] as f64 / had[1] as f64;
     eprintln!("{what}: {had:?} calls with {bytes} bytes, {ratio:.3} to 1");
