@@ -15,11 +15,13 @@ const USERS: [u32; 2] = [54_321, 54_322];
 const BY_USER: &str = "[[tenant]]\nuid = 54321\nweight = 3\n";
 /// The same by what its callers serve.
 const BY_SERVICE: &str = "[[tenant]]\nservice = \"hostile.v1.User54321\"\nweight = 3\n";
-/// Calls of either user that are queued, of small ones and of large. Two thirds of them are less than one session may
-/// have under way, and fit into its receive heap.
-const QUEUED: [u64; 2] = [4_000, 1_800];
+/// Calls of either user that are queued, of small ones and of large: those fit into the receive heap of one session.
+/// Credit is had in rounds, and a turn has 64 entries, so that of few small ones either may have a tenth more.
+const QUEUED: [u64; 2] = [8_000, 1_800];
 /// From so many bytes on they are large.
 const LARGE_BYTES: usize = 4 << 10;
+/// So many calls at once.
+const LIMITS: &str = "[limits]\ncalls_made_per_session = 16384\ncalls_delivered_per_session = 16384\n";
 /// Calls of one that is alone.
 const CALLS: u64 = 20_000;
 
@@ -30,7 +32,7 @@ fn stage(what: &str, weights: &str) -> Option<(Host, Pair, [Process; 2])> {
         return None;
     }
     use_program(env!("CARGO_BIN_EXE_hostile"));
-    let host = Host::open_to_users_of_one_shard(weights);
+    let host = Host::open_to_users_of_one_shard(&format!("{LIMITS}{weights}"));
     let pair = Pair::begin(&host);
     let socket = host.socket();
     let words = ["attacker", socket.to_str().unwrap(), ""];
