@@ -28,12 +28,14 @@ use crate::cluster::ClusterKey;
 use crate::due::Due;
 use crate::engine::{Engine, Turn};
 use crate::gateway_client::APPLICATION;
+use crate::permit::admit_as_sent;
 use crate::registry::{Form, MessageType, MethodTypes};
 use crate::retry::keep_body;
 use crate::session::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
 use trunkline_call::{Code, Deadline, Fault, Instant, Pattern, VouchedCaller};
+use trunkline_message::View;
 use trunkline_policy::{Admission, Mirror, Permits, Plan, Side, Verdict};
 
 /// A copy that has not left yet, and its opening.
@@ -50,10 +52,14 @@ impl Engine {
     }
 
     /// The same for the session that will serve it.
+    #[inline]
     pub(crate) fn enlist_server(&mut self, key: CallKey) {
-        if self.admission.chain().is_empty() {
-            return;
+        if self.admission.chain().stands_on(Side::Server) {
+            self.enlist_handler(key);
         }
+    }
+
+    fn enlist_handler(&mut self, key: CallKey) {
         let Some(call) = self.calls.find(key) else { return };
         let Some(session) = call.handler() else { return };
         let server = self.registry.servers(call.method).iter().find(|server| server.session == session);
@@ -94,12 +100,20 @@ impl Engine {
         let Some(policies) = self.calls.find_mut(key).and_then(|call| call.policies.take()) else {
             return self.pass_on(turn, key, Direction::Request, opening);
         };
-        if policies.only_refuse() {
-            return match self.admission.permit(turn.now, policies, opening) {
+        let only_refuse = policies.only_refuse();
+        if only_refuse && !policies.reads_messages() {
+            return match self.admission.permit(turn.now, policies, opening, View::EMPTY) {
                 Ok(()) => self.pass_on(turn, key, Direction::Request, opening),
                 Err(denied) => self.deny(turn, key, denied, opening),
             };
         }
+        let policies = match only_refuse {
+            true => match admit_as_sent(self, turn, key, policies, opening) {
+                Some(policies) => policies,
+                None => return,
+            },
+            false => policies,
+        };
         let mut admission = Admission::default();
         if !policies.reads_messages() {
             let judged = self.judge(turn, key, &policies, opening, None, &mut admission);
@@ -154,7 +168,7 @@ impl Engine {
         }
     }
 
-    fn deny(&mut self, turn: &mut Turn<'_>, key: CallKey, denied: Denied, item: &mut Item<'_>) {
+    pub(crate) fn deny(&mut self, turn: &mut Turn<'_>, key: CallKey, denied: Denied, item: &mut Item<'_>) {
         // A call that is refused is logged as others are: its end finds what says so with it.
         if denied.log
             && let Some(call) = self.calls.find_mut(key)

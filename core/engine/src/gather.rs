@@ -35,12 +35,10 @@ pub(crate) enum Gathered<'a> {
 }
 
 impl Engine {
-    /// Whether the end this direction leads to expects items in another shape than they may come in.
-    pub(crate) fn joins_items(&self, key: CallKey, direction: Direction) -> bool {
-        self.calls.find(key).is_some_and(|call| {
-            call.has_one_message(direction).is_some()
-                || self.has_one_message_by_r2p2(call, direction).is_some()
-        })
+    /// Whether this direction leads over R2P2, which expects items in another shape than they may come in.
+    pub(crate) fn joins_by_r2p2(&self, key: CallKey, direction: Direction) -> bool {
+        let call = self.calls.find(key);
+        call.is_some_and(|call| self.has_one_message_by_r2p2(call, direction).is_some())
     }
 
     /// Brings an item into the shape its receiver expects.
@@ -226,11 +224,13 @@ impl Engine {
 }
 
 impl Call {
-    /// Whether an item is all that the session this direction leads to gets, as a method with one message has it.
-    pub fn passes_whole(&self, direction: Direction, item: &Item<'_>) -> bool {
-        is_whole(item)
-            && self.half_of(direction).gathered.is_none()
-            && self.has_one_message(direction) == Some(true)
+    /// Whether an item is to be joined with others, or split, for the session this direction leads to; `None` of other
+    /// ends.
+    #[inline]
+    pub fn reshapes(&self, direction: Direction, item: &Item<'_>) -> Option<bool> {
+        // All of it is there, nearly always, as a method with one message has it.
+        let is_all = is_whole(item) && self.half_of(direction).gathered.is_none();
+        self.has_one_message(direction).map(|one| !(one && is_all))
     }
 
     /// Whether the typed session this direction leads to has one message in it; `None` for other ends, which take

@@ -30,13 +30,14 @@
 //!    needs.
 //!
 //! `start.rs` finds the server end of a new call, at a worker of this host or elsewhere; `admit.rs` asks the policies
-//! about it and does what they say (`chain.rs` exchanges them); `reach.rs` finds it an endpoint and a connection
-//! (`grpc_pool.rs` those of gRPC servers), `retry.rs` tries again. `finish.rs` ends calls in every way they can end,
-//! `step.rs` does what follows from an event, and what time brings. `operator.rs` says what those may ask who ask the
-//! daemon itself, `observe.rs` tells operators, `books.rs` tells tests whether every count agrees with what it counts,
-//! `opaque.rs` is about ends whose types only their application knows, `gateway.rs` forwards calls of gRPC clients to
-//! endpoints, `packing.rs` leaves their messages compressed where it can, `shard/` has calls whose other end is on
-//! another shard of the host, `handover/` is an engine that goes on in another process.
+//! about it and does what they say (`permit.rs` for those that only refuse; `chain.rs` exchanges them); `reach.rs`
+//! finds it an endpoint and a connection (`grpc_pool.rs` those of gRPC servers), `retry.rs` tries again. `finish.rs`
+//! ends calls in every way they can end, `step.rs` does what follows from an event, and what time brings.
+//! `operator.rs` says what those may ask who ask the daemon itself, `observe.rs` tells operators, `books.rs` tells
+//! tests whether every count agrees with what it counts, `opaque.rs` is about ends whose types only their application
+//! knows, `gateway.rs` forwards calls of gRPC clients to endpoints, `packing.rs` leaves their messages compressed
+//! where it can, `shard/` has calls whose other end is on another shard of the host, `handover/` is an engine that
+//! goes on in another process.
 //!
 //! # Invariants
 //! * A call has exactly one outcome, and a handler sees a call at most once: no path sends an `Open` twice.
@@ -97,6 +98,7 @@ mod peer;
 mod peer_end;
 mod peer_events;
 mod peer_io;
+mod permit;
 mod r2p2;
 mod r2p2_end;
 mod r2p2_peer;

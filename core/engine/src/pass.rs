@@ -60,26 +60,34 @@ impl Engine {
             return self.drop_item(item); // a sender that repeats itself must not fill the line
         }
         half.ended = ends(item);
-        let passes_whole = call.passes_whole(direction, item);
+        let reshapes = call.reshapes(direction, item);
         if let Item::Finish { code, metadata, .. } = &*item
             && call.placed.is_some()
         {
             self.tell_balancer(turn.now, key, Some(*code), metadata);
         }
-        if passes_whole {
-            return self.advance(turn, key, direction, item);
+        if reshapes.unwrap_or_else(|| self.joins_by_r2p2(key, direction)) {
+            return self.pass_reshaped(turn, key, direction, item);
         }
-        if !self.joins_items(key, direction) {
-            return self.advance(turn, key, direction, item);
-        }
-        match self.gather(key, direction, item.take()) {
-            Ok(Gathered::Kept) => {}
-            Ok(Gathered::One(mut item)) => self.advance(turn, key, direction, &mut item),
-            Ok(Gathered::Two(mut first, mut second)) => {
-                self.advance(turn, key, direction, &mut first);
-                self.advance(turn, key, direction, &mut second);
-            }
-            Err(fault) => self.fail(turn, key, fault),
+        self.advance(turn, key, direction, item);
+    }
+
+    #[inline(never)]
+    fn pass_reshaped(
+        &mut self,
+        turn: &mut Turn<'_>,
+        key: CallKey,
+        direction: Direction,
+        item: &mut Item<'_>,
+    ) {
+        let shaped = match self.gather(key, direction, item.take()) {
+            Ok(Gathered::Kept) => return,
+            Ok(Gathered::One(item)) => [Some(item), None],
+            Ok(Gathered::Two(first, second)) => [Some(first), Some(second)],
+            Err(fault) => return self.fail(turn, key, fault),
+        };
+        for mut item in shaped.into_iter().flatten() {
+            self.advance(turn, key, direction, &mut item);
         }
     }
 

@@ -121,6 +121,115 @@ fn writing_over_a_message_after_it_was_looked_at_changes_nothing() {
     assert_eq!(world.data(&server, delivered.payload.unwrap()), b"good!");
 }
 
+/// Calls wait for room in the server's heap behind the look at them, while their sender writes over them, others are
+/// looked at, and the policies are exchanged: each arrives as it was judged, by those that held when it began.
+#[test]
+fn what_was_looked_at_waits_as_it_was() {
+    const BYTES: usize = 600_000;
+    for (host, target, sides) in [(0, None, &[Side::Client, Side::Server][..]), (1, TARGET, &[Side::Client])]
+    {
+        for &side in sides {
+            let mut world = World::new();
+            let mut server = world.attach_sized(host, PROTO, None, true, 1 << 20);
+            let mut client = world.attach(0, PROTO, target, false);
+            let begin = |world: &mut World, client: &mut App, data: &[u8]| {
+                let payload = world.blob(client, data);
+                let call = client.call(0, Some(payload), true);
+                world.submit(client, Submission::Call(call)).unwrap();
+                call.call
+            };
+            apply(&mut world, 0, &[access(side, "request.data.size() == 4")]);
+            let sent: Vec<Vec<u8>> = (1..=3u8).map(|fill| vec![fill; BYTES]).collect();
+            for data in &sent {
+                begin(&mut world, &mut client, data);
+            }
+            let refuse = |world: &mut World, client: &mut App, data: &[u8]| {
+                let refused = begin(world, client, data);
+                world.settle(&mut [&mut *client]);
+                let outcome = client.take_finish();
+                assert_eq!((outcome.call, outcome.code), (refused, Code::PermissionDenied));
+                world.submit(client, release(refused, None, outcome.metadata, 9)).unwrap();
+            };
+            refuse(&mut world, &mut client, b"four");
+            // Whatever is of theirs in the sender's heap now, it is not what was looked at.
+            let heap = world.hosts[0].heaps.slots.get_mut(&client.key.to_bits()).unwrap();
+            heap.send.iter_mut().filter(|byte| (2..=3).contains(*byte)).for_each(|byte| *byte = 9);
+            apply(&mut world, 0, &[access(side, "request.data.size() > 1000")]);
+            refuse(&mut world, &mut client, &[7; 2000]);
+            apply(&mut world, 0, &[]);
+            let mut seen = Vec::new();
+            while seen.len() < sent.len() {
+                world.settle(&mut [&mut client, &mut server]);
+                let delivered = server.take_call();
+                seen.push(world.data(&server, delivered.payload.unwrap()));
+                world.submit(&server, Submission::Finish(finish(delivered.call, Code::Ok, None))).unwrap();
+                let release = release(delivered.call, delivered.payload, delivered.metadata, 0);
+                world.submit(&server, release).unwrap();
+            }
+            assert!(seen == sent, "{side:?} of host {host}");
+            world.settle(&mut [&mut client, &mut server]);
+            for ended in client.take() {
+                let Completion::Finish(ended) = ended else { panic!("{ended:?}") };
+                assert_eq!(ended.code, Code::Ok);
+                world.submit(&client, release(ended.call, None, ended.metadata, 9)).unwrap();
+            }
+            world.advance(1);
+            assert_eq!(world.leftovers(), (0, 0));
+        }
+    }
+}
+
+/// Policies that only refuse have a way of their own (`permit.rs`). It says what that of all policies says, message by
+/// message, and counts alike.
+#[test]
+fn those_that_only_refuse_are_asked_like_all_others() {
+    let timeout = |side| Definition {
+        name: "other-way".into(),
+        kind: Kind::Timeout,
+        side,
+        timeout_ms: Some(3_600_000),
+        ..Definition::default()
+    };
+    let named = |name: &str, definition| Definition { name: name.into(), ..definition };
+    for (mut world, mut client, mut server, server_host) in pairs() {
+        for (side, host) in [(Side::Client, 0), (Side::Server, server_host)] {
+            let rules = [
+                named("short", access(side, "request.data.size() == 3")),
+                named("by-time", access(side, "request.data == b'fourteen bytes'")),
+                named(
+                    "when",
+                    Definition { when: Some("request.data.size() > 9".into()), ..access(side, "true") },
+                ),
+            ];
+            let of = |world: &World| -> Vec<_> {
+                let rows = world.hosts[host].engine.policy_rows();
+                rows.into_iter()
+                    .filter(|row| row.definition.kind == Kind::Access)
+                    .map(|row| row.figures)
+                    .collect()
+            };
+            let mut said = Vec::new();
+            for longer in [false, true] {
+                apply(&mut world, host, &[]);
+                let chain: Vec<_> = rules.iter().cloned().chain(longer.then(|| timeout(side))).collect();
+                apply(&mut world, host, &chain);
+                let mut ended = Vec::new();
+                for data in [&b""[..], b"yes", b"fourteen bytes", b"passes", b"0123456789", &[5; 90_000]] {
+                    ended.push(call(&mut world, &mut client, &mut server, data));
+                }
+                said.push((ended, of(&world)));
+            }
+            assert_eq!(said[0], said[1], "{side:?}");
+            let passed = said[0].0.iter().filter(|(code, ..)| *code == Code::Ok).count();
+            assert_eq!(passed, 2, "{side:?}: some pass, and some do not");
+            apply(&mut world, host, &[]);
+        }
+        // Blocks nobody will fill go back with the next turn.
+        world.advance(1);
+        assert_eq!(world.leftovers(), (0, 0));
+    }
+}
+
 #[test]
 fn malformed_messages_end_before_they_are_judged() {
     for encoding in [Encoding::Linear, Encoding::Protobuf] {

@@ -18,6 +18,8 @@ pub const POLICIES_MAX: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
     pub(crate) rules: Vec<Arc<Rule>>,
+    /// Whether any of them stands on the client's side, and on the server's.
+    sides: [bool; 2],
 }
 
 /// A method as an application calls or serves it: what a chain is compiled for.
@@ -87,6 +89,7 @@ impl Chain {
             }
             chain.check_reachable(&rule).map_err(wrong)?;
             chain.check_alone(&rule).map_err(wrong)?;
+            chain.sides[definition.side as usize] = true;
             chain.rules.push(Arc::new(rule));
         }
         Ok(chain)
@@ -178,6 +181,12 @@ impl Chain {
     /// Whether no policy is in it.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// Whether any policy stands on this side of calls.
+    #[inline]
+    pub fn stands_on(&self, side: Side) -> bool {
+        self.sides[side as usize]
     }
 
     /// Compiles what applies to a method; `None` if nothing does. The error is the first one met: the policy it names

@@ -115,6 +115,7 @@ impl Policies {
     ///
     /// # Errors
     /// The first refusal.
+    #[inline]
     pub fn permit(
         &mut self,
         plan: &Plan,

@@ -67,11 +67,13 @@ const fn routed(name: &'static str, words: &'static [&'static str]) -> Case {
     Case { name, program, words, times: 20_000 }
 }
 
-const CASES: [Case; 27] = [
+const CASES: [Case; 29] = [
     calls("call, one host, 1 at once", &["one-host", "none", "1"]),
     calls("call, one host, 128 at once", &["one-host", "none", "128"]),
     calls("call, two hosts, 1 at once", &["two-hosts", "none", "1"]),
     calls("call, two hosts, 128 at once", &["two-hosts", "none", "128"]),
+    calls("call, two shards of a host, 1 at once", &["two-shards", "none", "1"]),
+    calls("call, two shards of a host, 128 at once", &["two-shards", "none", "128"]),
     calls("call, two hosts, 1 at once, a policy that does nothing", &["two-hosts", "null", "1"]),
     calls("call, two hosts, 1 at once, a policy that reads a field", &["two-hosts", "content", "1"]),
     calls("call, one host, 1 at once, not recorded", &["one-host", "none", "1", "unrecorded"]),

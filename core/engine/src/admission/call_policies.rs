@@ -59,12 +59,10 @@ impl CallPolicies {
         (*log, *class, *held_until, *queued) = (false, None, None, None);
     }
 
-    /// Whether all they can do is to refuse the call, by nothing but its metadata.
+    /// Whether all they can do is to refuse the call when it begins, by nothing but its metadata and its message.
     pub fn only_refuse(&self) -> bool {
-        self.plans
-            .iter()
-            .flatten()
-            .all(|plan| plan.only_refuses() && !plan.needs_message() && !plan.needs_facts())
+        let mut plans = self.plans.iter().flatten();
+        plans.all(|plan| plan.only_refuses() && !plan.needs_facts() && !plan.inspects_messages())
     }
 
     /// Whether nothing is to be remembered until the call ends.

@@ -286,7 +286,8 @@ impl AdmissionControl {
         Ok(())
     }
 
-    /// Asks policies that [only refuse](CallPolicies::only_refuse) about a call that begins. They are through with it.
+    /// Asks policies that [only refuse](CallPolicies::only_refuse) about a call that begins, whose message is `request`
+    /// if they look at it. They are through with it.
     ///
     /// # Errors
     /// The first refusal.
@@ -295,11 +296,20 @@ impl AdmissionControl {
         now: Instant,
         policies: Box<CallPolicies>,
         opening: &Item<'_>,
+        request: View<'_>,
     ) -> Result<(), Denied> {
         let metadata: &[u8] = if let Item::Open { metadata, .. } = opening { metadata } else { &[] };
-        let request_bytes = opening.body().map_or(0, |body| body.len().into());
-        let facts = CallFacts::default();
-        let inputs = inputs_of(&facts, "", metadata, request_bytes, View::EMPTY);
+        let inputs = Inputs {
+            request,
+            metadata,
+            path: "",
+            application: "",
+            peer_identity: "",
+            caller: None,
+            peer_address: "",
+            deadline: Deadline::NONE,
+            request_bytes: opening.body().map_or(0, |body| body.len().into()),
+        };
         for plan in policies.plans.iter().flatten() {
             let message = opening.body().is_some() || !plan.client_streams();
             self.policies.permit(plan, now, &inputs, message)?;
@@ -324,8 +334,17 @@ impl AdmissionControl {
             Item::Open { metadata, .. } => metadata,
             _ => &*policies.metadata,
         };
-        let request_bytes = item.body().map_or(0, |body| body.len().into());
-        let inputs = inputs_of(facts, application, metadata, request_bytes, request);
+        let inputs = Inputs {
+            request,
+            metadata,
+            path: facts.path,
+            application,
+            peer_identity: facts.peer_identity,
+            caller: facts.caller,
+            peer_address: &facts.peer_address,
+            deadline: facts.deadline,
+            request_bytes: item.body().map_or(0, |body| body.len().into()),
+        };
         if !matches!(item, Item::Open { .. }) {
             return self.policies.inspect(plan, now, &inputs);
         }
@@ -479,27 +498,6 @@ impl AdmissionControl {
 
     pub fn poll_access_record(&mut self) -> Option<AccessRecord> {
         self.access_log.poll()
-    }
-}
-
-/// What expressions may ask about a call.
-fn inputs_of<'a>(
-    facts: &'a CallFacts<'_>,
-    application: &'a str,
-    metadata: &'a [u8],
-    request_bytes: u64,
-    request: View<'a>,
-) -> Inputs<'a> {
-    Inputs {
-        request,
-        metadata,
-        path: facts.path,
-        application,
-        peer_identity: facts.peer_identity,
-        caller: facts.caller,
-        peer_address: &facts.peer_address,
-        deadline: facts.deadline,
-        request_bytes,
     }
 }
 

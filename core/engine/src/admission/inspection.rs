@@ -9,7 +9,7 @@ use crate::registry::MessageType;
 use crate::{Heaps, SessionKey};
 use std::borrow::Cow;
 use trunkline_call::Encoding;
-use trunkline_call::entry::Span;
+use trunkline_call::entry::{Payload, Span};
 use trunkline_message::transcode::{DecodeLimits, Encoded};
 use trunkline_message::{AlignedBuf, CheckError, Extent, HEADER_BYTES, Header, View, check};
 
@@ -131,10 +131,15 @@ impl Inspection {
     pub fn seal<'i>(&'i self, item: &mut Item<'i>) {
         let (Item::Open { body: Some(body), .. } | Item::Message { body, .. }) = item else { return };
         if let Body::Lent { session, payload } = *body {
-            let linear = payload.encoding == Encoding::Linear;
-            let bytes = if linear { self.private() } else { &self.wire };
-            *body = Body::Sealed { session, payload, bytes: Cow::Borrowed(bytes) };
+            *body = self.sealed(session, payload);
         }
+    }
+
+    /// The copy that was looked at, in the place of the message that was lent.
+    pub fn sealed(&self, session: SessionKey, payload: Payload) -> Body<'_> {
+        let linear = payload.encoding == Encoding::Linear;
+        let bytes = if linear { self.private() } else { &self.wire };
+        Body::Sealed { session, payload, bytes: Cow::Borrowed(bytes) }
     }
 
     /// Gives large buffers back.

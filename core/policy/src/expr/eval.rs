@@ -235,14 +235,13 @@ impl<'a> Frame<'a> {
     ) -> Result<bool, EvalError> {
         let (left, right) = (self.operand(left)?, self.operand(right)?);
         self.steps.charge_bytes(left.bytes())?;
-        let order = left.compare(right);
         Ok(match comparison {
-            Comparison::Equal => order == Some(Ordering::Equal),
-            Comparison::NotEqual => order != Some(Ordering::Equal),
-            Comparison::Less => order == Some(Ordering::Less),
-            Comparison::LessOrEqual => order.is_some_and(Ordering::is_le),
-            Comparison::Greater => order == Some(Ordering::Greater),
-            Comparison::GreaterOrEqual => order.is_some_and(Ordering::is_ge),
+            Comparison::Equal => left.equals(right),
+            Comparison::NotEqual => !left.equals(right),
+            Comparison::Less => left.compare(right) == Some(Ordering::Less),
+            Comparison::LessOrEqual => left.compare(right).is_some_and(Ordering::is_le),
+            Comparison::Greater => left.compare(right) == Some(Ordering::Greater),
+            Comparison::GreaterOrEqual => left.compare(right).is_some_and(Ordering::is_ge),
         })
     }
 

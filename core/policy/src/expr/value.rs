@@ -121,6 +121,15 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Whether two values the checker found comparable are one. Texts of two lengths are not, whatever is in them.
+    #[inline]
+    pub fn equals(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Str(a), Self::Str(b)) | (Self::Bytes(a), Self::Bytes(b)) => a == b,
+            _ => self.compare(other) == Some(Ordering::Equal),
+        }
+    }
+
     /// Order of two values the checker found comparable; numbers by where they stand on the number line, whatever
     /// their types. `None` for what has no order (NaN).
     pub fn compare(self, other: Self) -> Option<Ordering> {

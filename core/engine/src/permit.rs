@@ -1,0 +1,57 @@
+//! Calls whose policies only let them go on or refuse them, and read their messages: nearly all that read any.
+//!
+//! Nothing is remembered of such a call, nothing else of it is asked for, and its message has one type. What holds for
+//! any policy (`admit.rs`) costs twice as much.
+
+use crate::CallKey;
+use crate::admission::{CallPolicies, Denied};
+use crate::call::{Body, Call, Direction, Item, ServerEnd};
+use crate::convert::conversion_fault;
+use crate::engine::{Engine, Turn};
+use crate::registry::{Form, MessageType};
+
+// LIFE: 7
+/// Asks policies that [only refuse](CallPolicies::only_refuse) about a call that begins, and sends it on its way if
+/// they let it. Returns them if this is no call for it: its message is not there yet, or has no one type.
+pub(crate) fn admit_as_sent(
+    engine: &mut Engine,
+    turn: &mut Turn<'_>,
+    key: CallKey,
+    policies: Box<CallPolicies>,
+    opening: &mut Item<'_>,
+) -> Option<Box<CallPolicies>> {
+    let Engine { admission, calls, scratch, .. } = engine;
+    let Some(body) = opening.body() else { return Some(policies) };
+    let Some(sent) = calls.find(key).and_then(type_read) else { return Some(policies) };
+    let mut inspection = admission.take_inspection();
+    let judged = match inspection.inspect(turn.heaps, &scratch.limits, sent, body) {
+        Ok(inspected) => {
+            let view = inspection.view(turn.heaps, inspected);
+            admission.permit(turn.now, policies, opening, view)
+        }
+        Err(error) => Err(Denied::from(conversion_fault(error, Direction::Request))),
+    };
+    match (judged, &mut *opening) {
+        (Err(denied), _) => engine.deny(turn, key, denied, opening),
+        // What was read is what is sent, whatever its sender makes of the original meanwhile.
+        (Ok(()), Item::Open { metadata, body: Some(Body::Lent { session, payload }), end }) => {
+            let body = Some(inspection.sealed(*session, *payload));
+            let mut sealed = Item::Open { metadata: metadata.as_ref().into(), body, end: *end };
+            engine.pass_on(turn, key, Direction::Request, &mut sealed);
+        }
+        (Ok(()), _) => engine.pass_on(turn, key, Direction::Request, opening),
+    }
+    engine.admission.put_back(inspection);
+    None
+}
+
+/// The type as which policies of both sides read the message a call begins with, if that is how it was sent: its
+/// server, if that is here, has it, too.
+fn type_read(call: &Call) -> Option<&MessageType> {
+    let Some(Form::Typed(sent)) = call.form_sent(Direction::Request) else { return None };
+    let is_served_as_sent = match &call.server {
+        ServerEnd::Session { types, .. } => types.input.fingerprint() == sent.fingerprint,
+        _ => true,
+    };
+    is_served_as_sent.then_some(sent)
+}
