@@ -67,8 +67,8 @@ fn ratio(what: &str, weights: &str, bytes: usize, prepare: impl FnOnce(&Process)
     let (mut host, pair, mut programs) = stage(what, weights)?;
     prepare(&programs[0]);
     let queued = QUEUED[usize::from(bytes >= LARGE_BYTES)];
-    // Either has some left when so many are taken, also if it was alone for the eight turns after which a shard hears of
-    // a ring that was at rest.
+    // Either has some left when so many are taken, also if it was alone for the eight turns after which a shard hears
+    // of a ring that was at rest.
     let compared = queued * 2 / 3;
     let wants = Attach { submission_entries: 8192, completion_entries: 8192, ..Attach::default() };
     let mut server = Application::attach_as(&host.socket(), wants).unwrap();
