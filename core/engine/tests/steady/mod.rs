@@ -21,7 +21,10 @@ syntax = "proto3";
 package steady;
 message Blob { bytes data = 1; string note = 2; }
 service Echo { rpc Once(Blob) returns (Blob); }
+service Other { rpc Once(Blob) returns (Blob); }
 "#;
+/// What is served as a rule, and on the second of two shards where nothing is to cross.
+const SERVICES: [&str; 2] = ["steady.Echo", "steady.Other"];
 
 /// 64 bytes of request on the wire, as in the measured small call.
 const DATA_BYTES: u8 = 62;
@@ -79,6 +82,8 @@ pub struct Steady {
     links: Vec<[PeerKey; 2]>,
     /// What is on its way between shards, as a queue between two threads would hold it.
     crossing: VecDeque<Crossing>,
+    /// The other shard, if that is on another thread.
+    neighbour: Option<Neighbour>,
     client: App,
     server: App,
     /// Bytes on their way, and as read with what was left of the last read before them.
@@ -86,6 +91,14 @@ pub struct Steady {
     read: Vec<u8>,
     completed: Vec<Completion>,
     calls: u64,
+}
+
+/// Ends of the queues to and from a shard on another thread.
+#[allow(dead_code, reason = "the test of allocations has one thread")]
+pub struct Neighbour {
+    pub index: ShardIndex,
+    pub outgoing: rtrb::Producer<Crossing>,
+    pub incoming: rtrb::Consumer<Crossing>,
 }
 
 struct Host {
@@ -105,22 +118,34 @@ impl Steady {
     pub fn new(hosts: Hosts, chain: &Chain) -> Self {
         let count = if hosts == Hosts::One { 1 } else { 2 };
         let shared = Arc::new(HostLimits::new(if hosts == Hosts::Shards { 2 } else { 1 }));
-        let host = |index| {
-            let mut engine = Engine::new(Limits::default(), "steady", 1);
-            join_shards(&mut engine, ShardIndex(index), shared.shards());
-            share_limits(&mut engine, &shared);
-            engine.apply_policies(chain.clone()).expect("the chain fits");
-            Host { engine, heaps: BlockHeaps::default() }
-        };
         let target = (hosts == Hosts::Two).then_some("tcp://127.0.0.1:1");
-        let mut hosts: Vec<Host> = (0..count as u16).map(host).collect();
-        let server = attach(&mut hosts, count - 1, None, true);
-        let client = attach(&mut hosts, 0, target, false);
+        let hosts = (0..count).map(|index| host(ShardIndex(index), &shared, chain)).collect();
+        Self::attached(hosts, SERVICES[0], target, None)
+    }
+
+    /// One of two shards of a host, with a client and a server of its own, of a service that the other has not, so that
+    /// no call crosses; `neighbour` is the other, and `shared` what belongs to both.
+    #[allow(dead_code, reason = "the test of allocations has one thread")]
+    pub fn on_shard(index: ShardIndex, shared: &Arc<HostLimits>, neighbour: Neighbour) -> Self {
+        let hosts = vec![host(index, shared, &chain("none"))];
+        Self::attached(hosts, SERVICES[usize::from(index.0)], None, Some(neighbour))
+    }
+
+    fn attached(
+        mut hosts: Vec<Host>,
+        service: &str,
+        target: Option<&str>,
+        neighbour: Option<Neighbour>,
+    ) -> Self {
+        let last = hosts.len() - 1;
+        let server = attach(&mut hosts, last, service, None, true);
+        let client = attach(&mut hosts, 0, service, target, false);
         let mut steady = Self {
             now: Instant(1_000_000),
             hosts,
             links: Vec::new(),
             crossing: VecDeque::new(),
+            neighbour,
             client,
             server,
             pipe: Vec::new(),
@@ -276,6 +301,16 @@ impl Steady {
         if self.hosts.len() == 2 && self.links.is_empty() {
             [(0, 1), (1, 0)].into_iter().for_each(|(from, to)| self.cross(from, to));
         }
+        if let Some(Neighbour { index, outgoing, incoming }) = &mut self.neighbour {
+            let Host { engine, heaps } = &mut self.hosts[0];
+            let mut turn = Turn { now: self.now, heaps };
+            while let Ok(said) = incoming.pop() {
+                handle_crossing(engine, &mut turn, *index, said);
+            }
+            send_crossings(engine, &mut turn, *index, &mut |said| {
+                outgoing.push(said).map_err(|rtrb::PushError::Full(said)| said)
+            });
+        }
     }
 
     /// What one shard has for the other gets there.
@@ -322,13 +357,21 @@ impl Steady {
     }
 }
 
-fn attach(hosts: &mut [Host], host: usize, target: Option<&str>, serves: bool) -> App {
+fn host(index: ShardIndex, shared: &Arc<HostLimits>, chain: &Chain) -> Host {
+    let mut engine = Engine::new(Limits::default(), "steady", 1);
+    join_shards(&mut engine, index, shared.shards());
+    share_limits(&mut engine, shared);
+    engine.apply_policies(chain.clone()).expect("the chain fits");
+    Host { engine, heaps: BlockHeaps::default() }
+}
+
+fn attach(hosts: &mut [Host], host: usize, service: &str, target: Option<&str>, serves: bool) -> App {
     let schema = Arc::new(BoundSchema::new(Schema::from_proto_source("steady.proto", PROTO).unwrap()));
     let Host { engine, heaps } = &mut hosts[host];
     let key = engine.attach(format!("app{host}"), u64::from((BLOCKS + 1) * BLOCK_BYTES));
     heaps.insert(key, &linear(&schema));
-    let calls = [("/steady.Echo/Once".to_owned(), target.map(str::to_owned))];
-    let services = if serves { vec!["steady.Echo".to_owned()] } else { Vec::new() };
+    let calls = [(format!("/{service}/Once"), target.map(str::to_owned))];
+    let services = if serves { vec![service.to_owned()] } else { Vec::new() };
     let request = BindRequest { schema: Some(&schema), serves: &services, calls: &calls, permitted: &[] };
     let route = engine.bind(key, &request).unwrap().calls[0];
     App { host, key, route }
