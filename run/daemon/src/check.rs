@@ -11,7 +11,12 @@ mod sockets;
 use crate::config::{Breach, Config, ConfigError};
 use crate::keys::of_files;
 use std::path::Path;
-use trunkline_net::{Endpoint, TlsError};
+use trunkline_net::{Endpoint, TlsClient, TlsError};
+
+/// What is in files of TLS.
+const CHAIN: &str = "a certificate chain";
+const KEY: &str = "a private key that is not encrypted";
+const ROOTS: &str = "the roots of servers' certificates";
 
 /// Holds a configuration against this host. `text` is what it was read from, `origin` names that in errors. Modules
 /// among the policies are loaded, asked for an instance, and unloaded again.
@@ -20,6 +25,7 @@ use trunkline_net::{Endpoint, TlsError};
 /// [`ConfigError`] for the first thing that is not there or cannot be used, with the place of the key that names it.
 pub fn check_host(config: &Config, text: &str, origin: &str) -> Result<(), ConfigError> {
     let checked = keys(config)
+        .and_then(|()| collector_keys(config))
         .and_then(|()| shared_keys(config))
         .and_then(|()| folders(config))
         .and_then(|()| sockets::check(config));
@@ -29,38 +35,70 @@ pub fn check_host(config: &Config, text: &str, origin: &str) -> Result<(), Confi
 }
 
 fn keys(config: &Config) -> Result<(), Breach> {
-    let error = match of_files(&config.tls) {
-        Ok(_) => return Ok(()),
-        Err(error) => error,
-    };
     let tls = &config.tls;
-    let keys = [
-        (&tls.certificate, "tls.certificate", "a certificate chain"),
-        (&tls.key, "tls.key", "a private key that is not encrypted"),
-        (&tls.client_ca, "tls.client_ca", "the roots of clients' certificates"),
-        (&tls.ca, "tls.ca", "the roots of servers' certificates"),
-        (&tls.crl, "tls.crl", "lists of revoked certificates"),
-    ];
-    let [certificate, key, client_ca, ca, crl] = &keys;
-    let of_file = |path: &Path| keys.iter().find(|(named, ..)| *named == path);
-    let found = match &error {
-        // One file may be named by several keys: what was looked for in it says which.
-        TlsError::Content { what, .. } if what.contains("PRIVATE KEY") => Some(key),
-        TlsError::Content { path, .. } if *path == tls.crl => Some(crl),
-        TlsError::Content { path, .. } => {
-            [certificate, client_ca, ca].into_iter().find(|(named, ..)| *named == path)
-        }
-        TlsError::Unreadable { path, .. } => of_file(path),
-        TlsError::Mismatch { .. } => Some(key),
-        TlsError::NoRoots { .. } => None,
+    let named = FileKeys {
+        certificate: ("tls.certificate", &tls.certificate, CHAIN),
+        key: ("tls.key", &tls.key, KEY),
+        client_ca: Some(("tls.client_ca", &tls.client_ca, "the roots of clients' certificates")),
+        ca: ("tls.ca", &tls.ca, ROOTS),
+        crl: Some(("tls.crl", &tls.crl, "lists of revoked certificates")),
     };
-    // The system's roots are named by no key.
-    let (_, key, content) = found.unwrap_or(ca);
-    let advice = match &error {
-        TlsError::Mismatch { .. } => "write the certificate and the key that were made for each other".into(),
-        _ => format!("write the path of a PEM file with {content}, which the daemon's user may read"),
+    of_files(tls).map(drop).map_err(|error| named.breach(&error))
+}
+
+/// Keys for the OpenTelemetry collector.
+fn collector_keys(config: &Config) -> Result<(), Breach> {
+    let Some(files) = config.otlp.files(&config.tls) else { return Ok(()) };
+    let otlp = &config.otlp;
+    let named = FileKeys {
+        certificate: ("otlp.certificate", &otlp.certificate, CHAIN),
+        key: ("otlp.key", &otlp.key, KEY),
+        client_ca: None,
+        ca: ("otlp.ca", &otlp.ca, ROOTS),
+        crl: None,
     };
-    Err(Breach { key: (*key).into(), problem: error.to_string(), advice })
+    TlsClient::load(&files).map(drop).map_err(|error| named.breach(&error))
+}
+
+/// A key of the configuration, the file it names, and what is in that file.
+type FileKey<'a> = (&'static str, &'a Path, &'static str);
+
+/// Which keys of the configuration name files of TLS.
+struct FileKeys<'a> {
+    certificate: FileKey<'a>,
+    key: FileKey<'a>,
+    client_ca: Option<FileKey<'a>>,
+    ca: FileKey<'a>,
+    crl: Option<FileKey<'a>>,
+}
+
+impl FileKeys<'_> {
+    /// What is wrong with a file, under the key that names it.
+    fn breach(&self, error: &TlsError) -> Breach {
+        let Self { certificate, key, client_ca, ca, crl } = self;
+        let certificates = [certificate].into_iter().chain(client_ca).chain([ca]);
+        let found = match error {
+            // One file may be named by several keys: what was looked for in it says which.
+            TlsError::Content { what, .. } if what.contains("PRIVATE KEY") => Some(key),
+            TlsError::Content { path, .. } => {
+                crl.iter().chain(certificates).find(|(_, named, _)| *named == path)
+            }
+            TlsError::Unreadable { path, .. } => {
+                certificates.chain([key]).chain(crl).find(|(_, named, _)| *named == path)
+            }
+            TlsError::Mismatch { .. } => Some(key),
+            TlsError::NoRoots { .. } => None,
+        };
+        // The system's roots are named by no key.
+        let (name, _, content) = found.unwrap_or(ca);
+        let advice = match error {
+            TlsError::Mismatch { .. } => {
+                "write the certificate and the key that were made for each other".into()
+            }
+            _ => format!("write the path of a PEM file with {content}, which the daemon's user may read"),
+        };
+        Breach { key: (*name).into(), problem: error.to_string(), advice }
+    }
 }
 
 /// Keys that hosts share.

@@ -1,15 +1,18 @@
 //! The thread that exports, and what became of what it had to send.
 
 use crate::body::ExportOrigin;
+use crate::connection::CollectorAddress;
 use crate::metrics::{self, FigureTimes};
-use crate::post::{CollectorAddress, Posted, post};
+use crate::post::{Posted, post};
 use crate::spans;
+use crate::tls::CollectorTls;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use trunkline_net::ClientFiles;
 use trunkline_telemetry::{Exposition, TRACED_CALLS_MAX, TracedCall};
 
 /// Calls that wait for the collector. At half a kilobyte each, 4 MiB.
@@ -43,6 +46,8 @@ pub struct ExportSettings {
     pub port: u16,
     /// What stands in front of `/v1/metrics` there.
     pub path: String,
+    /// Whom it must prove to be, and what it is shown; `None` speaks in the clear.
+    pub tls: Option<ClientFiles>,
     /// Time between two sets of figures.
     pub interval: Duration,
     /// Attributes of the resource.
@@ -80,12 +85,12 @@ impl Exporter {
     /// Starts the thread.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// There is no thread to be had, or files of TLS cannot be used.
     pub fn start(settings: ExportSettings, source: ExportSource) -> io::Result<Self> {
         let figures = Arc::new(ExportFigures::default());
         let (stop, stopped) = channel();
         let (ends, ended) = channel();
-        let mut export = Export::new(settings, source, Arc::clone(&figures));
+        let mut export = Export::new(settings, source, Arc::clone(&figures))?;
         std::thread::Builder::new().name("otlp".into()).spawn(move || {
             export.run(&stopped);
             drop(ends);
@@ -128,11 +133,13 @@ struct Pause {
 }
 
 impl Export {
-    fn new(settings: ExportSettings, source: ExportSource, figures: Arc<ExportFigures>) -> Self {
+    fn new(settings: ExportSettings, source: ExportSource, figures: Arc<ExportFigures>) -> io::Result<Self> {
         let started_ns = (source.clocks)().0;
-        Self {
+        let ExportSettings { host, port, path, tls, .. } = settings;
+        let tls = tls.map(CollectorTls::load).transpose().map_err(io::Error::other)?;
+        Ok(Self {
             origin: ExportOrigin::new(&settings.resource, &settings.version),
-            to: CollectorAddress { host: settings.host, port: settings.port, path: settings.path },
+            to: CollectorAddress { host, port, path, tls },
             interval: settings.interval,
             source,
             figures,
@@ -140,7 +147,7 @@ impl Export {
             started_ns,
             pause: Pause::default(),
             is_reached: true,
-        }
+        })
     }
 
     fn run(&mut self, stopped: &Receiver<()>) {
@@ -148,6 +155,9 @@ impl Export {
         loop {
             let is_over = !matches!(stopped.recv_timeout(TICK), Err(RecvTimeoutError::Timeout));
             self.take_spans();
+            if let Some(tls) = &mut self.to.tls {
+                tls.renew();
+            }
             if is_over {
                 self.pause = Pause::default();
             }

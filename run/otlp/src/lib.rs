@@ -6,12 +6,12 @@
 //! alone.
 //!
 //! JSON, because the collector takes it as it takes protobuf, and it needs neither generated code nor a client of gRPC
-//! here. No TLS: a collector stands on the host, or on its network, and sends things on itself.
+//! here. TLS is that of `trunkline-net`; its files are looked at every second, and read again when they change.
 //!
 //! # The way of the data
 //! ```text
 //! ExportSource::traced ──▶ queue ──▶ spans.rs ──┐
-//!                                         ├──▶ body.rs: requests of a bounded size ──▶ post.rs ──▶ the collector
+//!                                               ├──▶ body.rs: requests of a bounded size ──▶ post.rs ──▶ connection.rs
 //! ExportSource::figures ─────────▶ metrics.rs ──┘
 //! ```
 //!
@@ -28,10 +28,12 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod connection;
 mod exporter;
 mod metrics;
 mod post;
 mod spans;
+mod tls;
 
 pub use body::REQUEST_BYTES_MAX;
 pub use exporter::{ExportFigures, ExportSettings, ExportSource, Exporter, SPANS_MAX};

@@ -1,8 +1,8 @@
 //! One request to a collector and its answer: HTTP/1.1, a connection each.
 
+use crate::connection::{CollectorAddress, CollectorConnection};
 use httparse::{EMPTY_HEADER, Status};
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// Time of a whole exchange, the connection included; looking a name up is the system's, and has its own.
@@ -22,22 +22,13 @@ pub(crate) enum Posted {
     Busy(u16),
 }
 
-/// A collector, and where in it.
-#[derive(Clone, Debug)]
-pub(crate) struct CollectorAddress {
-    pub host: String,
-    pub port: u16,
-    pub path: String,
-}
-
 /// Posts a body of JSON to `signal` (`metrics` or `traces`).
 ///
 /// # Errors
 /// The collector cannot be reached, does not answer in time, or does not speak HTTP.
 pub(crate) fn post(address: &CollectorAddress, signal: &str, body: &str) -> io::Result<Posted> {
     let until = Instant::now() + TIME_MAX;
-    let stream = connect(address, until)?;
-    let mut timed = Timed { stream, until };
+    let mut connection = CollectorConnection::open(address, until)?;
     let bracket = address.host.contains(':');
     let (open, close) = if bracket { ("[", "]") } else { ("", "") };
     let head = format!(
@@ -50,63 +41,33 @@ pub(crate) fn post(address: &CollectorAddress, signal: &str, body: &str) -> io::
         env!("CARGO_PKG_VERSION")
     );
     // A collector that answers before it has read all says why.
-    let written = timed.write(head.as_bytes()).and_then(|()| timed.write(body.as_bytes()));
-    match (timed.answer(), written) {
+    let written = connection.write(head.as_bytes()).and_then(|()| connection.write(body.as_bytes()));
+    match (answer(&mut connection), written) {
         (Ok(outcome), _) => Ok(outcome),
+        // An alert of TLS says why nothing is taken any more.
+        (Err(error), _) if error.kind() == io::ErrorKind::InvalidData => Err(error),
         (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
     }
 }
 
-fn connect(address: &CollectorAddress, until: Instant) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for at in (&*address.host, address.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&at, left(until)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
+/// Reads until the answer is whole, or long enough.
+fn answer(connection: &mut CollectorConnection) -> io::Result<Posted> {
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let head = Head::read(&bytes)?;
+        let is_whole = head.as_ref().is_some_and(|head| head.is_whole(bytes.len()));
+        if is_whole || bytes.len() >= ANSWER_BYTES_MAX {
+            return head.map(|head| head.outcome(&bytes)).ok_or_else(malformed);
+        }
+        match connection.read(&mut piece)? {
+            0 => return head.map(|head| head.outcome(&bytes)).ok_or_else(cut),
+            count => bytes.extend_from_slice(&piece[..count]),
         }
     }
-    Err(last)
 }
 
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// A connection until a point in time.
-struct Timed {
-    stream: TcpStream,
-    until: Instant,
-}
-
-impl Timed {
-    fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.stream.set_write_timeout(Some(left(self.until)?))?;
-            match self.stream.write(bytes)? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => bytes = &bytes[count..],
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads until the answer is whole, or long enough.
-    fn answer(&mut self) -> io::Result<Posted> {
-        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
-        loop {
-            let head = Head::read(&bytes)?;
-            let is_whole = head.as_ref().is_some_and(|head| head.is_whole(bytes.len()));
-            if is_whole || bytes.len() >= ANSWER_BYTES_MAX {
-                return head.map(|head| head.outcome(&bytes)).ok_or_else(malformed);
-            }
-            self.stream.set_read_timeout(Some(left(self.until)?))?;
-            match self.stream.read(&mut piece)? {
-                0 => return head.map(|head| head.outcome(&bytes)).ok_or_else(malformed),
-                count => bytes.extend_from_slice(&piece[..count]),
-            }
-        }
-    }
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ends before an answer")
 }
 
 fn malformed() -> io::Error {

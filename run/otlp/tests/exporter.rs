@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
+use trunkline_net::ClientFiles;
 use trunkline_otlp::{ExportFigures, ExportSettings, ExportSource, Exporter, SPANS_MAX};
 use trunkline_telemetry::{CallTrace, Coverage, Exposition, Side, TracedCall};
 
@@ -35,10 +36,20 @@ fn call(n: u64) -> TracedCall {
 
 /// An exporter that is given these calls, as many at once as are asked for.
 fn export(port: u16, calls: Receiver<Vec<TracedCall>>) -> Exporter {
+    export_over(port, None, calls).unwrap()
+}
+
+/// The same over TLS.
+fn export_over(
+    port: u16,
+    tls: Option<ClientFiles>,
+    calls: Receiver<Vec<TracedCall>>,
+) -> std::io::Result<Exporter> {
     let settings = ExportSettings {
         host: "127.0.0.1".into(),
         port,
         path: "/otlp".into(),
+        tls,
         interval: Duration::from_secs(1),
         resource: vec![("service.name".into(), "trunkline".into())],
         version: "1".into(),
@@ -54,11 +65,11 @@ fn export(port: u16, calls: Receiver<Vec<TracedCall>>) -> Exporter {
         traced: Box::new(move |_| (calls.try_recv().unwrap_or_default(), 7)),
         clocks: Box::new(|| (2_000, 1_000)),
     };
-    Exporter::start(settings, source).unwrap()
+    Exporter::start(settings, source)
 }
 
 /// A request: its first line and its body.
-fn request(stream: &mut TcpStream) -> (String, String) {
+fn request(stream: &mut impl Read) -> (String, String) {
     let mut bytes = Vec::new();
     let mut piece = [0; 65536];
     loop {
@@ -75,7 +86,7 @@ fn request(stream: &mut TcpStream) -> (String, String) {
     }
 }
 
-fn answer(stream: &mut TcpStream, text: &str) {
+fn answer(stream: &mut impl Write, text: &str) {
     // One that hears no more has heard enough.
     let _ = stream.write_all(text.as_bytes());
 }

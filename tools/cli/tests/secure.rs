@@ -4,8 +4,17 @@
 mod support;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 use support::{Ended, Host, watched};
 use tempfile::TempDir;
 
@@ -196,6 +205,10 @@ fn files_that_cannot_be_used_are_no_good_configuration() {
             config(&certificate, &key, &format!("client_ca = {key:?}")),
             format!("d.toml:4:13: tls.client_ca: {key}: holds no -----BEGIN CERTIFICATE-----"),
         ),
+        (
+            format!("[otlp]\nendpoint = \"https://h\"\nca = {none:?}"),
+            format!("d.toml:3:6: otlp.ca: {none}: cannot be read"),
+        ),
         (format!("tls.ca = {none:?}"), format!("d.toml:1:10: tls.ca: {none}: cannot be read")),
         (
             config(&certificate, &key, &format!("ca = {certificate:?}\ncrl = {key:?}")),
@@ -224,6 +237,82 @@ fn files_that_cannot_be_used_are_no_good_configuration() {
     std::fs::write(&path, config(&certificate, &key, "")).unwrap();
     let good = verb(&["daemon", "--check-config", "--config", path.to_str().unwrap()]);
     assert_eq!(good.code, Some(0), "{good:?}");
+}
+
+/// A collector over TLS that asks for certificates: the first lines of the requests it gets.
+fn collector(keys: &Keys) -> (u16, Receiver<String>) {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(keys.path("ca.pem")).unwrap()).unwrap();
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+    let chain = vec![CertificateDer::from_pem_file(keys.path("server.pem")).unwrap()];
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(clients.build().unwrap())
+        .with_single_cert(chain, PrivateKeyDer::from_pem_file(keys.path("server.key")).unwrap())
+        .unwrap();
+    let (config, listener) = (Arc::new(config), TcpListener::bind("127.0.0.1:0").unwrap());
+    let (port, (sender, got)) = (listener.local_addr().unwrap().port(), channel());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let session = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = BufReader::new(StreamOwned::new(session, stream));
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).is_ok_and(|bytes| bytes > 0) {}
+            let Some(length) = head.lines().find_map(|line| line.strip_prefix("content-length: ")) else {
+                continue;
+            };
+            stream.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
+            stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+            if sender.send(head.lines().next().unwrap().to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (port, got)
+}
+
+/// One that the roots do not speak for is told of once and counted each time; with other roots in the file it gets
+/// everything.
+#[test]
+fn a_collector_is_spoken_to_over_tls() {
+    watched();
+    let (keys, others) = (Keys::new(), Keys::new());
+    let (port, got) = collector(&keys);
+    let metrics = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (ca, certificate, key) = (others.path("ca.pem"), keys.path("client.pem"), keys.path("client.key"));
+    let host = Host::start(&format!(
+        "[metrics]\nlisten = [\"tcp://{metrics}\"]\n[otlp]\nendpoint = \"https://localhost:{port}\"\n\
+         interval_s = 1\nca = {ca:?}\ncertificate = {certificate:?}\nkey = {key:?}\n"
+    ));
+    let counted = |outcome: &str| {
+        let mut stream = TcpStream::connect(metrics).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let name = format!("trunkline_otlp_requests_total{{what=\"metrics\",outcome=\"{outcome}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap_or_else(|| panic!("{text}")).parse::<u64>().unwrap()
+    };
+    let until = |is_so: &dyn Fn() -> bool| {
+        while !is_so() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until(&|| counted("failed") >= 2);
+    let told = |part: &str| host.log().lines().filter(|line| line.contains(part)).count();
+    assert_eq!(told("the OpenTelemetry collector takes nothing"), 1, "{}", host.log());
+    assert_eq!(told("no TLS with it: invalid peer certificate: "), 1, "{}", host.log());
+    let why = format!("(by the roots in {}, otlp.ca)", ca.display());
+    assert_eq!(told(&why), 1, "{}", host.log());
+    assert_eq!((counted("taken"), got.try_iter().count()), (0, 0));
+    std::fs::copy(keys.path("ca.pem"), others.path("new.pem")).unwrap();
+    std::fs::rename(others.path("new.pem"), &ca).unwrap();
+    assert_eq!(got.recv().unwrap(), "POST /v1/metrics HTTP/1.1");
+    until(&|| counted("taken") >= 1);
+    assert_eq!(told("keys and certificates loaded anew"), 1, "{}", host.log());
+    assert_eq!(told("the OpenTelemetry collector takes figures and spans again"), 1, "{}", host.log());
 }
 
 #[test]

@@ -268,9 +268,24 @@ const MISTAKES: &[(&str, &str)] = &[
          [[call]], or leave it out",
     ),
     (
-        "otlp.endpoint = \"https://h\"",
-        "d.toml:1:17: otlp.endpoint: is \"https://h\"; write \"http://HOST:PORT\" of a collector that takes OTLP \
-         over HTTP without TLS, such as one on this host: \"http://127.0.0.1:4318\"",
+        "otlp.endpoint = \"grpc://h\"",
+        "d.toml:1:17: otlp.endpoint: is \"grpc://h\"; write \"http://HOST:PORT\" or \"https://HOST:PORT\" of a \
+         collector that takes OTLP over HTTP, such as one on this host: \"http://127.0.0.1:4318\"",
+    ),
+    (
+        "[otlp]\nendpoint = \"http://h\"\nca = \"ca.pem\"",
+        "d.toml:3:6: otlp.ca: means nothing where otlp.endpoint is without TLS; write an otlp.endpoint that begins \
+         with https://, or leave it out",
+    ),
+    (
+        "[otlp]\nendpoint = \"https://h\"\ncertificate = \"a.pem\"",
+        "d.toml:1:1: otlp.key: is missing beside otlp.certificate; write the path of the private key of that \
+         certificate: a PEM file",
+    ),
+    (
+        "[otlp]\nendpoint = \"https://h\"\nkey = \"a.key\"",
+        "d.toml:1:1: otlp.certificate: is missing beside otlp.key; write the path of the certificate chain made for \
+         that key: a PEM file",
     ),
     (
         "[[sample]]\nservice = \"a.B\"",

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trunkline::{Server, ServerHandle, Status, Wait};
 use trunkline_daemon::{Arrival, Config, Daemon, GrpcServices, Metrics, Otlp, StartError};
+use trunkline_net::ClientFiles;
 use trunkline_pages::PageServer;
 use trunkline_shm::Places;
 
@@ -80,6 +81,7 @@ struct Running {
     grpc_services: GrpcServices,
     metrics: Metrics,
     otlp: Otlp,
+    collector: Option<ClientFiles>,
     config: Option<PathBuf>,
 }
 
@@ -109,18 +111,19 @@ fn begin(
     // Before the daemon is there, so that no signal meets it unprepared.
     let (sender, orders) = orders(args.until_stdin_closes)?;
     let (grpc_services, metrics, otlp) = (config.grpc_services, config.metrics.clone(), config.otlp.clone());
+    let collector = otlp.files(&config.tls);
     let host = Arc::new(start(config, arrival, sender)?);
-    Ok(Some(Running { host, orders, grpc_services, metrics, otlp, config: path }))
+    Ok(Some(Running { host, orders, grpc_services, metrics, otlp, collector, config: path }))
 }
 
 /// Serves until there is an order to end.
 fn run(running: Running, drain: Duration) -> Result<(), DaemonError> {
-    let Running { host, orders, grpc_services, metrics, otlp, config } = running;
+    let Running { host, orders, grpc_services, metrics, otlp, collector, config } = running;
     let admin = serve_admin(&host)?;
     let services = serve_grpc(&host, grpc_services)?;
     let metrics = crate::metrics::serve(&Arc::downgrade(&host), metrics.addresses());
     let metrics = metrics.map_err(|(address, error)| DaemonError::Metrics(address, error))?;
-    let exporter = export(&host, &otlp).map_err(DaemonError::Otlp)?;
+    let exporter = export(&host, &otlp, collector).map_err(DaemonError::Otlp)?;
     // Ready is who answers whatever a tool asks first.
     tracing::info!(
         node = %host.node, socket = %host.socket.display(), listening = ?host.daemon.endpoints(),
@@ -161,13 +164,17 @@ fn offers_otlp(otlp: &Otlp) -> Result<(), DaemonError> {
 }
 
 #[cfg(feature = "otlp")]
-fn export(host: &Arc<DaemonHost>, otlp: &Otlp) -> io::Result<Option<impl Drop + use<>>> {
-    crate::metrics::export(&Arc::downgrade(host), &host.node, otlp)
+fn export(
+    host: &Arc<DaemonHost>,
+    otlp: &Otlp,
+    tls: Option<ClientFiles>,
+) -> io::Result<Option<impl Drop + use<>>> {
+    crate::metrics::export(&Arc::downgrade(host), &host.node, otlp, tls)
 }
 
 /// Of the type of something else that is dropped with the daemon; there is none.
 #[cfg(not(feature = "otlp"))]
-fn export(_: &Arc<DaemonHost>, _: &Otlp) -> io::Result<Option<PageServer>> {
+fn export(_: &Arc<DaemonHost>, _: &Otlp, _: Option<ClientFiles>) -> io::Result<Option<PageServer>> {
     Ok(None)
 }
 

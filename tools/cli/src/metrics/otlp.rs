@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use trunkline_daemon::{Collector, Otlp};
+use trunkline_net::ClientFiles;
 use trunkline_otlp::{ExportFigures, ExportSettings, ExportSource, Exporter};
 use trunkline_telemetry::{Ask, Detail, Exposition, Snapshot};
 
@@ -15,19 +16,20 @@ static FIGURES: OnceLock<Arc<ExportFigures>> = OnceLock::new();
 /// Exports, if the configuration names a collector, for as long as what it returns lives.
 ///
 /// # Errors
-/// There is no thread to be had.
+/// There is no thread to be had, or files of TLS cannot be used.
 pub fn start<H: Host + Clone>(
     host: &H,
     node: &str,
-    otlp: &Otlp,
+    (otlp, tls): (&Otlp, Option<ClientFiles>),
     figures: impl Fn() -> Exposition + Send + 'static,
     clocks: fn() -> (u64, u64),
 ) -> io::Result<Option<Exporter>> {
-    let Some(Collector { host: name, port, path }) = otlp.collector() else { return Ok(None) };
+    let Some(Collector { host: name, port, path, .. }) = otlp.collector() else { return Ok(None) };
     let settings = ExportSettings {
         host: name,
         port,
         path,
+        tls,
         interval: Duration::from_secs(otlp.interval_s),
         resource: resource(node, otlp),
         version: env!("CARGO_PKG_VERSION").to_owned(),
