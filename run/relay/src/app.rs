@@ -301,6 +301,10 @@ impl SessionEnd for AppSide {
         Ok(true)
     }
 
+    fn keep(&mut self, _blob_bytes: usize) -> Result<(), LinkError> {
+        Err(LinkError::Protocol("a descriptor set from a relay".into()))
+    }
+
     fn hear(
         &mut self,
         packet: &[u8],

@@ -48,6 +48,12 @@ pub(crate) trait SessionEnd {
     /// Carries over what the control socket has. Whether it had anything.
     fn say(&mut self, control: &ControlSocket, output: &mut LinkOutput) -> Result<bool, LinkError>;
 
+    /// So many bytes more of the descriptor set of a packet that will come.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    fn keep(&mut self, blob_bytes: usize) -> Result<(), LinkError>;
+
     /// A control packet from the other side, with the descriptor set that came before it.
     fn hear(
         &mut self,

@@ -25,6 +25,15 @@ pub enum LinkError {
     /// The other side does not keep to the protocol.
     #[error("the other side broke the protocol: {0}")]
     Protocol(String),
+    /// The other side asks, and does not take the answers.
+    #[error("it asks and does not read: {bytes} bytes wait for it")]
+    Unread {
+        /// How much waits.
+        bytes: usize,
+    },
+    /// It would hold more than it may.
+    #[error("{0}")]
+    Full(String),
     /// This side's rings cannot be what they say.
     #[error("this session's rings: {0}")]
     Ring(#[from] RingError),

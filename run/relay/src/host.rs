@@ -1,5 +1,6 @@
 //! The daemon's side: stands in for an application beside a daemon.
 
+use crate::accounts::Account;
 use crate::ends::{SessionEnd, TakenEntry};
 use crate::error::LinkError;
 use crate::lent::place_of;
@@ -19,14 +20,16 @@ use trunkline_shm::{
 
 /// Receive heaps kept, as at the other side.
 const HEAPS_KEPT: usize = 4;
-/// Bytes written into the send heap after which its pages go back, at a moment when nothing lies there.
+/// Bytes of the send heap's pages after which they go back, at a moment when nothing lies there.
 const CLEAR_BYTES_MIN: u64 = 8 << 20;
+/// Pages are counted in pieces of so many bytes.
+const PIECE_BYTES: u32 = 64 << 10;
 
 /// The side of the daemon.
 #[derive(Debug)]
 pub(crate) struct HostSide {
-    /// Whom the connection's certificate names.
-    identity: String,
+    /// Of whom the connection's certificate names.
+    account: Account,
     /// Bytes of either heap at most.
     heap_bytes_max: u64,
     has_asked: bool,
@@ -44,17 +47,17 @@ struct FarSession {
     lent: BTreeSet<u32>,
     /// Bytes of an entry that has not come yet lie there, too.
     is_written: bool,
-    /// Bytes written since its pages went back.
-    touched_bytes: u64,
+    /// Pieces of the send heap written since its pages went back: each is counted once.
+    touched: BTreeSet<u32>,
 }
 
 impl HostSide {
-    pub fn new(identity: String, heap_bytes_max: u64) -> Self {
-        Self { identity, heap_bytes_max, has_asked: false, session: None, packet: Vec::new() }
+    pub fn new(account: Account, heap_bytes_max: u64) -> Self {
+        Self { account, heap_bytes_max, has_asked: false, session: None, packet: Vec::new() }
     }
 
     fn session(&mut self) -> Result<&mut FarSession, LinkError> {
-        self.session.as_mut().ok_or_else(|| LinkError::Protocol("entries before the session is there".into()))
+        self.session.as_mut().ok_or_else(early)
     }
 
     /// An attach, in the name the certificate says, with heaps no larger than this relay gives.
@@ -65,7 +68,7 @@ impl HostSide {
         let most = self.heap_bytes_max;
         let heap = |asked: u64| if asked == 0 { most } else { asked.clamp(HEAP_BYTES_MIN.into(), most) };
         let attach = Attach {
-            identity: self.identity.clone(),
+            identity: self.account.identity().to_owned(),
             send_heap_bytes: heap(attach.send_heap_bytes),
             receive_heap_bytes: heap(attach.receive_heap_bytes),
             // What stands in for a daemon's own services is no application's.
@@ -81,7 +84,7 @@ impl HostSide {
         if self.session.is_some() {
             return Err(LinkError::Protocol("the daemon attached twice".into()));
         }
-        if attached.identity != self.identity {
+        if attached.identity != self.account.identity() {
             return Err(LinkError::Left("the daemon does not know of relays: it is older than this relay"));
         }
         let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -97,7 +100,7 @@ impl HostSide {
             heaps: Vec::new(),
             lent: BTreeSet::new(),
             is_written: false,
-            touched_bytes: 0,
+            touched: BTreeSet::new(),
         });
         Ok(())
     }
@@ -120,6 +123,10 @@ impl HostSide {
     }
 }
 
+fn early() -> LinkError {
+    LinkError::Protocol("entries before the session is there".into())
+}
+
 impl FarSession {
     fn heap(&self, number: u32) -> Option<&AllegedHeap> {
         let later = self.heaps.iter().rfind(|(known, _)| *known == number).map(|(_, heap)| heap);
@@ -131,14 +138,18 @@ impl FarSession {
         spans.iter().filter(|span| span.len > 0).all(|span| self.heap(place_of(*span).0).is_some())
     }
 
-    /// Gives the send heap's pages back when nothing lies there.
-    fn clear_at_rest(&mut self) {
-        if self.touched_bytes >= CLEAR_BYTES_MIN && self.lent.is_empty() && !self.is_written {
-            if let Err(error) = self.end.send_heap.clear() {
-                tracing::debug!(%error, "pages of a send heap not given back");
-            }
-            self.touched_bytes = 0;
+    /// Gives the send heap's pages back when nothing lies there. How many bytes that were.
+    fn clear_at_rest(&mut self) -> u64 {
+        let bytes = self.touched.len() as u64 * u64::from(PIECE_BYTES);
+        if bytes < CLEAR_BYTES_MIN || !self.lent.is_empty() || self.is_written {
+            return 0;
         }
+        if let Err(error) = self.end.send_heap.clear() {
+            tracing::debug!(%error, "pages of a send heap not given back");
+            return 0;
+        }
+        self.touched.clear();
+        bytes
     }
 }
 
@@ -172,10 +183,17 @@ impl SessionEnd for HostSide {
     }
 
     fn write(&mut self, offset: u32, bytes: &[u8]) -> Result<(), LinkError> {
-        let session = self.session()?;
+        let Self { account, session, .. } = self;
+        let session = session.as_mut().ok_or_else(early)?;
+        let last = offset.saturating_add(u32::try_from(bytes.len()).unwrap_or(u32::MAX).saturating_sub(1));
+        for piece in offset / PIECE_BYTES..=last / PIECE_BYTES {
+            if !session.touched.contains(&piece) {
+                account.take(PIECE_BYTES.into()).map_err(LinkError::Full)?;
+                session.touched.insert(piece);
+            }
+        }
         session.end.send_heap.write(offset, bytes)?;
         session.is_written = true;
-        session.touched_bytes += bytes.len() as u64;
         Ok(())
     }
 
@@ -202,7 +220,7 @@ impl SessionEnd for HostSide {
 
     fn arm(&mut self) -> Result<bool, LinkError> {
         let Some(session) = &mut self.session else { return Ok(true) };
-        session.clear_at_rest();
+        self.account.give_back(session.clear_at_rest());
         Ok(session.end.completions.arm()?)
     }
 
@@ -242,6 +260,10 @@ impl SessionEnd for HostSide {
         Ok(true)
     }
 
+    fn keep(&mut self, blob_bytes: usize) -> Result<(), LinkError> {
+        self.account.take(blob_bytes as u64).map_err(LinkError::Full)
+    }
+
     fn hear(
         &mut self,
         packet: &[u8],
@@ -249,6 +271,7 @@ impl SessionEnd for HostSide {
         blob: Vec<u8>,
         control: &ControlSocket,
     ) -> Result<(), LinkError> {
+        self.account.give_back(blob.len() as u64);
         if heap {
             return Err(LinkError::Protocol("a receive heap from an application".into()));
         }

@@ -25,12 +25,15 @@
 //! * A relay attaches in no name but the one the connection's certificate says.
 //!
 //! # Limits
-//! One thread for each session, at either side. What waits for the connection is bounded ([`OUTPUT_BYTES_MAX`]); what
-//! does not fit a ring waits in the connection. A side that hears nothing for [`SILENCE_MAX`] while it listens ends.
-//! A relay's limits are [`RelaySettings`].
+//! One thread for each session, at either side; connections that have shown no certificate share the thread that
+//! accepts (`door.rs`). Bytes that a session makes the relay keep are counted by identity (`accounts.rs`). What waits
+//! for the connection is bounded ([`OUTPUT_BYTES_MAX`]); what does not fit a ring waits in the connection. A side that
+//! hears nothing for [`SILENCE_MAX`] while it listens ends. A relay's limits are [`RelaySettings`].
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod app;
+mod door;
 mod ends;
 mod error;
 mod host;

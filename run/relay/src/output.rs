@@ -1,5 +1,6 @@
 //! What waits for the connection.
 
+use crate::error::LinkError;
 use std::io::{self, IoSlice};
 use trunkline_control::LinkFrame;
 use trunkline_net::{Stream, Transfer};
@@ -7,6 +8,9 @@ use trunkline_net::{Stream, Transfer};
 /// Bytes that wait for the connection before entries stay in their ring. A control packet and its descriptor set may
 /// come on top.
 pub const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+
+/// The same, with answers to what the other side asks: who asks on and takes none of them is no application.
+const ANSWERS_BYTES_MAX: usize = 4 * OUTPUT_BYTES_MAX;
 
 /// Frames on their way out.
 #[derive(Debug, Default)]
@@ -23,6 +27,15 @@ impl LinkOutput {
     /// Whether entries may be put behind what waits.
     pub fn has_room(&self) -> bool {
         self.bytes.len() - self.written < OUTPUT_BYTES_MAX
+    }
+
+    /// For who asks: there is room for an answer.
+    ///
+    /// # Errors
+    /// It has not taken those before.
+    pub fn may_answer(&self) -> Result<(), LinkError> {
+        let bytes = self.bytes.len() - self.written;
+        if bytes < ANSWERS_BYTES_MAX { Ok(()) } else { Err(LinkError::Unread { bytes }) }
     }
 
     pub fn is_empty(&self) -> bool {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use trunkline_call::entry::{Entry, Span};
 use trunkline_control::{DESCRIPTOR_SET_BYTES_MAX, FRAME_PART_BYTES_MAX, LinkFrame, RelayHello};
-use trunkline_net::{Interest, Poller, Ready, Stream, Token};
+use trunkline_net::{Interest, Poller, Ready, Stream, Token, Transfer};
 use trunkline_shm::{ControlSocket, clock_id, monotonic_ns};
 
 /// Silence after which the other side counts as gone.
@@ -165,7 +165,7 @@ impl<E: SessionEnd> LinkPump<E> {
 
     /// Does what the next frame says; entries wait in `put_back` for their turn. `false`: there is no whole frame.
     fn take_frame(&mut self) -> Result<bool, LinkError> {
-        let Self { end, input, output, control, blob, put_back, is_greeted, .. } = self;
+        let Self { end, input, output, control, blob, put_back, is_greeted, asks, .. } = self;
         let Some(frame) = input.next()? else { return Ok(false) };
         if !*is_greeted && !matches!(frame, LinkFrame::Hello(_) | LinkFrame::Close(_)) {
             return Err(LinkError::Protocol("it does not begin with HELLO".into()));
@@ -183,17 +183,24 @@ impl<E: SessionEnd> LinkPump<E> {
                 *is_greeted = true;
                 end.greeted(own.clock_id == hello.clock_id);
             }
-            LinkFrame::Packet { packet, heap } => end.hear(packet, heap, std::mem::take(blob), control)?,
+            LinkFrame::Packet { packet, heap } => {
+                if !*asks {
+                    output.may_answer()?;
+                }
+                end.hear(packet, heap, std::mem::take(blob), control)?
+            }
             LinkFrame::Blob(part) => {
                 if blob.len() + part.len() > DESCRIPTOR_SET_BYTES_MAX {
                     let why = format!("a descriptor set of more than {DESCRIPTOR_SET_BYTES_MAX} bytes");
                     return Err(LinkError::Protocol(why));
                 }
+                end.keep(part.len())?;
                 blob.extend_from_slice(part);
             }
             LinkFrame::Bytes { offset, bytes } => end.write(offset, bytes)?,
             LinkFrame::Entry(entry) => *put_back = Some(entry),
             LinkFrame::Ping { sent_ns } => {
+                output.may_answer()?;
                 output.push(&LinkFrame::Pong { sent_ns, clock_ns: monotonic_ns() })
             }
             LinkFrame::Pong { sent_ns, clock_ns } => end.clock_told(sent_ns, clock_ns),
@@ -272,7 +279,12 @@ impl<E: SessionEnd> LinkPump<E> {
         let mut ready: Vec<Ready> = Vec::new();
         let woken = self.poller.wait(Some(sleep_ns), &mut ready);
         self.end.disarm();
-        Ok(woken?)
+        woken?;
+        // Reading is paused: only the end of the connection is told so.
+        if self.put_back.is_some() && ready.iter().any(|ready| ready.token == STREAM && ready.readable) {
+            return Err(LinkError::Ended);
+        }
+        Ok(())
     }
 
     /// What this side still has to say, as far as the other takes it within its time.
@@ -294,10 +306,26 @@ impl<E: SessionEnd> LinkPump<E> {
         while monotonic_ns() < until_ns && self.output.flush(&mut self.stream).is_ok() {
             if self.output.is_empty() && !self.stream.wants_write() {
                 let _ = self.stream.end();
-                return;
+                return self.hear_out(until_ns);
             }
             let _ = self.poller.set_interest(self.stream.as_fd(), STREAM, Interest::Write);
             let _ = self.poller.wait(Some(FULL_RING_SLEEP_NS), &mut Vec::new());
+        }
+    }
+
+    /// Takes what the other side still says, and does nothing with it: a connection that is closed with bytes unread is
+    /// reset, and the other side might not hear why.
+    fn hear_out(&mut self, until_ns: u64) {
+        let _ = self.poller.set_interest(self.stream.as_fd(), STREAM, Interest::Read);
+        while monotonic_ns() < until_ns {
+            match self.stream.read(&mut self.part) {
+                Ok(Transfer::Bytes(_)) => {}
+                Ok(Transfer::NotReady) => {
+                    let left_ns = until_ns.saturating_sub(monotonic_ns());
+                    let _ = self.poller.wait(Some(left_ns), &mut Vec::new());
+                }
+                Ok(Transfer::Ended) | Err(_) => return,
+            }
         }
     }
 }

@@ -1,14 +1,17 @@
 //! The relay beside a daemon: accepts applications, asks their certificates who they are, and has them attached.
 
+use crate::accounts::{Account, AccountLimits, Accounts};
+use crate::door::Door;
 use crate::host::HostSide;
+use crate::output::LinkOutput;
 use crate::pump::LinkPump;
-use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use trunkline_control::LinkFrame;
 use trunkline_net::{
     Alpn, BindError, ConnectionBudget, ConnectionLimits, Endpoint, Full, Identity, Interest, Listener,
     Poller, Stream, TlsServer, Token,
@@ -26,6 +29,12 @@ pub struct RelaySettings {
     pub connections_max: usize,
     /// The same of one identity.
     pub connections_per_identity_max: usize,
+    /// Connections at once that have not shown a certificate yet.
+    pub handshakes_max: usize,
+    /// Bytes that the connections of one identity may hold: pages of send heaps, parts of descriptor sets.
+    pub held_bytes_per_identity_max: u64,
+    /// The same of all.
+    pub held_bytes_max: u64,
     /// Bytes of either heap of a session at most: what lies in the send heap is this process's memory.
     pub heap_bytes_max: u64,
 }
@@ -33,48 +42,52 @@ pub struct RelaySettings {
 /// A relay that listens.
 pub struct Relay {
     listeners: Vec<Listener>,
+    tls: TlsServer,
     shared: Arc<Shared>,
 }
 
 struct Shared {
     settings: RelaySettings,
-    tls: RwLock<TlsServer>,
     budget: ConnectionBudget,
-    /// Connections by identity; kept while there is one.
-    identities: Mutex<HashMap<String, usize>>,
+    accounts: Accounts,
     stop: Arc<AtomicBool>,
 }
 
-/// A connection counted for an identity until it is dropped.
-struct Counted<'a> {
-    shared: &'a Shared,
-    identity: String,
-}
-
-/// Time for TLS.
-const HANDSHAKE_NS_MAX: u64 = 10_000_000_000;
 /// How often is looked whether the relay is to stop, or whether there are new keys.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Time the listeners rest when the process cannot take another connection.
-const REST: Duration = Duration::from_millis(100);
+const REST_NS: u64 = 100_000_000;
+/// Connections accepted of one listener before handshakes go on.
+const ACCEPTED_PER_TURN: usize = 64;
+/// Descriptors of one application's connection: its own, the control socket, the poller, the session's, and some that
+/// come and go with heaps and descriptor sets.
+const DESCRIPTORS_OF_CONNECTION: u64 = 12;
+/// Descriptors of the relay itself: listeners, log, files of keys while they are read.
+const DESCRIPTORS_OF_RELAY: u64 = 32;
 /// A thread that carries needs little.
 const STACK_BYTES: usize = 512 * 1024;
 /// Longest identity: that of a SPIFFE id.
 const IDENTITY_BYTES_MAX: usize = 2048;
 
 impl Relay {
-    /// Listens; accepts nobody yet.
+    /// Listens; accepts nobody yet. Where the process may not have a descriptor for everybody, there are fewer places,
+    /// and the log says so.
     ///
     /// # Errors
     /// Who is in the way.
     pub fn bind(settings: RelaySettings, tls: TlsServer, stop: Arc<AtomicBool>) -> Result<Self, BindError> {
+        let settings = within_descriptors(settings);
         let listeners = settings.listen.iter().map(|endpoint| Listener::bind(endpoint, false));
         let listeners = listeners.collect::<Result<_, _>>()?;
         let in_all = settings.connections_max;
         // Connections of one address: behind one may be a host with many containers, each with its certificate.
         let budget = ConnectionBudget::new(ConnectionLimits { of_source: in_all.div_ceil(2), in_all });
-        let (tls, identities) = (RwLock::new(tls), Mutex::default());
-        Ok(Self { listeners, shared: Arc::new(Shared { settings, tls, budget, identities, stop }) })
+        let accounts = Accounts::new(AccountLimits {
+            connections_of_identity: settings.connections_per_identity_max,
+            bytes_of_identity: settings.held_bytes_per_identity_max,
+            bytes_in_all: settings.held_bytes_max,
+        });
+        Ok(Self { listeners, tls, shared: Arc::new(Shared { settings, budget, accounts, stop }) })
     }
 
     /// Where it listens, with the real ports.
@@ -87,104 +100,177 @@ impl Relay {
     /// # Errors
     /// The kernel has no poller left.
     pub fn run(self, mut renew: impl FnMut() -> Option<TlsServer>) -> io::Result<()> {
+        let Self { listeners, tls, shared } = self;
+        let mut tls = tls.for_relay();
         let poller = Poller::new()?;
-        for (index, listener) in self.listeners.iter().enumerate() {
+        for (index, listener) in listeners.iter().enumerate() {
             poller.add(listener, Token(index as u64), Interest::Read)?;
         }
+        let mut door = Door::new(shared.settings.handshakes_max, listeners.len() as u64);
         let look_ns = u64::try_from(LOOK_EVERY.as_nanos()).unwrap_or(u64::MAX);
-        let mut ready = Vec::new();
-        while !self.shared.stop.load(Ordering::Relaxed) {
+        let (mut ready, mut rests_until_ns) = (Vec::new(), None);
+        while !shared.stop.load(Ordering::Relaxed) {
             ready.clear();
-            poller.wait(Some(look_ns), &mut ready)?;
-            if let Some(tls) = renew() {
-                *self.shared.tls.write() = tls;
+            poller.wait(Some(rests_until_ns.map_or(look_ns, |_| REST_NS)), &mut ready)?;
+            if let Some(renewed) = renew() {
+                tls = renewed.for_relay();
+            }
+            let now_ns = monotonic_ns();
+            while let Some(stream) = door.overdue(now_ns) {
+                refused(&stream, "TLS was not agreed upon in time");
+            }
+            if rests_until_ns.take_if(|until_ns| *until_ns <= now_ns).is_some() {
+                set_interest(&poller, &listeners, Interest::Read)?;
             }
             for event in &ready {
-                if let Some(listener) = self.listeners.get(event.token.0 as usize) {
-                    self.accept(listener);
+                let Some(listener) = listeners.get(event.token.0 as usize) else {
+                    if let Some((stream, agreed)) = door.go_on(&poller, event.token) {
+                        begin(&shared, stream, agreed);
+                    }
+                    continue;
+                };
+                let accepted = (0..ACCEPTED_PER_TURN).map(|_| accept(listener, &poller, &mut door, &tls));
+                if accepted
+                    .take_while(|accepted| *accepted != Accepted::Nobody)
+                    .any(|a| a == Accepted::Failed)
+                {
+                    set_interest(&poller, &listeners, Interest::Nothing)?;
+                    rests_until_ns = Some(now_ns + REST_NS);
                 }
             }
         }
         Ok(())
     }
+}
 
-    fn accept(&self, listener: &Listener) {
-        match listener.accept() {
-            Ok(Some(accepted)) => begin(&self.shared, accepted.stream),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::error!(%error, "the relay cannot accept; it rests");
-                std::thread::sleep(REST);
+/// What came of an accept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Accepted {
+    Somebody,
+    /// Nobody waits.
+    Nobody,
+    /// The process may have no more, and nobody could give way.
+    Failed,
+}
+
+fn accept(listener: &Listener, poller: &Poller, door: &mut Door, tls: &TlsServer) -> Accepted {
+    match listener.accept() {
+        Ok(Some(accepted)) => {
+            match door.admit(poller, accepted.stream, tls) {
+                Ok(false) => {}
+                Ok(true) => tracing::warn!(
+                    "a connection without a certificate gave way to a newer one (relay.handshakes_max)"
+                ),
+                Err(error) => tracing::info!(%error, "a connection ended before TLS began"),
             }
+            Accepted::Somebody
+        }
+        Ok(None) => Accepted::Nobody,
+        Err(error) => {
+            tracing::error!(%error, "the relay cannot accept; who has shown no certificate gives way");
+            if door.give_way(None) { Accepted::Somebody } else { Accepted::Failed }
         }
     }
 }
 
-/// A thread for the connection, if there is a place for it.
-fn begin(shared: &Arc<Shared>, mut stream: Stream) {
-    let Ok(source) = stream.source() else { return };
-    let place = match shared.budget.admit(source) {
-        Ok(place) => place,
-        Err(full) => {
-            let limit = if full == Full::All { "in all" } else { "of one address" };
-            let connections_max = shared.settings.connections_max;
-            return tracing::warn!(
-                peer = %label(&stream), limit, connections_max, "connection refused (relay.connections_max)"
-            );
-        }
+fn set_interest(poller: &Poller, listeners: &[Listener], interest: Interest) -> io::Result<()> {
+    let mut all = listeners.iter().enumerate();
+    all.try_for_each(|(index, listener)| poller.set_interest(listener, Token(index as u64), interest))
+}
+
+/// As many places as the process may have descriptors for: a connection that was taken must not end for want of one.
+fn within_descriptors(settings: RelaySettings) -> RelaySettings {
+    let Some(most) = getrlimit(Resource::Nofile).current else { return settings };
+    let RelaySettings { connections_max, handshakes_max, .. } = settings;
+    let wanted = DESCRIPTORS_OF_RELAY
+        + DESCRIPTORS_OF_CONNECTION * connections_max as u64
+        + u64::try_from(handshakes_max).unwrap_or(u64::MAX);
+    if wanted <= most {
+        return settings;
+    }
+    let left = most.saturating_sub(DESCRIPTORS_OF_RELAY);
+    let places = |count: u64, wanted: usize| usize::try_from(count).unwrap_or(usize::MAX).clamp(1, wanted);
+    let handshakes_max = places(left / 4, handshakes_max);
+    let connections_max =
+        places(left.saturating_sub(handshakes_max as u64) / DESCRIPTORS_OF_CONNECTION, connections_max);
+    tracing::warn!(
+        descriptors = most,
+        wanted,
+        connections_max,
+        handshakes_max,
+        "fewer descriptors than relay.connections_max needs; the relay has fewer places"
+    );
+    RelaySettings { connections_max, handshakes_max, ..settings }
+}
+
+/// A thread for a connection that has shown who it is, if there is a place for it.
+fn begin(shared: &Arc<Shared>, mut stream: Stream, agreed: io::Result<()>) {
+    let opened = agreed.map_err(|error| format!("TLS: {error}")).and_then(|()| open(shared, &mut stream));
+    let (account, said) = match opened {
+        Ok(account) => (account, label(&stream)),
+        Err(why) => return refuse(stream, &why),
     };
-    stream.hold(place);
-    let (peer, shared) = (label(&stream), Arc::clone(shared));
-    let serve = move || {
-        let peer = label(&stream);
-        if let Err(why) = serve(&shared, stream, &peer) {
-            tracing::info!(%peer, why, "application of another host refused");
-        }
-    };
+    let shared = Arc::clone(shared);
+    let serve = move || serve(&shared, stream, account);
     let thread = std::thread::Builder::new().name("relayed".into()).stack_size(STACK_BYTES);
     if let Err(error) = thread.spawn(serve) {
-        tracing::error!(%peer, %error, "no thread for an application of another host");
+        tracing::error!(peer = %said, %error, "no thread for an application of another host");
     }
 }
 
-/// Serves one application to its end.
+/// Its place, and its part of what its identity may hold.
 ///
 /// # Errors
-/// Why it was not attached.
-fn serve(shared: &Shared, mut stream: Stream, peer: &str) -> Result<(), String> {
-    let tls = shared.tls.read().for_relay();
-    secure(&mut stream, &tls).map_err(|error| format!("TLS: {error}"))?;
+/// Why it has none.
+fn open(shared: &Shared, stream: &mut Stream) -> Result<Account, String> {
     if stream.alpn() != Some(Alpn::Attach) {
         return Err("it speaks another protocol".into());
     }
-    let identity = identity(stream.identity())?;
-    let counted = shared.count(&identity)?;
-    let control = shared.settings.daemon.connect().map_err(|error| format!("no daemon: {error}"))?;
-    let end = HostSide::new(identity.clone(), shared.settings.heap_bytes_max);
-    let pump = LinkPump::new(end, stream, control, false, Arc::clone(&shared.stop));
-    let pump = pump.map_err(|error| error.to_string())?;
-    tracing::info!(%peer, %identity, "application of another host connected");
-    let (why, _) = pump.run();
-    drop(counted);
-    tracing::info!(%peer, %identity, %why, "application of another host gone");
-    Ok(())
+    let account = shared.accounts.open(&identity(stream.identity())?)?;
+    let source = stream.source().map_err(|error| error.to_string())?;
+    let place = shared.budget.admit(source).map_err(|full| {
+        let limit = if full == Full::All { "in all" } else { "of one address" };
+        let connections_max = shared.settings.connections_max;
+        tracing::warn!(
+            peer = %label(stream), limit, connections_max, "connection refused (relay.connections_max)"
+        );
+        format!("the relay has as many connections {limit} as it may (relay.connections_max)")
+    })?;
+    stream.hold(place);
+    Ok(account)
 }
 
-fn secure(stream: &mut Stream, tls: &TlsServer) -> io::Result<()> {
-    stream.begin_tls_server(tls, &[])?;
-    let poller = Poller::new()?;
-    poller.add(&*stream, Token(0), Interest::Read)?;
-    let until_ns = monotonic_ns() + HANDSHAKE_NS_MAX;
-    while !stream.handshake()? {
-        let left_ns = until_ns.saturating_sub(monotonic_ns());
-        if left_ns == 0 {
-            return Err(io::ErrorKind::TimedOut.into());
+/// Serves one application to its end.
+fn serve(shared: &Shared, stream: Stream, account: Account) {
+    let (peer, identity) = (label(&stream), account.identity().to_owned());
+    let control = match shared.settings.daemon.connect() {
+        Ok(control) => control,
+        Err(error) => return refuse(stream, &format!("no daemon: {error}")),
+    };
+    let end = HostSide::new(account, shared.settings.heap_bytes_max);
+    match LinkPump::new(end, stream, control, false, Arc::clone(&shared.stop)) {
+        Ok(pump) => {
+            tracing::info!(%peer, %identity, "application of another host connected");
+            let (why, _) = pump.run();
+            tracing::info!(%peer, %identity, %why, "application of another host gone");
         }
-        let interest = if stream.wants_write() { Interest::ReadWrite } else { Interest::Read };
-        poller.set_interest(&*stream, Token(0), interest)?;
-        poller.wait(Some(left_ns), &mut Vec::new())?;
+        Err(why) => tracing::info!(%peer, %identity, %why, "application of another host refused"),
     }
-    Ok(())
+}
+
+/// Says why, as far as the connection takes it at once, and closes it.
+fn refuse(mut stream: Stream, why: &str) {
+    refused(&stream, why);
+    if stream.is_secure() {
+        let mut output = LinkOutput::default();
+        output.push(&LinkFrame::Close(why));
+        // Whoever has not agreed on TLS hears nothing; whoever has left neither.
+        let _ = output.flush(&mut stream).and_then(|_| stream.end());
+    }
+}
+
+fn refused(stream: &Stream, why: &str) {
+    tracing::info!(peer = %label(stream), why, "application of another host refused");
 }
 
 /// In whose name a certificate attaches: its SPIFFE id, or else its first name.
@@ -198,33 +284,6 @@ fn identity(proven: Option<Identity>) -> Result<String, String> {
         return Err("its certificate's name is none for an application".into());
     }
     Ok(name.to_owned())
-}
-
-impl Shared {
-    fn count(&self, identity: &str) -> Result<Counted<'_>, String> {
-        let most = self.settings.connections_per_identity_max;
-        let mut identities = self.identities.lock();
-        let count = identities.entry(identity.to_owned()).or_default();
-        if *count >= most {
-            return Err(format!(
-                "{identity} has {most} connections already (relay.connections_per_identity_max)"
-            ));
-        }
-        *count += 1;
-        Ok(Counted { shared: self, identity: identity.to_owned() })
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        let mut identities = self.shared.identities.lock();
-        if let Some(count) = identities.get_mut(&self.identity) {
-            *count -= 1;
-            if *count == 0 {
-                identities.remove(&self.identity);
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Relay {

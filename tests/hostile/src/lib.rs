@@ -37,6 +37,7 @@
 //! | replacements under load and questions, all at once | `storm.rs`, `tools/cli/tests/upgrade.rs` |
 //! | calls within calls | `rights.rs` |
 //! | long headers in few bytes, questions without end | `network.rs`, `tools/cli/tests/looks.rs` |
+//! | floods, garbage and silence at a relay's port | `relay_attacks.rs` of the system tests, the CLI's `relay.rs` |
 //! | users, control groups and services that want all of a shard | `shares.rs` |
 //!
 //! # Invariants

@@ -1,6 +1,6 @@
 //! `trunkline relay`: applications of other hosts and containers attach through it, until SIGINT or SIGTERM.
 
-use crate::daemon::{Loaded, settle_log, start_log};
+use crate::daemon::{Loaded, notify, raise_descriptor_limit, settle_log, start_log};
 use clap::Args;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +42,7 @@ pub fn relay(args: &RelayArgs, socket: Option<PathBuf>) -> Result<(), String> {
 }
 
 fn run(config: &Config, socket: Option<PathBuf>) -> Result<(), String> {
+    raise_descriptor_limit();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
@@ -53,6 +54,7 @@ fn run(config: &Config, socket: Option<PathBuf>) -> Result<(), String> {
         println!("relay at {endpoint}");
         tracing::info!(%endpoint, "relay is ready");
     }
+    notify::ready();
     let mut looked = Instant::now();
     let renewed = || {
         if looked.elapsed() < KEYS_EVERY {
@@ -74,6 +76,9 @@ fn settings(config: &Config, socket: Option<PathBuf>) -> RelaySettings {
         daemon: named.map_or_else(Places::of_this_process, Places::Named),
         connections_max: keys.connections_max,
         connections_per_identity_max: keys.connections_per_identity_max,
+        handshakes_max: keys.handshakes_max,
+        held_bytes_per_identity_max: keys.held_bytes_per_identity_max.0,
+        held_bytes_max: keys.held_bytes_max.0,
         heap_bytes_max: keys.heap_bytes.0,
     }
 }

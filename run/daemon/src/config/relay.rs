@@ -18,8 +18,14 @@ pub struct RelayKeys {
     pub connections_max: usize,
     /// The same of one identity.
     pub connections_per_identity_max: usize,
+    /// Connections at once that have not shown a certificate yet: each is a descriptor.
+    pub handshakes_max: usize,
     /// Bytes of either heap of such a session.
     pub heap_bytes: Bytes,
+    /// Bytes that connections of one identity make the relay keep: pages of send heaps, parts of descriptor sets.
+    pub held_bytes_per_identity_max: Bytes,
+    /// The same of all.
+    pub held_bytes_max: Bytes,
 }
 
 /// More are a mistake: each is a thread.
@@ -34,7 +40,10 @@ impl Default for RelayKeys {
             by: vec![Principal::Owner],
             connections_max: 256,
             connections_per_identity_max: 64,
+            handshakes_max: 256,
             heap_bytes: Bytes(64 << 20),
+            held_bytes_per_identity_max: Bytes(1 << 30),
+            held_bytes_max: Bytes(4 << 30),
         }
     }
 }
@@ -81,6 +90,7 @@ impl RelayKeys {
         for (key, count) in [
             ("relay.connections_max", self.connections_max),
             ("relay.connections_per_identity_max", self.connections_per_identity_max),
+            ("relay.handshakes_max", self.handshakes_max),
         ] {
             if !(1..=CONNECTIONS_MAX).contains(&count) {
                 let advice = format!("write a number from 1 to {CONNECTIONS_MAX}");
@@ -91,6 +101,17 @@ impl RelayKeys {
         if !(least..=most).contains(&self.heap_bytes.0) || !self.heap_bytes.0.is_multiple_of(least) {
             let advice = "write a multiple of 64 KiB, from 64 KiB to 2 GiB";
             return Err(breach("relay.heap_bytes", format!("is {}", self.heap_bytes.0), advice));
+        }
+        let [heap, identity, all] =
+            [&self.heap_bytes, &self.held_bytes_per_identity_max, &self.held_bytes_max].map(|bytes| bytes.0);
+        for (key, bytes, least_key, least) in [
+            ("relay.held_bytes_per_identity_max", identity, "relay.heap_bytes", heap),
+            ("relay.held_bytes_max", all, "relay.held_bytes_per_identity_max", identity),
+        ] {
+            if bytes < least {
+                let problem = format!("is {bytes}, and {least_key} is {least}");
+                return Err(breach(key, problem, &format!("write at least as much as {least_key} says")));
+            }
         }
         Ok(())
     }

@@ -127,6 +127,20 @@ const MISTAKES: &[(&str, &str)] = &[
         "relay.heap_bytes = \"1 KiB\"",
         "d.toml:1:20: relay.heap_bytes: is 1024; write a multiple of 64 KiB, from 64 KiB to 2 GiB",
     ),
+    (
+        "relay.handshakes_max = 5000",
+        "d.toml:1:24: relay.handshakes_max: is 5000; write a number from 1 to 4096",
+    ),
+    (
+        "relay.held_bytes_per_identity_max = \"1 MiB\"",
+        "d.toml:1:37: relay.held_bytes_per_identity_max: is 1048576, and relay.heap_bytes is 67108864; write at \
+         least as much as relay.heap_bytes says",
+    ),
+    (
+        "relay.held_bytes_max = \"1 MiB\"",
+        "d.toml:1:24: relay.held_bytes_max: is 1048576, and relay.held_bytes_per_identity_max is 1073741824; \
+         write at least as much as relay.held_bytes_per_identity_max says",
+    ),
     ("gateway.hops_max = 0", "d.toml:1:20: gateway.hops_max: is 0; write a number from 1 to 16"),
     (
         "[gateway]\nschemas = [\"a.binpb\"]",

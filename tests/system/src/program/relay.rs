@@ -20,6 +20,9 @@ pub(super) fn relay(path: &str, listen: Option<&str>) -> Result<(), String> {
         daemon: Places::Named(config.socket().ok_or("a daemon without a socket")?.to_owned()),
         connections_max: config.relay.connections_max,
         connections_per_identity_max: config.relay.connections_per_identity_max,
+        handshakes_max: config.relay.handshakes_max,
+        held_bytes_per_identity_max: config.relay.held_bytes_per_identity_max.0,
+        held_bytes_max: config.relay.held_bytes_max.0,
         heap_bytes_max: config.relay.heap_bytes.0,
     };
     let stop = Arc::new(AtomicBool::new(false));

@@ -16,6 +16,7 @@ mod once;
 mod python;
 mod r2p2;
 mod r2p2_weather;
+mod relay_attacks;
 mod remote;
 mod scene;
 mod shutdown;

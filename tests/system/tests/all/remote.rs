@@ -17,20 +17,20 @@ use trunkline_system_tests::program::LOG_VARIABLE;
 use trunkline_system_tests::scenario::ALL;
 
 /// Who may serve the probe.
-const SERVER: &str = "spiffe://corp/probe";
+pub(crate) const SERVER: &str = "spiffe://corp/probe";
 /// Who may do nothing but call.
-const CALLER: &str = "spiffe://corp/till";
+pub(crate) const CALLER: &str = "spiffe://corp/till";
 /// The name in the relay's certificate.
-const RELAY: &str = "relay.internal";
+pub(crate) const RELAY: &str = "relay.internal";
 
 /// Certificates of one authority.
-struct Authority {
+pub(crate) struct Authority {
     folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 /// A host with a daemon and a relay beside it.
-struct RelayedHost {
+pub(crate) struct RelayedHost {
     host: Host,
     relay: Process,
     authority: Authority,
@@ -39,7 +39,7 @@ struct RelayedHost {
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "corp");
@@ -50,7 +50,7 @@ impl Authority {
     }
 
     /// A certificate and its key.
-    fn issue(&self, name: &str) -> [PathBuf; 2] {
+    pub fn issue(&self, name: &str) -> [PathBuf; 2] {
         let file: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let paths = ["pem", "key"].map(|end| self.folder.path().join(format!("{file}.{end}")));
         let key = KeyPair::generate().unwrap();
@@ -65,13 +65,18 @@ impl Authority {
         paths
     }
 
-    fn roots(&self) -> PathBuf {
+    pub fn roots(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 }
 
 impl RelayedHost {
     fn new() -> Self {
+        Self::with_limits("")
+    }
+
+    /// With more keys of `[relay]`.
+    pub fn with_limits(keys: &str) -> Self {
         let authority = Authority::new();
         let [certificate, key] = authority.issue(RELAY);
         let roots = authority.roots();
@@ -79,12 +84,27 @@ impl RelayedHost {
             "[tls]\ncertificate = {certificate:?}\nkey = {key:?}\nclient_ca = {roots:?}\nca = {roots:?}\n"
         );
         let rule = format!("[[serve]]\nservice = \"*\"\nwho = [\"owner\"]\npeers = [{SERVER:?}]\n");
-        let relay = "[relay]\nlisten = [\"tcp://127.0.0.1:0\"]\n";
+        let relay = format!("[relay]\nlisten = [\"tcp://127.0.0.1:0\"]\n{keys}");
         let host = Host::over_tcp_as(&format!("{tls}{relay}{rule}"));
         let config = host.folder().join("daemon.toml");
         let relay = Process::start(&["relay", config.to_str().unwrap()], &[]);
         let endpoint = relay.greeting().to_owned();
         Self { host, relay, authority, endpoint }
+    }
+
+    /// Its process.
+    pub fn relay(&self) -> &Process {
+        &self.relay
+    }
+
+    /// Where it listens.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// Whose certificates it believes.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
     }
 
     /// The relay dies and comes back at its port.
@@ -111,7 +131,8 @@ impl RelayedHost {
         self.environment_of(&self.authority, name)
     }
 
-    fn start(&self, part: &str, name: &str) -> Process {
+    /// A program with this certificate.
+    pub fn start(&self, part: &str, name: &str) -> Process {
         Process::start(&[part], &self.environment(name))
     }
 

@@ -1,4 +1,4 @@
-//! Tells the service manager that the daemon is ready, and which process it is now (sd_notify(3)).
+//! Tells the service manager that the daemon, or a relay, is ready, and which process it is now (sd_notify(3)).
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

@@ -1,5 +1,6 @@
 //! The verb itself.
 
+use super::descriptors::raise_descriptor_limit;
 use super::file::{FileError, Loaded};
 use super::host::{DaemonHost, Order};
 use super::{logging, notify, upgrade};
@@ -7,7 +8,6 @@ use crate::admin::proto::admin_server::AdminServer;
 use crate::admin::proto::control_server::ControlServer;
 use crate::admin::{AdminService, Audit, Chronicle, ControlService, UpgradeState};
 use crate::args::DaemonArgs;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
@@ -176,17 +176,6 @@ fn export(
 #[cfg(not(feature = "otlp"))]
 fn export(_: &Arc<DaemonHost>, _: &Otlp, _: Option<ClientFiles>) -> io::Result<Option<PageServer>> {
     Ok(None)
-}
-
-/// A connection is a descriptor, a session half a dozen: as many as the process may have. (The soft limit is what it is
-/// for programs that use select(2).)
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
-    {
-        tracing::warn!(%error, "the limit of descriptors stays as it is");
-    }
 }
 
 /// What the command line says counts more than the file.

@@ -15,8 +15,9 @@ use std::process::Command;
 /// A daemon larger than this has taken something in that is not for it.
 const BINARY_BYTES_MAX: u64 = 20 << 20;
 /// File of the work tree, path in the package, mode.
-const FILES: [(&str, &str, u32); 13] = [
+const FILES: [(&str, &str, u32); 15] = [
     ("packaging/trunkline.service", "usr/lib/systemd/system/trunkline.service", 0o644),
+    ("packaging/trunkline-relay.service", "usr/lib/systemd/system/trunkline-relay.service", 0o644),
     ("packaging/trunkline.sysusers", "usr/lib/sysusers.d/trunkline.conf", 0o644),
     ("packaging/trunkline.tmpfiles", "usr/lib/tmpfiles.d/trunkline.conf", 0o644),
     ("packaging/daemon.toml", "etc/trunkline/daemon.toml", 0o644),
@@ -25,6 +26,7 @@ const FILES: [(&str, &str, u32); 13] = [
     ("docs/install.md", "usr/share/doc/trunkline/install.md", 0o644),
     ("docs/operations.md", "usr/share/doc/trunkline/operations.md", 0o644),
     ("docs/policy.md", "usr/share/doc/trunkline/policy.md", 0o644),
+    ("docs/remote.md", "usr/share/doc/trunkline/remote.md", 0o644),
     ("packaging/grafana/trunkline.json", "usr/share/doc/trunkline/grafana.json", 0o644),
     ("packaging/debian/postinst", "DEBIAN/postinst", 0o755),
     ("packaging/debian/prerm", "DEBIAN/prerm", 0o755),
@@ -114,5 +116,27 @@ mod tests {
             let is_script = to.starts_with("DEBIAN/");
             assert_eq!((found.mode() & 0o111 != 0, mode == 0o755), (is_script, is_script), "{from}");
         }
+    }
+
+    #[test]
+    fn units_are_what_the_service_manager_reads() {
+        if Command::new("systemd-analyze").arg("--version").output().is_err() {
+            return eprintln!("NOT SHOWN, because systemd-analyze is not installed");
+        }
+        let folder = std::env::temp_dir().join(format!("trunkline-units-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for (from, ..) in FILES.iter().filter(|(from, ..)| from.ends_with(".service")) {
+            // The program is not installed here.
+            let text = fs::read_to_string(Tree::root().join(from)).unwrap();
+            let unit = folder.join(Path::new(from).file_name().unwrap());
+            fs::write(&unit, text.replace("=/usr/bin/trunkline ", "=/bin/true ")).unwrap();
+            let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output();
+            let verified = verified.unwrap();
+            let said = String::from_utf8_lossy(&verified.stderr);
+            // It speaks of other units of this machine, too.
+            let of_this = said.lines().filter(|line| line.contains("trunkline")).collect::<Vec<_>>();
+            assert!(verified.status.success() && of_this.is_empty(), "{from}: {said}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
