@@ -101,7 +101,7 @@ pub fn load() -> Option<Command> {
 #[test]
 fn the_tests_of_the_package_pass() {
     let Some(python) = python() else { return };
-    let host = Host::alone();
+    let host = Host::over_tcp();
     let tests = root().join("bindings/python/tests");
     let mut command = process::Command::new(python.program());
     command
@@ -114,6 +114,7 @@ fn the_tests_of_the_package_pass() {
     }
     command.env("TRUNKLINE_SOCKET", host.socket()).env("PYTHONDONTWRITEBYTECODE", "1");
     command.env("TRUNKLINE_TEST_MODULES", generated());
+    command.env("TRUNKLINE_TEST_PORT", host.endpoint().trim_start_matches("tcp://"));
     let output = command.env_remove("TRUNKLINE_EMBEDDED").output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
