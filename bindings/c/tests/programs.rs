@@ -26,6 +26,12 @@ fn cpp_compiler() -> std::ffi::OsString {
 const SANITIZERS: [&str; 3] =
     ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"];
 
+/// Races of threads. The library is built without: what it does with memory of a program is not seen, and no race.
+const RACES: [&str; 2] = ["-fsanitize=thread", "-fno-omit-frame-pointer"];
+const NOT_SEEN: &str = "called_from_lib:libtrunkline.so.0\nrace:libtrunkline.so.0\n";
+/// How a program ends in which a race was found.
+const RACED: i32 = 66;
+
 /// Whether the compiler has sanitizers; says which test goes without.
 fn has_sanitizers(prefix: &Path, what: &str) -> bool {
     let trial = prefix.join("trial.c");
@@ -110,6 +116,8 @@ fn built(mut cc: Command, prefix: &Path, flags: &[&str]) -> Command {
     Command::new(program)
 }
 
+/// What `exam.cpp` says.
+const CPP_PARTS: &str = "unary\ndeadlines\nstreams\nqueued\nhandles 0\n";
 const PARTS: &str = "unary\nfailures\nqueued\nstreams\nmisuse\nthreads\nhandles 0\n";
 
 #[test]
@@ -167,16 +175,15 @@ fn use_after_release_is_seen_with_checks_on() {
 
 #[test]
 fn the_cpp_header_does_what_it_says_and_is_clean_under_sanitizers() {
-    const PARTS: &str = "unary\ndeadlines\nstreams\nqueued\nhandles 0\n";
     if !has(cpp_compiler(), "C++") {
         return;
     }
     let prefix = installed();
-    assert_eq!(success("exam", &run(examined_in_cpp(prefix.path(), &[]))), PARTS);
+    assert_eq!(success("exam", &run(examined_in_cpp(prefix.path(), &[]))), CPP_PARTS);
     if has_sanitizers(prefix.path(), "C++ under sanitizers") {
         let mut program = examined_in_cpp(prefix.path(), &SANITIZERS);
         program.env("TRUNKLINE_CHECKS", "1");
-        assert_eq!(success("exam under sanitizers", &run(program)), PARTS);
+        assert_eq!(success("exam under sanitizers", &run(program)), CPP_PARTS);
     }
 }
 
@@ -243,6 +250,51 @@ fn the_surface_of_grpc_cpp_is_clean_under_sanitizers() {
     let told = success("exam", &run(program));
     assert_eq!(told, format!("{}handles 1\n", "blocking\ncallback\nqueued\n".repeat(3)));
 }
+
+/// Threads of programs in C and C++. The suppressions are for what the library does; a race of a program's own is found
+/// all the same.
+#[test]
+fn programs_have_no_races() {
+    let what = "races of threads";
+    if !(has(compiler(), what) && has(cpp_compiler(), what)) {
+        return;
+    }
+    let prefix = installed();
+    let not_seen = prefix.path().join("not-seen");
+    std::fs::write(&not_seen, NOT_SEEN).unwrap();
+    let watched = |mut program: Command| {
+        let options = format!("suppressions={} exitcode={RACED}", not_seen.display());
+        program.env("TSAN_OPTIONS", options);
+        run(program)
+    };
+    let trial = prefix.path().join("trial.cpp");
+    std::fs::write(&trial, RACE).unwrap();
+    let mut cc = Command::new(cpp_compiler());
+    let racing = prefix.path().join("trial");
+    cc.args(RACES).arg("-pthread").arg(&trial).arg("-o").arg(&racing);
+    if !run(cc).status.success() {
+        return eprintln!("skipped: {what}: the compiler has no thread sanitizer");
+    }
+    let found = watched(Command::new(&racing));
+    let told = String::from_utf8_lossy(&found.stderr);
+    if told.contains("unexpected memory mapping") {
+        return eprintln!("skipped: {what}: the thread sanitizer does not run with this kernel's addresses");
+    }
+    assert!(found.status.code() == Some(RACED) && told.contains("data race"), "a race is found: {told}");
+
+    assert_eq!(success("abi", &watched(examined(prefix.path(), &RACES))), PARTS);
+    assert_eq!(success("exam", &watched(examined_in_cpp(prefix.path(), &RACES))), CPP_PARTS);
+}
+
+/// Two threads and one number.
+const RACE: &str = "#include <thread>
+int number;
+int main() {
+    std::thread other([] { for (int i = 0; i < 1000; i++) number++; });
+    for (int i = 0; i < 1000; i++) number++;
+    other.join();
+}
+";
 
 /// What protoc-gen-trunkline makes with `messages=linear`: of the vectors that every language reads and writes.
 #[test]
