@@ -181,12 +181,22 @@ fn cross(
         Body::Crossed(crossed) => crossed.clone(),
         body => {
             let payer = payer_of(engine, key, direction).ok_or(Refusal::Fault(Fault::Ended))?;
-            if !engine.shards.may_send(payer, len, engine.limits.parked_bytes_per_session) {
+            let (bytes, max) = (crossing_bytes(body), engine.limits.parked_bytes_per_session);
+            if !engine.shards.charge_if_room(payer, bytes, max) {
                 return Err(Refusal::Blocked(Blocker::Shard(ShardLine::Sender(payer))));
             }
-            let crossed = private_copy(engine, turn, key, direction, payer, body).map_err(Refusal::Fault)?;
-            engine.shards.charge(payer, crossed.bytes.len() as u32);
-            crossed
+            match private_copy(engine, turn, key, direction, payer, body) {
+                Ok(crossed) => {
+                    if crossed.bytes.len() as u64 != bytes {
+                        engine.invariants.note("a message crosses with the bytes its sender is charged");
+                    }
+                    crossed
+                }
+                Err(fault) => {
+                    engine.shards.discharge(payer, bytes);
+                    return Err(Refusal::Fault(fault));
+                }
+            }
         }
     };
     if let Some((session, payload)) = body.lent() {
@@ -196,6 +206,12 @@ fn cross(
         call.half(direction).count(len);
     }
     Ok(Some(crossed))
+}
+
+/// Bytes of a body's private copy: a linear message has its header there.
+fn crossing_bytes(body: &Body<'_>) -> u64 {
+    let header = if let Body::Wire { encoding, .. } = body { Body::header_bytes(*encoding) } else { 0 };
+    u64::from(body.len()) + u64::from(header)
 }
 
 fn private_copy(

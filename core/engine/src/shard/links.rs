@@ -209,15 +209,17 @@ impl ShardLinks {
         self.links.get(usize::from(to.0)).is_none_or(|link| link.outbox.len() >= ITEMS_MAX)
     }
 
-    /// Whether so many bytes more of a sender may cross. One message may, however large, if nothing else of it does.
-    pub fn may_send(&self, payer: Payer, bytes: u32, max: usize) -> bool {
-        let under_way = self.accounts.get(&payer).map_or(0, |account| account.bytes);
-        under_way == 0 || under_way + u64::from(bytes) <= max as u64
-    }
-
     /// So many bytes of a sender cross.
     pub fn charge(&mut self, payer: Payer, bytes: u32) {
         self.accounts.entry(payer).or_default().bytes += u64::from(bytes);
+    }
+
+    /// So many bytes more of a sender cross, if they may: one message may, however large, if nothing else of it does.
+    pub fn charge_if_room(&mut self, payer: Payer, bytes: u64, max: usize) -> bool {
+        let account = self.accounts.entry(payer).or_default();
+        let may_cross = account.bytes == 0 || account.bytes + bytes <= max as u64;
+        account.bytes += if may_cross { bytes } else { 0 };
+        may_cross
     }
 
     /// They were used.
