@@ -158,7 +158,7 @@ pub fn clock(args: &FilesArgs) -> Result<(), String> {
 pub fn export(args: &ExportArgs) -> Result<(), String> {
     let fleet = load(&args.files.files)?;
     let text = match args {
-        ExportArgs { parquet: true, output: Some(path), .. } => return put(path, &formats::parquet(&fleet)),
+        ExportArgs { parquet: true, output: Some(path), .. } => return export_parquet(path, &fleet),
         ExportArgs { csv: true, .. } => formats::csv(&fleet),
         ExportArgs { jaeger: true, .. } => formats::jaeger(&fleet),
         _ => formats::perfetto(&fleet),
@@ -170,6 +170,18 @@ pub fn export(args: &ExportArgs) -> Result<(), String> {
             Ok(())
         }
     }
+}
+
+#[cfg(feature = "parquet")]
+fn export_parquet(path: &Path, fleet: &Fleet) -> Result<(), String> {
+    let written = std::fs::File::create(path).and_then(|file| formats::parquet(fleet, file));
+    written.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn export_parquet(_: &Path, _: &Fleet) -> Result<(), String> {
+    Err("this program was built without Parquet: build it with the cargo feature `parquet` of trunkline-cli"
+        .into())
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<(), String> {

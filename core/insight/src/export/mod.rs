@@ -3,11 +3,13 @@
 mod columns;
 mod csv;
 mod jaeger;
+#[cfg(feature = "parquet")]
 mod parquet;
 mod perfetto;
 mod times;
 
 pub use csv::csv;
 pub use jaeger::jaeger;
+#[cfg(feature = "parquet")]
 pub use parquet::parquet;
 pub use perfetto::perfetto;
