@@ -33,6 +33,7 @@ type CellOf = Box<dyn Fn(&Fleet, &FleetCall) -> Cell>;
 /// A column.
 pub(crate) struct Column {
     pub name: String,
+    #[cfg_attr(not(feature = "parquet"), allow(dead_code, reason = "CSV has no types"))]
     pub kind: ColumnKind,
     value: CellOf,
 }
