@@ -12,8 +12,11 @@ use trunkline_shm::monotonic_ns;
 
 /// Sessions that leave a shard at one look: each costs the control thread the time of two turns.
 const MOVES_PER_LOOK: usize = 32;
-/// How often a session is asked for whose memory is lent: a small message is written within a few turns.
+/// How often one is asked for that is to leave a busy shard, while its memory is lent: a small message is written within
+/// a few turns.
 const ASKS_MAX: u32 = 16;
+/// And one that may as well leave at the next look.
+const ASKED_ONCE: u32 = 1;
 
 impl Control {
     /// A shard is busy, or calls cross from it: a session may have to move.
@@ -24,7 +27,7 @@ impl Control {
             Relief::AnotherShard if self.threads.may_open(now_ns) => return self.open_shard(now_ns),
             Relief::AnotherShard | Relief::Nothing => return,
         };
-        match self.move_session(session, to) {
+        match self.move_session(session, to, ASKS_MAX) {
             Ok(now) => self.placement.moved(session, now),
             Err(stays) => {
                 tracing::debug!(shard, to, ?stays, "session stays where it is");
@@ -60,7 +63,7 @@ impl Control {
             }
             for session in left {
                 let to = self.threads.least_busy(now_ns);
-                if let Err(stays) = self.move_session(session, to) {
+                if let Err(stays) = self.move_session(session, to, ASKED_ONCE) {
                     tracing::debug!(shard, to, ?stays, "session keeps its shard from stopping");
                 }
             }
@@ -72,9 +75,10 @@ impl Control {
         &mut self,
         session: AttachedSession,
         to: usize,
+        asks_max: u32,
     ) -> Result<AttachedSession, Option<Stays>> {
         let number = self.clients.of_session(session).ok_or(None)?;
-        let moving = self.release(session, to)?;
+        let moving = self.release(session, to, asks_max)?;
         let application = moving.moved.label().to_owned();
         let key = self.shards[to].ask(|reply| Command::Adopt { moving, reply }).ok_or(None)?;
         let now = AttachedSession { shard: to, key };
@@ -85,13 +89,18 @@ impl Control {
 
     /// The session, as it leaves its shard. Small calls one after another have something lent at most moments, and
     /// nothing at some; what is lent for longer keeps the session where it is.
-    fn release(&self, session: AttachedSession, to: usize) -> Result<Box<MovingSession>, Option<Stays>> {
+    fn release(
+        &self,
+        session: AttachedSession,
+        to: usize,
+        asks_max: u32,
+    ) -> Result<Box<MovingSession>, Option<Stays>> {
         let mut asked = 1;
         loop {
             let released =
                 self.shards[session.shard].ask(|reply| Command::Release { session: session.key, to, reply });
             match released.ok_or(None)? {
-                Err(Stays::Lent) if asked < ASKS_MAX => asked += 1,
+                Err(Stays::Lent) if asked < asks_max => asked += 1,
                 released => return released.map_err(Some),
             }
         }
@@ -100,7 +109,7 @@ impl Control {
     /// The same when somebody asks for it, and it stays there for a while. The key the session has there, or why it
     /// stays where it is.
     pub fn move_when_asked(&mut self, session: AttachedSession, to: usize) -> Result<SessionKey, String> {
-        let moved = self.move_session(session, to).map(|now| {
+        let moved = self.move_session(session, to, ASKS_MAX).map(|now| {
             self.placement.was_moved(monotonic_ns(), now);
             now.key
         });
