@@ -12,8 +12,8 @@ use trunkline_shm::monotonic_ns;
 
 /// Sessions that leave a shard at one look: each costs the control thread the time of two turns.
 const MOVES_PER_LOOK: usize = 32;
-/// How often one is asked for that is to leave a busy shard, while its memory is lent: a small message is written within
-/// a few turns.
+/// How often one is asked for that is to leave a busy shard, while its memory is lent: a small message is written
+/// within a few turns.
 const ASKS_MAX: u32 = 16;
 /// And one that may as well leave at the next look.
 const ASKED_ONCE: u32 = 1;
