@@ -4,6 +4,7 @@
 //! are joined by appending one to the other. What follows a damaged block is found by the frame's mark, and nothing of
 //! a block is used whose checksum is wrong.
 
+use crate::driven::DrivenCalls;
 pub use crate::faults::VERSION;
 use crate::faults::{Faults, FileFault};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ pub struct BlockHead {
     /// Nobody made these calls: they were drawn from published distributions.
     #[serde(default)]
     pub generated: bool,
+    /// These calls were made after the shape of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driven: Option<DrivenCalls>,
     /// Wall clock when the block began, milliseconds since 1970.
     #[serde(default)]
     pub began_unix_ms: u64,

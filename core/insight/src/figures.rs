@@ -86,7 +86,11 @@ pub fn basis(fleet: &Fleet) -> String {
         0 => String::new(),
         lost => format!("; {lost} calls were overwritten before they were recorded"),
     };
-    let made = if fleet.is_generated() { "generated, not measured: " } else { "" };
+    let made = match fleet.driven() {
+        _ if fleet.is_generated() => "generated, not measured: ".to_owned(),
+        Some(driven) => format!("made by `trunkline drive`, times divided by {}: ", short(driven.time_scale)),
+        None => String::new(),
+    };
     let weight = short(fleet.weight());
     format!(
         "{made}n = {calls} calls {}, which stand for {weight}{lost}; clocks: {clock}",

@@ -1,6 +1,7 @@
 //! The calls of all blocks that were read, under common numbers.
 
 use crate::block::{BlockHead, BlockReader, RecordBlock};
+use crate::driven::DrivenCalls;
 use crate::estimate::WeightedValues;
 use crate::faults::{Faults, FileFault};
 use std::collections::BTreeMap;
@@ -200,6 +201,11 @@ impl Fleet {
     /// Whether any of it was drawn and not measured.
     pub fn is_generated(&self) -> bool {
         self.heads.iter().any(|head| head.generated)
+    }
+
+    /// How the calls were made, if they were made after the shape of others.
+    pub fn driven(&self) -> Option<DrivenCalls> {
+        self.heads.iter().find_map(|head| head.driven)
     }
 
     /// Calls the kept ones stand for.

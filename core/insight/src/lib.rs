@@ -27,6 +27,7 @@
 
 pub mod block;
 mod critical;
+mod driven;
 mod effects;
 pub mod estimate;
 pub mod export;
@@ -42,6 +43,7 @@ pub mod words;
 
 pub use block::{BlockHead, BlockReader, RecordBlock};
 pub use critical::{TreeCall, WholeTree};
+pub use driven::DrivenCalls;
 pub use effects::{EFFECT_CALLS_MIN, Effect, FleetDifference, differences, effects, scaled};
 pub use faults::{Faults, FileFault};
 pub use figures::{Drawing, StudyFigure, basis, figures};

@@ -112,6 +112,8 @@ pub struct Checked {
     share: bool,
     /// Where the study contradicts itself.
     pub conflict: Option<String>,
+    /// Why records of this kind cannot have it.
+    pub reason: Option<String>,
 }
 
 /// Numbers of one share may differ by so much.
@@ -187,7 +189,11 @@ impl Published {
                 sense: of.sense,
                 share: of.share,
                 conflict: of.conflict.clone(),
+                reason: None,
             });
+        }
+        if let Some(driven) = fleet.driven() {
+            checked.iter_mut().for_each(|one| one.reason = driven.reason(&one.figure, &one.name, one.wanted));
         }
         checked.sort_by_key(|one| one.figure.parse::<u32>().unwrap_or(u32::MAX));
         checked
@@ -236,6 +242,7 @@ impl PublishedGrid {
                 sense: Sense::About,
                 share: false,
                 conflict: None,
+                reason: None,
             })
             .collect()
     }
@@ -267,9 +274,14 @@ pub fn summary(checked: &[Checked]) -> String {
     let reached = checked.iter().filter(|one| one.is_reached()).count();
     let off = checked.iter().filter(|one| !one.is_reached());
     let contradicted = off.clone().filter(|one| one.conflict.is_some()).count();
+    let elsewhere = off.clone().filter(|one| one.conflict.is_none() && one.reason.is_some()).count();
+    let elsewhere = match elsewhere {
+        0 => String::new(),
+        count => format!(", and {count} are out of reach of calls made so, for the reasons beside them"),
+    };
     format!(
         "{reached} of {} targets are within a tenth, or two points where they are shares; of the {} others the study \
-         itself contradicts {contradicted}.",
+         itself contradicts {contradicted}{elsewhere}.",
         checked.len(),
         off.count()
     )
@@ -288,11 +300,12 @@ pub fn check_rows(checked: &[Checked]) -> Vec<Vec<String>> {
             distance if one.share => format!("{:+.1} points", 100.0 * distance),
             distance => format!("{:+.1} %", 100.0 * distance),
         };
-        let verdict = match (one.is_reached(), &one.conflict) {
-            (true, None) => "reached".to_owned(),
-            (false, None) => "not reached".to_owned(),
-            (true, Some(conflict)) => format!("reached; {conflict}"),
-            (false, Some(conflict)) => format!("contradicted: {conflict}"),
+        let verdict = match (one.is_reached(), &one.conflict, &one.reason) {
+            (true, None, _) => "reached".to_owned(),
+            (true, Some(conflict), _) => format!("reached; {conflict}"),
+            (false, Some(conflict), _) => format!("contradicted: {conflict}"),
+            (false, None, Some(reason)) => format!("out of reach: {reason}"),
+            (false, None, None) => "not reached".to_owned(),
         };
         let wanted = format!("{bound}{}", short(one.wanted));
         vec![one.figure.clone(), one.name.clone(), wanted, short(one.got), distance, verdict]
@@ -306,8 +319,8 @@ pub(crate) fn code_of(name: &str) -> Option<trunkline_call::Code> {
 }
 
 fn share(figure: &str, name: String, wanted: f64, got: f64) -> Checked {
-    let (figure, sense, share, conflict) = (figure.to_owned(), Sense::About, true, None);
-    Checked { figure, name, wanted, got, sense, share, conflict }
+    let (figure, sense, share) = (figure.to_owned(), Sense::About, true);
+    Checked { figure, name, wanted, got, sense, share, conflict: None, reason: None }
 }
 
 fn examine(name: &str, methods: &[f64], row: &[f64]) -> Result<(), String> {

@@ -16,6 +16,9 @@ pub fn report(fleet: &Fleet, checked: &[Checked]) -> String {
              measured.",
         );
     }
+    if let Some(driven) = fleet.driven() {
+        page.text(&driven.words());
+    }
     page.note(&basis);
     let hosts = fleet.hosts();
     page.note(&format!(
@@ -51,7 +54,11 @@ pub fn report(fleet: &Fleet, checked: &[Checked]) -> String {
 }
 
 fn title(fleet: &Fleet) -> &'static str {
-    if fleet.is_generated() { "A generated fleet, characterized" } else { "Calls, characterized" }
+    match fleet.driven() {
+        _ if fleet.is_generated() => "A generated fleet, characterized",
+        Some(_) => "Calls made after the shape of others, characterized",
+        None => "Calls, characterized",
+    }
 }
 
 #[cfg(test)]

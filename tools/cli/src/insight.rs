@@ -8,12 +8,23 @@ use std::process::{Command, Stdio};
 /// The program, beside this one.
 const PROGRAM: &str = "trunkline-insight";
 /// Its verbs. A copy, so that this program needs nothing of that one; a test holds them equal.
-const VERBS: [&str; 10] =
-    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay", "tax"];
+const VERBS: [&str; 11] = [
+    "record",
+    "characterize",
+    "whatif",
+    "diff",
+    "tree",
+    "clock",
+    "export",
+    "synth",
+    "drive",
+    "replay",
+    "tax",
+];
 /// What the help of this program says of them.
 pub const HELP: &str = "\
 Records of calls, by the program trunkline-insight: record, characterize, whatif, diff, tree, clock, export,
-synth, replay, tax; each has its own --help.";
+synth, drive, replay, tax; each has its own --help.";
 /// Lines of that program's description that are read.
 const DESCRIBED_MAX: usize = 1000;
 /// Options before the verb that have a value behind them.

@@ -6,13 +6,24 @@ use std::time::Duration;
 use trunkline_telemetry::Component;
 
 /// The verbs, as `trunkline` knows them.
-pub const VERBS: [&str; 10] =
-    ["record", "characterize", "whatif", "diff", "tree", "clock", "export", "synth", "replay", "tax"];
+pub const VERBS: [&str; 11] = [
+    "record",
+    "characterize",
+    "whatif",
+    "diff",
+    "tree",
+    "clock",
+    "export",
+    "synth",
+    "drive",
+    "replay",
+    "tax",
+];
 
 /// Records of calls: kept, looked at, compared.
 ///
 /// `trunkline` starts this program for its verbs record, characterize, whatif, diff, tree, clock, export,
-/// synth, replay and tax.
+/// synth, drive, replay and tax.
 #[derive(Debug, Parser)]
 #[command(name = "trunkline", bin_name = "trunkline", version, max_term_width = 100)]
 pub struct InsightLine {
@@ -46,6 +57,8 @@ pub enum InsightVerb {
     Export(ExportArgs),
     /// Generate records of a fleet that nobody has, drawn from published distributions
     Synth(SynthArgs),
+    /// Make calls through running daemons after the shape of recorded or generated ones, and record them
+    Drive(DriveArgs),
     /// Send calls again that a daemon has kept with their messages, and compare what is answered
     Replay(ReplayArgs),
     /// Show where hosts' processor time went: handlers, stages of the daemon, and what is measured nowhere
@@ -116,7 +129,7 @@ pub struct CharacterizeArgs {
     /// File of published numbers [default: the study's]
     #[arg(long, value_name = "FILE", requires = "check")]
     pub targets: Option<PathBuf>,
-    /// Write the check as a page for the documentation, fleet.md, with every figure, to this folder
+    /// Write the check as a page for the documentation, fleet.md or driven.md, with every figure, to this folder
     #[arg(long, value_name = "FOLDER", requires = "check")]
     pub publish: Option<PathBuf>,
 }
@@ -140,12 +153,50 @@ pub struct SynthArgs {
     /// Methods of the fleet
     #[arg(long, value_name = "COUNT", default_value = "300", value_parser = count(20))]
     pub methods: u32,
-    /// Calls of each method
-    #[arg(long, value_name = "COUNT", default_value = "400", value_parser = count(100))]
+    /// Calls of each method; figures by method need 100
+    #[arg(long, value_name = "COUNT", default_value = "400", value_parser = count(10))]
     pub calls: u32,
     /// Where drawing begins
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+}
+
+/// `trunkline drive`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The daemon at --socket makes the calls and records them, so its key recorder.traces is to be true and recorder.sample 1;
+the one at --server-socket has the servers, which are this program, too. Calls begin in an order that is the same each
+time. What they stand for is what those of the file stood for.
+
+Example:
+  trunkline synth -o fleet.rec
+  trunkline --socket alpha.sock drive fleet.rec --server-socket beta.sock --to tcp://10.0.0.7:7878 -o driven.rec
+  trunkline characterize driven.rec --check")]
+pub struct DriveArgs {
+    /// File of records: calls made after them have their method, sizes, calls above and below, outcome and time
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// File to write
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Socket of the daemon that has the servers
+    #[arg(long, value_name = "PATH")]
+    pub server_socket: PathBuf,
+    /// Address of that daemon, as tcp://ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: String,
+    /// Let calls take so many times as long; the times in the file that is written are divided by it
+    #[arg(long, value_name = "TIMES", default_value = "1", value_parser = times)]
+    pub time_scale: f64,
+    /// Calls to begin a second, without those above and below them
+    #[arg(long, value_name = "COUNT/s", default_value = "500/s", value_parser = rate)]
+    pub rate: f64,
+    /// Most calls below a call
+    #[arg(long, value_name = "COUNT", default_value = "200", value_parser = upto(0, 100_000))]
+    pub below_max: u32,
+    /// Bytes of the largest message
+    #[arg(long, value_name = "BYTES", default_value = "1048576", value_parser = upto(64, 1 << 26))]
+    pub message_bytes_max: u32,
 }
 
 /// Files of records.
@@ -301,6 +352,11 @@ fn count(least: i64) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(least..=10_000)
 }
 
+/// Reads a number between these.
+fn upto(least: i64, most: i64) -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(least..=most)
+}
+
 /// Reads `4bf92f3577b34da6a3ce929d0e0e4736`.
 fn trace(text: &str) -> Result<u128, String> {
     u128::from_str_radix(text, 16)
@@ -313,6 +369,12 @@ fn rate(text: &str) -> Result<f64, String> {
     number
         .filter(|rate| rate.is_finite() && *rate > 0.0)
         .ok_or_else(|| format!("{text:?} is no rate: write 200/s, or another number above zero"))
+}
+
+/// Reads `4`, `0.5`.
+fn times(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|times| (1e-3..=1e3).contains(times));
+    number.ok_or_else(|| format!("{text:?}: write a number from 0.001 to 1000"))
 }
 
 /// Reads `250ms`, `10s`, `2m`.

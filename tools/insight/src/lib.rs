@@ -4,12 +4,13 @@
 //! with what is drawn from its records, and does not grow by it. The program itself is in `tools/cli`, where both are
 //! tested together.
 //!
-//! `record.rs` is the one verb that talks to a daemon: it asks for the calls that have ended since, again and again,
-//! and writes blocks; `host.rs` reads what the host did meanwhile. `verbs.rs` reads files and prints or writes what
-//! `core/insight` makes of them; `tree.rs` is who called whom, `tax.rs` where processor time went; `say.rs` are the
-//! tables on terminals, `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a
-//! daemon has kept, and `answers.rs` holds what comes back against what came then. `args.rs` is the command line, and
-//! the manual pages come from it.
+//! `record.rs` asks a daemon for the calls that have ended since, again and again, and writes blocks; `host.rs` reads
+//! what the host did meanwhile. `verbs.rs` reads files, and prints or writes what `core/insight` makes of them;
+//! `tree.rs` is who called whom, `tax.rs` where processor time went; `say.rs` are the tables on terminals,
+//! `publish.rs` is a page for the documentation. `replay.rs` sends calls again whose messages a daemon has kept, and
+//! `answers.rs` holds what comes back against what came then. `drive.rs` makes calls after the shape of recorded ones,
+//! records them and serves them: `drive/acts.rs` is what each has to come to and who does it, `drive/timer.rs` wakes
+//! them. `args.rs` is the command line, and the manual pages come from it.
 //!
 //! # Limits
 //! * [`FILE_BYTES_MAX`] of a file are read, and as many calls together as `trunkline_insight::fleet::CALLS_MAX`.
@@ -18,6 +19,7 @@
 
 mod answers;
 mod args;
+mod drive;
 mod host;
 mod load;
 mod publish;

@@ -1,7 +1,9 @@
 //! The check as a page of the documentation, with every figure.
 
 use std::fmt::Write;
-use trunkline_insight::{Checked, Drawing, Fleet, StudyFigure, basis, check_rows, figures, summary};
+use trunkline_insight::{
+    Checked, Drawing, DrivenCalls, Fleet, StudyFigure, basis, check_rows, figures, summary,
+};
 use trunkline_plot::standalone;
 
 /// Figures of which the second chart is shown, or another: the first is a heat map, which is too large for a
@@ -22,10 +24,31 @@ trunkline characterize fleet.rec --check --publish docs/measured
 
 ";
 
+/// What stands above a page of calls made by `trunkline drive`; `INSTEAD` is in its place.
+const DRIVEN: &str = "\
+**Measured, in two daemons on one machine.** `trunkline drive` made the calls of [the generated fleet](fleet.md) once
+more, through real daemons, and their recorder recorded them: the daemon of the callers has `recorder.traces = true` and
+`recorder.sample = 1`. The weights are the generated fleet's, because each method was called as often as any other.
+
+```
+trunkline synth --methods 300 --calls 100 -o fleet.rec
+trunkline --socket alpha.sock drive fleet.rec --server-socket beta.sock --to tcp://127.0.0.1:7878 OPTIONS-o driven.rec
+trunkline characterize driven.rec --check --publish docs/measured
+```
+
+";
+const INSTEAD: &str = "OPTIONS";
+
+/// What the page and its pictures are called.
+pub fn name(fleet: &Fleet) -> &'static str {
+    if fleet.driven().is_some() { "driven" } else { "fleet" }
+}
+
 /// The pictures, each with its file's name.
 pub fn pictures(fleet: &Fleet) -> Vec<(String, String)> {
     let pictures = figures(fleet);
-    pictures.iter().filter_map(|figure| Some((file(figure.number), standalone(chart(figure)?)))).collect()
+    let of = |figure: &StudyFigure| Some((file(fleet, figure.number), standalone(chart(figure)?)));
+    pictures.iter().filter_map(of).collect()
 }
 
 /// The chart of a figure that is shown; `None` if nothing was drawn.
@@ -36,15 +59,27 @@ fn chart(figure: &StudyFigure) -> Option<&String> {
     charts.get(wanted).filter(drawn).or_else(|| charts.iter().find(drawn))
 }
 
-fn file(number: u8) -> String {
-    format!("fleet-{number:02}.svg")
+fn file(fleet: &Fleet, number: u8) -> String {
+    format!("{}-{number:02}.svg", name(fleet))
 }
 
 /// The page.
 pub fn page(fleet: &Fleet, checked: &[Checked]) -> String {
-    let mut out = String::from("# A generated fleet beside the published figures\n\n");
+    let title = match fleet.driven() {
+        Some(_) => "A generated fleet through real daemons",
+        None => "A generated fleet beside the published figures",
+    };
+    let mut out = format!("# {title}\n\n");
     if fleet.is_generated() {
         out += GENERATED;
+    }
+    if let Some(driven) = fleet.driven() {
+        let DrivenCalls { time_scale, below_max, message_bytes_max } = driven;
+        let options = format!(
+            "\\\n    --time-scale {time_scale} --below-max {below_max} --message-bytes-max {message_bytes_max} "
+        );
+        out += &DRIVEN.replace(INSTEAD, &options);
+        out += &format!("{}\n\n", driven.words());
     }
     // Writing to a string does not fail.
     let _ = writeln!(out, "{}\n\n{}.\n", summary(checked), basis(fleet));
@@ -52,7 +87,7 @@ pub fn page(fleet: &Fleet, checked: &[Checked]) -> String {
         let StudyFigure { number, title, ref drawing } = figure;
         let _ = match (chart(&figure), drawing) {
             (Some(_), _) => {
-                writeln!(out, "![{title}]({})\n\nFigure {number}. {title}.\n", file(number))
+                writeln!(out, "![{title}]({})\n\nFigure {number}. {title}.\n", file(fleet, number))
             }
             (None, Drawing::Missing(why)) => writeln!(out, "Figure {number}. {title}: {why}.\n"),
             (None, Drawing::Charts(..)) => writeln!(out, "Figure {number}. {title}: nothing to draw.\n"),

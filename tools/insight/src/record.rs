@@ -11,7 +11,7 @@ use proto::{CallsRequest, CallsResponse, ShardCalls};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trunkline::{Channel, Status, Wait};
 use trunkline_insight::{BlockHead, RecordBlock};
@@ -53,7 +53,8 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     let first = ask(&client, CallsRequest::default())?;
     let file = open(&args.output, args.append)?;
     let mut recording = Recording::new(client, args, file, &first);
-    let outcome = recording.run(args.time);
+    let end = Instant::now() + args.time;
+    let outcome = recording.run(|| end.saturating_duration_since(Instant::now()));
     let Tally { seen, traced, lost, kept, blocks, bytes } = recording.tally;
     println!("{}: {kept} of {seen} calls kept, {blocks} blocks, {bytes} bytes", args.output.display());
     if traced > 0 {
@@ -65,10 +66,31 @@ pub fn record(channel: Channel, args: &RecordArgs) -> Result<(), String> {
     outcome
 }
 
-struct Recording<'a> {
+/// Records every call until `is_over`, and returns the blocks as a file has them.
+///
+/// # Errors
+/// The daemon does not answer.
+pub fn record_all(channel: Channel, is_over: impl Fn() -> bool) -> Result<Vec<u8>, String> {
+    let client = AdminClient::new(channel);
+    let first = ask(&client, CallsRequest::default())?;
+    let args = RecordArgs {
+        output: PathBuf::from("(memory)"),
+        append: false,
+        rate: f64::INFINITY,
+        traces: f64::INFINITY,
+        tail: KeptTail::None,
+        time: Duration::ZERO,
+        cluster: String::new(),
+    };
+    let mut recording = Recording::new(client, &args, Vec::new(), &first);
+    recording.run(|| if is_over() { Duration::ZERO } else { INTERVAL })?;
+    Ok(recording.file)
+}
+
+struct Recording<'a, W> {
     client: AdminClient,
     args: &'a RecordArgs,
-    file: File,
+    file: W,
     from: Vec<u64>,
     one_in_log2: u32,
     traces_one_in_log2: u32,
@@ -83,8 +105,8 @@ struct Recording<'a> {
     tally: Tally,
 }
 
-impl<'a> Recording<'a> {
-    fn new(client: AdminClient, args: &'a RecordArgs, file: File, first: &CallsResponse) -> Self {
+impl<'a, W: Write> Recording<'a, W> {
+    fn new(client: AdminClient, args: &'a RecordArgs, file: W, first: &CallsResponse) -> Self {
         let mut recording = Self {
             client,
             args,
@@ -104,12 +126,14 @@ impl<'a> Recording<'a> {
         recording
     }
 
-    fn run(&mut self, time: Duration) -> Result<(), String> {
-        let end = Instant::now() + time;
+    /// Until `left` says that no time is.
+    fn run(&mut self, left: impl Fn() -> Duration) -> Result<(), String> {
         let mut last = Instant::now();
         let mut outcome = Ok(());
-        while outcome.is_ok() && Instant::now() < end {
-            std::thread::sleep(INTERVAL.min(end.saturating_duration_since(Instant::now())));
+        while let (true, time) = (outcome.is_ok(), left())
+            && !time.is_zero()
+        {
+            std::thread::sleep(INTERVAL.min(time));
             let Tally { seen, traced, .. } = self.tally;
             outcome = self.take();
             let elapsed = last.elapsed().as_secs_f64();

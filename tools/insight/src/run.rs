@@ -1,7 +1,7 @@
 //! From the command line to a verb, and from its outcome to an exit code.
 
 use crate::args::{InsightLine, InsightVerb, PagesArgs};
-use crate::{record, replay, tax, tree, verbs};
+use crate::{drive, record, replay, tax, tree, verbs};
 use clap::{CommandFactory, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +25,9 @@ pub fn run() -> ExitCode {
         InsightVerb::Clock(args) => verbs::clock(&args),
         InsightVerb::Export(args) => verbs::export(&args),
         InsightVerb::Synth(args) => verbs::synth(&args),
+        InsightVerb::Drive(args) => {
+            drive::drive(&operator_channel(socket.clone(), admin_socket), socket, &args)
+        }
         InsightVerb::Replay(args) => replay::replay(&args),
         InsightVerb::Tax(args) => tax::tax(&args),
         InsightVerb::Man(args) => man(&args),

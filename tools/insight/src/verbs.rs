@@ -39,7 +39,7 @@ pub fn characterize(args: &CharacterizeArgs) -> Result<(), String> {
         for (name, picture) in publish::pictures(&fleet) {
             write(folder, &name, &picture)?;
         }
-        write(folder, "fleet.md", &publish::page(&fleet, &checked))?;
+        write(folder, &format!("{}.md", publish::name(&fleet)), &publish::page(&fleet, &checked))?;
     }
     Ok(())
 }

@@ -1,0 +1,60 @@
+//! What calls that `trunkline drive` made can have of a target, and what not.
+
+use crate::words::short;
+use serde::{Deserialize, Serialize};
+
+/// How `trunkline drive` made calls: each stands for as many as the one it was made after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DrivenCalls {
+    /// Calls took so many times as long as the others; the times in the rows are divided by it.
+    pub time_scale: f64,
+    /// No more calls were made below one.
+    pub below_max: u32,
+    /// No message was larger.
+    pub message_bytes_max: u32,
+}
+
+impl DrivenCalls {
+    /// What a page of them says first.
+    pub fn words(&self) -> String {
+        format!(
+            "`trunkline drive` made these calls through daemons after the shape of recorded or generated ones: their \
+             method, sizes, calls above and below, outcome, and the time until the answer. Each stands for as many \
+             calls as the one it was made after. Calls took {} times as long as those, and all times here are divided \
+             by that; at most {} calls were made below one, and no message was larger than {} bytes. Handlers wait; \
+             they take hardly any processor time.",
+            short(self.time_scale),
+            self.below_max,
+            self.message_bytes_max
+        )
+    }
+
+    /// Why a target of this figure is out of reach of them; `None` if it is not.
+    pub(crate) fn reason(&self, figure: &str, name: &str, wanted: f64) -> Option<String> {
+        let waits = "handlers wait and take hardly any processor time";
+        let fixed = match figure {
+            "1" => Some("they were made in minutes, not in two years"),
+            "8" if name.contains("cycles") => Some(waits),
+            "10" | "11" => {
+                Some("the handler has the time that is not a wire's, a stack's or a queue's of this machine")
+            }
+            "12" => Some("these are the wires and stacks of one machine, not of data centres far apart"),
+            "13" => Some("nothing else waits in this machine's queues"),
+            "16" | "19" => Some("one host of one cluster made all calls"),
+            "20" => Some("the daemons' part of a host on which handlers wait is no part of a fleet's work"),
+            "21" => Some(waits),
+            "23" if name.contains("cycles") => Some(waits),
+            _ => None,
+        };
+        let larger = || format!("no message is larger than {} bytes", self.message_bytes_max);
+        match figure {
+            "4" if wanted > f64::from(self.below_max) => {
+                Some(format!("at most {} calls were made below one", self.below_max))
+            }
+            // A service's bytes and extreme ratios consist of its largest messages.
+            "8" if name.contains("bytes") => Some(larger()),
+            "7" if wanted > 100.0 => Some(larger()),
+            _ => fixed.map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Shows that calls made after the shape of a generated fleet go through two real daemons and are recorded with that
+//! shape: method, sizes, calls above and below, outcome, and what they stand for.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use support::{Host, end, trunkline, watched};
+
+/// Of a call: bytes of request and response, calls below with itself, calls above.
+type Shape = [u64; 4];
+
+/// Calls by method and outcome: their shapes in order, and how many calls they stand for.
+fn shapes(file: &str) -> BTreeMap<(String, String), (Vec<Shape>, f64)> {
+    let csv = end(&mut trunkline(&["export", "--csv", file]), "");
+    assert_eq!(csv.code, Some(0), "{}", csv.err);
+    let mut lines = csv.out.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let head = lines.next().unwrap();
+    let place = |name: &str| head.iter().position(|column| *column == name).unwrap();
+    let columns = ["request_bytes", "response_bytes", "subtree", "ancestors"].map(place);
+    let [method, code, weight] = ["method", "code", "weight"].map(place);
+    let mut found: BTreeMap<(String, String), (Vec<Shape>, f64)> = BTreeMap::new();
+    for line in lines {
+        let (shapes, sum) = found.entry((line[method].to_owned(), line[code].to_owned())).or_default();
+        shapes.push(columns.map(|column| line[column].parse().unwrap_or(0)));
+        *sum += line[weight].parse::<f64>().unwrap();
+    }
+    found.values_mut().for_each(|(shapes, _)| shapes.sort_unstable());
+    found
+}
+
+#[test]
+fn a_generated_fleet_goes_through_two_daemons() {
+    const BELOW_MAX: u64 = 6;
+    const BYTES_MAX: u64 = 4096;
+    watched();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [planned, driven] = ["planned.rec", "driven.rec"].map(file);
+    let synth = end(&mut trunkline(&["synth", "--methods", "300", "--calls", "10", "-o", &planned]), "");
+    assert_eq!(synth.code, Some(0), "{synth:?}");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let beta = Host::start(&format!("[daemon]\nnode = \"beta\"\nlisten = [\"tcp://{port}\"]\n"));
+    let alpha = Host::start("[daemon]\nnode = \"alpha\"\n[recorder]\ntraces = true\nsample = 1.0\n");
+    let (bytes, below, to) = (BYTES_MAX.to_string(), BELOW_MAX.to_string(), format!("tcp://{port}"));
+    let drive = alpha.verb(
+        &[
+            "drive",
+            &planned,
+            "--server-socket",
+            beta.socket().to_str().unwrap(),
+            "--to",
+            &to,
+            "--rate",
+            "1000/s",
+            "--time-scale",
+            "0.05",
+            "--below-max",
+            &below,
+            "--message-bytes-max",
+            &bytes,
+            "-o",
+            &driven,
+        ],
+        "",
+    );
+    assert!(drive.code == Some(0), "{drive:?}");
+    assert!(!drive.out.contains("not as those") && !drive.out.contains("overwritten"), "{drive:?}");
+
+    let (planned, driven_calls) = (shapes(&planned), shapes(&driven));
+    assert_eq!(
+        planned.keys().collect::<Vec<_>>(),
+        driven_calls.keys().collect::<Vec<_>>(),
+        "methods and outcomes: {drive:?}"
+    );
+    for (of, (wanted, stands_for)) in &planned {
+        let (got, sum) = &driven_calls[of];
+        assert!((sum / stands_for - 1.0).abs() < 1e-3, "{of:?} stands for {sum}, not {stands_for}");
+        let within = |shape: &Shape| {
+            let [request, response, subtree, above] = *shape;
+            [request.min(BYTES_MAX), response.min(BYTES_MAX), subtree.min(BELOW_MAX + 1), above]
+        };
+        let mut wanted: Vec<Shape> = wanted.iter().map(within).collect();
+        wanted.sort_unstable();
+        match of.1.as_str() {
+            "OK" => assert_eq!(got, &wanted, "{of:?}"),
+            // An error has no answer, and who is cancelled tells nothing of calls below.
+            _ => assert_eq!(
+                got.iter().map(|shape| shape[0]).collect::<Vec<_>>(),
+                wanted.iter().map(|shape| shape[0]).collect::<Vec<_>>(),
+                "{of:?}"
+            ),
+        }
+    }
+
+    let check = end(&mut trunkline(&["characterize", &driven, "--check"]), "");
+    assert!(check.out.contains("made by `trunkline drive`, times divided by 0.05"), "{check:?}");
+    assert!(check.out.contains("out of reach: handlers wait"), "{check:?}");
+    let errors = check.out.lines().find(|line| line.contains("error rate")).unwrap();
+    assert!(errors.trim_end().ends_with("reached") && !errors.contains("not reached"), "{errors}");
+}

@@ -1,0 +1,264 @@
+//! `trunkline drive`: calls through real daemons, after the shape of recorded or generated ones.
+//!
+//! This program is client and servers: it calls through one daemon what it serves at another, and records at the first.
+//! Of what was recorded it keeps the calls that the file had, with the number of calls each of those stood for.
+
+mod acts;
+mod timer;
+
+use crate::args::DriveArgs;
+use crate::load::load;
+use crate::record::record_all;
+use acts::{ABOVE, ActService, Acts, CallPlan, REQUEST_BYTES_MIN, TREE};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+use trunkline::opaque::Client;
+use trunkline::{Channel, Code, Server, ServerHandle, Wait};
+use trunkline_insight::{DrivenCalls, Fleet, FleetCall, RecordBlock, count_ancestors};
+use trunkline_telemetry::{RecordedCall, Side};
+
+/// Calls under way at most; a further one begins late.
+const IN_FLIGHT_MAX: usize = 8192;
+/// Empty calls, whose time says how long an answer is on its way.
+const PROBES: usize = 200;
+/// So long behind the last call the daemon is asked for what it recorded.
+const LAST_RECORDS: Duration = Duration::from_millis(300);
+/// Calls that take a larger part of the longest's time than this begin first, so that nobody waits for them alone.
+const LONG_PART: u32 = 4;
+/// No longer chain is made above a call.
+const ABOVE_MAX: u16 = 64;
+/// Services of daemons' own: nobody else serves them.
+const DAEMONS_OWN: [&str; 2] = ["/trunkline.", "/grpc."];
+
+/// What became of the calls.
+#[derive(Debug, Default)]
+struct Driven {
+    took: Duration,
+    /// Calls that ended otherwise than those of the file.
+    otherwise: BTreeMap<&'static str, usize>,
+}
+
+/// Makes the calls of a file, and writes what was recorded of them.
+///
+/// # Errors
+/// The file holds no calls that can be made, a daemon does not answer, or the output cannot be written.
+pub fn drive(operators: &Channel, socket: Option<PathBuf>, args: &DriveArgs) -> Result<(), String> {
+    let planned = load(std::slice::from_ref(&args.file))?;
+    let calls = plans(&planned, args);
+    if calls.is_empty() {
+        return Err(format!("{}: it holds no calls but those to daemons themselves", args.file.display()));
+    }
+    let mut output = std::fs::File::create_new(&args.output)
+        .map_err(|error| format!("{}: {error}", args.output.display()))?;
+    let acts = Arc::new(Acts::new(calls, clients(socket.as_deref(), args)));
+    let _servers = serve(socket.as_deref(), args, &acts)?;
+    let is_over = AtomicBool::new(false);
+    let (driven, bytes) = std::thread::scope(|scope| {
+        let recording = scope.spawn(|| record_all(operators.clone(), || is_over.load(Ordering::Relaxed)));
+        let driven = make_all(&acts, args).wait();
+        std::thread::sleep(LAST_RECORDS);
+        is_over.store(true, Ordering::Relaxed);
+        let bytes = recording.join().unwrap_or_else(|_| Err("the recording has failed".into()));
+        (driven, bytes)
+    });
+    let driven = driven?;
+    let mut recorded = Fleet::default();
+    recorded.read(&bytes?);
+    count_ancestors(&mut recorded);
+    let blocks = kept(&planned, &recorded, args);
+    for block in &blocks {
+        std::io::Write::write_all(&mut output, &block.encode())
+            .map_err(|error| format!("{}: {error}", args.output.display()))?;
+    }
+    tell(args, &acts, &driven, &recorded, &blocks);
+    Ok(())
+}
+
+fn tell(args: &DriveArgs, acts: &Acts, driven: &Driven, recorded: &Fleet, blocks: &[RecordBlock]) {
+    let kept: usize = blocks.iter().map(|block| block.rows.len()).sum();
+    println!(
+        "{}: {} calls made in {:.1} s, {kept} of them recorded",
+        args.output.display(),
+        acts.calls.len(),
+        driven.took.as_secs_f64()
+    );
+    if recorded.lost() > 0 {
+        println!("{} calls were overwritten in the daemon before they were looked at", recorded.lost());
+    }
+    for (code, count) in &driven.otherwise {
+        println!("{count} calls ended with {code}, and not as those of the file");
+    }
+}
+
+/// What the calls of a file have to come to.
+fn plans(fleet: &Fleet, args: &DriveArgs) -> Vec<CallPlan> {
+    let is_made = |call: &&FleetCall| {
+        let path = fleet.name(call.method);
+        let is_path = path.strip_prefix('/').is_some_and(|path| path.split_once('/').is_some());
+        is_path && !DAEMONS_OWN.iter().any(|own| path.starts_with(own))
+    };
+    let plan = |call: &FleetCall| CallPlan {
+        path: fleet.name(call.method).to_owned(),
+        request_bytes: (call.row.request_bytes.min(args.message_bytes_max) as usize).max(REQUEST_BYTES_MIN),
+        answer_bytes: call.row.response_bytes.min(args.message_bytes_max) as usize,
+        below: call.row.subtree.saturating_sub(1).min(args.below_max),
+        above: call.ancestors.unwrap_or(0).min(ABOVE_MAX),
+        code: call.row.code,
+        takes: Duration::from_secs_f64(call.total_s() * args.time_scale),
+    };
+    fleet.of_side().filter(is_made).map(plan).collect()
+}
+
+/// Clients across, of the calls above, and of the calls below.
+fn clients(socket: Option<&Path>, args: &DriveArgs) -> [Client; 3] {
+    let channel = || Channel::builder().name("trunkline drive").embedded(false).wait_for_ready(true);
+    let here = || socket.map_or_else(channel, |socket| channel().socket(socket));
+    let there = channel().socket(&args.server_socket);
+    [here().target(&args.to), here(), there].map(|builder| Client::new(builder.connect_lazy()))
+}
+
+/// Serves the calls above at the first daemon, all others at the second.
+fn serve(socket: Option<&Path>, args: &DriveArgs, acts: &Arc<Acts>) -> Result<[ServerHandle; 2], String> {
+    let service = |name: &str| ActService { name: name.to_owned(), acts: Arc::clone(acts) };
+    let server =
+        || Server::builder().name("trunkline drive").embedded(false).add_opaque_service(service(TREE));
+    let mut there = server().socket(&args.server_socket);
+    let names = acts.calls.iter().filter_map(|call| call.path[1..].rsplit_once('/')).map(|(name, _)| name);
+    for name in names.collect::<BTreeSet<_>>() {
+        there = there.add_opaque_service(service(name));
+    }
+    let here = socket.map_or_else(server, |socket| server().socket(socket));
+    let start = |server: trunkline::ServerBuilder| {
+        let handle = server.spawn().map_err(|status| status.to_string())?;
+        handle.ready().wait().map_err(|status| status.to_string())?;
+        Ok::<_, String>(handle)
+    };
+    Ok([start(here)?, start(there)?])
+}
+
+/// Makes every call once.
+async fn make_all(acts: &Acts, args: &DriveArgs) -> Result<Driven, String> {
+    acts.set_way_back(way_back(acts).await?);
+    let began = Instant::now();
+    let mut driven = Driven::default();
+    let mut under_way = FuturesUnordered::new();
+    for (place, number) in order(&acts.calls).into_iter().enumerate() {
+        let due = began + Duration::from_secs_f64(place as f64 / args.rate);
+        let mut due = pin!(acts.until(due));
+        poll_fn(|cx| {
+            take_ended(&mut under_way, &mut driven, cx);
+            match under_way.len() < IN_FLIGHT_MAX {
+                true => due.as_mut().poll(cx),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        under_way.push(one(acts, number));
+    }
+    poll_fn(|cx| {
+        take_ended(&mut under_way, &mut driven, cx);
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    driven.took = began.elapsed();
+    // A session says with its next call when the last answer was taken: as tasks, so that it is the one the calls had.
+    let mut last: FuturesUnordered<_> =
+        [&acts.above, &acts.across].map(|to| acts.probe(to)).into_iter().collect();
+    while last.next().await.is_some() {}
+    Ok(driven)
+}
+
+/// Makes one; what it came to, and what it was to come to. With calls above it, what the first of those came to.
+async fn one(acts: &Acts, number: usize) -> (Code, Code) {
+    let plan = &acts.calls[number];
+    let code = acts.make(number, plan.above).await;
+    (code, if plan.above > 0 { Code::Ok } else { plan.code })
+}
+
+fn take_ended<F: Future<Output = (Code, Code)>>(
+    under_way: &mut FuturesUnordered<F>,
+    driven: &mut Driven,
+    cx: &mut std::task::Context<'_>,
+) {
+    while let Poll::Ready(Some((code, wanted))) = Pin::new(&mut *under_way).poll_next_unpin(cx) {
+        if code != wanted {
+            *driven.otherwise.entry(code.name()).or_default() += 1;
+        }
+    }
+}
+
+/// How long an answer is on its way: half of an empty call.
+async fn way_back(acts: &Acts) -> Result<Duration, String> {
+    let mut took = Vec::with_capacity(PROBES);
+    for _ in 0..PROBES {
+        let began = Instant::now();
+        match acts.probe(&acts.across).await {
+            Code::Ok => took.push(began.elapsed()),
+            code => return Err(format!("an empty call to the servers ended with {}", code.name())),
+        }
+    }
+    took.sort_unstable();
+    Ok(took[PROBES / 2] / 2)
+}
+
+/// The long calls, then all others as if drawn.
+fn order(calls: &[CallPlan]) -> Vec<usize> {
+    let longest = calls.iter().map(|call| call.takes).max().unwrap_or_default();
+    let mut order: Vec<usize> = (0..calls.len()).collect();
+    order.sort_by_key(|number| {
+        let is_long = calls[*number].takes > longest / LONG_PART;
+        (!is_long, (*number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    });
+    order
+}
+
+/// What was recorded of the calls, as blocks: of each method and outcome the weights are those of the file together.
+fn kept(planned: &Fleet, recorded: &Fleet, args: &DriveArgs) -> Vec<RecordBlock> {
+    let mut weights: BTreeMap<(&str, Code), (f64, f64)> = BTreeMap::new();
+    for call in planned.of_side() {
+        weights.entry((planned.name(call.method), call.row.code)).or_default().0 += call.weight;
+    }
+    let is_kept = |call: &&FleetCall| call.row.side == Side::Made && recorded.name(call.method) != ABOVE;
+    for call in recorded.calls.iter().filter(is_kept) {
+        if let Some((_, count)) = weights.get_mut(&(recorded.name(call.method), call.row.code)) {
+            *count += 1.0;
+        }
+    }
+    let driven = Some(DrivenCalls {
+        time_scale: args.time_scale,
+        below_max: args.below_max,
+        message_bytes_max: args.message_bytes_max,
+    });
+    let heads = recorded.heads.iter().cloned();
+    let mut blocks: Vec<RecordBlock> = heads
+        .map(|mut head| {
+            (head.driven, head.traces) = (driven, 0);
+            RecordBlock { head, ..RecordBlock::default() }
+        })
+        .collect();
+    for call in recorded.calls.iter().filter(is_kept) {
+        let Some((weight, count)) = weights.get(&(recorded.name(call.method), call.row.code)) else {
+            continue;
+        };
+        let mut row = call.row;
+        let divided = |ns: &mut u64| *ns = (*ns as f64 / args.time_scale) as u64;
+        row.components.ns.iter_mut().for_each(divided);
+        divided(&mut row.components.request_wakeup_ns);
+        divided(&mut row.components.response_wakeup_ns);
+        let weight = (weight / count).max(1.0) as f32;
+        let ancestors = call.ancestors;
+        blocks[call.block as usize].rows.push(RecordedCall { row, weight, ancestors });
+    }
+    for block in &mut blocks {
+        block.head.calls_seen = block.rows.len() as u64;
+    }
+    blocks
+}

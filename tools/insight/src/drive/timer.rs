@@ -1,0 +1,141 @@
+//! Waking futures at times to the microsecond, which no executor here does: a thread that sleeps until the next.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+/// Wakes whoever waits. The thread ends when this is dropped.
+#[derive(Debug)]
+pub struct Timer {
+    shared: Arc<Waiting>,
+}
+
+/// A wait for a time.
+#[derive(Debug)]
+pub struct Until<'a> {
+    at: Instant,
+    shared: &'a Waiting,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    state: Mutex<WaitState>,
+    changed: Condvar,
+}
+
+/// Who waits: an entry for each poll, so at most the calls under way, and what woke them besides.
+#[derive(Debug, Default)]
+struct WaitState {
+    times: BinaryHeap<Reverse<(Instant, u64)>>,
+    wakers: std::collections::HashMap<u64, Waker>,
+    number: u64,
+    is_over: bool,
+}
+
+impl Timer {
+    /// Starts the thread.
+    pub fn start() -> Self {
+        let shared = Arc::new(Waiting::default());
+        let own = Arc::clone(&shared);
+        std::thread::spawn(move || own.run());
+        Self { shared }
+    }
+
+    /// Ready when this time has come.
+    pub fn until(&self, at: Instant) -> Until<'_> {
+        Until { at, shared: &self.shared }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.shared.state().is_over = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Future for Until<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.at {
+            return Poll::Ready(());
+        }
+        let mut state = self.shared.state();
+        let number = state.number;
+        state.number += 1;
+        let is_next = state.times.peek().is_none_or(|Reverse((next, _))| self.at < *next);
+        state.times.push(Reverse((self.at, number)));
+        state.wakers.insert(number, cx.waker().clone());
+        drop(state);
+        if is_next {
+            self.shared.changed.notify_one();
+        }
+        Poll::Pending
+    }
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, WaitState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        while !state.is_over {
+            let now = Instant::now();
+            let next = state.times.peek().map(|Reverse((at, _))| *at);
+            state = match next {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(at) if at > now => {
+                    let waited = self.changed.wait_timeout(state, at - now);
+                    waited.map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state)
+                }
+                Some(_) => {
+                    let number = state.times.pop().map_or(0, |Reverse((_, number))| number);
+                    let waker = state.wakers.remove(&number);
+                    // Not under the lock: who is woken may wait again at once.
+                    drop(state);
+                    if let Some(waker) = waker {
+                        waker.wake();
+                    }
+                    self.state()
+                }
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Shows that waits end in the order of their times, and none before.
+    use super::*;
+    use futures_util::StreamExt;
+    use futures_util::stream::FuturesUnordered;
+    use std::time::Duration;
+    use trunkline::Wait;
+
+    #[test]
+    fn waits_end_in_order() {
+        let timer = Timer::start();
+        let began = Instant::now();
+        let wait = async |after_ms: u64| {
+            let at = began + Duration::from_millis(after_ms);
+            timer.until(at).await;
+            (after_ms, Instant::now() >= at)
+        };
+        let mut waits: FuturesUnordered<_> = [30, 0, 10, 20].map(wait).into_iter().collect();
+        let ended = async {
+            let mut ended = Vec::new();
+            while let Some(one) = waits.next().await {
+                ended.push(one);
+            }
+            ended
+        };
+        assert_eq!(ended.wait(), [(0, true), (10, true), (20, true), (30, true)]);
+    }
+}
