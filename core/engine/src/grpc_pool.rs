@@ -86,7 +86,7 @@ impl Engine {
         remote.speaks = Speaks::Grpc;
         remote.pool.dialling.get_or_insert(peer);
         self.peers.remove(key);
-        self.lane_given_up(remote_key, lane);
+        self.lane_given_up(remote_key, lane, key);
         Some(peer)
     }
 

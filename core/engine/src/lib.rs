@@ -149,8 +149,9 @@ pub use remote::{Dial, Dialled};
 pub use samples::{SampleAllowance, SampleCounts, SampleRule, TakenSample};
 pub use services::ServiceState;
 pub use shard::{
-    Crossing, MovedSession, ShardIndex, Stays, adopt_session, audit_crossings, handle_crossing,
-    has_crossings, join_shards, park_crossing, release_session, send_crossings, share_limits, take_partner,
+    Crossing, MovedSession, ShardIndex, Stays, adopt_session, ask_to_redial, audit_crossings,
+    handle_crossing, has_crossings, join_shards, park_crossing, release_session, send_crossings,
+    share_limits, take_crossing_peer, take_partner,
 };
 pub use snapshot::{
     AttemptFigures, BalancedRow, PeerRow, Protocol, RemoteRow, RemoteState, ServiceRow, SessionRow, Snapshot,

@@ -55,6 +55,12 @@ pub struct Peer {
     pub(crate) holding: Holding,
     /// Calls with an item that waits for room in the connection's queue.
     pub(crate) blocked: VecDeque<(CallKey, Direction)>,
+    /// Its dialler was asked to open calls on another connection.
+    #[serde(skip)]
+    pub(crate) is_asked_to_redial: bool,
+    /// Another has taken its place: it is closed with the last of its calls.
+    #[serde(default)]
+    pub(crate) is_replaced: bool,
     /// Whether it waits in line for the host to transmit.
     #[serde(skip)]
     pub(crate) in_line: bool,
@@ -131,6 +137,11 @@ impl Peer {
     /// Where it comes from, or leads to: without the port of whoever has dialled.
     pub(crate) fn source_of(label: &str, dialled: bool) -> Box<str> {
         if dialled { label.into() } else { label.rsplit_once(':').map_or(label, |(host, _)| host).into() }
+    }
+
+    /// Whether another has taken its place, and nothing is left of its calls.
+    pub(crate) fn has_left(&self) -> bool {
+        self.is_replaced && self.connection.stream_count() == 0 && self.blocked.is_empty()
     }
 
     /// What a call's end is that the connection took along.

@@ -62,6 +62,7 @@ impl Engine {
                 }
             }
             Event::Pong { .. } => {}
+            Event::Redial => self.redial(turn.now, peer),
             Event::GoAway { .. } => self.handle_go_away(turn, peer, "peer is draining"),
             Event::Closed { code, why } => {
                 if let Some(peer) = self.peers.find_mut(peer) {

@@ -251,6 +251,9 @@ impl Engine {
             peer.timer_at = Some(at);
             self.timers.insert(at, Due::Peer(key));
         }
+        if peer.has_left() {
+            self.unwanted.push(key);
+        }
     }
 
     /// What became of what was sent.
@@ -296,6 +299,8 @@ impl Engine {
             assembling_bytes: 0,
             holding,
             blocked: VecDeque::new(),
+            is_asked_to_redial: false,
+            is_replaced: false,
             in_line: false,
             timer_at: None,
             telemetry: trunkline_telemetry::PeerIndex::OTHER,

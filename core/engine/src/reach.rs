@@ -18,6 +18,9 @@ use std::sync::Arc;
 use trunkline_balance::Settings;
 use trunkline_call::{Code, Fault, Instant};
 
+/// An endpoint's wish for other connections is heard again after so long.
+const REDIAL_NS: u64 = 100_000_000;
+
 impl Engine {
     /// The next name to look up. Every one is to be answered with [`Engine::handle_looked_up`], sooner or later.
     pub fn poll_lookup(&mut self) -> Option<Arc<str>> {
@@ -273,11 +276,39 @@ impl Engine {
         lane: LaneIndex,
         peer: PeerKey,
     ) {
-        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
-        remote.lanes[lane as usize] = LaneConnection::Open(peer);
+        // Nobody has the endpoint any more.
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return self.unwanted.push(peer) };
+        let before = std::mem::replace(&mut remote.lanes[lane as usize], LaneConnection::Open(peer));
         remote.connected(Speaks::Native);
+        if let LaneConnection::Open(before) = before {
+            self.peer_replaced(before);
+        }
         self.serve_line(turn, remote_key);
         self.forget_unwanted();
+    }
+
+    /// A peer would rather have new calls on another connection of its own choice: one is dialled, and takes this one's
+    /// place when it is up. Until then, and if it never is, everything goes on here. However often a peer asks, it is
+    /// dialled no more often than [`REDIAL_NS`] allows.
+    pub(crate) fn redial(&mut self, now: Instant, key: PeerKey) {
+        let Some((remote_key, lane)) = self.peers.find(key).and_then(|peer| peer.lane) else { return };
+        let Some(remote) = self.remotes.find_mut(remote_key) else { return };
+        if remote.lanes[lane as usize] != LaneConnection::Open(key) || remote.redial_not_before > now {
+            return;
+        }
+        remote.redial_not_before = now.plus_ns(REDIAL_NS);
+        let endpoint = Arc::clone(&remote.endpoint);
+        let connection = Dialled::Native(self.new_outgoing_peer(now, remote_key, lane));
+        self.dials.push_back(Dial { connection, endpoint, is_known: true });
+    }
+
+    /// Another connection has its place: it is closed with the last of its calls.
+    fn peer_replaced(&mut self, key: PeerKey) {
+        let Some(peer) = self.peers.find_mut(key) else { return };
+        peer.is_replaced = true;
+        if peer.has_left() {
+            self.unwanted.push(key);
+        }
     }
 
     /// A connection ended or never came about. Calls on it are ended by whoever noticed; those in line go another way,
@@ -318,9 +349,11 @@ impl Engine {
         self.forget_unwanted();
     }
 
-    /// The lane's connection turned out to be something else.
-    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex) {
-        if let Some(remote) = self.remotes.find_mut(remote_key) {
+    /// The lane's connection turned out to be something else. Another than the one it goes by is none of its affair.
+    pub(crate) fn lane_given_up(&mut self, remote_key: RemoteKey, lane: LaneIndex, peer: PeerKey) {
+        if let Some(remote) = self.remotes.find_mut(remote_key)
+            && remote.dials(lane, peer)
+        {
             remote.lanes[lane as usize] = LaneConnection::Idle;
         }
     }

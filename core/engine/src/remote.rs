@@ -69,6 +69,9 @@ pub struct Remote {
     /// No dialling before this instant; calls meanwhile fail with `last_error`.
     pub(crate) not_before: Instant,
     pub(crate) last_error: String,
+    /// Before this instant, what it says of other connections is not heard.
+    #[serde(skip)]
+    pub(crate) redial_not_before: Instant,
     /// A timer is set for `not_before`: calls that are ready to wait are in line.
     pub(crate) wakes: bool,
     /// Only names and targets of applications brought it up: it goes when no name stands for it and no application has
@@ -302,6 +305,7 @@ impl Remotes {
             failures: 0,
             not_before: Instant::default(),
             last_error: String::new(),
+            redial_not_before: Instant::default(),
             wakes: false,
             passing: true,
         });

@@ -5,7 +5,7 @@ use crate::held::Holding;
 use crate::item::Direction;
 use crate::limits::Limits;
 use crate::registry::{MethodKey, MethodTypes};
-use crate::shard::ShardIndex;
+use crate::shard::{Majority, ShardIndex};
 use crate::target::Target;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -87,10 +87,10 @@ pub struct Session {
     pub(crate) gone: bool,
 }
 
-/// To which shard most calls of a session cross, by majority vote (Boyer and Moore), since it was asked last.
+/// To which shard most calls of a session cross, since it was asked last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SessionCrossings {
-    most: Option<(ShardIndex, u64)>,
+    to: Majority<ShardIndex>,
     /// Calls that stayed on its own shard.
     pub stayed: u64,
 }
@@ -98,16 +98,12 @@ pub(crate) struct SessionCrossings {
 impl SessionCrossings {
     /// A call crosses.
     pub fn note(&mut self, to: ShardIndex) {
-        self.most = match self.most {
-            Some((shard, calls)) if shard == to => Some((shard, calls + 1)),
-            Some((shard, calls)) if calls > 0 => Some((shard, calls - 1)),
-            _ => Some((to, 1)),
-        };
+        self.to.note(to);
     }
 
     /// The shard, and by how many calls more cross to it than elsewhere or nowhere.
     pub fn most(&self) -> Option<(ShardIndex, u64)> {
-        let (shard, calls) = self.most?;
+        let (shard, calls) = self.to.most()?;
         Some((shard, calls.checked_sub(self.stayed).filter(|calls| *calls > 0)?))
     }
 }

@@ -8,8 +8,8 @@ use crate::gather::{Gathered, is_whole};
 use crate::limits::MESSAGE_BYTES;
 use crate::opaque::is_path;
 use crate::registry::{Called, MethodKey, MethodTypes, Server, service_of};
-use crate::shard::ShardIndex;
 use crate::shard::crossing::ShardSaid;
+use crate::shard::{ShardIndex, note_stays};
 use crate::table::Key;
 use crate::target::Target;
 use crate::trace::Trace;
@@ -166,11 +166,8 @@ impl Engine {
                 if let Some(session) = self.sessions.find_mut(*session) {
                     session.delivered += 1;
                 }
-                if !self.shards.is_alone()
-                    && let Some((maker, _)) = call.maker()
-                    && let Some(maker) = self.sessions.find_mut(maker)
-                {
-                    maker.crossings.stayed += 1;
+                if !self.shards.is_alone() {
+                    note_stays(&mut self.sessions, &mut self.shards, &call.client);
                 }
             }
             ServerEnd::Shard { shard, .. } => self.shards.note_made(*shard),

@@ -44,6 +44,8 @@ enum Step {
         pick: u8,
     },
     Cut,
+    /// The far host wants its connections made anew.
+    Redial,
     Pass {
         ns: u16,
     },
@@ -72,6 +74,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<u8>().prop_map(|pick| Step::Cancel { pick }),
         1 => any::<u8>().prop_map(|pick| Step::Nested { pick }),
         1 => Just(Step::Cut),
+        1 => Just(Step::Redial),
         2 => (0u16..1_000).prop_map(|ns| Step::Pass { ns }),
         6 => Just(Step::Move),
         1 => any::<u8>().prop_map(|app| Step::Die { app }),
@@ -222,6 +225,7 @@ impl History {
                 let payload = self.blob(app, 10);
                 self.call(app, 0, Some(payload), true, Deadline::NONE, CallId(id));
             }
+            Step::Redial => self.world.ask_to_redial(),
             Step::Cut => {
                 if let Some(link) = self.world.links.iter().rposition(|link| link.up) {
                     self.world.cut(link);

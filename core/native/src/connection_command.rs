@@ -2,7 +2,7 @@
 
 use crate::caller::{self, CALLERS_MAX};
 use crate::connection::Connection;
-use crate::control::{PATH_BYTES_MAX, REASON_BYTES_MAX};
+use crate::control::{PATH_BYTES_MAX, PING_REDIAL, REASON_BYTES_MAX};
 use crate::frame_type::FrameType;
 use crate::methods::Fingerprints;
 use crate::{CallerNumber, Features, MethodIndex, Refused, StreamId};
@@ -109,6 +109,14 @@ impl Connection {
             return;
         }
         self.control(FrameType::Ping, 0, 0, &payload.to_le_bytes());
+    }
+
+    /// Asks the peer to open its calls on another connection from now on; those of this one go on, and more are taken.
+    /// A peer of an older version answers as to any PING and does nothing. Before its HELLO this does nothing.
+    pub fn ask_to_redial(&mut self) {
+        if self.peer.is_some() {
+            self.control(FrameType::Ping, PING_REDIAL, 0, &[0; 8]);
+        }
     }
 
     /// Takes no new calls; open ones may end within the drain time. Says so once, or, before the peer's HELLO, not at

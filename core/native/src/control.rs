@@ -18,6 +18,9 @@ pub(crate) const PATH_BYTES_MAX: u32 = 1024;
 /// Longest reason in a CLOSE frame.
 pub(crate) const REASON_BYTES_MAX: u32 = 1024;
 
+/// The reason of a PING that asks for more: new calls on another connection, please.
+pub(crate) const PING_REDIAL: u16 = 1;
+
 const SCHEMA_FIXED_BYTES: u32 = 16;
 const SCHEMA_ACK_BYTES: u32 = 20;
 const BLOCKS_FIXED_BYTES: u32 = 8 + 64 + 4 + 4;
@@ -102,7 +105,7 @@ impl Connection {
             FrameType::Window => self.on_window(header, read.u32()).map(|()| Step::Quiet),
             FrameType::Ping => {
                 self.control(FrameType::Pong, 0, 0, body);
-                Ok(Step::Quiet)
+                Ok(if header.code == PING_REDIAL { Step::Event(Event::Redial) } else { Step::Quiet })
             }
             FrameType::Pong => Ok(Step::Event(Event::Pong { payload: read.u64() })),
             FrameType::Schema => self.on_schema(header, read),

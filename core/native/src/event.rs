@@ -63,6 +63,8 @@ pub enum Event<'a> {
     Caller { number: CallerNumber, caller: VouchedCaller },
     /// The answer to a `ping`, or to a question of the keep-alive.
     Pong { payload: u64 },
+    /// The peer would rather have new calls on another connection. It takes them here as before.
+    Redial,
     /// The peer takes no new calls. Those it did not take follow as [`Notice::Ended`].
     GoAway { code: Code },
     /// The peer ends the connection. Nothing follows but [`crate::ProtocolError::Closed`]; call `lost`.

@@ -40,6 +40,25 @@ fn go_away_lets_the_other_direction_be() {
     assert_eq!(pair.south.connection.open_call(NOW, &unary(1), None), Err(Refused::Draining));
 }
 
+/// It is a wish: calls go on, and new ones are taken.
+#[test]
+fn who_is_asked_to_redial_may_stay() {
+    let mut pair = Pair::established(&Config::default());
+    let before = pair.north.connection.open_call(NOW, &unary(1), small()).unwrap();
+    pair.settle();
+    pair.south.connection.ask_to_redial();
+    pair.settle();
+    assert_eq!(pair.north.told, [Told::Redial]);
+    let after = pair.north.connection.open_call(NOW, &unary(2), small()).unwrap();
+    pair.settle();
+    for stream in [before, after] {
+        pair.south.connection.send_result(NOW, stream, &Outcome::default(), small()).unwrap();
+    }
+    pair.settle();
+    assert!(matches!(pair.north.told[..], [_, Told::Result { tag: 1, .. }, Told::Result { tag: 2, .. }]));
+    assert!(!pair.north.connection.is_draining() && !pair.south.connection.is_draining());
+}
+
 #[test]
 fn close_says_why_and_is_the_last_word() {
     let mut pair = Pair::established(&Config::default());

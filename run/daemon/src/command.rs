@@ -13,7 +13,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use trunkline_engine::{
-    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, ServiceState, SessionKey, Snapshot, Stays,
+    AccessRecord, BindError, Binding, Bound, BoundSchema, GrpcLeft, PeerKey, ServiceState, SessionKey,
+    Snapshot, Stays,
 };
 use trunkline_grpc::service_config::ServiceConfig;
 use trunkline_policy::{Chain, ExportedModule, Module, Modules, PolicyError, PolicyRow};
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Release { session: SessionKey, to: usize, reply: Sender<Result<Box<MovingSession>, Stays>> },
     /// Take in a session that another shard has let go.
     Adopt { moving: Box<MovingSession>, reply: Sender<SessionKey> },
+    /// Have whoever made a connection open its calls on another.
+    AskToRedial { peer: PeerKey },
     /// Where calls go that nobody here serves.
     ConfigureService { service: String, endpoints: Vec<String> },
     /// What is said about calls of a service that are made here.

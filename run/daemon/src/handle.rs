@@ -96,8 +96,7 @@ struct Among {
     crossings: Crossings,
     shared: Arc<HostLimits>,
     samples: Option<SampleSink>,
-    /// How long it has been busy.
-    busy: Arc<BusyTime>,
+    load: LoadMeter,
 }
 
 /// A daemon whose threads have not begun.
@@ -435,8 +434,9 @@ impl Daemon {
         for (index, crossings) in Crossings::between(&wakers).into_iter().enumerate() {
             let shard = inherited.as_deref_mut().and_then(|inherited| inherited.shards.get_mut(index));
             let (waker, shared) = (Arc::clone(&wakers[index]), Arc::clone(&shared));
-            let (busy, samples) = (Arc::clone(&daemon.busy[index]), sink.clone());
-            let among = Among { index, count: open, waker, crossings, shared, samples, busy };
+            let load = LoadMeter::new(index, &daemon.busy, now());
+            let samples = sink.clone();
+            let among = Among { index, count: open, waker, crossings, shared, samples, load };
             shards.push(daemon.make_shard(among, &config, loaded.clone(), &places, shard)?);
         }
         daemon.configure_services(&config);
@@ -493,7 +493,7 @@ impl Daemon {
         places: &[ConnectionBudget; 2],
         mut inherited: Option<&mut InheritedShard>,
     ) -> Result<Shard, StartError> {
-        let Among { index, count, waker, crossings, shared, samples, busy } = among;
+        let Among { index, count, waker, crossings, shared, samples, load } = among;
         let (sender, commands) = shard_channel(waker);
         let poller = Poller::new()?;
         poller.add(&*commands.waker, Token::Waker.to_poller(), Interest::Read)?;
@@ -528,7 +528,7 @@ impl Daemon {
             names: Arc::clone(&self.names),
             reports: Reports::default(),
             samples,
-            load: LoadMeter::new(busy, now()),
+            load,
             tax: self.tax_setup(config),
             beside_rang: false,
             thread_is_ordered: false,

@@ -10,8 +10,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use trunkline_call::Instant;
 use trunkline_net::{BindError, Endpoint, Interest, Listener, Poller};
 use trunkline_shm::ControlListener;
+
+/// A busy shard leaves those who connect to others for so long.
+pub(crate) const LEFT_NS: u64 = 2_000_000;
 
 /// A listener of a shard.
 pub(crate) struct Listening {
@@ -22,13 +26,15 @@ pub(crate) struct Listening {
     /// Who may connect here, and to what.
     pub purpose: Purpose,
     is_watched: bool,
+    /// When those who connect were last left to other shards.
+    left_at: Instant,
 }
 
 impl Listening {
     /// One that is not watched yet.
     pub fn new(listener: Listener, configured: String, purpose: Purpose) -> Self {
         let endpoint = listener.endpoint().to_string();
-        Self { listener, configured, endpoint, purpose, is_watched: false }
+        Self { listener, configured, endpoint, purpose, is_watched: false, left_at: Instant::default() }
     }
 
     /// Has the poller tell when somebody connects. Both a pause that is over and accepts that are resumed ask
@@ -46,6 +52,18 @@ impl Listening {
         if std::mem::take(&mut self.is_watched) {
             let _ = poller.remove(&self.listener);
         }
+    }
+
+    /// Leaves those who connect to other shards of the port for [`LEFT_NS`], if they were not left to them just before:
+    /// whoever still waits then is accepted here. Whether it does.
+    pub fn leave_to_others(&mut self, now: Instant, poller: &Poller) -> bool {
+        let is_shared = !matches!(self.listener.endpoint(), Endpoint::Unix(_));
+        let leaves = is_shared && now.since_ns(self.left_at) > 2 * LEFT_NS;
+        if leaves {
+            self.left_at = now;
+            self.unwatch(poller);
+        }
+        leaves
     }
 
     /// Whether both are descriptors of one socket.

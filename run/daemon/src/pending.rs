@@ -1,14 +1,12 @@
 //! Pending connections: accept, protocol detection, TLS handshakes, dialling.
 //!
-//! An accepted connection is pending until its first bytes say what it speaks; a dialled one until it is connected
-//! and, where TLS is wanted, its handshake is done. Then it becomes a native peer (`sockets.rs`) or one of HTTP/2
-//! (`http.rs`). A pending connection costs a descriptor and a few bytes, and its time is limited.
-//!
-//! Accepted connections are limited, per source and in all (`daemon.connections_max`). At the limit the oldest
-//! unidentified connection is closed in favour of the new one (`unidentified.rs`). A process without a descriptor left
-//! stops watching its listeners for a while.
+//! An accepted connection is pending until its first bytes say what it speaks; a dialled one until it is connected,
+//! and secured where it is to be. Then it is a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A pending one
+//! costs a descriptor and a few bytes, and its time is limited. Accepted ones are limited, per source and in all (`daemon.connections_max`); at the limit the oldest unidentified one
+//! gives way (`unidentified.rs`). A process without a descriptor stops watching its listeners.
 
 use crate::clock::now;
+use crate::listening::LEFT_NS;
 use crate::pending_connections::{ACCEPTS_PER_TURN, Lingering, PendingConnection, PendingPhase};
 use crate::purpose::{Purpose, RestrictedClient, identity, label, take_in};
 use crate::refusal::{self, Answer, REFUSAL_NS_MAX};
@@ -63,6 +61,13 @@ enum Step {
 impl Shard {
     /// Accepts whatever waits at a listener, a number at a time: the poller tells again.
     pub fn accept(&mut self, index: usize) {
+        if self.load.leaves_to_others(now())
+            && let Some(listening) = self.listening.get_mut(index)
+            && listening.leave_to_others(now(), &self.poller)
+        {
+            self.socket_timers.insert(now().plus_ns(LEFT_NS), Token::Listener(index));
+            return;
+        }
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(listening) = self.listening.get(index).filter(|_| !self.accepts_are_held) else {
                 return;

@@ -1,30 +1,34 @@
 //! Which session moves to which shard: decided on what shards and sessions were busy with over an interval.
 //!
 //! A shard that was busy for most of an interval says so, and for how long each of its sessions kept it busy; a shard
-//! that is not says nothing, so a host at rest decides nothing. Two rules:
+//! that is not says nothing, so a host at rest decides nothing. Three rules:
 //!
 //! * **Away from who takes much.** From a shard that is busy two intervals long, the session that takes the least goes
 //!   to the shard that is least busy, if that stays less busy than the one it leaves by a margin. Who takes most stays:
 //!   it would take as much elsewhere, and everybody else waits behind it.
 //! * **Together.** A session most of whose calls cross to one shard goes there, if that shard has time for it: a call
 //!   within a shard costs less than one across.
+//! * **Anew.** A connection is where it was accepted. One whose calls cross from a busy shard to others is dialled anew
+//!   by who made it, at the wish of this side (`docs/native-protocol.md`, PING), and accepted by a shard that has time.
 //!
 //! # Limits
 //! A session that has moved stays for [`REST_NS`], and the host moves [`MOVES_PER_SECOND`] at most.
 
 use crate::clients::AttachedSession;
 use std::collections::VecDeque;
-use trunkline_engine::SessionKey;
+use trunkline_engine::{PeerKey, SessionKey};
 
 /// How long a shard looks before it says what it was busy with.
 pub(crate) const INTERVAL_NS: u64 = 200_000_000;
 /// A shard is busy, in parts of a thousand of an interval, and would have time for another session.
-const BUSY_PERMILLE: u64 = 500;
+pub(crate) const BUSY_PERMILLE: u64 = 500;
 const HAS_TIME_PERMILLE: u64 = 700;
 /// By so much a shard must be less busy than the one a session leaves, with the session.
-const MARGIN_PERMILLE: u64 = 200;
+pub(crate) const MARGIN_PERMILLE: u64 = 200;
 /// Calls per second that cross to one shard from which on a session may follow them.
 const CROSSING_PER_SECOND: u64 = 1_000;
+/// And so many over one connection from which on that is made anew: it costs a round trip, once.
+const REDIAL_PER_SECOND: u64 = 100;
 /// From which on a shard that has nobody to give a session to wants another shard.
 const FULL_PERMILLE: u64 = 600;
 /// So much of it is for connections: another shard would accept some of them.
@@ -68,6 +72,8 @@ pub(crate) struct ShardLoad {
     /// How much of it was not for the entries of sessions: what connections take.
     pub connections_ns: u64,
     pub sessions: Vec<SessionLoad>,
+    /// The connection that most of those calls came over that crossed to other shards, and by how many it is ahead.
+    pub crossing_peer: Option<(PeerKey, u64)>,
 }
 
 /// A move.
@@ -82,6 +88,8 @@ pub(crate) struct Move {
 pub(crate) enum Relief {
     Nothing,
     Move(Move),
+    /// Calls wait on a busy shard for no other reason than that it accepted their connection.
+    Redial(PeerKey),
     /// Nobody has time for what the shard has. Another shard would.
     AnotherShard,
 }
@@ -128,7 +136,8 @@ impl ShardLoad {
             busy_ns: work.entries_ns + share_of(work.carried_bytes),
             partner: None,
         };
-        Self { interval_ns, busy_ns, connections_ns, sessions: work.iter().map(of_session).collect() }
+        let sessions = work.iter().map(of_session).collect();
+        Self { interval_ns, busy_ns, connections_ns, sessions, crossing_peer: None }
     }
 
     /// Whether anybody might have to move.
@@ -183,6 +192,11 @@ impl SessionPlacement {
             self.moved.push_back((now_ns, chosen.session));
             return Relief::Move(chosen);
         }
+        if pressed >= 2
+            && let Some(peer) = self.crosses_from(from, own, load, &shares)
+        {
+            return Relief::Redial(peer);
+        }
         if pressed >= 2 && own >= FULL_PERMILLE && self.would_use_another(from, own, load) {
             return Relief::AnotherShard;
         }
@@ -231,10 +245,17 @@ impl SessionPlacement {
     }
 
     fn away(&self, from: usize, own: u64, load: &ShardLoad, shares: &[u64]) -> Option<Move> {
-        let (to, share) =
-            shares.iter().copied().enumerate().filter(|(shard, _)| *shard != from).min_by_key(|one| one.1)?;
+        let (to, share) = least_busy_but(from, shares)?;
         let least = self.least_that_may_leave(from, own, load, share)?;
         Some(Move { session: AttachedSession { shard: from, key: least.key }, to })
+    }
+
+    /// A connection whose calls another shard serves, where one has time to accept it.
+    fn crosses_from(&self, from: usize, own: u64, load: &ShardLoad, shares: &[u64]) -> Option<PeerKey> {
+        let (peer, calls) = load.crossing_peer?;
+        let (_, share) = least_busy_but(from, shares)?;
+        let may = load.per_second(calls) >= REDIAL_PER_SECOND && share + MARGIN_PERMILLE <= own;
+        may.then_some(peer)
     }
 
     /// The session that takes the least, of those that may go to a shard that is so busy. The busiest stays.
@@ -273,6 +294,10 @@ impl Looked {
     }
 }
 
+fn least_busy_but(from: usize, shares: &[u64]) -> Option<(usize, u64)> {
+    shares.iter().copied().enumerate().filter(|(shard, _)| *shard != from).min_by_key(|one| one.1)
+}
+
 /// Parts of a thousand.
 pub(crate) fn permille(part_ns: u64, of_ns: u64) -> u64 {
     (part_ns.saturating_mul(1_000) / of_ns.max(1)).min(1_000)
@@ -295,7 +320,7 @@ mod tests {
 
     fn load(sessions: Vec<SessionLoad>) -> ShardLoad {
         let busy_ns = sessions.iter().map(|session| session.busy_ns).sum();
-        ShardLoad { interval_ns: INTERVAL_NS, busy_ns, connections_ns: 0, sessions }
+        ShardLoad { interval_ns: INTERVAL_NS, busy_ns, connections_ns: 0, sessions, crossing_peer: None }
     }
 
     /// Bulk over a connection costs the ring nothing to speak of, and is known for what it is.
@@ -361,6 +386,31 @@ mod tests {
         assert_eq!(moves(&talks(10_000), &[50], 2), [(200, 7, 1)]);
         assert_eq!(moves(&talks(10), &[50], 3), [], "seldom");
         assert_eq!(moves(&talks(10_000), &[150], 3), [], "no time there");
+    }
+
+    #[test]
+    fn a_connection_is_made_anew_whose_calls_cross_from_a_busy_shard() {
+        let peer = PeerKey::from_bits(5);
+        let of = |busy_ms, calls| ShardLoad {
+            crossing_peer: Some((peer, calls)),
+            ..load(vec![session(1, busy_ms, None)])
+        };
+        #[rustfmt::skip]
+        let table = [
+            ("it waits behind others", of(150, 1_000), [0], Relief::Redial(peer)),
+            ("seldom", of(150, 10), [0], Relief::Nothing),
+            ("the other shard is as busy", of(150, 1_000), [140], Relief::Nothing),
+            ("its shard has time", of(50, 1_000), [0], Relief::Nothing),
+        ];
+        for (why, load, others_ms, expected) in table {
+            let mut placement = SessionPlacement::default();
+            let mut decide = |interval: u64| {
+                let busy = [load.busy_ns, others_ms[0] * MS].map(|ns| ns * interval);
+                placement.decide(interval * INTERVAL_NS, 0, &load, &busy)
+            };
+            assert_eq!(decide(1), Relief::Nothing, "{why}: one interval says little");
+            assert_eq!(decide(2), expected, "{why}");
+        }
     }
 
     #[test]

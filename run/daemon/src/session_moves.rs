@@ -24,6 +24,10 @@ impl Control {
         let (now_ns, busy_ns) = (monotonic_ns(), self.threads.busy_ns());
         let Move { session, to } = match self.placement.decide(now_ns, shard, load, &busy_ns) {
             Relief::Move(chosen) => chosen,
+            Relief::Redial(peer) => {
+                self.shards[shard].send(Command::AskToRedial { peer });
+                return;
+            }
             Relief::AnotherShard if self.threads.may_open(now_ns) => return self.open_shard(now_ns),
             Relief::AnotherShard | Relief::Nothing => return,
         };

@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use trunkline_call::{Instant, TimerTable};
 use trunkline_engine::{
-    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, SessionKey, ShardIndex, Stays,
-    Turn, adopt_session, release_session, take_partner,
+    BindError, BindRequest, Binding, Bound, BoundSchema, Engine, GrpcLeft, PeerKey, SessionKey, ShardIndex,
+    Stays, Turn, adopt_session, ask_to_redial, release_session, take_crossing_peer, take_partner,
 };
 use trunkline_net::{Buffers, Interest, Poller, Ready};
 use trunkline_policy::{Chain, Modules};
@@ -159,6 +159,7 @@ impl Shard {
             Command::Detach { session } => self.detach(session),
             Command::Release { session, to, reply } => drop(reply.send(self.release(session, to))),
             Command::Adopt { moving, reply } => drop(reply.send(self.adopt(*moving))),
+            Command::AskToRedial { peer } => self.ask_to_redial(peer),
             Command::ConfigureService { service, endpoints } => {
                 if let Err(error) = self.engine.configure_service(&service, &endpoints) {
                     tracing::error!(%service, %error, "service not configured");
@@ -387,6 +388,14 @@ impl Shard {
         }
     }
 
+    /// Has whoever made a connection open its calls on another.
+    fn ask_to_redial(&mut self, peer: PeerKey) {
+        if ask_to_redial(&mut self.engine, peer) {
+            tracing::debug!(?peer, shard = self.index, "calls cross from a busy shard: asked to redial");
+            self.pressing = true;
+        }
+    }
+
     /// An interval of its thread is over: what the shard was busy with, if that is worth telling.
     pub fn tell_load(&mut self, (interval_ns, busy_ns): (u64, u64)) {
         let work = self.sessions.take_work();
@@ -395,6 +404,7 @@ impl Shard {
             let partner = take_partner(&mut self.engine, session.key);
             session.partner = partner.map(|(shard, calls)| (usize::from(shard.0), calls));
         }
+        load.crossing_peer = take_crossing_peer(&mut self.engine);
         self.load.measure_sessions(self.crossings.are_several(), permille(busy_ns, interval_ns));
         if load.is_worth_telling() {
             self.notify(Notice::Busy(load));

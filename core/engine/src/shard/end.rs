@@ -1,5 +1,6 @@
 //! Handing items to another shard, what the host carries there, and doing what another shard says.
 
+use super::counts::note_crosses;
 use super::crossing::{
     CrossedBody, Crossing, Origin, Payer, ShardFinish, ShardIndex, ShardOpening, ShardSaid, ShardStage,
 };
@@ -311,12 +312,9 @@ fn note_opened(engine: &mut Engine, turn: &Turn<'_>, key: CallKey, end: bool) {
     (call.handed_over, call.kept_at) = (true, None);
     let stamps = &mut call.client_stamps;
     (stamps.d3, stamps.d4, stamps.k6) = (turn.now, turn.now, turn.now);
-    let maker = call.maker();
-    if let ServerEnd::Shard { shard, stage, .. } = &mut call.server {
-        *stage = if end { ShardStage::Accepted } else { ShardStage::Opened };
-        let maker = maker.and_then(|(session, _)| engine.sessions.find_mut(session));
-        maker.into_iter().for_each(|session| session.crossings.note(*shard));
-    }
+    let ServerEnd::Shard { shard, stage, .. } = &mut call.server else { return };
+    *stage = if end { ShardStage::Accepted } else { ShardStage::Opened };
+    note_crosses(&mut engine.sessions, &mut engine.shards, &call.client, *shard);
 }
 
 /// A shard that serves a method, or its service, if one does.

@@ -5,7 +5,7 @@ use super::{end, places};
 use crate::call::{Item, ServerEnd};
 use crate::ends::{ClientSide, EndOfCall, ItemWay, Refusal, ServerSide, ShardCaller, ShardServer};
 use crate::engine::{Engine, Turn};
-use crate::{CallKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use std::sync::Arc;
 use trunkline_call::Code;
 use trunkline_share::HostLimits;
@@ -30,6 +30,23 @@ pub fn share_limits(engine: &mut Engine, limits: &Arc<HostLimits>) {
 /// many they are more.
 pub fn take_partner(engine: &mut Engine, session: SessionKey) -> Option<(ShardIndex, u64)> {
     std::mem::take(&mut engine.sessions.find_mut(session)?.crossings).most()
+}
+
+/// The connection that most of the calls came over that have crossed from connections since this was asked last, and by
+/// how many they are more than those of all others, and of those of its own that stayed.
+pub fn take_crossing_peer(engine: &mut Engine) -> Option<(PeerKey, u64)> {
+    std::mem::take(&mut engine.shards.crossing_peers).most()
+}
+
+/// Asks whoever made a connection to open its calls on another, once. Whether it was asked.
+pub fn ask_to_redial(engine: &mut Engine, peer: PeerKey) -> bool {
+    let Some(asked) = engine.peers.find_mut(peer).filter(|peer| peer.lane.is_none()) else { return false };
+    if std::mem::replace(&mut asked.is_asked_to_redial, true) {
+        return false;
+    }
+    asked.connection.ask_to_redial();
+    engine.transmit(peer);
+    true
 }
 
 impl EndOfCall for ShardServer {

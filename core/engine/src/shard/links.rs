@@ -2,8 +2,9 @@
 
 use super::crossing::{CrossedBody, Crossing, Offers, Origin, Payer, ShardIndex, ShardSaid};
 use super::elsewhere::{Elsewhere, ServingShard};
+use super::majority::Majority;
 use crate::registry::{MethodKey, MethodTypes};
-use crate::{CallKey, SessionKey};
+use crate::{CallKey, PeerKey, SessionKey};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ pub(crate) struct ShardLinks {
     /// Who the sessions are, for the shards they call.
     #[serde(skip)]
     origins: KeyedMap<SessionKey, Arc<Origin>>,
+    /// Whose calls most of those are that cross from connections, since this was asked last.
+    #[serde(skip)]
+    pub crossing_peers: Majority<PeerKey>,
     /// Buffers of messages that were used, for those that cross from here.
     #[serde(skip)]
     spare: Vec<Vec<u8>>,

@@ -14,6 +14,7 @@
 //! * `crossing.rs` has what goes across, `links.rs` what one shard keeps of it, `elsewhere.rs` what others serve;
 //! * `end.rs` hands items to another shard and does what another says, `places.rs` what it says of free workers,
 //!   `offers.rs` what it says of what it serves;
+//! * `counts.rs` and `majority.rs` say whose calls cross most, so that whoever makes them may come to where they go;
 //! * `migration.rs` moves a session from one shard to another, with its calls in flight.
 //!
 //! # Rules
@@ -27,20 +28,24 @@
 //!   always: there are never more of them than calls and messages.
 
 mod audit;
+mod counts;
 pub(crate) mod crossing;
 mod elsewhere;
 pub(crate) mod end;
 mod joint;
 mod links;
+mod majority;
 mod migration;
 mod offers;
 mod origin;
 mod places;
 
 pub use audit::audit_crossings;
+pub(crate) use counts::note_stays;
 pub(crate) use crossing::{CrossedBody, Origin, ShardStage};
 pub use crossing::{Crossing, ShardIndex};
 pub use end::{handle_crossing, has_crossings, park_crossing, send_crossings};
-pub use joint::{join_shards, share_limits, take_partner};
+pub use joint::{ask_to_redial, join_shards, share_limits, take_crossing_peer, take_partner};
 pub(crate) use links::{ShardLine, ShardLinks};
+pub(crate) use majority::Majority;
 pub use migration::{MovedSession, Stays, adopt_session, release_session};

@@ -14,7 +14,8 @@ use trunkline_call::{CallId, Code, Deadline, Encoding, Execution, Instant, Metad
 use trunkline_engine::{
     BindRequest, BoundSchema, Brought, Crossing, Dialled, Engine, Heaps, Limits, MovedSession, PeerIdentity,
     PeerKey, Piece, R2p2Port, R2p2Settings, SessionFault, SessionKey, ShardIndex, Turn, adopt_session,
-    audit_crossings, handle_crossing, join_shards, release_session, send_crossings, share_limits,
+    ask_to_redial, audit_crossings, handle_crossing, join_shards, release_session, send_crossings,
+    share_limits,
 };
 use trunkline_message::{AlignedBuf, Extent};
 use trunkline_schema::Schema;
@@ -75,6 +76,8 @@ pub struct World {
     pub down: BTreeSet<String>,
     /// Endpoints are gRPC servers: they close a connection that begins with a native hello.
     pub foreign: bool,
+    /// The shard of the far host that accepts connections, by its place among `hosts`.
+    pub accepts: usize,
     /// Connections asked for so far, native or not.
     pub dials: usize,
     /// Datagrams between the hosts, as they were sent.
@@ -187,6 +190,7 @@ impl World {
             unreachable: false,
             down: BTreeSet::new(),
             foreign: false,
+            accepts: 1,
             dials: 0,
         }
     }
@@ -403,6 +407,7 @@ impl World {
             }
             let dialled = self.dial();
             if !dialled
+                & !self.close_unwanted()
                 & !self.carry_datagrams()
                 & !self.carry()
                 & !self.hear()
@@ -481,6 +486,7 @@ impl World {
     /// Moves one piece in every direction.
     pub fn step(&mut self, apps: &mut [&mut App]) {
         self.dial();
+        self.close_unwanted();
         self.carry_datagrams();
         self.carry();
         self.hear();
@@ -496,6 +502,31 @@ impl World {
         for (host, end) in link.hosts.into_iter().zip(link.ends) {
             let Host { engine, heaps } = &mut self.hosts[host];
             engine.peer_lost(&mut Turn { now: self.now, heaps }, end, "cut");
+        }
+    }
+
+    /// Closes connections over which nobody calls any more.
+    fn close_unwanted(&mut self) -> bool {
+        let mut closed = false;
+        for host in 0..self.hosts.len() {
+            while let Some(end) = self.hosts[host].engine.poll_unwanted() {
+                let of_link =
+                    |link: &Link| link.up && link.hosts.iter().zip(link.ends).any(|one| one == (&host, end));
+                if let Some(link) = self.links.iter().position(of_link) {
+                    self.cut(link);
+                    closed = true;
+                }
+            }
+        }
+        closed
+    }
+
+    /// Has every connection's acceptor ask for another one.
+    pub fn ask_to_redial(&mut self) {
+        for Link { hosts: [_, host], ends: [_, end], up, .. } in &self.links {
+            if *up {
+                ask_to_redial(&mut self.hosts[*host].engine, *end);
+            }
         }
     }
 
@@ -519,10 +550,11 @@ impl World {
                 }
                 Dialled::Native(near) => {
                     engine.peer_identified(near, self.identities[1].clone());
-                    let far = self.hosts[1].engine.accept_peer(self.now, "near".into());
-                    self.hosts[1].engine.peer_identified(far, self.identities[0].clone());
+                    let acceptor = &mut self.hosts[self.accepts].engine;
+                    let far = acceptor.accept_peer(self.now, "near".into());
+                    acceptor.peer_identified(far, self.identities[0].clone());
                     self.links.push(Link {
-                        hosts: [host, 1],
+                        hosts: [host, self.accepts],
                         ends: [near, far],
                         pipes: Default::default(),
                         carried: 0,

@@ -62,6 +62,7 @@ pub enum Told {
         number: u16,
         caller: VouchedCaller,
     },
+    Redial,
     Pong {
         payload: u64,
     },
@@ -216,6 +217,7 @@ impl End {
                 self.told.push(Told::SchemaAnswer { method: method.0, found });
             }
             Event::Caller { number, caller } => self.told.push(Told::Caller { number: number.0, caller }),
+            Event::Redial => self.told.push(Told::Redial),
             Event::Pong { payload } => self.told.push(Told::Pong { payload }),
             Event::GoAway { code } => self.told.push(Told::GoAway { code }),
             Event::Closed { code, why } => self.told.push(Told::Closed { code, why: why.to_owned() }),

@@ -1,0 +1,36 @@
+//! Counts calls that cross to other shards and those that stay, by whom they come from: a session, or a connection.
+
+use super::crossing::ShardIndex;
+use super::links::ShardLinks;
+use crate::call::ClientEnd;
+use crate::session::Session;
+use crate::table::Table;
+
+/// A call is served on another shard than its maker's.
+pub(crate) fn note_crosses(
+    sessions: &mut Table<Session>,
+    links: &mut ShardLinks,
+    client: &ClientEnd,
+    to: ShardIndex,
+) {
+    match client {
+        ClientEnd::Session { session, .. } => {
+            let maker = sessions.find_mut(*session);
+            maker.into_iter().for_each(|session| session.crossings.note(to));
+        }
+        ClientEnd::Peer { peer, .. } => links.crossing_peers.note(*peer),
+        _ => {}
+    }
+}
+
+/// A call is served on its own shard.
+pub(crate) fn note_stays(sessions: &mut Table<Session>, links: &mut ShardLinks, client: &ClientEnd) {
+    match client {
+        ClientEnd::Session { session, .. } => {
+            let maker = sessions.find_mut(*session);
+            maker.into_iter().for_each(|session| session.crossings.stayed += 1);
+        }
+        ClientEnd::Peer { peer, .. } => links.crossing_peers.note_against(*peer),
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Shows that calls leave a connection at the wish of whoever accepted it: another is dialled and takes its place, what
+//! is under way goes on over the first to its end, and where nobody can be dialled everything stays as it is.
+
+mod world;
+
+use trunkline_call::entry::{Completion, Finish, Submission};
+use trunkline_call::{CallId, Code, Instant};
+use trunkline_engine::{Limits, take_crossing_peer};
+use world::*;
+
+/// The first shard of the far host, which has the connection, and the second, where the server sits.
+const ACCEPTOR: usize = 1;
+const SERVING: usize = 3;
+
+struct Scene {
+    world: World,
+    client: App,
+    server: App,
+}
+
+impl Scene {
+    /// Two hosts of two shards; one call has crossed from the connection to the server.
+    fn new() -> Self {
+        let mut world = World::with_shards(Limits::default(), 2);
+        world.placed = Some(SERVING);
+        let server = world.attach(1, PROTO, None, true);
+        world.placed = Some(0);
+        let client = world.attach(0, PROTO, Some("tcp://10.0.0.2:7878"), false);
+        let mut scene = Self { world, client, server };
+        assert_eq!(scene.echo(b"one"), b"one");
+        scene
+    }
+
+    fn settle(&mut self) {
+        self.world.settle(&mut [&mut self.client, &mut self.server]);
+    }
+
+    fn open(&mut self, method: usize, data: &[u8], end: bool) -> CallId {
+        let payload = self.world.blob(&mut self.client, data);
+        let call = self.client.call(method, Some(payload), end);
+        self.world.submit(&self.client, Submission::Call(call)).unwrap();
+        self.settle();
+        self.server.take_call().call
+    }
+
+    /// A unary call that is answered with what it said.
+    fn echo(&mut self, data: &[u8]) -> Vec<u8> {
+        let delivered = self.open(0, data, true);
+        let answer = self.world.blob(&mut self.server, data);
+        let end = finish(delivered, Code::Ok, Some(answer));
+        self.world.submit(&self.server, Submission::Finish(end)).unwrap();
+        self.settle();
+        let end = self.take_finish();
+        assert_eq!(end.code, Code::Ok);
+        self.world.data(&self.client, end.payload.unwrap())
+    }
+
+    /// How a call of the client ended. What it may send more of others does not matter.
+    fn take_finish(&mut self) -> Finish {
+        self.client.inbox.retain(|completion| !matches!(completion, Completion::Credit { .. }));
+        self.client.take_finish()
+    }
+
+    fn carried(&self) -> Vec<usize> {
+        self.world.links.iter().map(|link| link.carried).collect()
+    }
+
+    fn ups(&self) -> Vec<bool> {
+        self.world.links.iter().map(|link| link.up).collect()
+    }
+}
+
+#[test]
+fn new_calls_take_the_new_connection_and_what_is_under_way_stays() {
+    let mut scene = Scene::new();
+    let stream = scene.open(3, b"first", false);
+    let end = scene.world.links[0].ends[1];
+    let acceptor = &mut scene.world.hosts[ACCEPTOR].engine;
+    assert_eq!(take_crossing_peer(acceptor), Some((end, 2)), "both calls have crossed");
+    scene.world.accepts = SERVING;
+    scene.world.ask_to_redial();
+    scene.settle();
+    assert_eq!((scene.world.dials, scene.ups()), (2, vec![true, true]));
+    let before = scene.carried();
+    assert_eq!(scene.echo(b"two"), b"two");
+    let after = scene.carried();
+    assert!(after[0] == before[0] && after[1] > before[1], "{before:?} {after:?}");
+    assert_eq!(take_crossing_peer(&mut scene.world.hosts[ACCEPTOR].engine), None);
+
+    let payload = scene.world.blob(&mut scene.server, b"still here");
+    let message = Submission::Message { call: stream, payload, end: false, a1: Instant(1) };
+    scene.world.submit(&scene.server, message).unwrap();
+    scene.settle();
+    let heard = scene.client.take().into_iter().find_map(|completion| match completion {
+        Completion::Message { payload, .. } => Some(scene.world.data(&scene.client, payload)),
+        _ => None,
+    });
+    assert_eq!(heard.as_deref(), Some(&b"still here"[..]));
+    scene.world.submit(&scene.server, Submission::Finish(finish(stream, Code::Ok, None))).unwrap();
+    scene.settle();
+    assert_eq!(scene.take_finish().code, Code::Ok);
+    assert_eq!(scene.ups(), [false, true], "its last call is over");
+}
+
+#[test]
+fn a_connection_without_calls_is_closed_at_once() {
+    let mut scene = Scene::new();
+    scene.world.ask_to_redial();
+    scene.settle();
+    assert_eq!(scene.ups(), [false, true]);
+    assert_eq!(scene.echo(b"two"), b"two");
+}
+
+#[test]
+fn where_nobody_can_be_dialled_everything_stays() {
+    let mut scene = Scene::new();
+    scene.world.unreachable = true;
+    scene.world.ask_to_redial();
+    scene.settle();
+    assert_eq!((scene.world.dials, scene.ups()), (2, vec![true]));
+    assert_eq!(scene.echo(b"two"), b"two");
+}
+
+#[test]
+fn wishes_one_after_another_are_not_heard() {
+    let mut scene = Scene::new();
+    for _ in 0..5 {
+        scene.world.ask_to_redial();
+        scene.settle();
+    }
+    assert_eq!(scene.world.dials, 2);
+}
