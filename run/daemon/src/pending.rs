@@ -2,8 +2,9 @@
 //!
 //! An accepted connection is pending until its first bytes say what it speaks; a dialled one until it is connected,
 //! and secured where it is to be. Then it is a native peer (`sockets.rs`) or one of HTTP/2 (`http.rs`). A pending one
-//! costs a descriptor and a few bytes, and its time is limited. Accepted ones are limited, per source and in all (`daemon.connections_max`); at the limit the oldest unidentified one
-//! gives way (`unidentified.rs`). A process without a descriptor stops watching its listeners.
+//! costs a descriptor and a few bytes, and its time is limited. Accepted ones are limited, per source and in all
+//! (`daemon.connections_max`); at the limit the oldest unidentified one gives way (`unidentified.rs`). A process
+//! without a descriptor stops watching its listeners.
 
 use crate::clock::now;
 use crate::listening::LEFT_NS;
