@@ -49,6 +49,37 @@ def test_unary_calls():
     run(part)
 
 
+def test_a_callback_that_fails_keeps_nobody_from_an_answer():
+    async def part(stage):
+        def fail(_):
+            raise RuntimeError("as the test wants it")
+
+        calls = [stage.stub.Echo(pb.Text(text=str(number))) for number in range(20)]
+        for call in calls:
+            call.add_done_callback(fail)
+        assert [(await call).text for call in calls] == [str(number) for number in range(20)]
+
+    run(part)
+
+
+def test_who_awaits_a_call_and_is_cancelled_cancels_it():
+    async def part(stage):
+        call = stage.stub.Echo(pb.Text(text="hello"))
+
+        async def wait():
+            return await call
+
+        waiting = asyncio.get_running_loop().create_task(wait())
+        await asyncio.sleep(0)
+        assert waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert call.cancelled() and await call.code() == grpc.StatusCode.CANCELLED
+        assert (await stage.stub.Echo(pb.Text(text="again"))).text == "again"
+
+    run(part)
+
+
 def test_statuses_and_metadata():
     async def part(stage):
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -53,15 +53,21 @@ def said(slice_):
     return ffi.buffer(slice_.data, slice_.len)[:] if slice_.len else b""
 
 
+# Named once: a type's name is looked up at each use.
+_SLICE, _OCTETS, _OUTCOME = ffi.typeof("tl_slice *"), ffi.typeof("uint8_t[]"), ffi.typeof("tl_outcome *")
+
+
 def as_slice(data):
     """Bytes as a slice, and what keeps them alive."""
-    kept = ffi.from_buffer(data)
-    return ffi.new("tl_slice *", (ffi.cast("const uint8_t *", kept), len(data)))[0], kept
+    kept = ffi.from_buffer(_OCTETS, data)
+    return ffi.new(_SLICE, (kept, len(kept)))[0], kept
 
 
 def pairs(metadata):
     """Metadata as grpcio has them."""
-    key, value = ffi.new("tl_slice *"), ffi.new("tl_slice *")
+    if not metadata.id:
+        return ()
+    key, value = ffi.new(_SLICE), ffi.new(_SLICE)
     out = []
     for index in range(lib.tl_metadata_count(metadata)):
         lib.tl_metadata_at(metadata, index, key, value, ffi.NULL)
@@ -112,8 +118,9 @@ def ending_of(status, release=True):
 
 def end_of(event):
     """How an event says that a call ended."""
-    ending = ending_of(event.status, release=False)
-    return ending if event.code else Ending(0, "", pairs(event.trailers), lib.TL_EXECUTED)
+    if event.code:
+        return ending_of(event.status, release=False)
+    return Ending(0, "", pairs(event.trailers), lib.TL_EXECUTED)
 
 
 def message_of(event):
@@ -147,11 +154,14 @@ class Options:
 
 
 class Outcome:
-    """How a served call ends, and what that points to."""
+    """How a served call ends, and what that points to. Null: it went well, and there is nothing to say of it."""
 
     def __init__(self, code, message, trailers):
         self._kept = []
-        self.value = ffi.new("tl_outcome *")
+        if not (code or message or trailers):
+            self.value = ffi.NULL
+            return
+        self.value = ffi.new(_OUTCOME)
         self.value.size = ffi.sizeof("tl_outcome")
         self.value.code = code
         self.value.message = self._slice((message or "").encode("utf-8"))
@@ -166,7 +176,8 @@ class Outcome:
         return slice_
 
     def release(self):
-        lib.tl_metadata_release(self.value.trailers)
+        if self.value:
+            lib.tl_metadata_release(self.value.trailers)
 
 
 class Library:

@@ -50,31 +50,33 @@ class Handlers:
         """How a message of a method is received."""
         return lent_message_of if method[1:].rpartition("/")[0] in self.typed else message_of
 
-    def find(self, method, metadata):
-        """The handler of a method, as interceptors have it; None if there is none. Of aio's: an awaitable."""
-
-        def find(details):
-            registered = self._registered.get(details.method)
-            if registered is not None:
-                return registered
-            return next((found for found in (one.service(details) for one in self._generic) if found), None)
-
+    def find(self, method, context):
+        """The handler of a method, as interceptors have it; None if there is none."""
+        if not self._interceptors and method in self._registered:
+            # Nobody asks for its metadata.
+            return self._registered[method]
+        find = self._find
         for interceptor in reversed(self._interceptors):
             find = _through(interceptor, find)
-        return find(HandlerCallDetails(method, metadata))
+        return find(HandlerCallDetails(method, context.invocation_metadata()))
 
-    def find_async(self, method, metadata):
+    async def find_async(self, method, context):
+        """The same with interceptors of aio."""
+        if not self._interceptors:
+            return self.find(method, context)
+
         async def find(details):
-            return Handlers.find(self._bare(), details.method, details.invocation_metadata)
+            return self._find(details)
 
         for interceptor in reversed(self._interceptors):
             find = _through(interceptor, find)
-        return find(HandlerCallDetails(method, metadata))
+        return await find(HandlerCallDetails(method, context.invocation_metadata()))
 
-    def _bare(self):
-        bare = Handlers()
-        bare.services, bare._generic, bare._registered = self.services, self._generic, self._registered
-        return bare
+    def _find(self, details):
+        registered = self._registered.get(details.method)
+        if registered is not None:
+            return registered
+        return next((found for found in (one.service(details) for one in self._generic) if found), None)
 
 
 def _through(interceptor, continuation):
@@ -200,9 +202,11 @@ class Server(grpc.Server):
         while not lib.tl_queue_next(self._library.queue, events, room, -1, count, ffi.NULL):
             for index in range(count[0]):
                 event = events[index]
-                if event.kind == lib.TL_EVENT_CALL:
+                if event.kind == lib.TL_EVENT_CALL and not event.code:
+                    # It brings nothing else. Another call of the library would give the GIL to the handler's thread.
                     self._take(event.call.id)
-                elif event.kind == lib.TL_EVENT_OVER:
+                    continue
+                if event.kind == lib.TL_EVENT_OVER:
                     context = self._calls.get(event.call.id)
                     if context is not None:
                         context.note_over()
@@ -243,7 +247,7 @@ class Server(grpc.Server):
     def _run(self, context):
         method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
         try:
-            handler = self._handlers.find(method, context.invocation_metadata())
+            handler = self._handlers.find(method, context)
             if handler is None:
                 return context.finish(Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0))
             context.take = self._handlers.take_of(method)

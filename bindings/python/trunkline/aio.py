@@ -46,34 +46,52 @@ class _Queue:
         # The loop refers to this, and is found by it in `_QUEUES`: a reference back would keep both for ever.
         self._loop = weakref.ref(loop)
         self.handle = _library.new_queue()
-        self._waiting = {}
+        self._waiting = {}  # what is told of the event, and how its message is taken, by tag
         self._tag = 0
+        self._is_draining = False
         self._events, self._count = ffi.new("tl_event[]", _ROOM), ffi.new("size_t *")
         self.on_call = self.on_over = None
         loop.add_reader(lib.tl_queue_fd(self.handle), self._drain)
 
     def _drain(self):
-        # Once more than there was something: operations go on in here.
-        lib.tl_queue_next(self.handle, self._events, _ROOM, 0, self._count, ffi.NULL)
-        for index in range(self._count[0]):
-            event = self._events[index]
-            if event.kind == lib.TL_EVENT_CALL:
-                self.on_call(event.call.id)
-            elif event.kind == lib.TL_EVENT_OVER:
-                self.on_over(event.call.id)
-            else:
-                future, take = self._waiting.pop(event.tag, (None, None))
-                if future is not None and not future.done():
-                    future.set_result(_Event(event, take))
-            lib.tl_event_clear(ffi.addressof(self._events, index))
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            # Once more than there was something: operations go on in here.
+            lib.tl_queue_next(self.handle, self._events, _ROOM, 0, self._count, ffi.NULL)
+            for index in range(self._count[0]):
+                self._tell(self._events[index])
+                lib.tl_event_clear(ffi.addressof(self._events, index))
+        finally:
+            self._is_draining = False
 
-    def begin(self, start, take=message_of):
-        """Begins an operation by `start(queue, tag, status)`; a future of its event, whose message `take` takes."""
+    def _tell(self, event):
+        if event.kind == lib.TL_EVENT_CALL:
+            self.on_call(event.call.id)
+        elif event.kind == lib.TL_EVENT_OVER:
+            self.on_over(event.call.id)
+        else:
+            told, take = self._waiting.pop(event.tag, (None, None))
+            if told is not None:
+                try:
+                    told(_Event(event, take))
+                except Exception:
+                    # A callback of the program's; what else has come is told.
+                    _LOG.exception("a callback failed")
+
+    def begin_for(self, told, start, take=message_of):
+        """Begins an operation by `start(queue, tag, status)`; `told` is called with its event, whose message `take` takes."""
         self._tag += 1
         tag, status = self._tag, ffi.new("tl_status *")
         _library.check(start(self.handle, tag, status), status)
+        self._waiting[tag] = (told, take)
+
+    def begin(self, start, take=message_of):
+        """The same; a future of the event. What has come meanwhile is told at once: it may be the very same event."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting[tag] = (future, take)
+        self.begin_for(lambda event: future.done() or future.set_result(event), start, take)
+        self._drain()
         return future
 
     def close(self):
@@ -208,13 +226,15 @@ class _Call:
         self._over = self._loop.create_future()
         self._handle = None
         self._callbacks = []
+        self._waiters = []
         self._feeder = None
         served = _SERVED.get()
         parent = None if served is None or served.is_released else served.call
         options, handle = Options(timeout, metadata, parent), ffi.new("tl_call *")
         try:
             channel = method.library.channel(wait_for_ready)
-            begun = queue.begin(
+            queue.begin_for(
+                self._follow(),
                 lambda q, tag, status: self._start(channel, request, options, handle, q, tag, status),
                 method.library.take,
             )
@@ -222,11 +242,16 @@ class _Call:
             options.release()
         self._handle = handle[0]
         self._number = handle[0].id
-        self._follow(begun, requests)
+        self._go_on(requests)
 
-    def _follow(self, begun, requests):
+    def _follow(self):
+        """Who is told that the call was opened."""
+        self._opened = self._loop.create_future()
+        return lambda event: self._opened.done() or self._opened.set_result(event)
+
+    def _go_on(self, requests):
         self._receiving = asyncio.Lock()
-        self._begun = self._loop.create_task(self._open(begun))
+        self._begun = self._loop.create_task(self._open(self._opened))
         if requests is not None:
             self._feeder = self._loop.create_task(self._feed(requests))
 
@@ -247,6 +272,9 @@ class _Call:
         if not self._initial.done():
             self._initial.set_result(())
         self._over.set_result(ending)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
         lib.tl_call_release(self._handle)
         if self._feeder is not None:
             self._feeder.cancel()
@@ -477,13 +505,15 @@ class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
         first, _kept = as_slice(self._method.serialize(request))
         return lib.tl_unary_start(channel, self._method.path, first, options.value, queue, tag, handle, status)
 
-    def _follow(self, begun, requests):
-        begun.add_done_callback(self._on_reply)
+    def _follow(self):
+        return self._on_reply
 
-    def _on_reply(self, begun):
-        if begun.cancelled() or self._over.done():
+    def _go_on(self, requests):
+        """Its reply is told: there is nothing to wait for."""
+
+    def _on_reply(self, event):
+        if self._over.done():
             return
-        event = begun.result()
         self._response = event.message
         if not self._initial.done():
             self._initial.set_result(event.headers)
@@ -494,8 +524,11 @@ class UnaryUnaryCall(_Call, grpc.aio.UnaryUnaryCall):
 
     def __await__(self):
         if not self._over.done():
+            # One of its own: who awaits it and is cancelled cancels what it waits for.
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
             try:
-                yield from asyncio.shield(self._over).__await__()
+                yield from waiter.__await__()
             except asyncio.CancelledError:
                 self.cancel()
                 raise
@@ -598,7 +631,6 @@ class Server(grpc.aio.Server):
             if too_many:
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
                 return await context.finish(Ending(code, "too many calls at once", (), 0))
-            context.watch()
             _SERVED.set(context)
             await self._run(context)
         except asyncio.CancelledError:
@@ -613,7 +645,7 @@ class Server(grpc.aio.Server):
     async def _run(self, context):
         method = _library.said(lib.tl_call_method(context.call)).decode("utf-8")
         try:
-            handler = await self._handlers.find_async(method, context.invocation_metadata())
+            handler = await self._handlers.find_async(method, context)
             if handler is None:
                 return await context.finish(
                     Ending(grpc.StatusCode.UNIMPLEMENTED.value[0], "Method not found!", (), 0)
@@ -621,6 +653,8 @@ class Server(grpc.aio.Server):
             context.take = self._handlers.take_of(method)
             context.serialize = handler.response_serializer or bytes
             context.deserialize = handler.request_deserializer or bytes
+            # When its caller goes, it is cancelled: of use if it waits for something before it answers.
+            asyncio.get_running_loop().call_soon(context.watch_unless_answered)
             request = context.requests() if handler.request_streaming else await context.read()
             if request is EOF:
                 return None
@@ -660,6 +694,10 @@ class Context(ContextWords, grpc.aio.ServicerContext):
         self._loop_queue = queue
         self.serialize = self.deserialize = bytes
         self.is_answered = False
+
+    def watch_unless_answered(self):
+        if not self.is_answered:
+            self.watch()
 
     async def read(self):
         event = await self._loop_queue.begin(
