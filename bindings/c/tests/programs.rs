@@ -210,25 +210,37 @@ fn generated_cpp_calls_and_serves() {
 #[test]
 fn the_surface_of_grpc_cpp_is_clean_under_sanitizers() {
     let what = "gRPC C++'s surface";
-    if !(has(cpp_compiler(), what) && has("protoc", what) && has("pkg-config", what)) {
-        return;
-    }
     let prefix = installed();
+    let flags: &[&str] = if has_sanitizers(prefix.path(), what) { &SANITIZERS } else { &[] };
+    let Some(mut program) = examined_over_grpc(prefix.path(), what, flags) else { return };
+    program.env("TRUNKLINE_CHECKS", "1");
+    assert_eq!(success("exam", &run(program)), GRPC_PARTS);
+}
+
+/// What the exam of gRPC C++'s surface says: each API of clients with each of servers.
+const GRPC_PARTS: &str =
+    "blocking\ncallback\nqueued\nblocking\ncallback\nqueued\nblocking\ncallback\nqueued\nhandles 1\n";
+
+/// The exam of gRPC C++'s surface, with an engine inside it. `None`, and a line that says why, if it cannot be built.
+fn examined_over_grpc(prefix: &Path, what: &str, flags: &[&str]) -> Option<Command> {
+    if !(has(cpp_compiler(), what) && has("protoc", what) && has("pkg-config", what)) {
+        return None;
+    }
     let mut asked = Command::new("pkg-config");
     asked.args(["--cflags", "--libs", "trunkline-grpc++"]);
     let found = run({
-        asked.env("PKG_CONFIG_PATH", prefix.path().join("lib/pkgconfig"));
+        asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
         asked
     });
     if !found.status.success() {
         eprintln!("skipped: {what}: there is no protobuf");
-        return;
+        return None;
     }
     let page = include_str!("../../../docs/grpc-cpp.md");
     assert!(page.contains("pkg-config --cflags --libs trunkline-grpc++"), "the page says how this is built");
     let sources = here("../cpp/tests/grpc");
     let set = trunkline_schema::compile_proto_files(&[sources.join("exam.proto")], &[&sources]).unwrap();
-    let generated = prefix.path().join("include/trunkline");
+    let generated = prefix.join("include/trunkline");
     for file in trunkline_codegen::generate_cpp_grpc(&set, &["exam.proto".to_owned()]).unwrap() {
         std::fs::write(generated.join(&file.name), &file.text).unwrap();
     }
@@ -240,19 +252,14 @@ fn the_surface_of_grpc_cpp_is_clean_under_sanitizers() {
     cc.args(["-std=c++17", "-Wall", "-Wextra", "-Werror"]).arg(sources.join("exam.cc"));
     cc.arg("-I").arg(&generated).args([generated.join("exam.grpc.pb.cc"), generated.join("exam.pb.cc")]);
     let libraries = String::from_utf8_lossy(&found.stdout).into_owned();
-    let mut flags: Vec<&str> = Vec::new();
-    if has_sanitizers(prefix.path(), what) {
-        flags.extend(SANITIZERS);
-    }
-    flags.extend(libraries.split_whitespace());
-    let mut program = built(cc, prefix.path(), &flags);
-    program.arg("all").env("TRUNKLINE_CHECKS", "1").env("TRUNKLINE_EMBEDDED", "1");
-    let told = success("exam", &run(program));
-    assert_eq!(told, format!("{}handles 1\n", "blocking\ncallback\nqueued\n".repeat(3)));
+    let flags: Vec<&str> = flags.iter().copied().chain(libraries.split_whitespace()).collect();
+    let mut program = built(cc, prefix, &flags);
+    program.arg("all").env("TRUNKLINE_EMBEDDED", "1");
+    Some(program)
 }
 
-/// Threads of programs in C and C++. The suppressions are for what the library does; a race of a program's own is found
-/// all the same.
+/// Threads of programs in C, in C++ and of gRPC C++'s surface. The suppressions are for what the library does; a race
+/// of a program's own is found all the same.
 #[test]
 fn programs_have_no_races() {
     let what = "races of threads";
@@ -284,6 +291,10 @@ fn programs_have_no_races() {
 
     assert_eq!(success("abi", &watched(examined(prefix.path(), &RACES))), PARTS);
     assert_eq!(success("exam", &watched(examined_in_cpp(prefix.path(), &RACES))), CPP_PARTS);
+    let Some(program) = examined_over_grpc(prefix.path(), "races of gRPC C++'s surface", &RACES) else {
+        return;
+    };
+    assert_eq!(success("exam of gRPC C++'s surface", &watched(program)), GRPC_PARTS);
 }
 
 /// Two threads and one number.

@@ -181,6 +181,11 @@ class PreparedCall {
     // Nothing is added to its metadata any more: it is made now.
     void Seal() {
         if (status_.ok()) status_ = Write();
+        // Its answer could come before it is cancelled a second time.
+        if (status_.ok() && context_->is_cancelled_) {
+            status_ = Status(StatusCode::CANCELLED, "cancelled before it was made");
+            status_.set_execution(TL_NOT_EXECUTED);
+        }
         int64_t left = NanosecondsUntil(context_->deadline_);
         // 0 is no limit: what has passed has passed.
         if (left != INT64_MAX) options_.timeout_ns = std::max<int64_t>(left, 1);
