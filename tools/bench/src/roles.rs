@@ -7,7 +7,7 @@ use crate::peers::chain::{self, ChainClient};
 use crate::peers::ours::{self, OurClient, Pourer};
 use crate::peers::stream::{self, StreamClient};
 use crate::peers::{echo, hosts, open, sleepers};
-use crate::studies::{connections, scaling};
+use crate::studies::{connections, interference, scaling};
 use std::path::Path;
 
 /// Plays the role named by the first word.
@@ -39,6 +39,7 @@ pub fn play(words: &[&str]) -> Result<(), Failure> {
         }
         ["pour", socket, target] => obey(Pourer::connect(path(socket), target)?),
         ["hold", address, count] => connections::hold(address, count.parse()?),
+        ["disturb", how] => interference::disturb(how),
         ["idle", socket] => ours::idle(path(socket)),
         ["sink", port_file] => stream::sink(path(port_file)),
         ["drive-tcp", port, habits] => obey(StreamClient::new(port, habits)?),

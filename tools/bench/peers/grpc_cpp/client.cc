@@ -267,6 +267,8 @@ std::vector<uint64_t> CarryOutLarge(const Stubs& stubs, const Order& order) {
       return CarryOut(stubs, order, LargeWork<large::v1::LargeData512>(&Large::Stub::SendRcv512));
     case 1024:
       return CarryOut(stubs, order, LargeWork<large::v1::LargeData1024>(&Large::Stub::SendRcv1024));
+    case 2048:
+      return CarryOut(stubs, order, LargeWork<large::v1::LargeData2048>(&Large::Stub::SendRcv2048));
     default:
       Fail("more members than are worth compiling");
   }

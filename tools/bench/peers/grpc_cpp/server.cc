@@ -86,10 +86,12 @@ class LargeService final : public large::v1::Large::Service {
   using D256 = large::v1::LargeData256;
   using D512 = large::v1::LargeData512;
   using D1024 = large::v1::LargeData1024;
+  using D2048 = large::v1::LargeData2048;
   grpc::Status SendRcv128(Context*, const D128* request, D128* reply) override { return Back(request, reply); }
   grpc::Status SendRcv256(Context*, const D256* request, D256* reply) override { return Back(request, reply); }
   grpc::Status SendRcv512(Context*, const D512* request, D512* reply) override { return Back(request, reply); }
   grpc::Status SendRcv1024(Context*, const D1024* request, D1024* reply) override { return Back(request, reply); }
+  grpc::Status SendRcv2048(Context*, const D2048* request, D2048* reply) override { return Back(request, reply); }
 };
 
 // A call on the completion queue.

@@ -3,7 +3,8 @@
 //
 //   split_client ADDRESS WIRE
 //
-// Answers to orders: CALLS ELAPSED_NS P50_NS P75_NS P90_NS P99_NS.
+// An order's size says what is called: 0 the application's method, 1 one that it has not, which whoever carries the calls
+// refuses. Answers to orders: CALLS ELAPSED_NS P50_NS P75_NS P90_NS P99_NS.
 
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -49,6 +50,7 @@ class Client {
   }
 
   std::vector<uint64_t> CarryOut(const peer::Order& order) {
+    refused_ = order.request_bytes == 1;
     const uint64_t end = peer::NowNs() + order.millis * 1'000'000;
     std::vector<uint64_t> took;
     size_t under_way = order.outstanding;
@@ -57,11 +59,13 @@ class Client {
     bool ok = false;
     while (under_way > 0 && queue_.Next(&tag, &ok)) {
       std::unique_ptr<Pending> done(static_cast<Pending*>(tag));
-      if (!done->status.ok()) {
+      if (refused_ ? done->status.error_code() != grpc::StatusCode::UNIMPLEMENTED : !done->status.ok()) {
         peer::Fail(std::to_string(done->status.error_code()) + " " + done->status.error_message());
       }
-      // The answer is the message that was sent; fields of one are as long in any order.
-      if (done->reply.Length() != request_.Length()) peer::Fail(std::to_string(done->reply.Length()) + " bytes came");
+      // Of the business the answer is the message that was sent; fields of one are as long in any order.
+      if (!refused_ && done->reply.Length() != request_.Length()) {
+        peer::Fail(std::to_string(done->reply.Length()) + " bytes came");
+      }
       const uint64_t now = peer::NowNs();
       took.push_back(now - done->began);
       if (now < end) {
@@ -78,13 +82,17 @@ class Client {
     auto* pending = new Pending;
     pending->context.set_wait_for_ready(true);
     pending->began = peer::NowNs();
-    pending->reader = stub_->PrepareUnaryCall(&pending->context, "/echo.Echo/Call", request_, &queue_);
+    pending->reader = refused_ ? stub_->PrepareUnaryCall(&pending->context, "/echo.Echo/Refused", empty_, &queue_)
+                               : stub_->PrepareUnaryCall(&pending->context, "/echo.Echo/Call", request_, &queue_);
     pending->reader->StartCall();
     pending->reader->Finish(&pending->reply, &pending->status, pending);
   }
 
   std::unique_ptr<grpc::GenericStub> stub_;
   grpc::ByteBuffer request_;
+  const grpc::Slice nothing_;
+  const grpc::ByteBuffer empty_{&nothing_, 1};
+  bool refused_ = false;
   grpc::CompletionQueue queue_;
 };
 

@@ -6,6 +6,7 @@ use crate::harness::children::{Failure, text, write_file};
 use crate::harness::shell::run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use trunkline_codegen::CppHeader;
 use trunkline_schema::{compile_proto_files, compile_proto_source};
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -82,6 +83,27 @@ pub fn headers(out: &Path) -> Result<(), Failure> {
     written(out, &large)
 }
 
+/// Writes the stubs by which the sources of the gRPC C++ peer are compiled over our library.
+pub fn surface(out: &Path) -> Result<(), Failure> {
+    let bench = compile_proto_source("bench.proto", include_str!("../../proto/bench.proto"))?;
+    kept(out, trunkline_codegen::generate_cpp_grpc(&bench, &[])?)?;
+    let proto = large_proto::proto(large_proto::MEMBERS_OF_CPP);
+    let large = compile_proto_source(large_proto::FILE, &proto)?;
+    kept(out, trunkline_codegen::generate_cpp_grpc(&large, &[])?)
+}
+
+/// Makes an environment of Python's at `out`, with our package and what its tests need, grpcio among it.
+pub fn python(out: &Path) -> Result<(), Failure> {
+    let library = out.join("prefix/lib/libtrunkline.so.0");
+    let mut venv = Command::new(format!("{REPOSITORY}/bindings/python/venv"));
+    let done = venv.args([text(out), text(&library)]).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let said = [done.stdout, done.stderr].concat();
+    Err(String::from_utf8_lossy(&said).lines().last().unwrap_or("python3 fails").to_owned().into())
+}
+
 /// Builds the programs of every message of the split below `out`.
 pub fn split(out: &Path, root: &Path) -> Result<(), Failure> {
     let prefix = library(out)?;
@@ -122,14 +144,20 @@ impl SplitMessage {
         if std::fs::read_to_string(&path).ok().as_deref() != Some(&service) {
             write_file(&path, &service)?;
         }
-        written(folder, &compile_proto_files(&[path], &[folder, self.schemas()])?)
+        let set = compile_proto_files(&[path], &[folder, self.schemas()])?;
+        written(folder, &set)?;
+        kept(&folder.join("ours"), trunkline_codegen::generate_cpp_grpc(&set, &["echo.proto".to_owned()])?)
     }
 }
 
 /// Headers that are there as they should be stay, so that nothing is compiled again.
 fn written(out: &Path, set: &[u8]) -> Result<(), Failure> {
+    kept(out, trunkline_codegen::generate_cpp_linear(set, &[])?)
+}
+
+fn kept(out: &Path, headers: Vec<CppHeader>) -> Result<(), Failure> {
     std::fs::create_dir_all(out)?;
-    for header in trunkline_codegen::generate_cpp_linear(set, &[])? {
+    for header in headers {
         let path = out.join(&header.name);
         if std::fs::read_to_string(&path).ok().as_deref() != Some(&header.text) {
             write_file(&path, &header.text)?;

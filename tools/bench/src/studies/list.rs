@@ -1,7 +1,7 @@
 //! Which studies there are, and what a run of the command line consists of.
 
 use super::data::{CallsData, RunData, STUDIES};
-use super::{beside, bind, connections, hedging, idle, r2p2, scaling, shares, split};
+use super::{beside, bind, connections, hedging, idle, interference, r2p2, scaling, shares, split};
 use crate::harness::children::Failure;
 use crate::harness::rounds::Plan;
 use crate::peers::cpp::message_names;
@@ -29,6 +29,7 @@ pub fn measure(study: &str, plan: &Plan, foreign: &Foreign) -> Result<Results, F
         ("hedging", _) => hedging::measure(plan),
         ("bind", _) => bind::measure(plan),
         ("split", _) => split::measure(plan, foreign),
+        ("interference", _) => interference::measure(plan, foreign),
         ("shares", _) => Ok(shares::measure(plan, foreign)),
         ("r2p2", _) => r2p2::measure(plan, foreign),
         _ => Err(format!("there is no study {study:?}").into()),
@@ -49,7 +50,7 @@ pub fn names(study: &str) -> Vec<&'static str> {
 pub fn libraries(study: &str, plan: &Plan) -> Result<Vec<Library>, Failure> {
     let mut libraries = match study {
         "connections" => vec![Library::Envoy, Library::GrpcGo, Library::GrpcCpp, Library::Tonic],
-        "split" | "shares" => vec![Library::Split],
+        "split" | "shares" | "interference" => vec![Library::Split],
         "r2p2" => vec![Library::Nginx, Library::Haproxy],
         _ => Vec::new(),
     };
@@ -66,6 +67,8 @@ pub mod tests {
     use super::*;
     use crate::harness::work::{Work, named};
     use crate::peers::open::Shape;
+    use crate::studies::interference::Disturbance;
+    use clap::ValueEnum;
 
     #[test]
     fn the_file_is_read() {
@@ -80,6 +83,7 @@ pub mod tests {
                     "bind",
                     "split",
                     "shares",
+                    "interference",
                     "r2p2",
                 ];
                 assert!(own.contains(&study.as_str()) || calls(study).is_some(), "{}: {study}", run.name);
@@ -109,9 +113,23 @@ pub mod tests {
             "idle" => of(&idle::COLUMNS, &["100"]),
             "r2p2" => of(&r2p2::COLUMNS, &names("r2p2")),
             "shares" => {
-                let names: Vec<String> = message_names().map(|name| format!("{name}, struct")).collect();
-                of(&shares::COLUMNS, &names.iter().map(String::as_str).collect::<Vec<_>>())
+                let rows =
+                    message_names().flat_map(|name| ["struct", "C++"].map(|how| format!("{name}, {how}")));
+                of(&shares::COLUMNS, &rows.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
             }
+            "split" => {
+                let (columns, rows) = (split::empty("", 0).columns, split::WORK_US.map(|us| us.to_string()));
+                let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+                of(&columns, &rows.each_ref().map(String::as_str))
+            }
+            "interference" => {
+                let rows = ["linked", "split"].into_iter().flat_map(|server| {
+                    Disturbance::value_variants().iter().map(move |of| interference::row_name(server, *of))
+                });
+                let rows: Vec<String> = rows.collect();
+                of(&interference::COLUMNS, &rows.iter().map(String::as_str).collect::<Vec<_>>())
+            }
+            "interrupts" => of(&interference::INTERRUPTS, &["linked", "split"]),
             _ => Err(format!("there is no sheet {sheet:?}")),
         }
     }

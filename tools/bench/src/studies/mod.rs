@@ -8,6 +8,7 @@ pub mod connections;
 pub mod data;
 mod hedging;
 mod idle;
+pub mod interference;
 pub mod list;
 mod r2p2;
 pub mod scaling;

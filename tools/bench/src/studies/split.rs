@@ -1,7 +1,9 @@
 //! Split gRPC (Ramos et al., APSys 2024): what it brings to take the infrastructure out of the application's process.
 //!
 //! The same gRPC client calls a *linked* server, gRPC C++ with everything in one process, and a *split* one, our daemon
-//! with an application behind it whose business is the very same C++ source (`peers/split/business.h`). The process
+//! with an application behind it whose business is the very same C++ source (`peers/split/business.h`) over the classes
+//! that `protoc-gen-trunkline` writes. A third, *unchanged*, is the linked application's own source as it is, compiled
+//! against gRPC's surface over our library; its messages are protobuf's. The process
 //! with the business logic has one core for itself; client and daemon share the other, as the paper's infrastructure
 //! has cores of its own. A call carries a message there and one like it back,
 //! and between the two does business work from none to more than the core has time for. Calls are made so many at
@@ -27,21 +29,43 @@ use tempfile::TempDir;
 
 const OUTSTANDING: usize = 8;
 /// Microseconds of business work in a call.
-const WORK_US: [u64; 9] = [0, 10, 20, 50, 100, 200, 500, 1000, 2000];
+pub const WORK_US: [u64; 9] = [0, 10, 20, 50, 100, 200, 500, 1000, 2000];
 /// Where the client and the infrastructure run, and where the business does.
-const CORES: [usize; 2] = [0, 1];
+pub const CORES: [usize; 2] = [0, 1];
 /// A throughput beyond this share of that without work is kept; the knee is where it ends.
 const KEPT: f64 = 0.9;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a server does in a round, the first two being cores in use by the process with the business logic and by the
 /// daemon.
 const FIGURES: [&str; 7] = ["business core", "daemon's", "calls/s", "p50 µs", "p75 µs", "p90 µs", "p99 µs"];
-/// Everything in the application's process; the infrastructure in our daemon.
-const SERVERS: [&str; 2] = ["linked", "split"];
-/// Of both servers, in the order of the table: which server, which figure.
-const COLUMNS: [(usize, usize); 13] =
-    [(0, 2), (1, 2), (0, 0), (1, 0), (1, 1), (0, 4), (0, 5), (0, 6), (1, 4), (1, 5), (1, 6), (0, 3), (1, 3)];
-const RATIO: &str = "split ÷ linked: calls/s";
+/// Everything in the application's process; the infrastructure in our daemon, with our classes and with the linked
+/// one's source.
+const SERVERS: [&str; 3] = ["linked", "split", "unchanged"];
+/// Of the servers, in the order of the table: which server, which figure.
+const COLUMNS: [(usize, usize); 20] = [
+    (0, 2),
+    (1, 2),
+    (2, 2),
+    (0, 0),
+    (1, 0),
+    (2, 0),
+    (1, 1),
+    (2, 1),
+    (0, 4),
+    (0, 5),
+    (0, 6),
+    (1, 4),
+    (1, 5),
+    (1, 6),
+    (2, 4),
+    (2, 5),
+    (2, 6),
+    (0, 3),
+    (1, 3),
+    (2, 3),
+];
+/// Behind the throughputs.
+const RATIOS: [&str; 2] = ["split ÷ linked: calls/s", "unchanged ÷ linked: calls/s"];
 
 /// The messages there are, or those of them that are asked for.
 pub fn payloads(plan: &Plan) -> Vec<SplitMessage> {
@@ -56,7 +80,11 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
     for payload in payloads(plan) {
         let bytes = std::fs::metadata(&payload.wire)?.len();
         let mut sheet = empty(payload.name, bytes);
-        let stages = [Stage::linked(foreign, &payload)?, Stage::split(foreign, &payload)?];
+        let stages = [
+            Stage::linked(foreign, &payload)?,
+            Stage::split(foreign, &payload)?,
+            Stage::unchanged(foreign, &payload)?,
+        ];
         let named = |(name, stage): (&str, Stage)| Entrant { name: name.to_owned(), stage };
         let mut stages: Vec<Entrant<Stage>> = SERVERS.into_iter().zip(stages).map(named).collect();
         for work_us in WORK_US {
@@ -79,34 +107,35 @@ pub fn measure(plan: &Plan, foreign: &Foreign) -> Result<Results, Failure> {
 }
 
 /// A sheet for a message of so many bytes.
-fn empty(message: &str, bytes: u64) -> Sheet {
+pub fn empty(message: &str, bytes: u64) -> Sheet {
     let mut columns =
         COLUMNS.map(|(server, figure)| format!("{}: {}", SERVERS[server], FIGURES[figure])).to_vec();
-    columns.insert(2, RATIO.to_owned());
+    columns.splice(3..3, RATIOS.map(str::to_owned));
     let title = format!("Split gRPC: `{message}`, {bytes} B there and back, {OUTSTANDING} at once");
-    let plot = |figure: &str, columns: [usize; 2]| {
+    let plot = |figure: &str, columns: [usize; 3]| {
         let lines = columns.into_iter().zip(SERVERS).collect();
         (format!("Split gRPC, {message}: {figure} over business work"), lines)
     };
-    let plot = Plot::OverRows(vec![plot("calls/s", [0, 1]), plot("p99 µs", [8, 11])]);
+    let plot = Plot::OverRows(vec![plot("calls/s", [0, 1, 2]), plot("p99 µs", [12, 15, 18])]);
     Sheet {
         key: format!("split {message}"),
         title,
         head: "work, µs",
-        shown: 12,
+        shown: 19,
         columns,
         plot,
         ..Sheet::default()
     }
 }
 
-/// Both servers' figures for so much work, if both have them.
+/// All servers' figures for so much work, if all have them.
 fn row(work_us: u64, measured: &[Measured]) -> Option<Measured> {
     let of = |name: &str| measured.iter().find(|(of, _)| of == name).map(|(_, values)| values);
-    let servers = [of(SERVERS[0])?, of(SERVERS[1])?];
+    let servers = [of(SERVERS[0])?, of(SERVERS[1])?, of(SERVERS[2])?];
     let mut values: Vec<Vec<f64>> =
         COLUMNS.iter().map(|(server, figure)| servers[*server][*figure].clone()).collect();
-    values.insert(2, values[1].iter().zip(&values[0]).map(|(split, linked)| split / linked).collect());
+    let ratio = |of: usize| values[of].iter().zip(&values[0]).map(|(split, linked)| split / linked).collect();
+    values.splice(3..3, [ratio(1), ratio(2)]);
     Some((work_us.to_string(), values))
 }
 
@@ -123,10 +152,36 @@ fn knees(sheet: &Sheet) -> Option<String> {
         medians.into_iter().take_while(|(_, rate)| *rate >= KEPT * without).last().map(|(name, _)| name)
     };
     let percent = KEPT * 100.0;
-    let (linked, split) = (knee(0)?, knee(1)?);
+    let (linked, split, unchanged) = (knee(0)?, knee(1)?, knee(2)?);
     Some(format!(
-        "The knee, the most work with {percent:.0} % of the throughput without: linked {linked} µs, split {split} µs."
+        "The knee, the most work with {percent:.0} % of the throughput without: linked {linked} µs, split {split} µs, \
+         unchanged {unchanged} µs."
     ))
+}
+
+/// What the client calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callee {
+    /// The application's method.
+    Business,
+    /// One that it has not, which the infrastructure refuses.
+    Refused,
+}
+
+/// What came of a round.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    pub calls: u64,
+    pub elapsed_ns: u64,
+    pub p50_us: f64,
+    pub p75_us: f64,
+    pub p90_us: f64,
+    pub p99_us: f64,
+}
+
+/// As the client is told: in the place of a size stands what is called.
+fn order(millis: u64, outstanding: usize, call: Callee) -> String {
+    Order { millis, request_bytes: usize::from(call == Callee::Refused), outstanding }.to_string()
 }
 
 /// A client, and whoever serves it.
@@ -138,7 +193,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    fn linked(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
+    /// With everything in the application's process.
+    pub fn linked(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
         let dir = tempfile::tempdir()?;
         let port_file = dir.path().join("port");
         let mut server = program(foreign, payload, "linked")?;
@@ -155,6 +211,19 @@ impl Stage {
             server.args([socket, text(&payload.wire)]);
             Ok(server)
         })
+    }
+
+    /// With our daemon, and the linked application's source.
+    fn unchanged(foreign: &Foreign, payload: &SplitMessage) -> Result<Self, Failure> {
+        let ports = tempfile::tempdir()?;
+        let port_file = ports.path().join("port");
+        let mut server = program(foreign, payload, "unchanged")?;
+        let stage = Self::with_daemon(foreign, payload, |socket| {
+            server.env("TRUNKLINE_SOCKET", socket).args([text(&port_file), text(&payload.wire)]);
+            Ok(server)
+        });
+        // It names a port, which is the daemon's.
+        stage.and_then(|stage| wait_for_file(&port_file).map(|_| stage))
     }
 
     /// With our daemon, and an application in Rust that makes its answers in a certain way.
@@ -194,7 +263,7 @@ impl Stage {
     }
 
     /// So much work in every call from now on.
-    fn work(&mut self, work_us: u64) -> Result<(), Failure> {
+    pub fn work(&mut self, work_us: u64) -> Result<(), Failure> {
         self.business.ask(&work_us.to_string(), PATIENCE).map(drop)
     }
 
@@ -205,13 +274,18 @@ impl Stage {
         let cpu_ns =
             || -> Result<[u64; 2], Failure> { Ok([idle_cpu_ns(&business)?, idle_cpu_ns(&infrastructure)?]) };
         let before_ns = cpu_ns()?;
-        let order = Order { millis, request_bytes: 0, outstanding: OUTSTANDING };
-        let answer = self.client.ask(&order.to_string(), PATIENCE)?;
+        let round = self.round_of(millis, OUTSTANDING, Callee::Business)?;
         let after_ns = cpu_ns()?;
+        let cores = |of: usize| after_ns[of].saturating_sub(before_ns[of]) as f64 / round.elapsed_ns as f64;
+        let rate = round.calls as f64 / round.elapsed_ns as f64 * 1e9;
+        Ok(vec![cores(0), cores(1), rate, round.p50_us, round.p75_us, round.p90_us, round.p99_us])
+    }
+
+    /// Calls of a kind for so long, so many at once.
+    pub fn round_of(&mut self, millis: u64, outstanding: usize, call: Callee) -> Result<Round, Failure> {
+        let answer = self.client.ask(&order(millis, outstanding, call), PATIENCE)?;
         let [calls, elapsed_ns, p50, p75, p90, p99] = numbers(answer.split_whitespace())?;
-        let cores = |of: usize| after_ns[of].saturating_sub(before_ns[of]) as f64 / elapsed_ns as f64;
-        let rate = calls as f64 / elapsed_ns as f64 * 1e9;
-        Ok(vec![cores(0), cores(1), rate, us(p50), us(p75), us(p90), us(p99)])
+        Ok(Round { calls, elapsed_ns, p50_us: us(p50), p75_us: us(p75), p90_us: us(p90), p99_us: us(p99) })
     }
 
     /// Does something while calls are made for so long.
@@ -220,7 +294,7 @@ impl Stage {
         millis: u64,
         meanwhile: impl FnOnce() -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.client.tell(&Order { millis, request_bytes: 0, outstanding: OUTSTANDING }.to_string())?;
+        self.client.tell(&order(millis, OUTSTANDING, Callee::Business))?;
         let done = meanwhile();
         self.client.hear(PATIENCE)?;
         done
@@ -250,12 +324,17 @@ mod tests {
         };
         let mut sheet = empty("small", 845);
         for (work_us, rate) in [(0, 100.0), (10, 95.0), (20, 91.0), (50, 60.0), (100, 99.0)] {
-            let measured = [server("linked", 50.0), server("split", rate)];
+            let measured = [server("linked", 50.0), server("split", rate), server("unchanged", 10.0)];
             sheet = sheet.with(row(work_us, &measured).into_iter().collect());
-            assert!(row(work_us, &measured[..1]).is_none(), "both or none");
+            assert!(row(work_us, &measured[..2]).is_none(), "all or none");
         }
-        assert!(knees(&sheet).unwrap().contains("linked 100 µs, split 20 µs"), "{:?}", knees(&sheet));
-        assert_eq!(sheet.values(RATIO, "50"), Some(&[1.2][..]));
+        assert!(
+            knees(&sheet).unwrap().contains("linked 100 µs, split 20 µs, unchanged 100 µs"),
+            "{:?}",
+            knees(&sheet)
+        );
+        assert_eq!(sheet.values(RATIOS[0], "50"), Some(&[1.2][..]));
+        assert_eq!(sheet.values(RATIOS[1], "50"), Some(&[0.2][..]));
         assert_eq!(sheet.values("split: p99 µs", "50"), Some(&[1.0][..]));
     }
 }
