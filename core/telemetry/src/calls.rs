@@ -23,6 +23,13 @@ pub struct CallsAsk {
     pub rows_max: usize,
 }
 
+impl CallsAsk {
+    /// Every call from this number on.
+    pub fn all_from(number: u64) -> Self {
+        Self { from: Some(number), rows_max: CallsAnswer::SCAN_MAX as usize, ..Self::default() }
+    }
+}
+
 /// Calls of one shard.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallsAnswer {
@@ -199,6 +206,7 @@ mod tests {
     //! back the call or say what is wrong.
     use super::*;
     use crate::Record;
+    use crate::Telemetry;
     use crate::recorder::RING_CALLS;
     use crate::traced::CallTrace;
     use proptest::prelude::*;
@@ -315,6 +323,68 @@ mod tests {
         assert_eq!((none.next, none.seen, none.more), (ring + 1_000, 0, false));
         let ahead = CallsAnswer::of(&recorder, &CallsAsk { from: Some(u64::MAX), ..ask });
         assert_eq!((ahead.next, ahead.seen, ahead.lost), (ring + 1_000, 0, 0));
+    }
+
+    #[test]
+    fn another_shard_goes_on_where_one_stopped() {
+        let mut old = Telemetry::new();
+        let call = |telemetry: &mut Telemetry, n: u64| {
+            let method = telemetry.method(&format!("/a.B/C{}", n % 3));
+            let peer = telemetry.peer(if n % 2 == 0 { "x" } else { "y" }, true);
+            let server = None;
+            let (request_bytes, response_bytes) = (n, 2 * n);
+            let (side, code, client) = (Side::Made, Code::Ok, Default::default());
+            let record = Record { side, method, peer, code, request_bytes, response_bytes, client, server };
+            match n % 5 {
+                0 => telemetry.record_traced(
+                    Instant(n),
+                    &record,
+                    CallTrace { trace: n.into(), span: 1, ..CallTrace::default() },
+                ),
+                _ => telemetry.record(Instant(n), &record),
+            }
+        };
+        // More than a ring holds, so that numbers do not begin with the first.
+        let calls = RING_CALLS as u64 + 500;
+        (1..=calls).for_each(|n| call(&mut old, n));
+        let mut new = Telemetry::new();
+        new.method("/another/one");
+        let parts = |telemetry: &mut Telemetry, mut from: u64, take: &mut dyn FnMut(CallsAnswer)| loop {
+            let part = telemetry.calls(&CallsAsk::all_from(from));
+            from = part.next;
+            let more = part.more;
+            take(part);
+            if !more {
+                return from;
+            }
+        };
+        let next = parts(&mut old, 0, &mut |part| new.take_up_calls(part));
+        (calls + 1..=calls + 50).for_each(|n| call(&mut old, n));
+        parts(&mut old, next, &mut |part| new.take_up_calls(part));
+        (calls + 51..=calls + 60).for_each(|n| {
+            call(&mut old, n);
+            call(&mut new, n);
+        });
+        let all = |telemetry: &mut Telemetry| {
+            let mut all = Vec::new();
+            parts(telemetry, 0, &mut |part| {
+                let name = |names: &[(u32, String)], number: u32| {
+                    names.iter().find(|(known, _)| *known == number).unwrap().1.clone()
+                };
+                let traces: Vec<_> =
+                    part.traces.iter().map(|(place, trace)| (*place, trace.ids.trace)).collect();
+                all.push((part.next, part.lost, Vec::new(), traces));
+                let rows = part.rows.iter().map(|call| {
+                    let named = (name(&part.methods, call.row.method.0), name(&part.peers, call.row.peer.0));
+                    (call.row.at, call.row.request_bytes, named)
+                });
+                all.last_mut().unwrap().2.extend(rows);
+            });
+            all
+        };
+        let (old, new) = (all(&mut old), all(&mut new));
+        assert_eq!(new.last().unwrap().0, calls + 60);
+        assert!(old == new, "the same calls have the same numbers, names and traces");
     }
 
     proptest! {

@@ -211,12 +211,19 @@ struct Sparse {
     buckets: Vec<(u16, u64)>,
     sum: u128,
     max: u64,
+    /// Of a copy without counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    squares: u128,
+}
+
+fn is_zero(squares: &u128) -> bool {
+    *squares == 0
 }
 
 impl From<Histogram> for Sparse {
     fn from(histogram: Histogram) -> Self {
         let buckets = histogram.buckets().map(|(id, n)| (id as u16, n)).collect();
-        Self { buckets, sum: histogram.sum, max: histogram.max }
+        Self { buckets, sum: histogram.sum, max: histogram.max, squares: histogram.squares }
     }
 }
 
@@ -224,7 +231,8 @@ impl TryFrom<Sparse> for Histogram {
     type Error = String;
 
     fn try_from(sparse: Sparse) -> Result<Self, String> {
-        let mut histogram = Self { sum: sparse.sum, max: sparse.max, ..Self::default() };
+        let Sparse { sum, max, squares, .. } = sparse;
+        let mut histogram = Self { sum, max, squares, ..Self::default() };
         for (id, n) in sparse.buckets {
             if usize::from(id) >= BUCKETS {
                 return Err(format!("bucket {id}: a histogram has {BUCKETS}"));
@@ -305,6 +313,8 @@ mod tests {
             prop_assert_eq!(left.sum(), second.sum());
             let json = serde_json::to_string(&both).unwrap();
             let copy: Histogram = serde_json::from_str(&json).unwrap();
+            let sums = serde_json::to_string(&both.sum_only()).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Histogram>(&sums).unwrap().squares(), both.squares());
             prop_assert!(copy.buckets().eq(both.buckets()));
             prop_assert_eq!((copy.sum(), copy.max()), (both.sum(), both.max()));
         }

@@ -10,6 +10,7 @@ use crate::histogram::Histogram;
 use crate::record::Side;
 use crate::series::Series;
 use crate::snapshot::{Ask, Snapshot};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A method on one side.
@@ -17,7 +18,7 @@ type Key = (Side, String);
 
 /// A daemon's history. Bounded: [`CallHistory::INTERVALS_MAX`] intervals of [`CallHistory::METHODS_MAX`] methods each,
 /// about 2 KiB a method, and what was counted before the last snapshot, of as many methods as telemetry tells apart.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallHistory {
     /// When the last snapshot was taken, and all that was counted by then.
     at_ns: u64,
@@ -26,7 +27,7 @@ pub struct CallHistory {
     intervals: VecDeque<Interval>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Interval {
     from_ns: u64,
     to_ns: u64,
@@ -79,6 +80,14 @@ impl CallHistory {
     pub const INTERVALS_MAX: usize = MINUTES + TENS + 1;
     /// Methods, on one side each, that an interval tells apart: the busiest. The rest is counted together.
     pub const METHODS_MAX: usize = 64;
+
+    /// As another daemon had it: what is beyond the bounds is left out, the oldest first, and what has no sound times.
+    pub fn taken_up(mut self) -> Self {
+        self.intervals.retain(|one| one.from_ns <= one.to_ns && one.series.len() <= Self::METHODS_MAX);
+        let beyond = self.intervals.len().saturating_sub(Self::INTERVALS_MAX);
+        self.intervals.drain(..beyond);
+        self
+    }
 
     /// Notes what was counted until now. The first only says where counting begins. One that is older than the last, or
     /// has counted less, is of another daemon: the history goes on with it.

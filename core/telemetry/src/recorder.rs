@@ -161,6 +161,29 @@ impl FlightRecorder {
         let mut flight = Flight::pack(at, record, components);
         flight.bits |= u32::from(slow) << 18;
         flight.half_width_ns = narrow(half_width_ns);
+        self.write(flight);
+    }
+
+    /// The call that had this number in another recorder is the last one here. Where numbers are missing before it,
+    /// what is older is left out.
+    pub(crate) fn take_up(&mut self, number: u64, row: &FlightRow) {
+        if number != self.written {
+            (self.ring, self.next) = (Vec::new(), 0);
+            self.traces.clear();
+            self.written = number;
+        }
+        self.write(Flight::of(row));
+    }
+
+    /// The call taken up last belongs to this trace.
+    pub(crate) fn take_up_trace(&mut self, ids: CallTrace, client: ClientStamps, server: ServerStamps) {
+        let number = self.written.saturating_sub(1);
+        self.push_trace(FlightTrace { number, ids, client, server });
+    }
+
+    #[inline]
+    fn write(&mut self, flight: Flight) {
+        let (at, slow) = (Instant(flight.at), flight.bits >> 18 & 1 == 1);
         self.written += 1;
         if self.ring.len() < RING_CALLS {
             if self.ring.capacity() == 0 {
@@ -175,9 +198,10 @@ impl FlightRecorder {
         if at.since_ns(self.epoch_began) >= EPOCH_NS {
             self.turn_epoch(at);
         }
-        let stratum = match (record.code, slow) {
-            (Code::Ok, false) => &mut self.current.rest,
-            (Code::Ok, true) => &mut self.current.slow,
+        let is_ok = flight.bits >> 21 & 31 == u32::from(Code::Ok.number());
+        let stratum = match (is_ok, slow) {
+            (true, false) => &mut self.current.rest,
+            (true, true) => &mut self.current.slow,
             _ => &mut self.current.failed,
         };
         stratum.offer(&flight);
@@ -185,11 +209,15 @@ impl FlightRecorder {
 
     /// The call written down last belongs to this trace.
     pub fn note_trace(&mut self, record: &Record, ids: CallTrace) {
+        let (number, server) = (self.written.saturating_sub(1), record.server.unwrap_or_default());
+        self.push_trace(FlightTrace { number, ids, client: record.client, server });
+    }
+
+    fn push_trace(&mut self, trace: FlightTrace) {
         if self.traces.len() >= TRACES_MAX {
             self.traces.pop_front();
         }
-        let (number, server) = (self.written.saturating_sub(1), record.server.unwrap_or_default());
-        self.traces.push_back(FlightTrace { number, ids, client: record.client, server });
+        self.traces.push_back(trace);
     }
 
     /// What is known of the traces of the calls that have the numbers from `from` on, oldest first.
@@ -337,13 +365,7 @@ impl Default for Stratum {
 
 impl Flight {
     fn pack(at: Instant, record: &Record, components: &Components) -> Self {
-        let largest = components.ns.iter().fold(0, |all, ns| all | ns);
-        let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(u32::BITS);
-        let bits = components.stand_ins.bits()
-            | u32::from(components.kernel_sent) << 17
-            | u32::from(components.clipped) << 19
-            | u32::from(record.code.number()) << 21
-            | shift << 26;
+        let (bits, shift) = Self::bits(components, record.code);
         Self {
             at: at.0,
             method: record.method.0,
@@ -357,6 +379,36 @@ impl Flight {
             peer: record.peer.0 as u16,
             ends: components.coverage as u16 | (record.side as u16) << 3,
         }
+    }
+
+    /// A row that was one before.
+    fn of(row: &FlightRow) -> Self {
+        let (bits, shift) = Self::bits(&row.components, row.code);
+        Self {
+            at: row.at.0,
+            method: row.method.0,
+            request_bytes: row.request_bytes,
+            response_bytes: row.response_bytes,
+            parts: row.components.ns.map(|ns| (ns >> shift) as u32),
+            bits: bits | u32::from(row.slow) << 18,
+            cpu_ns: row.cpu_ns,
+            subtree: row.subtree,
+            half_width_ns: row.half_width_ns,
+            peer: row.peer.0 as u16,
+            ends: row.components.coverage as u16 | (row.side as u16) << 3,
+        }
+    }
+
+    /// What is not slow, and how far the parts are shifted.
+    fn bits(components: &Components, code: Code) -> (u32, u32) {
+        let largest = components.ns.iter().fold(0, |all, ns| all | ns);
+        let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(u32::BITS);
+        let bits = components.stand_ins.bits()
+            | u32::from(components.kernel_sent) << 17
+            | u32::from(components.clipped) << 19
+            | u32::from(code.number()) << 21
+            | shift << 26;
+        (bits, shift)
     }
 
     fn unpack(&self) -> FlightRow {
@@ -435,6 +487,7 @@ mod tests {
             prop_assert_eq!((row.side, row.code, row.at), (side, Code::from_number(code), Instant(5)));
             prop_assert_eq!((row.method, row.peer), (MethodIndex(7), PeerIndex(9)));
             prop_assert_eq!((row.request_bytes, row.response_bytes), (u32::MAX, 8));
+            prop_assert_eq!(Flight::of(&row).unpack(), row, "and once more");
             let back = row.components;
             prop_assert_eq!((back.coverage, back.clipped, back.stand_ins), (coverage, clipped, stand_ins));
             prop_assert_eq!(back.kernel_sent, kernel_sent);

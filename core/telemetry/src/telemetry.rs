@@ -326,6 +326,30 @@ impl Telemetry {
         }
     }
 
+    /// Goes on recording where a shard of another daemon stopped: these are calls of its recorder, all of some numbers.
+    pub fn take_up_calls(&mut self, calls: CallsAnswer) {
+        let CallsAnswer { next, rows, traces, methods, peers, .. } = calls;
+        let method = |(number, name): (u32, String)| {
+            (number, if name == OTHER { MethodIndex::OTHER } else { self.method(&name) })
+        };
+        let methods: BTreeMap<u32, MethodIndex> = methods.into_iter().map(method).collect();
+        let peer = |(number, name): (u32, String)| {
+            (number, if name == OTHER { PeerIndex::OTHER } else { PeerIndex(self.peers.number(&name)) })
+        };
+        let peers: BTreeMap<u32, PeerIndex> = peers.into_iter().map(peer).collect();
+        self.clocks.resize_with(self.peers.len(), || Clock::Same);
+        let first = next.saturating_sub(rows.len() as u64);
+        let mut traces = traces.into_iter().peekable();
+        for ((place, mut call), number) in (0..).zip(rows).zip(first..) {
+            call.row.method = methods.get(&call.row.method.0).copied().unwrap_or(MethodIndex::OTHER);
+            call.row.peer = peers.get(&call.row.peer.0).copied().unwrap_or(PeerIndex::OTHER);
+            self.recorder.take_up(number, &call.row);
+            if let Some((_, trace)) = traces.next_if(|(of, _)| *of == place) {
+                self.recorder.take_up_trace(trace.ids, trace.client, trace.server);
+            }
+        }
+    }
+
     fn take_traced(&mut self, max: usize) -> Vec<TracedCall> {
         let Self { traced, methods, peers, .. } = self;
         traced.take(max).map(|row| row.named(methods.name(row.method.0), peers.name(row.peer.0))).collect()

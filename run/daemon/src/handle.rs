@@ -47,7 +47,7 @@ use trunkline_module::Loader;
 use trunkline_net::{Buffers, ConnectionBudget, Interest, Poller};
 use trunkline_share::HostLimits;
 use trunkline_shm::{ControlListener, ControlSocket, WaitLimits, Waiter, monotonic_ns};
-use trunkline_telemetry::{Ask, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
+use trunkline_telemetry::{Ask, CallHistory, CallsAnswer, CallsAsk, TaxSetup, TaxTimes, TaxTotals};
 
 /// How long it is waited for what keeps a session on its shard, and between two attempts.
 const MOVE_SOON: Duration = Duration::from_secs(1);
@@ -121,6 +121,8 @@ impl Daemon {
 
     /// Takes the place of a running daemon, which hands everything over and ends ([`Daemon::hand_over`]). `build` is
     /// what this program is called. Applications, connections and calls go on; the control socket stays where it is.
+    /// What the other daemon's owner kept of what was counted when comes along
+    /// ([`HandOver::past`](crate::HandOver::past)).
     ///
     /// # Errors
     /// [`StartError`]; the other daemon goes on then.
@@ -128,8 +130,9 @@ impl Daemon {
         mut config: Config,
         arrival: &Arrival,
         build: &str,
-    ) -> Result<(Self, TakenOver), StartError> {
+    ) -> Result<(Self, TakenOver, CallHistory), StartError> {
         let mut inherited = arrival.receive(build)?;
+        let past = std::mem::take(&mut inherited.past);
         let listener = inherited.listener.take();
         let path = listener.as_ref().map(|listener| listener.path().to_owned());
         if let Some(path) = &path {
@@ -170,7 +173,7 @@ impl Daemon {
         // Every shard has turned by the time it answers.
         taken.calls = daemon.observe(&Ask::default()).iter().map(|shard| shard.snapshot.calls).sum();
         taken.paused_ns = monotonic_ns().saturating_sub(inherited.stopped_ns);
-        Ok((daemon, taken))
+        Ok((daemon, taken, past))
     }
 
     /// Starts a daemon inside this process, without a control socket: applications of this process attach with

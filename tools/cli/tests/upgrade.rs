@@ -5,9 +5,10 @@ mod support;
 
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use support::{Host, watched};
+use support::{Host, trunkline, watched};
 use trunkline::Wait;
 use trunkline_example_search::proto::QueryRequest;
 
@@ -84,6 +85,53 @@ fn every_replacement_under_load_is_known_to_have_taken_place() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(counted(), calls as u64, "no call is missing, and none counts twice");
+}
+
+/// `--last` looks back over a replacement, and who records misses no call.
+#[test]
+fn records_and_minutes_go_on() {
+    const CALLS: usize = 300;
+    watched();
+    let host = Host::start("");
+    let (_server, client) = host.serve_search();
+    let call = || {
+        let query = QueryRequest { query: "bell".into(), ..QueryRequest::default() };
+        client.query(query).wait().unwrap();
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let file = path.to_str().unwrap();
+    let mut recording = trunkline(&["--socket", host.socket().to_str().unwrap(), "record", "-o", file]);
+    recording.args(["--for", "6s", "--rate", "1e9/s"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let recording = recording.spawn().unwrap();
+    // The file is there as soon as the daemon has said where its recorders stand.
+    while !path.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    for _ in 0..2 {
+        (0..CALLS).for_each(|_| call());
+        let upgraded = host.verb(&["upgrade"], "");
+        assert_eq!(upgraded.code, Some(0), "{upgraded:?}");
+    }
+    let recording = recording.wait_with_output().unwrap();
+    assert!(recording.status.success(), "{recording:?}");
+    assert!(!String::from_utf8_lossy(&recording.stdout).contains("overwritten"), "{recording:?}");
+    let csv = host.verb(&["export", "--csv", file], "");
+    let recorded =
+        csv.out.lines().filter(|line| line.contains(",made,") && line.contains("Search/Query")).count();
+    // The last answer's end is told with the next call.
+    assert!((2 * CALLS - 1..=2 * CALLS).contains(&recorded), "{recorded} of {}", 2 * CALLS);
+
+    let past = host.verb(&["explain", "--json", "Search/Query", "--last", "5m"], "");
+    let past: Value = serde_json::from_str(&past.out).unwrap_or_else(|error| panic!("{error}: {past:?}"));
+    let sides = past["now"]["sides"].as_array().unwrap();
+    let made = sides.iter().find(|side| side["side"] == "made here").unwrap_or_else(|| panic!("{past}"));
+    assert!(made["calls"].as_u64() >= Some(2 * CALLS as u64 - 1), "{past}");
+    // How sure a mean is is told as before: what minutes keep of it came along, too.
+    let of_handler = made["components"].as_array().unwrap();
+    let of_handler = of_handler.iter().find(|one| one["name"] == "server_application").unwrap();
+    let [low, high] = [0, 1].map(|end| of_handler["interval_ns"][end].as_f64().unwrap());
+    assert!(low < high, "{of_handler}");
 }
 
 /// A manager that saw its main process end, and had not heard of another, would end the service.

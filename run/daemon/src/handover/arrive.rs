@@ -14,7 +14,7 @@ use std::time::Duration;
 use trunkline_engine::{BoundSchema, PeerKey, SessionKey};
 use trunkline_net::Portable;
 use trunkline_shm::{ControlListener, ControlSocket, inherited_socket};
-use trunkline_telemetry::Entry;
+use trunkline_telemetry::{CallHistory, CallsAnswer, Entry};
 
 /// Longest the old daemon may take for a step of its own: it waits for gRPC calls to end in between.
 const STEP_MAX: Duration = Duration::from_secs(120);
@@ -74,6 +74,10 @@ pub(crate) struct Inherited {
     pub stopped_ns: u64,
     /// What shards have counted, by their numbers.
     pub counted: Vec<(usize, Vec<Entry>)>,
+    /// What they have recorded, by their numbers, in the order in which it was.
+    pub recorded: Vec<(usize, CallsAnswer)>,
+    /// What was counted when.
+    pub past: CallHistory,
 }
 
 /// An application's connection.
@@ -143,7 +147,10 @@ impl Arrival {
     /// # Errors
     /// [`TakeOverError`].
     pub(crate) fn receive(&self, build: &str) -> Result<Inherited, TakeOverError> {
-        self.channel.send(&Word::Able { build: build.to_owned(), prepares: true, counts: true }, &[])?;
+        self.channel.send(
+            &Word::Able { build: build.to_owned(), prepares: true, counts: true, records: true },
+            &[],
+        )?;
         let mut inherited = Inherited {
             listener: None,
             sessions: 0,
@@ -153,6 +160,8 @@ impl Arrival {
             prepared: Vec::new(),
             stopped_ns: 0,
             counted: Vec::new(),
+            recorded: Vec::new(),
+            past: CallHistory::default(),
         };
         loop {
             let (word, fds) = self.channel.next()?;
@@ -229,6 +238,12 @@ impl Inherited {
                 self.shard(shard)?;
                 self.counted.push((shard, series));
             }
+            Word::Recorded { shard, part } => {
+                self.shard(shard)?;
+                // What cannot be read is left out, and the recorder begins behind it.
+                self.recorded.extend(part.calls().map(|calls| (shard, calls)));
+            }
+            Word::Past(past) => self.past = past.taken_up(),
             Word::Modules { shard, states } => self.shard(shard)?.modules = states.into_vec(),
             Word::Memory { shard, session, memory } => {
                 self.shard(shard)?.memory.push((SessionKey::from_bits(session), memory, fds));

@@ -1,6 +1,7 @@
 //! The old daemon's side: starts the new program, leads through the steps, and takes everything back if one fails.
 
 use super::order::{Leave, LeaveError, Moved, SentSets, Stand};
+use super::records::{PARTS_MAX, RecordedPart};
 use super::wire::{Channel, ChannelError, VERSION, Word};
 use crate::command::{Command as ShardCommand, ControlMessage, ShardSender};
 use crate::handle::Daemon;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 use trunkline_engine::GrpcLeft;
 use trunkline_module::{Untrusted, check_trusted, open_regular};
 use trunkline_shm::{ControlSocket, monotonic_ns};
+use trunkline_telemetry::{CallHistory, CallsAsk};
 
 /// How often gRPC connections are looked at while they end.
 const LOOK: Duration = Duration::from_millis(5);
@@ -45,6 +47,8 @@ pub struct HandOver {
     pub arguments: Vec<OsString>,
     /// What the program of this daemon is called.
     pub build: String,
+    /// What was counted when, for the new daemon to go on with.
+    pub past: CallHistory,
     /// Time gRPC connections get for their calls to end.
     pub grace: Duration,
     /// Longest the new daemon may take to say that it can take over: to start, to read a configuration, to load
@@ -171,25 +175,32 @@ impl Daemon {
         let channel = Arc::new(Channel::new(socket, order.start_max).map_err(own)?);
         let (process_id, shards) = (std::process::id(), self.shards().len());
         let hello = Word::Hello { version: VERSION, build: order.build.clone(), process: process_id, shards };
-        let (build, prepares, counts) =
+        let (build, prepares, counts, records) =
             match channel.send(&hello, &[]).and_then(|()| channel.next()).map_err(lost)?.0 {
-                Word::Able { build, prepares, counts } => (build, prepares, counts),
+                Word::Able { build, prepares, counts, records } => (build, prepares, counts, records),
                 Word::Unable { why } => return Err(HandOverError::Refused(why)),
                 other => return Err(HandOverError::Refused(format!("it answered {other:?}"))),
             };
         tell(Step::Able { build: build.clone() });
+        let mut recorded = vec![0; if records { shards } else { 0 }];
+        if records {
+            channel.send(&Word::Past(Box::new(order.past.clone())), &[]).map_err(lost)?;
+            self.send_recorded(&channel, &mut recorded)?;
+        }
         let sets = Arc::new(SentSets::new(prepares));
         self.send_schemas(&channel, &sets)?;
         tell(Step::Prepared);
         let left = self.drain_grpc(order.grace);
         // Those that were bound meanwhile.
         self.send_schemas(&channel, &sets)?;
+        self.send_recorded(&channel, &mut recorded)?;
         tell(Step::Drained { left });
         // A change that was written down and not handed over would come back at the next start.
         let unchanging = self.kept.hold();
         let stopped_ns = monotonic_ns();
         channel.set_step_max(order.step_max).map_err(own)?;
-        let (moved, standing) = self.stop_and_send(&channel, (&sets, counts), order.step_max, tell)?;
+        let (moved, standing) =
+            self.stop_and_send(&channel, (&sets, counts, recorded.into()), order.step_max, tell)?;
         channel.send(&Word::End { stopped_ns }, &[]).map_err(lost)?;
         tell(Step::Sent);
         match channel.next().map_err(lost)?.0 {
@@ -226,6 +237,26 @@ impl Daemon {
         }
     }
 
+    /// Sends the calls that shards have recorded since these numbers, while they turn. What is behind
+    /// [`PARTS_MAX`] parts is sent when they stand.
+    fn send_recorded(&self, channel: &Channel, from: &mut [u64]) -> Result<(), HandOverError> {
+        for (index, (shard, from)) in self.shards().iter().zip(from).enumerate() {
+            for _ in 0..PARTS_MAX {
+                let ask = CallsAsk::all_from(*from);
+                let Some(calls) = shard.ask(|reply| ShardCommand::Calls { ask, reply }) else { break };
+                let more = calls.more;
+                *from = calls.next;
+                if let Some(part) = RecordedPart::of(calls) {
+                    channel.send(&Word::Recorded { shard: index, part }, &[]).map_err(lost)?;
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Has gRPC connections end with their calls, as far as they do within `grace`: those that are there first, so
     /// that a long call holds up nobody else; then, for a moment in which nothing new is begun, all. How many calls are
     /// left.
@@ -258,7 +289,7 @@ impl Daemon {
     fn stop_and_send(
         &self,
         to: &Arc<Channel>,
-        (sets, counts): (&Arc<SentSets>, bool),
+        (sets, counts, recorded): (&Arc<SentSets>, bool, Arc<[u64]>),
         step_max: Duration,
         tell: &mut dyn FnMut(Step),
     ) -> Result<(Moved, Vec<Sender<Infallible>>), HandOverError> {
@@ -266,8 +297,8 @@ impl Daemon {
         let mut part = |give: &dyn Fn(Box<Leave>)| {
             let (done, sent) = channel();
             let (holds, in_vain) = channel();
-            let (channel, sets) = (Arc::clone(to), Arc::clone(sets));
-            give(Box::new(Leave { channel, sets, counts, done, in_vain }));
+            let (channel, sets, recorded) = (Arc::clone(to), Arc::clone(sets), Arc::clone(&recorded));
+            give(Box::new(Leave { channel, sets, counts, recorded, done, in_vain }));
             standing.push(holds);
             let part = match sent.recv_timeout(step_max) {
                 Ok(Ok(part)) => part,

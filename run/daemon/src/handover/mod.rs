@@ -8,6 +8,7 @@
 //!   old (leave.rs, parts.rs)                 new (arrive.rs)
 //!     Hello: version, build          ──▶       version known? configuration good?
 //!                                    ◀──     Able, or Unable with the reason
+//!     Past, Recorded …               ──▶       minutes, and calls that were recorded until now
 //!     Schema, Schema … Prepare       ──▶       builds their tables
 //!                                    ◀──     Prepared
 //!   ┌ control thread and shards stop
@@ -16,6 +17,7 @@
 //!   │ State (of the engine)          ──▶       a fresh engine reads it (core/engine, handover/)
 //!   │ Memory, Peer …                 ──▶       rings and heaps mapped, sockets kept
 //!   │ Counted                        ──▶       histograms go on
+//!   │ Recorded                       ──▶       the last calls one by one
 //!   │ End                            ──▶       everything there?
 //!   │                                ◀──     Ready, or Failed with the reason
 //!   │ Go                             ──▶     tells applications of their new heaps, turns
@@ -47,6 +49,7 @@ mod arrive;
 mod leave;
 mod order;
 mod parts;
+mod records;
 mod settle;
 mod wire;
 

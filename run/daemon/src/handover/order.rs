@@ -15,6 +15,8 @@ pub(crate) struct Leave {
     pub sets: Arc<SentSets>,
     /// The other daemon goes on counting.
     pub counts: bool,
+    /// Its shards have the calls that were recorded, up to these numbers; none: it does not want them.
+    pub recorded: Arc<[u64]>,
     /// Told when everything was sent, or why not.
     pub done: Sender<Result<Moved, LeaveError>>,
     /// Ends when it was in vain, and only then: what the other daemon has is not to be touched again, not even for the

@@ -1,6 +1,7 @@
 //! What the control thread and a shard hand over, each from its own thread, and how they go on if it was in vain.
 
 use super::order::{Leave, LeaveError, Moved, PartsSent, SentSets, Stand, Standing};
+use super::records::RecordedPart;
 use super::wire::{Channel, Memory, Secure, Word};
 use crate::clock::now;
 use crate::control::Control;
@@ -10,7 +11,7 @@ use serde_bytes::ByteBuf;
 use trunkline_engine::R2p2Port;
 use trunkline_policy::encode_modules;
 use trunkline_shm::RingIndices;
-use trunkline_telemetry::Ask;
+use trunkline_telemetry::{Ask, CallsAsk};
 
 impl Control {
     /// Hands the control socket and its connections over. Comes back only if that was in vain.
@@ -54,9 +55,14 @@ pub(crate) fn hand_over(shard: &mut Shard, leave: Box<Leave>) -> PartsSent {
     shard.crossings.park(&mut shard.engine);
     shard.sockets.make_portable();
     let sent = send_parts(shard, &leave.channel, &leave.sets);
-    let sent = sent.and_then(|moved| match leave.counts {
-        true => send_counted(shard, &leave.channel).map(|()| moved),
-        false => Ok(moved),
+    let sent = sent.and_then(|moved| {
+        if leave.counts {
+            send_counted(shard, &leave.channel)?;
+        }
+        if let Some(from) = leave.recorded.get(shard.index) {
+            send_recorded(shard, &leave.channel, *from)?;
+        }
+        Ok(moved)
     });
     let _ = leave.done.send(sent);
     PartsSent(leave)
@@ -119,6 +125,22 @@ fn send_counted(shard: &mut Shard, channel: &Channel) -> Result<(), LeaveError> 
     let series = shard.engine.telemetry().snapshot(now(), &Ask::default()).series;
     channel.send(&Word::Counted { shard: shard.index, series }, &[])?;
     Ok(())
+}
+
+/// The calls it has recorded since it was asked last.
+fn send_recorded(shard: &mut Shard, channel: &Channel, from: u64) -> Result<(), LeaveError> {
+    let mut ask = CallsAsk::all_from(from);
+    loop {
+        let calls = shard.engine.telemetry().calls(&ask);
+        let (next, more) = (calls.next, calls.more);
+        if let Some(part) = RecordedPart::of(calls) {
+            channel.send(&Word::Recorded { shard: shard.index, part }, &[])?;
+        }
+        ask.from = Some(next);
+        if !more {
+            return Ok(());
+        }
+    }
 }
 
 fn send_memory(shard: &Shard, channel: &Channel) -> Result<(), LeaveError> {

@@ -103,6 +103,12 @@ impl Inherited {
                 shard.engine.telemetry().take_up(counted);
             }
         }
+        // Of one that is left over they would be in the order of two clocks of numbers.
+        for (index, calls) in self.recorded.drain(..) {
+            if let Some(shard) = shards.get_mut(index) {
+                shard.engine.telemetry().take_up_calls(calls);
+            }
+        }
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! The words of a hand-over, and the socket they travel on.
 
+use super::records::RecordedPart;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use trunkline_shm::{
     BLOB_BYTES_MAX, BlockState, ControlError, ControlSocket, PACKET_FDS_MAX, RingIndices, SessionConfig,
     create_blob, read_blob,
 };
-use trunkline_telemetry::Entry;
+use trunkline_telemetry::{CallHistory, Entry};
 use zeroize::Zeroizing;
 
 /// Version of these words and of the state they carry. A daemon hands over only to one that knows its version.
@@ -37,6 +38,9 @@ pub enum Word {
         /// It knows [`Word::Counted`].
         #[serde(default)]
         counts: bool,
+        /// It knows [`Word::Past`] and [`Word::Recorded`].
+        #[serde(default)]
+        records: bool,
     },
     /// New: it cannot.
     Unable { why: String },
@@ -76,6 +80,10 @@ pub enum Word {
     Modules { shard: usize, states: serde_bytes::ByteBuf },
     /// Old: what a shard's telemetry has counted.
     Counted { shard: usize, series: Vec<Entry> },
+    /// Old: what was counted when.
+    Past(Box<CallHistory>),
+    /// Old: calls that a shard has recorded, oldest first; each word goes on where the one before it ended.
+    Recorded { shard: usize, part: RecordedPart },
     /// Old: a session's memory. Descriptors: rings, send heap; and if it lives own doorbell, both ends of the other.
     Memory { shard: usize, session: u64, memory: Memory },
     /// Old: a connection to another daemon. Descriptor: its socket. With TLS, the keys follow in a packet of their own,
@@ -417,7 +425,10 @@ mod tests {
         let Word::State { sets, numbers, .. } = said(&state) else { panic!("another word") };
         assert_eq!((sets.len(), numbers), (1, Vec::new()));
         let able = said(&Earlier::Able { build: "x".into() });
-        assert!(matches!(able, Word::Able { prepares: false, counts: false, .. }), "{able:?}");
+        assert!(
+            matches!(able, Word::Able { prepares: false, counts: false, records: false, .. }),
+            "{able:?}"
+        );
     }
 
     proptest! {

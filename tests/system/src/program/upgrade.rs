@@ -38,6 +38,7 @@ pub fn replace_and_kill(daemon: &Daemon, arguments: &[&str], dies: Dies, when: &
         binary,
         arguments: arguments.iter().map(Into::into).collect(),
         build: "probe".into(),
+        past: CallHistory::default(),
         grace: Duration::from_millis(500),
         start_max: if arguments.contains(&HANGS) { HANGING_MAX } else { STEP_MAX },
         step_max: STEP_MAX,
@@ -85,7 +86,8 @@ fn name_of(step: &HandOverStep) -> &'static str {
 /// Why not, in words.
 pub fn take_over(config: Config, descriptor: &str) -> Result<(Daemon, String), String> {
     let arrival = arrival(descriptor)?;
-    let (daemon, taken) = Daemon::take_over(config, &arrival, "probe").map_err(|error| error.to_string())?;
+    let (daemon, taken, _) =
+        Daemon::take_over(config, &arrival, "probe").map_err(|error| error.to_string())?;
     let process = std::process::id();
     let moved = format!("{} {} {}", taken.sessions, taken.connections, taken.calls);
     Ok((daemon, format!("took-over {process} {} {moved}", taken.paused_ns)))

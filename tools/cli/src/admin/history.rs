@@ -18,6 +18,17 @@ const SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 pub struct Chronicle(Arc<Mutex<CallHistory>>);
 
 impl Chronicle {
+    /// Goes on with that of another daemon.
+    pub fn of(past: CallHistory) -> Self {
+        Self(Arc::new(Mutex::new(past)))
+    }
+
+    /// What there is, up to now.
+    pub fn noted<H: Host>(&self, host: &H) -> CallHistory {
+        self.note(host);
+        self.lock().clone()
+    }
+
     /// Notes what is counted, once a minute, for as long as the host is there.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The running daemon as the admin API sees it.
 
-use crate::admin::{Facts, Host, UpgradeState, UpgradeWish};
+use crate::admin::{Chronicle, Facts, Host, UpgradeState, UpgradeWish};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,6 +19,8 @@ pub struct DaemonHost {
     pub socket: PathBuf,
     /// Where changes are written down.
     pub audit_log: PathBuf,
+    /// What was counted when.
+    pub history: Chronicle,
     /// When it was started.
     pub started: Instant,
     /// How far its replacement is.

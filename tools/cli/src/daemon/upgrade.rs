@@ -4,7 +4,7 @@ use super::host::DaemonHost;
 use crate::admin::{UpgradeState, UpgradeWish};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use trunkline_daemon::{HandOver, HandOverStep, Handed};
 
@@ -27,11 +27,12 @@ pub fn own_binary() -> &'static PathBuf {
 }
 
 /// Hands over, and ends this process; or goes on, and says why.
-pub fn hand_over(host: &DaemonHost, wish: UpgradeWish) {
+pub fn hand_over(host: &Arc<DaemonHost>, wish: UpgradeWish) {
     let order = HandOver {
         binary: wish.binary.unwrap_or_else(|| own_binary().clone()),
         arguments: arguments(std::env::args_os().skip(1)),
         build: build(),
+        past: host.history.noted(&Arc::downgrade(host)),
         grace: wish.grace,
         start_max: START_MAX,
         step_max: STEP_MAX,

@@ -193,19 +193,19 @@ fn start(
 ) -> Result<DaemonHost, DaemonError> {
     let (node, audit_log) = (config.node().to_owned(), config.admin.audit_log.clone());
     let started = Instant::now();
-    let (daemon, taken) = match arrival {
+    let (daemon, taken, history) = match arrival {
         Some(arrival) => {
-            let (daemon, taken) = Daemon::take_over(config, arrival, &upgrade::build())?;
-            (daemon, Some(taken))
+            let (daemon, taken, past) = Daemon::take_over(config, arrival, &upgrade::build())?;
+            (daemon, Some(taken), Chronicle::of(past))
         }
         None => {
             find_place(&mut config)?;
-            (Daemon::start(config)?, None)
+            (Daemon::start(config)?, None, Chronicle::default())
         }
     };
     let socket = daemon.control_path().map_or_else(PathBuf::new, PathBuf::from);
     let upgrade = Mutex::new(UpgradeState { taken, ..UpgradeState::default() });
-    Ok(DaemonHost { daemon: Arc::new(daemon), node, socket, audit_log, started, upgrade, orders })
+    Ok(DaemonHost { daemon: Arc::new(daemon), node, socket, audit_log, history, started, upgrade, orders })
 }
 
 /// The socket's path, if nobody has named one.
@@ -220,7 +220,7 @@ fn find_place(config: &mut Config) -> Result<(), DaemonError> {
 
 /// The admin API is an application like any other: it attaches where everybody does.
 fn serve_admin(host: &Arc<DaemonHost>) -> Result<ServerHandle, Status> {
-    let history = Chronicle::default();
+    let history = host.history.clone();
     history.keep(Arc::downgrade(host)).map_err(|error| Status::internal(format!("history: {error}")))?;
     let service = AdminService::new(Arc::downgrade(host), history)
         .map_err(|error| Status::internal(format!("admin looks: {error}")))?;
