@@ -330,7 +330,7 @@ mod tests {
         let mut old = Telemetry::new();
         let call = |telemetry: &mut Telemetry, n: u64| {
             let method = telemetry.method(&format!("/a.B/C{}", n % 3));
-            let peer = telemetry.peer(if n % 2 == 0 { "x" } else { "y" }, true);
+            let peer = telemetry.peer(if n.is_multiple_of(2) { "x" } else { "y" }, true);
             let server = None;
             let (request_bytes, response_bytes) = (n, 2 * n);
             let (side, code, client) = (Side::Made, Code::Ok, Default::default());

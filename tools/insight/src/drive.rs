@@ -257,6 +257,8 @@ fn kept(planned: &Fleet, recorded: &Fleet, args: &DriveArgs) -> Vec<RecordBlock>
         let ancestors = call.ancestors;
         blocks[call.block as usize].rows.push(RecordedCall { row, weight, ancestors });
     }
+    // Until the first call has ended there is nothing to compare with.
+    blocks.retain(|block| !block.rows.is_empty());
     for block in &mut blocks {
         block.head.calls_seen = block.rows.len() as u64;
     }
