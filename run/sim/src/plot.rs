@@ -80,4 +80,25 @@ mod tests {
         }
         assert!(!page.contains("NaN") && page.ends_with("</html>\n"));
     }
+
+    /// `examples/paper.rs` writes them, in minutes; that they are of today shows at one point of each.
+    #[test]
+    fn the_published_pages_are_what_is_simulated() {
+        for name in ["fixed", "exponential", "bimodal", "heavy"] {
+            let path = format!("{}/../../docs/plots/sim-all-{name}.html", env!("CARGO_MANIFEST_DIR"));
+            let published = std::fs::read_to_string(path).unwrap();
+            let service = format!("{name}:25000ns").parse().unwrap();
+            let (workers, travel_ns, requests, seed) = (16, 15_000, 200_000, 1);
+            let scenario = Scenario { workers, service, travel_ns, load: 0.0, requests, seed };
+            let sweep = Sweep { scenario, loads: vec![0.9], policies: vec![Policy::default()] };
+            let curves = sweep.run();
+            let own = page(&[(sweep, curves)]);
+            let head = own.split("<h2").next().unwrap();
+            assert!(published.starts_with(head), "{name}: drawn by another plotting module");
+            let rows = own.split("<tr>").filter(|row| row.contains("<td>jbsq(auto)"));
+            let row = rows.last().and_then(|row| row.split("</tr>").next()).unwrap();
+            let command = "cargo run --release -p trunkline-sim --example paper docs/plots";
+            assert!(published.contains(row), "{name}: {row} is not there: {command}");
+        }
+    }
 }
