@@ -1,9 +1,10 @@
 //! Calls one by one for who keeps them: which ones, with what weight, and as which bytes (docs/insight.md).
 
 use crate::component::{Component, Components, Coverage, StampSet};
+use crate::flight::FlightRow;
 use crate::record::Side;
 use crate::recorded_trace::RecordedTrace;
-use crate::recorder::{FlightRecorder, FlightRow};
+use crate::recorder::FlightRecorder;
 use crate::row_fault::RowFault;
 use crate::{MethodIndex, PeerIndex};
 use trunkline_call::{Code, Instant, mix};
@@ -207,9 +208,16 @@ mod tests {
     use super::*;
     use crate::Record;
     use crate::Telemetry;
+    use crate::flight::Flight;
     use crate::recorder::RING_CALLS;
     use crate::traced::CallTrace;
     use proptest::prelude::*;
+
+    fn flight(at: u64, record: &Record, slow: bool) -> Flight {
+        let (mut flight, _) = Flight::pack(Instant(at), record, &Components::default(), 0, 5);
+        flight.bits |= u32::from(slow) * Flight::SLOW;
+        flight
+    }
 
     fn recorder(calls: u64) -> FlightRecorder {
         let mut recorder = FlightRecorder::new();
@@ -225,7 +233,7 @@ mod tests {
                 client: Default::default(),
                 server: None,
             };
-            recorder.record(Instant(n + 1), &record, &Components::default(), n % 20 == 3, 5);
+            recorder.record(&flight(n + 1, &record, n % 20 == 3));
         }
         recorder
     }
@@ -282,7 +290,7 @@ mod tests {
                     client: Default::default(),
                     server: None,
                 };
-                recorder.record(Instant(n + 2_000), &record, &Components::default(), false, 5);
+                recorder.record(&flight(n + 2_000, &record, false));
                 let ids = CallTrace { trace: (n / 2 + 1).into(), span: n * salt + 1, ..CallTrace::default() };
                 recorder.note_trace(&record, ids);
             }

@@ -55,6 +55,28 @@ pub struct ClockPair {
     estimated_at: f64,
 }
 
+/// Both ends of both wires of a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wires {
+    /// k6
+    pub sent: Instant,
+    /// k7
+    pub arrived: Instant,
+    /// k14
+    pub left: Instant,
+    /// k15
+    pub received: Instant,
+    /// Nothing left the client's host.
+    pub stayed: bool,
+}
+
+impl Wires {
+    pub fn of(client: &ClientLine, server: &ServerLine) -> Self {
+        let (client, stayed, server) = (&client.stamps, client.stayed, &server.stamps);
+        Self { sent: client.k6, arrived: server.k7, left: server.k14, received: client.k15, stayed }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     client_ns: u64,
@@ -92,18 +114,19 @@ impl ClockPair {
 
     /// Takes in what one call proves. A call whose stamps contradict themselves proves nothing.
     pub fn observe(&mut self, client: &ClientStamps, server: &ServerStamps) {
-        self.observe_lines(&ClientLine::of(client, Instant(u64::MAX)), &ServerLine::of(server));
+        let (client, server) = (ClientLine::of(client, Instant(u64::MAX)), ServerLine::of(server));
+        self.observe_wires(&Wires::of(&client, &server));
     }
 
-    pub(crate) fn observe_lines(&mut self, client: &ClientLine, server: &ServerLine) {
-        if client.stayed || server.stay_ns() > client.away_ns() {
+    pub(crate) fn observe_wires(&mut self, wires: &Wires) {
+        let Wires { sent, arrived, left, received, stayed } = *wires;
+        if stayed || left.since_ns(arrived) > received.since_ns(sent) {
             return;
         }
-        let (c, s) = (&client.stamps, &server.stamps);
-        let upper_ns = apart_ns(s.k7.0, c.k6.0);
-        let lower_ns = apart_ns(s.k14.0, c.k15.0);
-        let origin = *self.origin.get_or_insert(Origin { client_ns: c.k6.0, offset_ns: upper_ns });
-        let (sent_at, received_at) = (origin.time(c.k6.0), origin.time(c.k15.0));
+        let upper_ns = apart_ns(arrived.0, sent.0);
+        let lower_ns = apart_ns(left.0, received.0);
+        let origin = *self.origin.get_or_insert(Origin { client_ns: sent.0, offset_ns: upper_ns });
+        let (sent_at, received_at) = (origin.time(sent.0), origin.time(received.0));
         if received_at >= self.open.start + WINDOW_NS as f64 {
             self.close(received_at);
         }

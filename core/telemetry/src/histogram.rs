@@ -17,6 +17,8 @@ pub struct Histogram {
     max: u64,
     /// Of a copy [without counts](Histogram::sum_only): the sum of squares, by the middles of buckets.
     squares: u128,
+    /// Values that were counted by another that stands for them.
+    stood_for: u64,
 }
 
 /// Most buckets a histogram can have.
@@ -40,17 +42,19 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Counts each of `values` once. Its lines, its sum and its maximum stay at hand meanwhile.
-    pub fn record_all(&mut self, values: impl Iterator<Item = u64>) {
-        let (mut sum, mut max) = (self.sum, self.max);
-        for value in values {
+    /// Counts values that come to `sum`: by some of them, each with the number of values that it stands for, itself
+    /// included. The maximum is that of those.
+    pub fn record_by(&mut self, some: impl Iterator<Item = (u64, u64)>, sum: u64) {
+        let (mut max, mut stood_for) = (self.max, self.stood_for);
+        for (value, stands_for) in some {
             let (power, place) = bucket(value);
             let line = self.line(power);
-            self.lines[line][place] += 1;
-            sum += u128::from(value);
+            self.lines[line][place] += stands_for;
+            stood_for += stands_for - 1;
             max = max.max(value);
         }
-        (self.sum, self.max) = (sum, max);
+        (self.max, self.stood_for) = (max, stood_for);
+        self.sum += u128::from(sum);
     }
 
     /// The smallest bucket below which at least `share` (0…1) of the values lie, by its middle; the largest value for
@@ -79,6 +83,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(other.sum);
         self.squares = self.squares.saturating_add(other.squares);
         self.max = self.max.max(other.max);
+        self.stood_for = self.stood_for.saturating_add(other.stood_for);
     }
 
     /// The values counted here and not yet in `earlier`, an older copy of this histogram. The maximum is that of the
@@ -94,6 +99,7 @@ impl Histogram {
         }
         left.sum = self.sum.saturating_sub(earlier.sum);
         left.squares = self.squares.saturating_sub(earlier.squares);
+        left.stood_for = self.stood_for.saturating_sub(earlier.stood_for);
         left
     }
 
@@ -119,9 +125,14 @@ impl Histogram {
             .filter(|(_, n)| *n > 0)
     }
 
-    /// Values recorded.
+    /// Values counted.
     pub fn count(&self) -> u64 {
         self.lines.iter().flatten().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// Values that were looked at themselves: what is said of percentiles rests on so many.
+    pub fn looked_at(&self) -> u64 {
+        self.count().saturating_sub(self.stood_for)
     }
 
     /// Their sum.
@@ -214,6 +225,8 @@ struct Sparse {
     /// Of a copy without counts.
     #[serde(default, skip_serializing_if = "is_zero")]
     squares: u128,
+    #[serde(default)]
+    stood_for: u64,
 }
 
 fn is_zero(squares: &u128) -> bool {
@@ -223,7 +236,8 @@ fn is_zero(squares: &u128) -> bool {
 impl From<Histogram> for Sparse {
     fn from(histogram: Histogram) -> Self {
         let buckets = histogram.buckets().map(|(id, n)| (id as u16, n)).collect();
-        Self { buckets, sum: histogram.sum, max: histogram.max, squares: histogram.squares }
+        let Histogram { sum, max, squares, stood_for, .. } = histogram;
+        Self { buckets, sum, max, squares, stood_for }
     }
 }
 
@@ -231,9 +245,9 @@ impl TryFrom<Sparse> for Histogram {
     type Error = String;
 
     fn try_from(sparse: Sparse) -> Result<Self, String> {
-        let Sparse { sum, max, squares, .. } = sparse;
-        let mut histogram = Self { sum, max, squares, ..Self::default() };
-        for (id, n) in sparse.buckets {
+        let Sparse { buckets, sum, max, squares, stood_for } = sparse;
+        let mut histogram = Self { sum, max, squares, stood_for, ..Self::default() };
+        for (id, n) in buckets {
             if usize::from(id) >= BUCKETS {
                 return Err(format!("bucket {id}: a histogram has {BUCKETS}"));
             }

@@ -193,7 +193,7 @@ impl QuantileInterval {
     /// Of a histogram. The interval is that of order statistics: it takes nothing for granted about how durations are
     /// spread, only that calls are independent of each other, and is as wide as few calls make it.
     pub fn of(histogram: &Histogram, share: f64) -> Self {
-        let count = histogram.count() as f64;
+        let count = histogram.looked_at() as f64;
         if count == 0.0 {
             return Self::default();
         }
@@ -250,7 +250,7 @@ mod tests {
         let entry = |(method, calls): &(&str, u64)| {
             let mut series = Series::default();
             series.codes[0] = *calls;
-            series.total.record_all((0..*calls.min(&3)).map(|_| 1_000));
+            (0..*calls.min(&3)).for_each(|_| series.total.record(1_000));
             let exemplars = Exemplars::default();
             Entry { side: Side::Made, method: (*method).to_owned(), peer: "p".into(), series, exemplars }
         };
@@ -308,7 +308,7 @@ mod tests {
     fn intervals_are_as_wide_as_few_calls_make_them() {
         let of = |count: u64| {
             let mut histogram = Histogram::default();
-            histogram.record_all((1..=count).map(|n| n * 1_000_000 / count));
+            (1..=count).for_each(|n| histogram.record(n * 1_000_000 / count));
             QuantileInterval::of(&histogram, 0.5)
         };
         let (few, many) = (of(100), of(100_000));
@@ -323,7 +323,7 @@ mod tests {
         // Half of the calls have 1 ms, the others nothing: the standard deviation is half a millisecond.
         let of = |calls: u64, whole: bool| {
             let mut histogram = Histogram::default();
-            histogram.record_all((0..calls).map(|n| (n % 2) * 1_000_000));
+            (0..calls).for_each(|n| histogram.record((n % 2) * 1_000_000));
             // The history keeps copies without counts.
             MeanInterval::of(&if whole { histogram } else { histogram.sum_only() }, calls)
         };

@@ -47,11 +47,13 @@
 //!   cost` prints what it costs.
 #![forbid(unsafe_code)]
 
+mod batch;
 mod calls;
 mod clock;
 mod component;
 mod explain;
 mod exposition;
+mod flight;
 pub mod histogram;
 mod history;
 mod index;
@@ -79,12 +81,13 @@ pub use clock::{ClockOffset, ClockPair};
 pub use component::{Component, Components, Coverage, Stamp, StampSet};
 pub use explain::{Explanation, Row, Spread};
 pub use exposition::{BoundCounts, Exposition, Figure, FigureFamily, FigureKind, FigurePoint};
+pub use flight::FlightRow;
 pub use histogram::Histogram;
 pub use history::{CallHistory, MeanInterval, Past, QuantileInterval};
 pub use index::{MethodIndex, PeerIndex};
 pub use record::{Record, Side};
 pub use recorded_trace::RecordedTrace;
-pub use recorder::{FlightRecorder, FlightRow, Weighted};
+pub use recorder::{FlightRecorder, Weighted};
 pub use resample::Intervals;
 pub use row_fault::RowFault;
 pub use sample_file::{CallSample, SampleEntry, SampleFault, SampleFaults, SampleFileReader};

@@ -1,11 +1,10 @@
 //! The flight recorder: the last calls one by one, and the ones worth keeping for longer.
 
-use crate::component::{Component, Components, Coverage, StampSet};
-use crate::record::{Record, Side};
+use crate::flight::{Flight, FlightRow};
+use crate::record::Record;
 use crate::traced::CallTrace;
-use crate::{MethodIndex, PeerIndex};
 use std::collections::VecDeque;
-use trunkline_call::{ClientStamps, Code, Instant, ServerStamps};
+use trunkline_call::{ClientStamps, Instant, ServerStamps};
 
 /// Calls in the ring. At 80 bytes each, 5 MiB per shard, of which only what was written is resident.
 pub const RING_CALLS: usize = 64 * 1024;
@@ -60,35 +59,6 @@ struct Strata {
     rest: Stratum,
 }
 
-/// One recorded call, as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlightRow {
-    /// When it ended.
-    pub at: Instant,
-    /// Which end this host was.
-    pub side: Side,
-    /// The method.
-    pub method: MethodIndex,
-    /// The other host.
-    pub peer: PeerIndex,
-    /// How it ended.
-    pub code: Code,
-    /// Where its time went. A part of a call longer than 4.29 s is exact to one in 2³¹ of the call.
-    pub components: Components,
-    /// Request message bytes, at most `u32::MAX`.
-    pub request_bytes: u32,
-    /// Response message bytes, at most `u32::MAX`.
-    pub response_bytes: u32,
-    /// Processor time of the handler, at most 4.29 s; 0 if it told none.
-    pub cpu_ns: u32,
-    /// Calls below this one, itself included; 0 if nobody told.
-    pub subtree: u32,
-    /// How much the two wires may have to give each other; `u32::MAX` if nothing is known of the other clock.
-    pub half_width_ns: u32,
-    /// It was among the slowest twentieth of its method when it ended.
-    pub slow: bool,
-}
-
 /// What is kept of a call that belongs to a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlightTrace {
@@ -111,27 +81,6 @@ pub struct Weighted {
     pub weight: u64,
 }
 
-/// A row as it is kept.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    at: u64,
-    method: u32,
-    request_bytes: u32,
-    response_bytes: u32,
-    /// Nanoseconds >> `shift`.
-    parts: [u32; Component::COUNT],
-    /// Bits 0…16 stand-ins, 17 kernel sent, 18 slow, 19 clipped, 21…25 code, 26…31 shift.
-    bits: u32,
-    cpu_ns: u32,
-    subtree: u32,
-    half_width_ns: u32,
-    peer: u16,
-    /// Bits 0…2 coverage, 3…4 side.
-    ends: u16,
-}
-
-const _: () = assert!(size_of::<Flight>() == 80);
-
 /// An evenly thinned sample.
 #[derive(Debug)]
 struct Stratum {
@@ -148,22 +97,6 @@ impl FlightRecorder {
         Self::default()
     }
 
-    /// Writes one call down; `slow` if it is among the slowest twentieth of its method. `half_width_ns` is how well the
-    /// other host's clock is known.
-    pub fn record(
-        &mut self,
-        at: Instant,
-        record: &Record,
-        components: &Components,
-        slow: bool,
-        half_width_ns: u64,
-    ) {
-        let mut flight = Flight::pack(at, record, components);
-        flight.bits |= u32::from(slow) << 18;
-        flight.half_width_ns = narrow(half_width_ns);
-        self.write(flight);
-    }
-
     /// The call that had this number in another recorder is the last one here. Where numbers are missing before it,
     /// what is older is left out.
     pub(crate) fn take_up(&mut self, number: u64, row: &FlightRow) {
@@ -172,7 +105,7 @@ impl FlightRecorder {
             self.traces.clear();
             self.written = number;
         }
-        self.write(Flight::of(row));
+        self.record(&Flight::of(row));
     }
 
     /// The call taken up last belongs to this trace.
@@ -181,30 +114,47 @@ impl FlightRecorder {
         self.push_trace(FlightTrace { number, ids, client, server });
     }
 
+    /// Writes one call down.
     #[inline]
-    fn write(&mut self, flight: Flight) {
-        let (at, slow) = (Instant(flight.at), flight.bits >> 18 & 1 == 1);
+    pub(crate) fn record(&mut self, flight: &Flight) {
         self.written += 1;
         if self.ring.len() < RING_CALLS {
-            if self.ring.capacity() == 0 {
-                // All at once: growing would copy what is there in the middle of a call.
-                self.ring.reserve_exact(RING_CALLS);
-            }
-            self.ring.push(flight);
+            self.fill(flight);
         } else if let Some(oldest) = self.ring.get_mut(self.next) {
-            *oldest = flight;
+            *oldest = *flight;
             self.next = (self.next + 1) % RING_CALLS;
         }
+        let at = Instant(flight.at);
         if at.since_ns(self.epoch_began) >= EPOCH_NS {
             self.turn_epoch(at);
         }
-        let is_ok = flight.bits >> 21 & 31 == u32::from(Code::Ok.number());
-        let stratum = match (is_ok, slow) {
-            (true, false) => &mut self.current.rest,
-            (true, true) => &mut self.current.slow,
+        let stratum = match (flight.bits & Flight::CODE, flight.bits & Flight::SLOW) {
+            (0, 0) => &mut self.current.rest,
+            (0, _) => &mut self.current.slow,
             _ => &mut self.current.failed,
         };
-        stratum.offer(&flight);
+        stratum.offer(flight);
+    }
+
+    fn fill(&mut self, flight: &Flight) {
+        if self.ring.capacity() == 0 {
+            // All at once: growing would copy what is there in the middle of a call.
+            self.ring.reserve_exact(RING_CALLS);
+        }
+        self.ring.push(*flight);
+    }
+
+    /// Whether the call written down last is at the end of the ring: the next one is not beside it.
+    #[inline]
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.next == 0 && self.ring.len() >= RING_CALLS
+    }
+
+    /// So many of the calls that were written down last, oldest first; fewer if the ring [ended](Self::is_at_end) among
+    /// them.
+    pub(crate) fn newest(&self, count: usize) -> &[Flight] {
+        let end = if self.next == 0 { self.ring.len() } else { self.next };
+        self.ring.get(end.saturating_sub(count)..end).unwrap_or_default()
     }
 
     /// The call written down last belongs to this trace.
@@ -325,11 +275,15 @@ impl FlightRecorder {
 }
 
 impl Stratum {
+    #[inline]
     fn offer(&mut self, flight: &Flight) {
         self.skipped += 1;
-        if self.skipped < self.stride {
-            return;
+        if self.skipped >= self.stride {
+            self.keep(flight);
         }
+    }
+
+    fn keep(&mut self, flight: &Flight) {
         self.skipped = 0;
         if self.kept.capacity() == 0 {
             // As with the ring: only what is written is resident.
@@ -363,149 +317,55 @@ impl Default for Stratum {
     }
 }
 
-impl Flight {
-    fn pack(at: Instant, record: &Record, components: &Components) -> Self {
-        let (bits, shift) = Self::bits(components, record.code);
-        Self {
-            at: at.0,
-            method: record.method.0,
-            request_bytes: narrow(record.request_bytes),
-            response_bytes: narrow(record.response_bytes),
-            parts: components.ns.map(|ns| (ns >> shift) as u32),
-            bits,
-            cpu_ns: narrow(record.server.map_or(0, |server| server.cpu_ns)),
-            subtree: record.server.map_or(0, |server| server.subtree),
-            half_width_ns: 0,
-            peer: record.peer.0 as u16,
-            ends: components.coverage as u16 | (record.side as u16) << 3,
-        }
-    }
-
-    /// A row that was one before.
-    fn of(row: &FlightRow) -> Self {
-        let (bits, shift) = Self::bits(&row.components, row.code);
-        Self {
-            at: row.at.0,
-            method: row.method.0,
-            request_bytes: row.request_bytes,
-            response_bytes: row.response_bytes,
-            parts: row.components.ns.map(|ns| (ns >> shift) as u32),
-            bits: bits | u32::from(row.slow) << 18,
-            cpu_ns: row.cpu_ns,
-            subtree: row.subtree,
-            half_width_ns: row.half_width_ns,
-            peer: row.peer.0 as u16,
-            ends: row.components.coverage as u16 | (row.side as u16) << 3,
-        }
-    }
-
-    /// What is not slow, and how far the parts are shifted.
-    fn bits(components: &Components, code: Code) -> (u32, u32) {
-        let largest = components.ns.iter().fold(0, |all, ns| all | ns);
-        let shift = (u64::BITS - largest.leading_zeros()).saturating_sub(u32::BITS);
-        let bits = components.stand_ins.bits()
-            | u32::from(components.kernel_sent) << 17
-            | u32::from(components.clipped) << 19
-            | u32::from(code.number()) << 21
-            | shift << 26;
-        (bits, shift)
-    }
-
-    fn unpack(&self) -> FlightRow {
-        let shift = self.bits >> 26;
-        let components = Components {
-            ns: self.parts.map(|part| u64::from(part) << shift),
-            coverage: of(&Coverage::ALL, self.ends & 7),
-            kernel_sent: self.bits >> 17 & 1 == 1,
-            stand_ins: StampSet::from_bits(self.bits),
-            clipped: self.bits >> 19 & 1 == 1,
-            ..Components::default()
-        };
-        FlightRow {
-            at: Instant(self.at),
-            side: of(&Side::ALL, self.ends >> 3),
-            method: MethodIndex(self.method),
-            peer: PeerIndex(self.peer.into()),
-            code: Code::from_number((self.bits >> 21 & 31) as u16),
-            components,
-            request_bytes: self.request_bytes,
-            response_bytes: self.response_bytes,
-            cpu_ns: self.cpu_ns,
-            subtree: self.subtree,
-            half_width_ns: self.half_width_ns,
-            slow: self.bits >> 18 & 1 == 1,
-        }
-    }
-}
-
-/// The value with this number.
-fn of<T: Copy>(all: &[T], number: u16) -> T {
-    all[usize::from(number).min(all.len() - 1)]
-}
-
-fn narrow(bytes: u64) -> u32 {
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
 #[cfg(test)]
 mod tests {
-    //! Shows that a row comes back as it went in, and how a stratum thins.
+    //! Shows that the newest are at hand, what a full ring of traces keeps, and how a stratum thins.
     use super::*;
-    use crate::component::Stamp;
-    use proptest::prelude::*;
+    use crate::record::Side;
+    use crate::{MethodIndex, PeerIndex};
+    use trunkline_call::Code;
 
-    fn record(side: Side, code: Code) -> Record {
-        Record {
-            side,
-            method: MethodIndex(7),
-            peer: PeerIndex(9),
-            code,
-            request_bytes: 1 << 40,
-            response_bytes: 8,
-            client: Default::default(),
-            server: None,
-        }
+    fn flight(at: u64) -> Flight {
+        Flight { at, ..Flight::VACANT }
     }
 
-    proptest! {
-        #[test]
-        fn rows_come_back(
-            ns in prop::array::uniform9(0..=u64::MAX / 9),
-            small in any::<bool>(),
-            code in 0..17_u16,
-            clipped in any::<bool>(),
-            side in prop::sample::select(&Side::ALL),
-            coverage in prop::sample::select(&Coverage::ALL),
-        ) {
-            let ns = if small { ns.map(|ns| ns % (1 << 32)) } else { ns };
-            let mut stand_ins = StampSet::default();
-            stand_ins.insert(Stamp::A0);
-            stand_ins.insert(Stamp::A18);
-            let kernel_sent = !clipped;
-            let parts = Components { ns, coverage, clipped, kernel_sent, stand_ins, ..Components::default() };
-            let row = Flight::pack(Instant(5), &record(side, Code::from_number(code)), &parts).unpack();
-            prop_assert_eq!((row.side, row.code, row.at), (side, Code::from_number(code), Instant(5)));
-            prop_assert_eq!((row.method, row.peer), (MethodIndex(7), PeerIndex(9)));
-            prop_assert_eq!((row.request_bytes, row.response_bytes), (u32::MAX, 8));
-            prop_assert_eq!(Flight::of(&row).unpack(), row, "and once more");
-            let back = row.components;
-            prop_assert_eq!((back.coverage, back.clipped, back.stand_ins), (coverage, clipped, stand_ins));
-            prop_assert_eq!(back.kernel_sent, kernel_sent);
-            let largest = ns.into_iter().max().unwrap_or(0);
-            for (kept, exact) in back.ns.into_iter().zip(ns) {
-                prop_assert!(exact - kept <= largest >> 31, "{} for {}", kept, exact);
-                prop_assert!(!small || kept == exact);
+    #[test]
+    fn the_newest_lie_side_by_side_but_for_the_end_of_the_ring() {
+        let mut recorder = FlightRecorder::new();
+        let mut since_end = 0;
+        for number in 0..2 * RING_CALLS as u64 + 100 {
+            recorder.record(&flight(number));
+            since_end += 1;
+            if number % 61 != 0 && !recorder.is_at_end() {
+                continue;
+            }
+            let newest = recorder.newest(since_end.min(64));
+            let ats: Vec<u64> = newest.iter().map(|flight| flight.at).collect();
+            let expected: Vec<u64> = (0..=number).rev().take(since_end.min(64)).collect();
+            assert!(ats.iter().rev().eq(&expected), "{number}");
+            if recorder.is_at_end() {
+                since_end = 0;
             }
         }
+        assert_eq!(since_end, 100);
     }
 
     #[test]
     fn a_full_ring_of_traces_keeps_the_newest() {
         let mut recorder = FlightRecorder::new();
-        let one = record(Side::Made, Code::Ok);
+        let one = Record {
+            side: Side::Made,
+            method: MethodIndex(7),
+            peer: PeerIndex(9),
+            code: Code::Ok,
+            request_bytes: 8,
+            response_bytes: 8,
+            client: Default::default(),
+            server: None,
+        };
         let calls = TRACES_MAX as u64 + 100;
         for number in 0..calls {
-            recorder.record(Instant(number), &one, &Components::default(), false, 0);
+            recorder.record(&flight(number));
             recorder
                 .note_trace(&one, CallTrace { trace: u128::from(number), span: 1, ..CallTrace::default() });
         }
@@ -521,7 +381,7 @@ mod tests {
     fn a_full_stratum_keeps_every_second() {
         let mut stratum = Stratum::default();
         for n in 1..=(3 * STRATUM_CALLS as u64) {
-            stratum.offer(&Flight::pack(Instant(n), &record(Side::Made, Code::Ok), &Components::default()));
+            stratum.offer(&flight(n));
         }
         assert_eq!((stratum.stride, stratum.kept.len()), (4, STRATUM_CALLS / 4 * 3));
         assert!(stratum.kept.windows(2).all(|pair| pair[1].at - pair[0].at == 4));

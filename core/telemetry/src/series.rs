@@ -1,11 +1,14 @@
 //! What is counted for one (side, method, peer).
 
+use crate::batch::{Batch, Chosen};
 use crate::component::{Component, Components, Coverage};
+use crate::flight::Flight;
 use crate::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 use trunkline_call::Code;
 
-/// Counters and histograms of one (side, method, peer), over every call.
+/// Counters and histograms of one (side, method, peer), over every call. On a busy shard ordinary calls are in a bucket
+/// by one of eight that stands for them; counters and sums are those of all.
 ///
 /// A call whose peer sent no stamps counts in the four components its client measured and in [`Series::remote`]; the
 /// others hold only calls that were measured there.
@@ -50,8 +53,6 @@ pub struct Series {
 /// What is counted of one call.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    /// The number of its series.
-    pub slot: u32,
     pub code: Code,
     pub request_bytes: u64,
     pub response_bytes: u64,
@@ -69,41 +70,93 @@ pub(crate) struct Counted {
 pub const CODES: usize = Code::ALL.len();
 
 impl Series {
-    /// Counts calls of this series that have one coverage. Histogram by histogram, because each has cache lines of its
-    /// own: call by call they would all be fetched for each.
-    pub(crate) fn record<'c>(
+    /// Counts calls of a batch that are of this series and have one coverage: everything of each, and in histograms those
+    /// that stand for all of them. Histogram by histogram, because each has cache lines of its own: call by call they
+    /// would all be fetched for each.
+    pub(crate) fn record_batch(
         &mut self,
-        calls: impl Iterator<Item = &'c Counted> + Clone,
+        batch: &Batch<'_>,
+        calls: impl Iterator<Item = u8> + Clone,
+        chosen: &Chosen,
         coverage: Coverage,
     ) {
-        for call in calls.clone() {
-            self.codes[usize::from(call.code.number())] += 1;
-            self.clipped += u64::from(call.parts.clipped);
-            self.kernel_stamped += u64::from(call.parts.kernel_sent);
-            self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
-            self.note_handler(call.code, call.cpu_ns, call.subtree);
+        let sums = batch.sums(calls.clone());
+        self.note_coverage(coverage, calls.clone().count() as u64);
+        if sums.bits & (Flight::CODE | Flight::CLIPPED | Flight::KERNEL_SENT) == 0 {
+            self.codes[0] += calls.clone().count() as u64;
+        } else {
+            for flight in calls.clone().filter_map(|call| batch.flight(call)) {
+                self.codes[usize::from(flight.code())] += 1;
+                self.clipped += u64::from(flight.bits & Flight::CLIPPED != 0);
+                self.kernel_stamped += u64::from(flight.bits & Flight::KERNEL_SENT != 0);
+            }
         }
+        if sums.handlers != 0 {
+            for flight in calls.filter_map(|call| batch.flight(call)) {
+                self.note_handler(Code::from_number(flight.code()), flight.cpu_ns.into(), flight.subtree);
+            }
+        }
+        self.half_width_ns = self.half_width_ns.saturating_add(sums.half_width_ns);
+        for amount in 0..Batch::AMOUNTS {
+            if let Some(histogram) = self.histogram(coverage, amount) {
+                let values = chosen.iter().map(|one| (batch.amount(one.call, amount), one.stands_for.into()));
+                histogram.record_by(values, sums.amount(amount));
+            }
+        }
+    }
+
+    /// Counts one call of which something is too large for a batch.
+    pub(crate) fn record(&mut self, call: &Counted) {
+        let parts = &call.parts;
+        self.note_coverage(parts.coverage, 1);
+        self.codes[usize::from(call.code.number())] += 1;
+        self.clipped += u64::from(parts.clipped);
+        self.kernel_stamped += u64::from(parts.kernel_sent);
+        self.note_handler(call.code, call.cpu_ns, call.subtree);
+        self.half_width_ns = self.half_width_ns.saturating_add(call.half_width_ns);
+        let others = [
+            call.total_ns,
+            call.request_bytes,
+            call.response_bytes,
+            parts.request_wakeup_ns,
+            parts.response_wakeup_ns,
+        ];
+        for (amount, value) in parts.ns.into_iter().chain(others).enumerate() {
+            if let Some(histogram) = self.histogram(parts.coverage, amount) {
+                histogram.record(value);
+            }
+        }
+    }
+
+    fn note_coverage(&mut self, coverage: Coverage, calls: u64) {
         match coverage {
-            Coverage::ClientOnly => self.client_only += calls.clone().count() as u64,
-            Coverage::OneHost => self.one_host += calls.clone().count() as u64,
-            Coverage::Stayed => self.stayed += calls.clone().count() as u64,
+            Coverage::ClientOnly => self.client_only += calls,
+            Coverage::OneHost => self.one_host += calls,
+            Coverage::Stayed => self.stayed += calls,
             Coverage::Whole | Coverage::ServerOnly => {}
         }
-        self.total.record_all(calls.clone().map(|call| call.total_ns));
-        self.request_bytes.record_all(calls.clone().map(|call| call.request_bytes));
-        self.response_bytes.record_all(calls.clone().map(|call| call.response_bytes));
-        for component in measured(coverage) {
-            let parts = calls.clone().map(|call| call.parts[*component]);
-            self.components[*component as usize].record_all(parts);
-        }
-        if matches!(coverage, Coverage::Whole | Coverage::ServerOnly) {
-            self.request_wakeup.record_all(calls.clone().map(|call| call.parts.request_wakeup_ns));
-        }
-        if matches!(coverage, Coverage::Whole | Coverage::ClientOnly) {
-            self.response_wakeup.record_all(calls.clone().map(|call| call.parts.response_wakeup_ns));
-        }
-        if coverage == Coverage::ClientOnly {
-            self.remote.record_all(calls.map(|call| call.parts[Component::ServerApplication]));
+    }
+
+    /// Where this amount of calls with this coverage is counted, if it was measured.
+    fn histogram(&mut self, coverage: Coverage, amount: usize) -> Option<&mut Histogram> {
+        use Coverage::{ClientOnly, ServerOnly, Whole};
+        match amount {
+            Flight::TOTAL => Some(&mut self.total),
+            Flight::REQUEST_BYTES => Some(&mut self.request_bytes),
+            Flight::RESPONSE_BYTES => Some(&mut self.response_bytes),
+            Batch::REQUEST_WAKEUP => {
+                matches!(coverage, Whole | ServerOnly).then_some(&mut self.request_wakeup)
+            }
+            Batch::RESPONSE_WAKEUP => {
+                matches!(coverage, Whole | ClientOnly).then_some(&mut self.response_wakeup)
+            }
+            part if measured(coverage).iter().any(|component| *component as usize == part) => {
+                self.components.get_mut(part)
+            }
+            part if coverage == ClientOnly && part == Component::ServerApplication as usize => {
+                Some(&mut self.remote)
+            }
+            _ => None,
         }
     }
 

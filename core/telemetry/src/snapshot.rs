@@ -1,8 +1,8 @@
 //! Telemetry as plain data: of one shard, of many merged, or of a stretch of time.
 
 use crate::component::{Component, Coverage};
+use crate::flight::FlightRow;
 use crate::record::Side;
-use crate::recorder::FlightRow;
 use crate::series::Series;
 use crate::traced::{Exemplars, TracedCall};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,8 @@
 //! A snapshot that leaves its shard in parts: the shard copies values, a little in each of its turns, and whoever asked
 //! puts them together on a thread of its own.
 
-use crate::recorder::{FlightReader, FlightRecorder, FlightRow, Weighted};
+use crate::flight::FlightRow;
+use crate::recorder::{FlightReader, FlightRecorder, Weighted};
 use crate::snapshot::{Ask, Detail, Entry, Sample, Snapshot};
 use crate::traced::TracedCall;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! One shard's telemetry: takes finished calls, answers questions.
 
+use crate::batch::{Batch, Chosen, Pending};
 use crate::calls::{CallsAnswer, CallsAsk};
-use crate::clock::{ClockOffset, ClockPair};
-use crate::component::Components;
+use crate::clock::{ClockOffset, ClockPair, Wires};
+use crate::component::{Components, Coverage};
+use crate::flight::Flight;
 use crate::index::{MethodIndex, PeerIndex};
-use crate::record::{Lines, Record, Side};
+use crate::record::{Record, Side};
 use crate::recorder::FlightRecorder;
 use crate::series::{Counted, Series};
 use crate::snapshot::{Ask, Detail, Entry, Snapshot};
@@ -30,22 +32,18 @@ pub struct Telemetry {
     /// Per method: its series, ascending by (peer, side).
     by_method: Vec<Vec<(PeerIndex, Side, u32)>>,
     recorder: FlightRecorder,
-    /// Calls written down and not counted yet, oldest first.
-    pending: Vec<Counted>,
+    /// What else is known of the calls that the recorder wrote down last and that are not counted yet, oldest first.
+    pending: Vec<Pending>,
+    /// How often calls were drawn that stand for others.
+    drawn: u64,
+    /// By side: what was recorded last, and its series.
+    last: [(MethodIndex, PeerIndex, u32); Side::ALL.len()],
     /// Calls of traces that wait to be exported.
     traced: TracedCalls,
 }
 
 /// What is beyond the limits is counted under.
 const OTHER: &str = "(other)";
-
-/// What a call became that was written down.
-struct Written {
-    slot: usize,
-    parts: Components,
-    began_ns: u64,
-    ended_ns: u64,
-}
 
 const _: () = assert!(Telemetry::PEERS_MAX <= crate::recorder::PEERS_MAX);
 
@@ -83,10 +81,12 @@ impl Telemetry {
     /// Until this many calls, none is slow: a twentieth of fewer is nobody.
     const SLOW_AFTER_CALLS: u32 = 20;
 
-    /// Calls that are counted together. A call touches some fifty cache lines in fifteen histograms; one after the
-    /// other they would be fetched for each call anew, from caches that carry messages meanwhile. So many fit the
-    /// innermost.
-    const PENDING_CALLS: usize = 64;
+    /// Beyond the limits: the series that all others share.
+    const NOTHING_YET: [(MethodIndex, PeerIndex, u32); Side::ALL.len()] = [
+        (MethodIndex::OTHER, PeerIndex::OTHER, Side::Made as u32),
+        (MethodIndex::OTHER, PeerIndex::OTHER, Side::Served as u32),
+        (MethodIndex::OTHER, PeerIndex::OTHER, Side::Attempt as u32),
+    ];
 
     /// Nothing recorded.
     pub fn new() -> Self {
@@ -100,7 +100,9 @@ impl Telemetry {
                 Side::ALL.into_iter().map(|side| (PeerIndex::OTHER, side, side as u32)).collect(),
             ],
             recorder: FlightRecorder::new(),
-            pending: Vec::with_capacity(Self::PENDING_CALLS),
+            pending: Vec::with_capacity(Batch::CALLS),
+            drawn: 0,
+            last: Self::NOTHING_YET,
             traced: TracedCalls::default(),
         };
         telemetry.peer("(local)", true);
@@ -111,6 +113,7 @@ impl Telemetry {
     pub fn method(&mut self, path: &str) -> MethodIndex {
         let index = self.methods.number(path);
         self.by_method.resize_with(self.methods.len(), Vec::new);
+        self.last = Self::NOTHING_YET;
         MethodIndex(index)
     }
 
@@ -119,6 +122,7 @@ impl Telemetry {
     /// path.
     pub fn peer(&mut self, name: &str, same_clock: bool) -> PeerIndex {
         let index = self.peers.number(name);
+        self.last = Self::NOTHING_YET;
         while self.clocks.len() < self.peers.len() {
             self.clocks.push(Clock::Same);
         }
@@ -143,14 +147,17 @@ impl Telemetry {
     /// Takes in a finished call that belongs to a trace: it stands for others of its duration, and if it has a span of
     /// its own its ids and stamps are kept beside its row, and for whoever exports it.
     pub fn record_traced(&mut self, now: Instant, record: &Record, ids: CallTrace) {
-        let Written { slot, parts, began_ns, ended_ns } = self.write_down(now, record);
+        let parts = self.write_down(now, record);
+        let again = || record.lines(now).divide(&mut |wires| self.offset(record.peer, wires.received));
+        let parts = parts.unwrap_or_else(again);
+        let slot = self.slot(record.side, record.method, record.peer);
         let own = if record.side == Side::Attempt { ids.attempt } else { ids.span };
         let span = if own == 0 { ids.parent } else { own };
         let (at_ns, total_ns) = (now.0, parts.total_ns());
         self.series[slot].exemplars.note(Exemplar { at_ns, total_ns, trace: ids.trace, span });
         if ids.span != 0 {
             self.recorder.note_trace(record, ids);
-            self.traced.add(TracedRow::new(record, ids, &parts, [began_ns, ended_ns]));
+            self.traced.add(TracedRow::new(record, ids, &parts, record.lines(now).ends_ns()));
         }
     }
 
@@ -174,6 +181,7 @@ impl Telemetry {
         uses_peer: impl Fn(PeerIndex) -> bool,
     ) {
         self.settle();
+        self.last = Self::NOTHING_YET;
         let methods = self.methods.retain(|number| number == 0 || uses_method(MethodIndex(number)));
         let own = PeerIndex::LOCAL.0;
         let peers = self.peers.retain(|number| number <= own || uses_peer(PeerIndex(number)));
@@ -204,31 +212,68 @@ impl Telemetry {
         self.traced.rename(|method| known(&methods, method), |peer| known(&peers, peer));
     }
 
+    /// The parts of a call, which is written down. Nearly always it goes the short way, which is all in one piece.
     #[inline]
-    fn write_down(&mut self, now: Instant, record: &Record) -> Written {
-        let lines = record.lines(now);
-        let clock = self.clock(record.peer, &lines);
-        let parts = lines.divide(clock);
-        let total_ns = parts.total_ns();
+    fn write_down(&mut self, now: Instant, record: &Record) -> Option<Components> {
+        let mut half_width_ns = 0;
+        let clocks = &mut self.clocks;
+        let offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
+        match record.divide_in_order(now, offset) {
+            Some((parts, total_ns)) => {
+                self.note(now, record, &parts, total_ns, half_width_ns);
+                None
+            }
+            None => Some(self.write_down_by_lines(now, record)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_down_by_lines(&mut self, now: Instant, record: &Record) -> Components {
+        let mut half_width_ns = 0;
+        let clocks = &mut self.clocks;
+        let mut offset = |wires: &Wires| look_at_clock(clocks, record.peer, wires, &mut half_width_ns);
+        let parts = record.lines(now).divide(&mut offset);
+        self.note(now, record, &parts, parts.total_ns(), half_width_ns);
+        parts
+    }
+
+    /// Writes a call down that is divided.
+    #[inline(always)]
+    fn note(&mut self, now: Instant, record: &Record, parts: &Components, total_ns: u64, half_width_ns: u64) {
         let slot = self.slot(record.side, record.method, record.peer);
-        let slow = total_ns > self.series[slot].slow_ns;
-        self.recorder.record(now, record, &parts, slow, clock.half_width_ns);
-        self.pending.push(Counted {
-            slot: slot as u32,
+        let (mut flight, is_exact) = Flight::pack(now, record, parts, total_ns, half_width_ns);
+        flight.bits |= u32::from(total_ns > self.series[slot].slow_ns) * Flight::SLOW;
+        if !is_exact {
+            self.count_long(slot, record, parts, half_width_ns);
+            return self.recorder.record(&flight);
+        }
+        self.recorder.record(&flight);
+        // What is part of a stack is not longer than that.
+        let wakeups_ns = [parts.request_wakeup_ns as u32, parts.response_wakeup_ns as u32];
+        self.pending.push(Pending { kind: (slot as u32) << 3 | parts.coverage as u32, wakeups_ns });
+        if self.pending.len() >= Batch::CALLS || self.recorder.is_at_end() {
+            self.settle();
+        }
+    }
+
+    /// Counts a call of which something is too large for a batch. Those before it no longer lie side by side.
+    #[cold]
+    #[inline(never)]
+    fn count_long(&mut self, slot: usize, record: &Record, parts: &Components, half_width_ns: u64) {
+        self.settle();
+        let keyed = &mut self.series[slot];
+        keyed.series.record(&Counted {
             code: record.code,
             request_bytes: record.request_bytes,
             response_bytes: record.response_bytes,
-            parts,
-            total_ns,
-            half_width_ns: clock.half_width_ns,
+            parts: *parts,
+            total_ns: parts.total_ns(),
+            half_width_ns,
             cpu_ns: record.server.map_or(0, |server| server.cpu_ns),
             subtree: record.server.map_or(0, |server| server.subtree),
         });
-        if self.pending.len() >= Self::PENDING_CALLS {
-            self.settle();
-        }
-        let [began_ns, ended_ns] = lines.ends_ns();
-        Written { slot, parts, began_ns, ended_ns }
+        keyed.note_slow(1);
     }
 
     /// A handler of a call that did not end well, and is counted already, says what it took of its processor.
@@ -240,35 +285,23 @@ impl Telemetry {
     /// Counts what is pending, calls of one series and coverage together. Mostly all are: a busy application calls one
     /// method, and answers come from one peer.
     fn settle(&mut self) {
-        let mut pending = std::mem::take(&mut self.pending);
-        let kind = |call: &Counted| (call.slot, call.parts.coverage as u8);
-        let first = pending.first().map(kind);
-        if pending.iter().all(|call| Some(kind(call)) == first) {
-            self.count(pending.iter());
+        let Self { pending, recorder, series, drawn, .. } = self;
+        let batch = Batch { flights: recorder.newest(pending.len()), pending };
+        let Some(first) = batch.pending.first() else { return };
+        *drawn += 1;
+        if batch.pending.iter().all(|call| call.kind == first.kind) {
+            count(series, &batch, 0..pending.len() as u8, *drawn);
         } else {
-            self.count_by_kind(&pending, kind);
+            // Numbers are sorted and not calls, which are a cache line and more.
+            let kind = |n: &u8| batch.pending.get(usize::from(*n)).map(|call| call.kind);
+            let mut order: [u8; Batch::CALLS] = std::array::from_fn(|n| n as u8);
+            let order = &mut order[..pending.len().min(Batch::CALLS)];
+            order.sort_unstable_by_key(kind);
+            for run in order.chunk_by(|a, b| kind(a) == kind(b)) {
+                count(series, &batch, run.iter().copied(), *drawn);
+            }
         }
-        pending.clear();
-        self.pending = pending;
-    }
-
-    /// Sorts numbers and not calls, which are two cache lines each.
-    fn count_by_kind(&mut self, pending: &[Counted], kind: impl Fn(&Counted) -> (u32, u8)) {
-        let kind = |n: &u8| pending.get(usize::from(*n)).map(&kind);
-        let mut order: [u8; Self::PENDING_CALLS] = std::array::from_fn(|n| n as u8);
-        let order = &mut order[..pending.len()];
-        order.sort_unstable_by_key(kind);
-        for run in order.chunk_by(|a, b| kind(a) == kind(b)) {
-            self.count(run.iter().filter_map(|n| pending.get(usize::from(*n))));
-        }
-    }
-
-    /// Counts calls of one series and coverage.
-    fn count<'c>(&mut self, calls: impl Iterator<Item = &'c Counted> + Clone) {
-        let Some(first) = calls.clone().next() else { return };
-        let keyed = &mut self.series[first.slot as usize];
-        keyed.series.record(calls.clone(), first.parts.coverage);
-        keyed.note_slow(calls.count());
+        self.pending.clear();
     }
 
     /// The series and, if asked for, calls one by one, with names instead of numbers.
@@ -338,6 +371,8 @@ impl Telemetry {
         };
         let peers: BTreeMap<u32, PeerIndex> = peers.into_iter().map(peer).collect();
         self.clocks.resize_with(self.peers.len(), || Clock::Same);
+        // What waits to be counted lies beside what was written down last.
+        self.settle();
         let first = next.saturating_sub(rows.len() as u64);
         let mut traces = traces.into_iter().peekable();
         for ((place, mut call), number) in (0..).zip(rows).zip(first..) {
@@ -396,19 +431,18 @@ impl Telemetry {
         }
     }
 
-    /// What is known of the two clocks when this call ended, the call itself included.
-    fn clock(&mut self, peer: PeerIndex, lines: &Lines) -> ClockOffset {
-        let Lines::Both(client, server) = lines else { return ClockOffset::SAME };
-        match self.clocks.get_mut(peer.0 as usize) {
-            Some(Clock::Estimated(pair)) => {
-                pair.observe_lines(client, server);
-                pair.offset(client.stamps.k15.0)
-            }
-            Some(Clock::Same) | None => ClockOffset::SAME,
+    #[inline]
+    fn slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex) -> usize {
+        let last = &mut self.last[side as usize];
+        if (last.0, last.1) != (method, peer) {
+            let slot = self.find_slot(side, method, peer);
+            self.last[side as usize] = (method, peer, slot as u32);
+            return slot;
         }
+        last.2 as usize
     }
 
-    fn slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex) -> usize {
+    fn find_slot(&mut self, side: Side, method: MethodIndex, peer: PeerIndex) -> usize {
         let known = |index: u32, count: usize| if (index as usize) < count { index } else { 0 };
         let method = MethodIndex(known(method.0, self.by_method.len()));
         let peer = PeerIndex(known(peer.0, self.clocks.len()));
@@ -469,6 +503,39 @@ impl Keyed {
             self.slow_ns = self.series.total.quantile(0.95);
         }
     }
+}
+
+/// What is known of the two clocks when this call ended, the call itself included.
+#[inline]
+fn look_at_clock(
+    clocks: &mut [Clock],
+    peer: PeerIndex,
+    wires: &Wires,
+    half_width_ns: &mut u64,
+) -> ClockOffset {
+    match clocks.get_mut(peer.0 as usize) {
+        Some(Clock::Estimated(pair)) => {
+            pair.observe_wires(wires);
+            let offset = pair.offset(wires.received.0);
+            *half_width_ns = offset.half_width_ns;
+            offset
+        }
+        Some(Clock::Same) | None => ClockOffset::SAME,
+    }
+}
+
+/// Counts calls of a batch that are of one series and coverage.
+fn count(series: &mut [Keyed], batch: &Batch<'_>, calls: impl Iterator<Item = u8> + Clone, drawn: u64) {
+    let first = calls.clone().next().and_then(|first| batch.pending.get(usize::from(first)));
+    let Some(&Pending { kind, .. }) = first else { return };
+    let Some(keyed) = series.get_mut((kind >> 3) as usize) else { return };
+    let chosen = match batch.is_rapid() {
+        true => Chosen::drawn(batch, calls.clone(), drawn),
+        false => Chosen::every(calls.clone()),
+    };
+    let coverage = Coverage::ALL[(kind & 7) as usize % Coverage::ALL.len()];
+    keyed.series.record_batch(batch, calls.clone(), &chosen, coverage);
+    keyed.note_slow(calls.count());
 }
 
 fn is_one_of(numbers: &[bool], number: u32) -> bool {
